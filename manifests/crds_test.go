@@ -18,13 +18,17 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// Otherwise a kind could be read from files in a version that a cluster does not serve, or not be installable.
+// Otherwise a kind could be read from files in a version that a cluster does not serve, or not be
+// installable.
 func TestCRD_EveryKindIsServedInTheVersionThatIsRead(t *testing.T) {
 	versions := map[string]string{
-		"GatewayClass": "v1", "Gateway": "v1", "ListenerSet": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1", "TLSRoute": "v1", "TCPRoute": "v1", "UDPRoute": "v1",
+		"GatewayClass": "v1", "Gateway": "v1", "ListenerSet": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1",
+		"TLSRoute": "v1", "TCPRoute": "v1", "UDPRoute": "v1",
 		"ReferenceGrant": "v1beta1", "BackendTLSPolicy": "v1",
-		"InferencePool": "v1", "InferenceModel": "v1alpha2", "InferenceModelRewrite": "v1alpha2", "InferenceObjective": "v1alpha2", "InferencePoolImport": "v1alpha1",
-		"ModelServers": "v1alpha1", "PoolPolicy": "v1alpha1", "EnvoyFleet": "v1alpha1", "ClusterSet": "v1alpha1", "PoolExport": "v1alpha1", "ServiceImport": "v1beta1", "ClusterProperty": "v1alpha1",
+		"InferencePool": "v1", "InferenceModel": "v1alpha2", "InferenceModelRewrite": "v1alpha2",
+		"InferenceObjective": "v1alpha2", "InferencePoolImport": "v1alpha1",
+		"ModelServers": "v1alpha1", "PoolPolicy": "v1alpha1", "EnvoyFleet": "v1alpha1", "ClusterSet": "v1alpha1",
+		"PoolExport": "v1alpha1", "ServiceImport": "v1beta1", "ClusterProperty": "v1alpha1",
 	}
 	files, err := manifests.CRDs()
 	if err != nil {
@@ -76,7 +80,8 @@ func TestCRD_CanBeInstalled(t *testing.T) {
 		}
 		for _, v := range crd.Spec.Versions {
 			props := &apiextensions.JSONSchemaProps{}
-			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, props, nil); err != nil {
+			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+				v.Schema.OpenAPIV3Schema, props, nil); err != nil {
 				t.Fatal(err)
 			}
 			shape, err := schema.NewStructural(props)
@@ -87,7 +92,8 @@ func TestCRD_CanBeInstalled(t *testing.T) {
 			for _, err := range schema.ValidateStructural(nil, shape) {
 				t.Errorf("%s %s: %v", crd.Name, v.Name, err)
 			}
-			if errs, err := defaulting.ValidateDefaults(context.Background(), nil, shape, true, true); err != nil || len(errs) > 0 {
+			if errs, err := defaulting.ValidateDefaults(context.Background(), nil, shape, true, true); err != nil ||
+				len(errs) > 0 {
 				t.Errorf("%s %s: defaults: %v %v", crd.Name, v.Name, err, errs)
 			}
 		}
@@ -101,7 +107,8 @@ func TestEnvoyFleet_InvalidSpecIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	props := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
 		t.Fatal(err)
 	}
 	shape, err := schema.NewStructural(props)
@@ -111,8 +118,10 @@ func TestEnvoyFleet_InvalidSpecIsRejected(t *testing.T) {
 	rules := cel.NewValidator(shape, true, celconfig.PerCallLimit)
 	for text, good := range map[string]bool{
 		"{resources: {limits: {memory: 1Mi}}}": false, "{resources: {limits: {memory: 1048576}}}": false,
-		"{resources: {limits: {memory: 64Mi}}}": true, "{resources: {limits: {memory: 2000000000}}}": true, "{resources: {limits: {cpu: 1}}}": true, "{resources: {requests: {memory: 1Mi}}}": true,
-		"{mode: external, external: {addresses: ['not an address!']}}": false, "{mode: external, external: {addresses: ['300.1.1.1']}}": false,
+		"{resources: {limits: {memory: 64Mi}}}": true, "{resources: {limits: {memory: 2000000000}}}": true,
+		"{resources: {limits: {cpu: 1}}}": true, "{resources: {requests: {memory: 1Mi}}}": true,
+		"{mode: external, external: {addresses: ['not an address!']}}":                                      false,
+		"{mode: external, external: {addresses: ['300.1.1.1']}}":                                            false,
 		"{mode: external, external: {addresses: ['fe80::1%eth0']}}":                                         false,
 		"{mode: external, external: {addresses: ['192.0.2.1', '2001:db8::1', 'edge.example.com', 'edge']}}": true,
 	} {
@@ -122,7 +131,8 @@ func TestEnvoyFleet_InvalidSpecIsRejected(t *testing.T) {
 		} else if err := json.Unmarshal(raw, &spec); err != nil {
 			t.Fatal(err)
 		}
-		errs, _ := rules.Validate(t.Context(), nil, shape, map[string]any{"spec": spec}, nil, celconfig.RuntimeCELCostBudget)
+		errs, _ := rules.Validate(t.Context(), nil, shape, map[string]any{"spec": spec}, nil,
+			celconfig.RuntimeCELCostBudget)
 		if (len(errs) == 0) != good {
 			t.Errorf("%s: %v", text, errs)
 		}
@@ -151,7 +161,8 @@ func TestInferencePoolImport_ListsAreBounded(t *testing.T) {
 	walk("", *crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
 	slices.Sort(unbounded)
 	// Upstream's own type, of which gateway controllers write their entry.
-	if want := []string{".status.controllers[].exportingClusters", ".status.controllers[].parents"}; !slices.Equal(unbounded, want) {
+	if want := []string{".status.controllers[].exportingClusters",
+		".status.controllers[].parents"}; !slices.Equal(unbounded, want) {
 		t.Errorf("lists without maxItems: %q, want %q", unbounded, want)
 	}
 }

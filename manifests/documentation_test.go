@@ -39,7 +39,8 @@ func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	kinds := map[string]int{}
-	for _, block := range regexp.MustCompile("(?m)^apiVersion: (?s:.*?)^(?:```|YAML)$").FindAllString(string(text), -1) {
+	for _, block := range regexp.MustCompile("(?m)^apiVersion: (?s:.*?)^(?:```|YAML)$").
+		FindAllString(string(text), -1) {
 		block = strings.TrimRight(block, "`YAML\n")
 		for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(block), 4096); ; {
 			u := &unstructured.Unstructured{}
@@ -60,7 +61,8 @@ func TestDocumentation_ExamplesCanBeApplied(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"Gateway", "HTTPRoute", "InferencePool", "InferencePoolImport", "PoolPolicy", "ModelServers", "EnvoyFleet"} {
+	for _, kind := range []string{"Gateway", "HTTPRoute", "InferencePool", "InferencePoolImport", "PoolPolicy",
+		"ModelServers", "EnvoyFleet"} {
 		if kinds[kind] == 0 {
 			t.Errorf("README.md and OPERATIONS.md have no example of %s: %v", kind, kinds)
 		}
@@ -74,7 +76,8 @@ func applicable(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, u *
 			continue
 		}
 		props := &apiextensions.JSONSchemaProps{}
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, props, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema,
+			props, nil); err != nil {
 			t.Fatal(err)
 		}
 		validator, _, err := validation.NewSchemaValidator(props)
@@ -88,7 +91,8 @@ func applicable(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, u *
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, field := range pruning.PruneWithOptions(u.Object, shape, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		for _, field := range pruning.PruneWithOptions(u.Object, shape, true,
+			schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
 			t.Errorf("%s %s: unknown field %s", u.GetKind(), u.GetName(), field)
 		}
 		return

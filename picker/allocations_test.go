@@ -61,18 +61,22 @@ func (h *handler) RegisterService(d *grpc.ServiceDesc, server any) {
 	}
 }
 
-// settled answers calls of a mode beside gRPC, from the bytes of their messages to the bytes of their answers. The access log ends each
-// call's request, as it does for Gateways.
+// settled answers calls of a mode beside gRPC, from the bytes of their messages to the bytes of
+// their answers. The access log ends each call's request, as it does for Gateways.
 func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Body: body, Fallbacks: 2, FlowControl: control, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Body: body, Fallbacks: 2, FlowControl: control,
+			Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")})
 	var h handler
 	p.Register(&h)
 	mode := filterv3.ProcessingMode_NONE
 	if body != BodyNone {
 		mode = filterv3.ProcessingMode_BUFFERED
 	}
-	ctx, err := extproc.ReadCall(t.Context(), &tap.Info{FullMethodName: "/" + extproc.ServiceName + "/Process", Header: metadata.Pairs("x-penstock-pool", "ns/pool")})
+	ctx, err := extproc.ReadCall(t.Context(), &tap.Info{
+		FullMethodName: "/" + extproc.ServiceName + "/Process", Header: metadata.Pairs("x-penstock-pool", "ns/pool"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +104,14 @@ func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	}
 }
 
-// TestPick_AllocatesNothing counts what a pick and the end of its request allocate beside gRPC. Verdicts, which are made for one pick
-// in 20 ms, are not among the many. Under the race detector a sync.Pool drops values, so it does not run there.
+// TestPick_AllocatesNothing counts what a pick and the end of its request allocate beside gRPC.
+// Verdicts, which are made for one pick in 20 ms, are not among the many. Under the race detector a
+// sync.Pool drops values, so it does not run there.
 func TestPick_AllocatesNothing(t *testing.T) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
-		for name, control := range map[string]*FlowControl{"without flow control": nil, "with flow control": {Saturation: flow.Saturation{Queue: 1e9}}} {
+		for name, control := range map[string]*FlowControl{
+			"without flow control": nil, "with flow control": {Saturation: flow.Saturation{Queue: 1e9}},
+		} {
 			call := settled(t, body, control)
 			for range 2 * maxNotes { // until the ring of notes and the tables of prefixes have grown
 				call()

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// echo is the baseline of a pick: a gRPC server that reads every message with the ordinary codec and answers it with an
-// empty one.
+// echo is the baseline of a pick: a gRPC server that reads every message with the ordinary codec
+// and answers it with an empty one.
 type echo struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
@@ -32,7 +32,9 @@ func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 		if err != nil {
 			return nil
 		}
-		answer := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}}
+		answer := &extprocv3.ProcessingResponse{
+			Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
+		}
 		if m.GetRequestBody() != nil {
 			answer.Response = &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}
 		}
@@ -42,7 +44,8 @@ func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// rawCodec lets a client send encoded messages and skip decoding, so that its cost is small and the same for both servers.
+// rawCodec lets a client send encoded messages and skip decoding, so that its cost is small and the
+// same for both servers.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -54,7 +57,8 @@ func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 func encoded(b testing.TB, mode filterv3.ProcessingMode_BodySendMode, size int) [][]byte {
 	b.Helper()
 	var headers []*corev3.HeaderValue
-	for _, name := range []string{":authority", ":path", ":method", ":scheme", "content-type", "user-agent", "x-request-id", "x-forwarded-for", "content-length", "accept"} {
+	for _, name := range []string{":authority", ":path", ":method", ":scheme", "content-type", "user-agent",
+		"x-request-id", "x-forwarded-for", "content-length", "accept"} {
 		value := "a value of usual length"
 		if name == ":path" {
 			value = "/v1/chat/completions"
@@ -62,11 +66,14 @@ func encoded(b testing.TB, mode filterv3.ProcessingMode_BodySendMode, size int) 
 		headers = append(headers, &corev3.HeaderValue{Key: name, RawValue: []byte(value)})
 	}
 	messages := []*extprocv3.ProcessingRequest{{
-		Request:        &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}}},
+		Request: &extprocv3.ProcessingRequest_RequestHeaders{
+			RequestHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}},
+		},
 		ProtocolConfig: &extprocv3.ProtocolConfiguration{RequestBodyMode: mode},
 	}}
 	if mode == filterv3.ProcessingMode_BUFFERED {
-		body := `{"model":"m","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat(`some words \n `, size/13) + `"}]}`
+		body := `{"model":"m","stream":true,"messages":[{"role":"user","content":"` +
+			strings.Repeat(`some words \n `, size/13) + `"}]}`
 		messages = append(messages, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
 			RequestBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true}}})
 	}
@@ -81,9 +88,11 @@ func encoded(b testing.TB, mode filterv3.ProcessingMode_BodySendMode, size int) 
 	return out
 }
 
-// oneRequest is a whole ext_proc call as Envoy makes it: a stream, its messages answered one by one, a reset.
+// oneRequest is a whole ext_proc call as Envoy makes it: a stream, its messages answered one by
+// one, a reset.
 func oneRequest(b *testing.B, conn *grpc.ClientConn, messages [][]byte) {
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "x-penstock-pool", "ns/pool"))
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "x-penstock-pool",
+		"ns/pool"))
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
 		"/envoy.service.ext_proc.v3.ExternalProcessor/Process", grpc.ForceCodecV2(rawCodec{}))
@@ -116,8 +125,8 @@ func benchmarkConn(b *testing.B, server *grpc.Server) *grpc.ClientConn {
 	return conn
 }
 
-// BenchmarkOverGRPC compares a pick with a bare echo of the same messages in the same run ("of-echo"; below 1 is cheaper),
-// client included, one request at a time.
+// BenchmarkOverGRPC compares a pick with a bare echo of the same messages in the same run
+// ("of-echo"; below 1 is cheaper), client included, one request at a time.
 func BenchmarkOverGRPC(b *testing.B) {
 	p := runPicker(b, Config{})
 	setPools(b, p, Pool{ID: poolID("ns/pool"), Strategy: "least-request", Body: BodyBuffered, Fallbacks: 2,
@@ -127,7 +136,9 @@ func BenchmarkOverGRPC(b *testing.B) {
 	bare := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 	extprocv3.RegisterExternalProcessorServer(bare, echo{})
 	pick, reference := benchmarkConn(b, ours), benchmarkConn(b, bare)
-	for _, mode := range []filterv3.ProcessingMode_BodySendMode{filterv3.ProcessingMode_NONE, filterv3.ProcessingMode_BUFFERED} {
+	for _, mode := range []filterv3.ProcessingMode_BodySendMode{
+		filterv3.ProcessingMode_NONE, filterv3.ProcessingMode_BUFFERED,
+	} {
 		for _, size := range []int{1 << 10, 100 << 10, 400 << 10} {
 			if mode == filterv3.ProcessingMode_NONE && size > 1<<10 {
 				continue // no body is sent

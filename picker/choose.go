@@ -39,9 +39,9 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders ranks the endpoints that have the request's model. It returns false if none lacks it, or
-// if the others are to be ranked, too: because no endpoint with the model is up, or because none has
-// room, unless all others are known to answer 404.
+// amongHolders ranks the endpoints that have the request's model. It returns false if none lacks
+// it, or if the others are to be ranked, too: because no endpoint with the model is up, or because
+// none has room, unless all others are known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false

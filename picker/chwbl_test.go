@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// owner is the endpoint of a key on Neutree's ring: texts compare as the numbers that they are in hexadecimal.
+// owner is the endpoint of a key on Neutree's ring: texts compare as the numbers that they are in
+// hexadecimal.
 func owner(key string, list []endpoint.Spec) string {
 	hash := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text)))[:16] }
 	var ring []string
@@ -32,12 +33,16 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
-	// The access log reports ends late: the requests before count as in flight, and must not reach the bound.
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "chwbl", Hashing: schedule.Hashing{LoadFactor: 1000}, Endpoints: g.endpoints(), Body: BodyBuffered})
+	// The access log reports ends late: the requests before count as in flight, and must not reach
+	// the bound.
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Strategy: "chwbl", Hashing: schedule.Hashing{LoadFactor: 1000},
+			Endpoints: g.endpoints(), Body: BodyBuffered})
 	seen := map[string]int{}
 	for i := range 12 {
 		for _, mode := range []string{"/buffered", "/duplex"} {
-			chat := fmt.Sprintf(`{"messages":[{"role":"system","content":"s%d"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`, i)
+			chat := fmt.Sprintf(
+				`{"messages":[{"role":"system","content":"s%d"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`, i)
 			whole := fmt.Sprintf(`{"prompt":"p%d"}`, i)
 			long := `{"prompt":"` + strings.Repeat("x", 300_000+i) + `"}`
 			for _, tt := range []struct{ path, body, key string }{
@@ -50,7 +55,8 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 				response, text := g.post(t, mode+tt.path, []byte(tt.body))
 				pod := response.Header.Get("x-pod")
 				if want := owner(tt.key, g.endpoints()); response.StatusCode != 200 || pod != want {
-					t.Errorf("%s%s, key %.40q: %s %s, want %s: %s", mode, tt.path, tt.key, response.Status, pod, want, text)
+					t.Errorf("%s%s, key %.40q: %s %s, want %s: %s", mode, tt.path, tt.key, response.Status, pod, want,
+						text)
 				}
 				seen[pod]++
 			}
@@ -81,7 +87,8 @@ func TestCHWBL_InvalidBodyIs400(t *testing.T) {
 		"prefixes alone": parsed(t, "plugins: [{type: prefix-cache-scorer}]"),
 	}
 	for _, strategy := range []string{"chwbl", "load", "tree", "random", "prefixes alone"} {
-		pool := Pool{ID: poolID("ns/pool"), Strategy: strategy, Endpoints: g.endpoints(), Body: BodyBuffered, Plugins: profiles[strategy]}
+		pool := Pool{ID: poolID("ns/pool"), Strategy: strategy, Endpoints: g.endpoints(), Body: BodyBuffered,
+			Plugins: profiles[strategy]}
 		needs := strategy == "chwbl"
 		if pool.Plugins != nil {
 			pool.Strategy, needs = schedule.Plugins, true
@@ -92,11 +99,15 @@ func TestCHWBL_InvalidBodyIs400(t *testing.T) {
 				response, text := g.post(t, mode+"/v1/chat/completions", []byte(body))
 				switch {
 				case !needs:
-					if _, got := g.podOf(response).received(); response.StatusCode != 200 || !bytes.Equal(got, []byte(body)) {
-						t.Errorf("%s %s, %s: %s, %d of %d bytes", strategy, mode, name, response.Status, len(got), len(body))
+					if _, got := g.podOf(response).received(); response.StatusCode != 200 ||
+						!bytes.Equal(got, []byte(body)) {
+						t.Errorf("%s %s, %s: %s, %d of %d bytes", strategy, mode, name, response.Status, len(got),
+							len(body))
 					}
-				case response.StatusCode != 400 || response.Header.Get("x-penstock-reason") != "invalid_body" || response.Header.Get("content-type") != "application/json" ||
-					!strings.Contains(text, `"type":"invalid_request_error"`) || !strings.Contains(text, `"code":"invalid_body"`):
+				case response.StatusCode != 400 || response.Header.Get("x-penstock-reason") != "invalid_body" ||
+					response.Header.Get("content-type") != "application/json" ||
+					!strings.Contains(text, `"type":"invalid_request_error"`) ||
+					!strings.Contains(text, `"code":"invalid_body"`):
 					t.Errorf("%s, %s: %s %s", mode, name, response.Status, text)
 				}
 				if response, text := g.post(t, mode+"/v1/other", []byte(body)); response.StatusCode != 200 {

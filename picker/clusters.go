@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Chooser chooses among the clusters of imports, by what they cost. Its methods are called concurrently.
+// Chooser chooses among the clusters of imports, by what they cost. Its methods are called
+// concurrently.
 type Chooser interface {
 	// SetClusters replaces the clusters of a pool; nil: it is removed.
 	SetClusters(pool objectid.Target, c *Clusters)
@@ -28,7 +29,8 @@ type Chooser interface {
 
 // Charge is a request that is charged to the first of the clusters of its pick, until End.
 type Charge interface {
-	// FirstByte of the response's body arrived so long after the request was sent; 0: that is unknown.
+	// FirstByte of the response's body arrived so long after the request was sent; 0: that is
+	// unknown.
 	FirstByte(after time.Duration)
 	// Declined: another cluster serves, or none.
 	Declined()
@@ -57,10 +59,12 @@ type ClusterCost struct {
 	Prompt    float64 `json:"prompt"`
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
-	Basis     string  `json:"basis"`             // by what the wait is known: a report, own requests, answers, or a trial
-	Barred    string  `json:"barred,omitempty"`  // why it comes last; "" if it does not
-	Session   bool    `json:"session,omitempty"` // the request's session is there, so it comes first unless it is barred
-	Cached    int     `json:"cached,omitempty"`  // tokens of the prompt that were sent there before
+	// by what the wait is known: a report, own requests, answers, or a trial
+	Basis  string `json:"basis"`
+	Barred string `json:"barred,omitempty"` // why it comes last; "" if it does not
+	// the request's session is there, so it comes first unless it is barred
+	Session bool `json:"session,omitempty"`
+	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that were sent there before
 }
 
 // SenderHeader has the Sender of the process that chose this cluster for a request. Gateways remove
@@ -77,8 +81,9 @@ const (
 	AttemptHeader = "penstock-peer-attempt"
 )
 
-// ClusterHeader has the hop to the cluster of the import that the request's session is in (sessionPersistence of its route).
-// Gateways remove it from what clients send, and before the cluster.
+// ClusterHeader has the hop to the cluster of the import that the request's session is in
+// (sessionPersistence of its route). Gateways remove it from what clients send, and before the
+// cluster.
 const ClusterHeader = "penstock-peer-cluster"
 
 const resultCluster = "cluster" // the pick names clusters of an import, each by its hop
@@ -153,7 +158,8 @@ func (k *pick) rankClusters(stay string) {
 	ranked, charge := k.picker.config.Chooser.Choose(pool.ID, asks, true, make([]ClusterCost, 0, maxEndpoints))
 	if len(ranked) == 0 {
 		k.model, k.tokens = "", 0
-		k.decide(immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests"), ReasonNoEndpoints)
+		k.decide(immediate(503, ReasonNoEndpoints, "import "+quoted(pool.Name)+" has no cluster that takes requests"),
+			ReasonNoEndpoints)
 		return
 	}
 	k.clusters, k.result, k.candidates = ranked, resultCluster, len(ranked)
@@ -167,12 +173,15 @@ func (k *pick) rankClusters(stay string) {
 	}
 	for i := range ranked[:min(len(ranked), maxChoices)] {
 		of := &ranked[i]
-		k.choices[i] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached), wait: float32(of.Wait), prompt: float32(of.Prompt), roundTrip: float32(of.RoundTrip), margin: float32(of.Margin), basis: of.Basis, barred: of.Barred, session: of.Session}
+		k.choices[i] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached),
+			wait: float32(of.Wait), prompt: float32(of.Prompt), roundTrip: float32(of.RoundTrip),
+			margin: float32(of.Margin), basis: of.Basis, barred: of.Barred, session: of.Session}
 		k.compared++
 	}
 }
 
-// isGRPC reports whether a content type is one of gRPC, as Envoy does: gRPC-Web is another protocol.
+// isGRPC reports whether a content type is one of gRPC, as Envoy does: gRPC-Web is another
+// protocol.
 func isGRPC(contentType []byte) bool {
 	after, ok := bytes.CutPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
 	return ok && (len(after) == 0 || after[0] == '+' || after[0] == ';')
@@ -185,7 +194,8 @@ func (clusters) lease(k *pick) {
 		k.charge.End()
 		k.charge = nil
 	default:
-		k.lease = p.leases.OpenAt(p.others.nowhere, endpoint.Holder{Gateway: gateway, Pool: k.pool.Name}, k.charge.End, time.Now())
+		k.lease = p.leases.OpenAt(p.others.nowhere, endpoint.Holder{Gateway: gateway, Pool: k.pool.Name}, k.charge.End,
+			time.Now())
 	}
 }
 
@@ -198,7 +208,8 @@ func (clusters) answer(k *pick) {
 		texts = append(texts, k.clusters[i].Hop)
 	}
 	texts = append(texts, further...)
-	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1} // the route has as many retries as there are hops
+	// the route has as many retries as there are hops
+	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1}
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
 	if k.follows == followsKept { // the other clusters lack the response
 		k.answer.Endpoints, k.answer.MaxRetries = k.answer.Endpoints[:1], 0
@@ -234,7 +245,8 @@ func (c *charged) Follow(e accesslog.Entry) {
 	}
 }
 
-// chosen ends the use of a lease with the call. The lease lives until the access log reports the request's end.
+// chosen ends the use of a lease with the call. The lease lives until the access log reports the
+// request's end.
 type chosen struct {
 	lease *endpoint.Lease
 	pool  *pool

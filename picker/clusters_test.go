@@ -27,7 +27,8 @@ func (c *chooser) SetClusters(pool objectid.Target, to *Clusters) {
 	}
 }
 
-func (c *chooser) Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost, Charge) {
+func (c *chooser) Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost,
+	Charge) {
 	if c.of[pool] == nil {
 		return out, nil
 	}
@@ -83,16 +84,19 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 		if sender != "here/process" {
 			t.Errorf("the pick has the sender %q", sender)
 		}
-		return list, r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
+		return list,
+			r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
 	}
 	list, lease := pick()
-	if list != "envoy://hops/c00,envoy://hops/c01,envoy://hops/spare" || lease == "" || !slices.Equal(c.charged, []string{"c00"}) {
+	if list != "envoy://hops/c00,envoy://hops/c01,envoy://hops/spare" || lease == "" ||
+		!slices.Equal(c.charged, []string{"c00"}) {
 		t.Errorf("pick %s, lease %q, charged %v", list, lease, c.charged)
 	}
 	for _, e := range []accesslog.Entry{
 		{Open: true},
 		{Open: true, Served: "envoy://hops/c00"},
-		{Open: true, Served: "envoy://hops/c00", Status: 200, Body: true, Sent: time.Second, FirstByte: 3 * time.Second},
+		{Open: true, Served: "envoy://hops/c00", Status: 200, Body: true, Sent: time.Second,
+			FirstByte: 3 * time.Second},
 		{Served: "envoy://hops/c00", Status: 200, Body: true, Sent: time.Second, FirstByte: 3 * time.Second},
 	} {
 		e.Lease = lease
@@ -107,7 +111,8 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	if d := cmp.Diff([]string{"declined", "end"}, c.notes); d != "" {
 		t.Errorf("of a request that the second cluster serves (-want +got):\n%s", d)
 	}
-	if found := p.Picks(Picks{Last: 1}); len(found) != 1 || found[0].Strategy != "LeastLoad" || len(found[0].Compared) != 2 || found[0].Compared[1].Address != "c01" || found[0].Compared[0].Basis != "report" {
+	if found := p.Picks(Picks{Last: 1}); len(found) != 1 || found[0].Strategy != "LeastLoad" ||
+		len(found[0].Compared) != 2 || found[0].Compared[1].Address != "c01" || found[0].Compared[0].Basis != "report" {
 		t.Errorf("record: %+v", found)
 	}
 	if e := p.Explain("ns/chat@", nil); len(e.Clusters) != 2 || e.Strategy != "LeastLoad" || len(c.charged) != 2 {
@@ -128,11 +133,13 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	}
 }
 
-// A session is where its last request was served, whatever is cheaper, and nowhere else than at a cluster of the import.
+// A session is where its last request was served, whatever is cheaper, and nowhere else than at a
+// cluster of the import.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	c := &chooser{of: map[objectid.Target]*Clusters{}}
 	var published []Session
-	p := runPicker(t, Config{Chooser: c, Sharing: shared{session: func(s Session) { published = append(published, s) }}})
+	p := runPicker(t,
+		Config{Chooser: c, Sharing: shared{session: func(s Session) { published = append(published, s) }}})
 	_, address := servePicker(t, p)
 	of := clustersOf(3, "envoy://hops/spare")
 	of.Sessions = true
@@ -143,7 +150,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		r := exchange(t, stream, headerMessage(nil, headers...))
 		list, _, _ := answered(r)
 		first, _, _ = strings.Cut(list, ",")
-		return strings.TrimPrefix(first, "envoy://hops/"), r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
+		return strings.TrimPrefix(first, "envoy://hops/"),
+			r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
 	}
 	_, lease := pick("x-session-id", "one")
 	served := func(by string) {
@@ -156,13 +164,16 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 			t.Errorf("the session by %s moved from c01 to %s", headers[0], first)
 		}
 	}
-	if e := p.Explain("ns/chat@", map[string]string{"x-session-id": "one"}); len(e.Clusters) != 3 || e.Clusters[0].Cluster != "c01" || !e.Clusters[0].Session {
+	if e := p.Explain("ns/chat@", map[string]string{"x-session-id": "one"}); len(e.Clusters) != 3 ||
+		e.Clusters[0].Cluster != "c01" || !e.Clusters[0].Session {
 		t.Errorf("explanation: %+v", e.Clusters)
 	}
-	if found := p.Picks(Picks{Last: 1}); len(found) != 1 || !found[0].Compared[0].Session || found[0].Compared[1].Session {
+	if found := p.Picks(Picks{Last: 1}); len(found) != 1 || !found[0].Compared[0].Session ||
+		found[0].Compared[1].Session {
 		t.Errorf("record: %+v", found)
 	}
-	for _, headers := range [][]string{{"x-session-id", "two"}, {"x-session-id", "c01"}, {"x-session-id", "envoy://hops/c02"}, {"cookie", "session-id=c02"}, nil} {
+	for _, headers := range [][]string{{"x-session-id", "two"}, {"x-session-id", "c01"},
+		{"x-session-id", "envoy://hops/c02"}, {"cookie", "session-id=c02"}, nil} {
 		if first, _ := pick(headers...); first != "c00" {
 			t.Errorf("a request with %q goes to %s", headers, first)
 		}
@@ -172,7 +183,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	if first, _ := pick("x-session-id", "three"); first != "c00" {
 		t.Errorf("after a spilled request the session is at %s", first)
 	}
-	if len(published) < 2 || published[0].Cluster != "c00" || published[1].Cluster != "c01" || published[0].ID != published[1].ID {
+	if len(published) < 2 || published[0].Cluster != "c00" || published[1].Cluster != "c01" ||
+		published[0].ID != published[1].ID {
 		t.Errorf("published: %+v", published)
 	}
 
@@ -189,7 +201,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf("a session of another process is at %s", first)
 	}
 
-	// A cluster that leaves the import, because it is drained or outside of within, loses its sessions; the others keep theirs.
+	// A cluster that leaves the import, because it is drained or outside of within, loses its
+	// sessions; the others keep theirs.
 	left := clustersOf(2)
 	left.Sessions = true
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: left})
@@ -205,7 +218,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	}
 }
 
-// A token leads to clusters of its import that take requests, for as long as a session stays, and shows no name of one.
+// A token leads to clusters of its import that take requests, for as long as a session stays, and
+// shows no name of one.
 func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 	of := func(name string, clusters int) *pool {
 		list := clustersOf(clusters)

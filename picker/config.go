@@ -55,8 +55,8 @@ type Config struct {
 	Settle time.Duration
 	// EndWait bounds how long a pick waits for the report that a request has ended, before its pool
 	// is full for it or chwbl passes over the key's endpoint. 0: 15 ms. Envoy sends its access log
-	// every 5 ms (translator/envoy, feedbackInterval), and a peer that receives it publishes it 2 ms
-	// later.
+	// every 5 ms (translator/envoy, feedbackInterval), and a peer that receives it publishes it 2
+	// ms later.
 	EndWait time.Duration
 	// Callers are whose calls are answered; nil: all.
 	Callers Callers
@@ -69,7 +69,8 @@ type Config struct {
 	Keyed bool
 	// Chooser chooses among the clusters of imports (Pool.Clusters); nil: there are no such pools.
 	Chooser Chooser
-	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if Envoy dials any address.
+	// Learner runs before a relayed pick is answered. Nil if there are no relayed pools, or if
+	// Envoy dials any address.
 	Learner Learner
 	// Protocol is how gateways that name no pool are spoken to: Penstock does not configure them.
 	Protocol Protocol
@@ -106,7 +107,8 @@ func (c Config) withDefaults() Config {
 type Callers interface {
 	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none.
 	Gateway(context.Context) string
-	// Member returns the other cluster whose Gateway makes a call, as its connection proves; "" if that proves none.
+	// Member returns the other cluster whose Gateway makes a call, as its connection proves; "" if
+	// that proves none.
 	Member(context.Context) string
 	// Exported reports whether a member may pick from a pool, which it names; "": other clusters
 	// whose connections prove nothing.
@@ -124,7 +126,8 @@ type Reports interface {
 
 // Sharing receives what the pickers of other processes learn of this one. It must not block.
 type Sharing interface {
-	// Sent receives what a pick shows about a server's caches; see Picker.Learn. It must not keep the Chain.
+	// Sent receives what a pick shows about a server's caches; see Picker.Learn. It must not keep
+	// the Chain.
 	Sent(Sent)
 	// Session receives where a session of a pool is; see Picker.LearnSession.
 	Session(Session)
@@ -132,7 +135,8 @@ type Sharing interface {
 	Page(addr netip.AddrPort, page uint64, r endpoint.Reading)
 }
 
-// Observer receives what picks show about servers' caches. It must not block, and not keep the Chain.
+// Observer receives what picks show about servers' caches. It must not block, and not keep the
+// Chain.
 type Observer interface{ Sent(Sent) }
 
 // Stops delays picks after a stop of this process.
@@ -159,7 +163,8 @@ type Troubles interface {
 type Addresses interface {
 	// Never returns the kind of an address whose metrics page is never read, "" for all others.
 	Never(netip.Addr) string
-	// Outside returns why no remote picker may name an address, whatever the ranges of its pool; "" if one may.
+	// Outside returns why no remote picker may name an address, whatever the ranges of its pool; ""
+	// if one may.
 	Outside(netip.Addr) string
 }
 
@@ -184,7 +189,8 @@ func (discarded) Unserved(objectid.Target, Unserved)        {}
 // Protocol has what differs for gateways that Penstock does not configure.
 type Protocol struct {
 	extproc.Names
-	// Duplex takes a gateway that does not send its body mode to use FULL_DUPLEX_STREAMED, as the protocol demands.
+	// Duplex takes a gateway that does not send its body mode to use FULL_DUPLEX_STREAMED, as the
+	// protocol demands.
 	Duplex bool
 	// Upstream registers metrics with the names of llm-d's EPP, for the default pool.
 	Upstream bool
@@ -202,8 +208,9 @@ type Protocol struct {
 // Sent is what a pick shows about a server's caches: it was sent a prompt, and a request for an
 // adapter. Denied takes that of an earlier pick back: the server has not read the prompt.
 type Sent struct {
-	Pool    objectid.Target // that it was picked from
-	Sender  string          // the process of another cluster that chose this one for the request (SenderHeader); "": none
+	Pool objectid.Target // that it was picked from
+	// the process of another cluster that chose this one for the request (SenderHeader); "": none
+	Sender  string
 	Server  netip.AddrPort
 	Chain   prefix.Chain
 	Denied  bool   // Adapter and Slots are not set
@@ -219,8 +226,8 @@ type Session struct {
 	At   netip.AddrPort  `json:"a"`
 	// Cluster of an import, instead of At.
 	Cluster string `json:"c,omitempty"`
-	// Response is a response that a server keeps, instead of ID. Served is where that is, as access logs have it, instead of
-	// At, and Client stands for the client that has it.
+	// Response is a response that a server keeps, instead of ID. Served is where that is, as access
+	// logs have it, instead of At, and Client stands for the client that has it.
 	Response request.ResponseID `json:"r,omitzero"`
 	Served   string             `json:"s,omitempty"`
 	Client   uint64             `json:"l,omitempty"`
@@ -236,7 +243,8 @@ type Peers interface {
 	// Order returns how many others there are, and whether this process goes before all of them, in
 	// an order that is the same for all.
 	Order() (others int, first bool)
-	// Settle returns once the others count the requests that this process has in flight now, and ctx at the latest.
+	// Settle returns once the others count the requests that this process has in flight now, and
+	// ctx at the latest.
 	Settle(ctx context.Context)
 }
 
@@ -249,7 +257,8 @@ func (alone) Settle(context.Context) {}
 
 // Access decides which pools the proxies of a Gateway may pick from.
 type Access interface {
-	// Allowed reports whether a Gateway may pick from a pool. changed closes when the answer may be another one.
+	// Allowed reports whether a Gateway may pick from a pool. changed closes when the answer may be
+	// another one.
 	Allowed(gateway string, pool objectid.Target) (allowed bool, changed <-chan struct{})
 	// Lagging reports that this process may lack recent objects, so that a denial may be wrong.
 	Lagging() bool
@@ -260,20 +269,22 @@ type Learner interface {
 	// Learn returns nil once the pool's cluster has the addresses in every Envoy that may ask. On
 	// an error the request is answered 503.
 	Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error
-	// Isolated reports that no Envoy gets its configuration from this process, so that Learn would wait in vain. The
-	// request is then left to another picker.
+	// Isolated reports that no Envoy gets its configuration from this process, so that Learn would
+	// wait in vain. The request is then left to another picker.
 	Isolated() bool
 }
 
 // Body is what a pool needs of request bodies.
 type Body string
 
-// The values of Body. A gateway that sends its body mode (Envoy does) is always answered in that mode.
+// The values of Body. A gateway that sends its body mode (Envoy does) is always answered in that
+// mode.
 const (
-	// BodyNone picks as soon as the headers have arrived. A body that the gateway sends anyway is passed on.
+	// BodyNone picks as soon as the headers have arrived. A body that the gateway sends anyway is
+	// passed on.
 	BodyNone Body = ""
-	// BodyBuffered picks after the body has been read, so that traces and debug pages show the model. A gateway that
-	// doesn't send its mode is assumed to use BUFFERED.
+	// BodyBuffered picks after the body has been read, so that traces and debug pages show the
+	// model. A gateway that doesn't send its mode is assumed to use BUFFERED.
 	BodyBuffered Body = "Buffered"
 	// BodyPrompts reads the bodies of requests whose API is known, and picks for others as soon as
 	// the headers have arrived.
@@ -291,7 +302,8 @@ const DefaultUserMessages = 2
 type Pool struct {
 	// ID is the pool's identity. Gateways name it by its text, in x-penstock-pool.
 	ID objectid.Target
-	// Default makes this the pool of gateways that name none. Of several, the first by name is used.
+	// Default makes this the pool of gateways that name none. Of several, the first by name is
+	// used.
 	Default bool
 	// Strategy is one of schedule.Names; "" is "load".
 	Strategy string
@@ -308,30 +320,36 @@ type Pool struct {
 	Processor *Processor
 	// Criticality of the pool's requests; "" is Standard.
 	Criticality schedule.Criticality
-	// Models is what becomes of requests for some models, and of those with some objectives; nil: nothing.
+	// Models is what becomes of requests for some models, and of those with some objectives; nil:
+	// nothing.
 	Models *Models
 	// FlowControl holds requests back while the pool is saturated; nil: none.
 	FlowControl *FlowControl
-	// TrustHeaders lets requests name their objective, and for FlowControl their fairness ID and deadline.
+	// TrustHeaders lets requests name their objective, and for FlowControl their fairness ID and
+	// deadline.
 	TrustHeaders bool
 	// Hashing configures the strategy "chwbl", whose key has up to UserMessages user messages of a
 	// chat completion; 0 is DefaultUserMessages.
 	Hashing      schedule.Hashing
 	UserMessages int
-	// ShedAfter answers a sheddable request 429 if its first token is predicted to take longer; 0: never.
+	// ShedAfter answers a sheddable request 429 if its first token is predicted to take longer; 0:
+	// never.
 	ShedAfter time.Duration
-	// SessionTTL is how long a session stays at its endpoint after its last request, with the strategy "session"; 0 is
-	// DefaultSessionTTL. SessionCookie is the cookie that has its ID; "" is DefaultSessionCookie.
+	// SessionTTL is how long a session stays at its endpoint after its last request, with the
+	// strategy "session"; 0 is DefaultSessionTTL. SessionCookie is the cookie that has its ID; ""
+	// is DefaultSessionCookie.
 	SessionTTL    time.Duration
 	SessionCookie string
-	// Responses sends requests that name a response of the Responses API to the server that keeps it, or
-	// of an import to the cluster.
+	// Responses sends requests that name a response of the Responses API to the server that keeps
+	// it, or of an import to the cluster.
 	Responses bool
-	// Spills means that requests which find the pool full can be spilled. A request without spill targets that was not
-	// spilled already comes from a route that lacks them still (routes lag a little, and a body takes its time). Such a
-	// request is not rejected: it is picked for as if no endpoint were full.
+	// Spills means that requests which find the pool full can be spilled. A request without spill
+	// targets that was not spilled already comes from a route that lacks them still (routes lag a
+	// little, and a body takes its time). Such a request is not rejected: it is picked for as if no
+	// endpoint were full.
 	Spills bool
-	// Spill lists the spill targets that Envoys have. Only these are picked of the targets that a request names.
+	// Spill lists the spill targets that Envoys have. Only these are picked of the targets that a
+	// request names.
 	Spill []string
 	// Fallbacks is how many further endpoints a pick names, for Envoy to retry on in order; 0 to 8.
 	Fallbacks int
@@ -346,7 +364,8 @@ type Pool struct {
 	// Clusters are those of an import, of which a pick names the best; nil: a pick names endpoints.
 	// Only Name, Body, BodyLimit and Responses have an effect beside it.
 	Clusters *Clusters
-	// Gateways: nothing is picked for the pool. It is reached through gateways of another cluster, which are Servers.
+	// Gateways: nothing is picked for the pool. It is reached through gateways of another cluster,
+	// which are Servers.
 	Gateways bool
 	Metrics  endpoint.Metrics
 	KVEvents *KVEvents // nil: the pool's model servers publish none
@@ -363,7 +382,8 @@ type Pool struct {
 // Clusters are what a pick for a whole import chooses among.
 type Clusters struct {
 	List []Cluster
-	// Further are hops to where the import spills, in order: they follow the clusters in every pick.
+	// Further are hops to where the import spills, in order: they follow the clusters in every
+	// pick.
 	Further []string
 	// Margin by which another cluster must be cheaper than the own one.
 	Margin time.Duration
@@ -432,6 +452,7 @@ type Relay struct {
 	Within [][]netip.Prefix
 	// Ports that may be named; empty allows any.
 	Ports []uint16
-	// Listed means that Envoys have the pool's endpoints: they pass over any other address, and nothing is learned.
+	// Listed means that Envoys have the pool's endpoints: they pass over any other address, and
+	// nothing is learned.
 	Listed bool
 }

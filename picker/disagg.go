@@ -104,8 +104,9 @@ func (f *further) text(stage string) string {
 	return ""
 }
 
-// addFurther chooses the further servers of a request whose first server is ranked, and opens their leases. A stage that no server is free
-// for is left out: the server that the request is sent to does all. work is what that one has to do.
+// addFurther chooses the further servers of a request whose first server is ranked, and opens their
+// leases. A stage that no server is free for is left out: the server that the request is sent to
+// does all. work is what that one has to do.
 func (k *pick) addFurther(work *endpoint.Work) {
 	d := k.pool.disagg()
 	if d == nil || len(k.ranked) == 0 {
@@ -114,7 +115,8 @@ func (k *pick) addFurther(work *endpoint.Work) {
 	first := &k.ranked[0]
 	cached := first.Cached
 	if s := d.Encode; s != nil && s.Decider.Wants(k.query.Tokens, cached, k.request.Facts.Media) {
-		if k.further.encode = k.rankStage(k.pool.roles.encode, min(s.MaxEndpoints, maxEncoders), false); len(k.further.encode) == 0 {
+		if k.further.encode = k.rankStage(k.pool.roles.encode, min(s.MaxEndpoints, maxEncoders),
+			false); len(k.further.encode) == 0 {
 			k.further.lacks = append(k.further.lacks, stageEncode)
 		}
 	}
@@ -131,10 +133,12 @@ func (k *pick) addFurther(work *endpoint.Work) {
 	}
 }
 
-// stageAttempts is how often a stage is ranked if other picks take the last slots of its servers meanwhile.
+// stageAttempts is how often a stage is ranked if other picks take the last slots of its servers
+// meanwhile.
 const stageAttempts = 3
 
-// rankStage returns up to n servers of a stage, and opens leases there. prompt means that they read the request's prompt.
+// rankStage returns up to n servers of a stage, and opens leases there. prompt means that they read
+// the request's prompt.
 func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*endpoint.Endpoint) {
 	for range stageAttempts {
 		ranked := s.Rank(&k.query, k.at, k.endpoints, k.allowed, n, &k.others)
@@ -167,7 +171,8 @@ func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*e
 	return nil
 }
 
-// front returns the endpoint that passes requests on to the one ranked first, by its data-parallel rank; nil if there is none.
+// front returns the endpoint that passes requests on to the one ranked first, by its data-parallel
+// rank; nil if there is none.
 func (k *pick) front() *endpoint.Endpoint {
 	d := k.pool.disagg()
 	if d == nil || d.PrimaryPort == 0 {
@@ -175,7 +180,9 @@ func (k *pick) front() *endpoint.Endpoint {
 	}
 	list := k.endpoints
 	addr := netip.AddrPortFrom(k.ranked[0].Endpoint.Addr.Addr(), d.PrimaryPort)
-	i, ok := slices.BinarySearchFunc(list, addr, func(e endpoint.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
+	i, ok := slices.BinarySearchFunc(list, addr, func(e endpoint.Endpoint, a netip.AddrPort) int {
+		return e.Addr.Compare(a)
+	})
 	if !ok {
 		return nil
 	}
@@ -215,7 +222,8 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only has an answer name one endpoint, and spill targets: a header names it too, and would be wrong at another one.
+// only has an answer name one endpoint, and spill targets: a header names it too, and would be
+// wrong at another one.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries
@@ -262,8 +270,10 @@ func (pool *pool) explainStages(r *schedule.Request, now time.Time) (out []Stage
 
 func newStageMetrics() (stages, lacking *prometheus.CounterVec) {
 	stages = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_stages_total",
-		Help: "Picks of pools whose profile handler separates stages, by the stages of the request: decode-only (one server does all), prefill-decode, encode-decode, or encode-prefill-decode."}, []string{"pool", "decision"})
+		Help: "Picks of pools whose profile handler separates stages, by the stages of the request: decode-only (one " +
+			"server does all), prefill-decode, encode-decode, or encode-prefill-decode."}, []string{"pool", "decision"})
 	lacking = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_missing_stages_total",
-		Help: "Requests without a stage that their decider asked for, because no server of it takes requests: prefill or encode. The server of decode does its work."}, []string{"pool", "stage"})
+		Help: "Requests without a stage that their decider asked for, because no server of it takes requests: " +
+			"prefill or encode. The server of decode does its work."}, []string{"pool", "stage"})
 	return stages, lacking
 }

@@ -53,7 +53,8 @@ func withRoles(pairs ...string) (out []endpoint.Spec) {
 // longPrompt is a request with a prompt of tokens.
 func longPrompt(tokens int, chain ...uint64) *extproc.Request {
 	return &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{},
-		Facts: request.Facts{Kind: request.Completions, Model: "m", Size: 4 * tokens, Tokens: tokens, Chain: prefix.Chain(chain)}}
+		Facts: request.Facts{Kind: request.Completions, Model: "m", Size: 4 * tokens, Tokens: tokens,
+			Chain: prefix.Chain(chain)}}
 }
 
 // named are the headers of an answer that name servers.
@@ -68,7 +69,8 @@ func named(a extproc.Answer) map[string]string {
 func TestDisagg_StagesAreNamed(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
-		Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "[fd00::3]:80", "encode", "10.0.0.4:80", "encode", "10.0.0.5:80", "other")})
+		Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "[fd00::3]:80", "encode", "10.0.0.4:80",
+			"encode", "10.0.0.5:80", "other")})
 	for _, tt := range []struct {
 		tokens int
 		media  bool
@@ -96,11 +98,13 @@ func TestDisagg_StagesAreNamed(t *testing.T) {
 	}
 }
 
-// A request counts at the server of prefill until its first token: there its prompt is read, and not at the server of decode.
+// A request counts at the server of prefill until its first token: there its prompt is read, and
+// not at the server of decode.
 func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	p := runPicker(t, Config{})
 	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill")
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: list})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: list})
 	state := func(address string) endpoint.State {
 		for i, e := range p.pool("ns/pool").snapshot.Endpoints {
 			if e.Text == address {
@@ -113,7 +117,8 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	check := func(what, address string, inFlight, unread int64) {
 		t.Helper()
 		if s := state(address); s.InFlight != inFlight || s.Unread != unread {
-			t.Errorf("%s: %s has %d in flight and %d tokens, want %d and %d", what, address, s.InFlight, s.Unread, inFlight, unread)
+			t.Errorf("%s: %s has %d in flight and %d tokens, want %d and %d", what, address, s.InFlight, s.Unread,
+				inFlight, unread)
 		}
 	}
 	first, second := p.Pick(t.Context(), longPrompt(600)), p.Pick(t.Context(), longPrompt(700))
@@ -124,7 +129,8 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	check("both wait", "10.0.0.1:80", 2, 0)
 	check("both wait", a, 1, 600)
 	check("both wait", b, 1, 700)
-	entry := accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: first.Lease.String(), Served: "10.0.0.1:80", Open: true, Status: 200, Body: true, FirstByte: time.Second}
+	entry := accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: first.Lease.String(), Served: "10.0.0.1:80",
+		Open: true, Status: 200, Body: true, FirstByte: time.Second}
 	p.Log(entry)
 	check("the first is answered", a, 0, 0)
 	check("the first is answered", b, 1, 700)
@@ -143,7 +149,8 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 // Without a free server of prefill the one of decode does all, and the request is not rejected.
 func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	p := runPicker(t, Config{})
-	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Full: schedule.Full{InFlight: 1},
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
+		Full:      schedule.Full{InFlight: 1},
 		Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "", "10.0.0.3:80", "prefill")}
 	setPools(t, p, pool)
 	if got := named(p.Pick(t.Context(), longPrompt(600)))["x-prefiller-host-port"]; got != "10.0.0.3:80" {
@@ -171,7 +178,9 @@ func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 // What decode has cached need not be read; after prefill both servers have the prompt.
 func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
+			Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill")})
 	var chain []uint64
 	for i := range 20 {
 		chain = append(chain, uint64(1000+i))
@@ -185,7 +194,8 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 	pool := p.pool("ns/pool")
 	for i := range pool.snapshot.Endpoints {
 		cached := make([]int32, 1)
-		p.prompts.prefixes.Match(prefix.Chain(chain), []*prefix.Server{pool.snapshot.Endpoints[i].Load().Prefixes()}, cached)
+		p.prompts.prefixes.Match(prefix.Chain(chain), []*prefix.Server{pool.snapshot.Endpoints[i].Load().Prefixes()},
+			cached)
 		if cached[0] == 0 {
 			t.Errorf("%s has nothing cached", pool.snapshot.Endpoints[i].Text)
 		}
@@ -195,7 +205,9 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 // A server that has both roles reads the prompt itself.
 func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles("10.0.0.1:80", "prefill-decode")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
+			Endpoints: withRoles("10.0.0.1:80", "prefill-decode")})
 	if got := named(p.Pick(t.Context(), longPrompt(600))); len(got) != 0 || inFlight(p, "10.0.0.1:80") != 1 {
 		t.Errorf("%v, %d in flight", got, inFlight(p, "10.0.0.1:80"))
 	}
@@ -204,8 +216,9 @@ func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 // Each data-parallel rank is an endpoint; the pod's first port passes requests on by a header.
 func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 	p := runPicker(t, Config{})
-	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Fallbacks: 2, Endpoints: specs("10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001"),
-		Plugins: parsed(t, "plugins: [{type: active-request-scorer}, {type: data-parallel-profile-handler}]")}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Fallbacks: 2,
+		Endpoints: specs("10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001"),
+		Plugins:   parsed(t, "plugins: [{type: active-request-scorer}, {type: data-parallel-profile-handler}]")}
 	setPools(t, p, pool)
 	seen := map[string]bool{}
 	for range 4 {
@@ -215,7 +228,8 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 			t.Fatalf("rank %q at %s", rank, a.Endpoints)
 		}
 		seen[rank] = true
-		p.Log(accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: a.Lease.String(), Served: a.Endpoints[0], Open: true, Status: 200})
+		p.Log(accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: a.Lease.String(), Served: a.Endpoints[0],
+			Open: true, Status: 200})
 		if n := inFlight(p, rank); n != 1 {
 			t.Errorf("%s has %d in flight", rank, n)
 		}
@@ -228,12 +242,19 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 	}
 }
 
-// What gateways that Penstock does not configure pass on of a client is removed; a header that the pick sets is replaced.
+// What gateways that Penstock does not configure pass on of a client is removed; a header that the
+// pick sets is replaced.
 func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	doc := "plugins: [{type: decode-filter}, {type: prefill-filter}, {type: always-disagg-pd-decider}, {type: disagg-profile-handler, parameters: {deciders: {prefill: always-disagg-pd-decider}}}]\nschedulingProfiles: [{name: decode, plugins: [{pluginRef: decode-filter}]}, {name: prefill, plugins: [{pluginRef: prefill-filter}]}]"
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Strategy: "plugins", Plugins: parsed(t, doc), Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill")},
+	doc :=
+		"plugins: [{type: decode-filter}, {type: prefill-filter}, {type: always-disagg-pd-decider}, {type: " +
+			"disagg-profile-handler, parameters: {deciders: {prefill: " +
+			"always-disagg-pd-decider}}}]\nschedulingProfiles: [{name: decode, plugins: [{pluginRef: " +
+			"decode-filter}]}, {name: prefill, plugins: [{pluginRef: prefill-filter}]}]"
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Default: true, Strategy: "plugins", Plugins: parsed(t, doc),
+			Endpoints: withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill")},
 		Pool{ID: poolID("ns/plain"), Endpoints: specs("10.0.0.3:80")})
 	sent := []string{"x-prefiller-host-port", "10.9.9.9:1"}
 	var want []string
@@ -262,8 +283,11 @@ func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 // Picks, first tokens and ends at the same time leave nothing in flight.
 func TestDisagg_ConcurrentRequestsLeaveNothingInFlight(t *testing.T) {
 	p := runPicker(t, Config{})
-	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill", "10.0.0.4:80", "encode")
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Full: schedule.Full{InFlight: 8}, Endpoints: list})
+	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill", "10.0.0.4:80",
+		"encode")
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
+			Full: schedule.Full{InFlight: 8}, Endpoints: list})
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
@@ -274,7 +298,8 @@ func TestDisagg_ConcurrentRequestsLeaveNothingInFlight(t *testing.T) {
 				if a.Status != 0 {
 					continue
 				}
-				e := accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: a.Lease.String(), Served: "10.0.0.1:80", Status: 200, FirstByte: time.Millisecond}
+				e := accesslog.Entry{Pool: "ns/pool", Gateway: "ns/gw", Lease: a.Lease.String(), Served: "10.0.0.1:80",
+					Status: 200, FirstByte: time.Millisecond}
 				var ends sync.WaitGroup
 				for _, open := range []bool{true, false} {
 					entry := e

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Dynamo's frontend, which with --router-mode direct runs beside each worker, sends a request to the workers that headers name by their
-// numbers. Dynamo derives the number of a worker from its pod's name.
+// Dynamo's frontend, which with --router-mode direct runs beside each worker, sends a request to
+// the workers that headers name by their numbers. Dynamo derives the number of a worker from its
+// pod's name.
 
 // Values of endpointpicker.HeaderRoutingMode.
 const (
@@ -22,8 +23,9 @@ const (
 	modeDisaggregated = "disaggregated"
 )
 
-// dynamoHeaders returns the headers that name the workers of a request: of the server that it is sent to, and of the one that reads its
-// prompt, if that is another one. A server whose number is not known has none.
+// dynamoHeaders returns the headers that name the workers of a request: of the server that it is
+// sent to, and of the one that reads its prompt, if that is another one. A server whose number is
+// not known has none.
 func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.Endpoint) (out []extproc.Header) {
 	set := func(name, value string) {
 		for _, n := range p.Headers(name) {
@@ -51,11 +53,12 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 	return append(out, extproc.Header{Name: endpointpicker.HeaderRoutingMode, Value: mode})
 }
 
-// rank returns which of the ports of its pod an endpoint is, in their order, and whether there are several. Servers at one address that have
-// numbers of their own are pods of their own.
+// rank returns which of the ports of its pod an endpoint is, in their order, and whether there are
+// several. Servers at one address that have numbers of their own are pods of their own.
 func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several bool) {
 	list, ip := pool.snapshot.Endpoints, e.Addr.Addr()
-	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0), func(e endpoint.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
+	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0),
+		func(e endpoint.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 	ports := 0
 	for ; at < len(list) && list[at].Addr.Addr() == ip; at++ {
 		if other, _ := dynamoID(&list[at].Spec); other != number {
@@ -69,7 +72,8 @@ func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several b
 	return rank, ports > 1
 }
 
-// dynamoID returns the number of a server's worker: that of its label, else the one of its pod. A server that is no pod has only the former.
+// dynamoID returns the number of a server's worker: that of its label, else the one of its pod. A
+// server that is no pod has only the former.
 func dynamoID(s *endpoint.Spec) (uint64, bool) {
 	if text, ok := s.Labels[endpointpicker.DynamoIDLabel]; ok {
 		number, err := strconv.ParseUint(text, 10, 64)
@@ -81,8 +85,9 @@ func dynamoID(s *endpoint.Spec) (uint64, bool) {
 	return podID(s.Pod), true
 }
 
-// podID is the number that Dynamo gives to the worker of a pod: SipHash-1-3, with a key of zeros, of the name and a byte 0xff (Rust's
-// DefaultHasher of a string), of which it keeps the bits that a JSON number holds.
+// podID is the number that Dynamo gives to the worker of a pod: SipHash-1-3, with a key of zeros,
+// of the name and a byte 0xff (Rust's DefaultHasher of a string), of which it keeps the bits that a
+// JSON number holds.
 func podID(name string) uint64 {
 	const kept = 1<<53 - 1
 	data := append([]byte(name), 0xff)

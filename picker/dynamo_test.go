@@ -23,8 +23,11 @@ func TestDynamo_WorkersHaveTheNumbersOfTheirPods(t *testing.T) {
 }
 
 func TestDynamo_HeadersNameWorkers(t *testing.T) {
-	const profiles = "]\nschedulingProfiles: [{name: decode, plugins: [{pluginRef: decode-filter}]}, {name: prefill, plugins: [{pluginRef: prefill-filter}]}]"
-	const disagg = "{type: decode-filter}, {type: prefill-filter}, {type: prefix-based-pd-decider, parameters: {nonCachedTokens: 512}}, {type: disagg-profile-handler, parameters: {deciders: {prefill: prefix-based-pd-decider}}}, "
+	const profiles = "]\nschedulingProfiles: [{name: decode, plugins: [{pluginRef: decode-filter}]}, {name: prefill, " +
+		"plugins: [{pluginRef: prefill-filter}]}]"
+	const disagg = "{type: decode-filter}, {type: prefill-filter}, {type: prefix-based-pd-decider, parameters: " +
+		"{nonCachedTokens: 512}}, {type: disagg-profile-handler, parameters: {deciders: {prefill: " +
+		"prefix-based-pd-decider}}}, "
 	endpoints := withRoles("10.0.0.1:8000", "decode", "10.0.0.2:8000", "prefill", "10.0.0.2:8001", "prefill")
 	endpoints[0].Pod, endpoints[1].Pod, endpoints[2].Pod = "worker-0", "worker-99999", "worker-99999"
 	numbered := withRoles("10.0.0.1:8000", "decode", "10.0.0.1:8001", "prefill") // of one machine
@@ -35,7 +38,9 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 	unnumbered := withRoles("10.0.0.1:8000", "decode")
 	unnumbered[0].Pod = "servers/10.0.0.1"
 	ranked := func(prefix string) map[string]string {
-		return map[string]string{prefix + "worker-instance-id": "1186445869714687", prefix + "prefill-instance-id": "7410589986301036", prefix + "prefill-dp-rank": "", "x-dynamo-routing-mode": "disaggregated", "x-prefiller-host-port": ""}
+		return map[string]string{prefix + "worker-instance-id": "1186445869714687",
+			prefix + "prefill-instance-id": "7410589986301036", prefix + "prefill-dp-rank": "",
+			"x-dynamo-routing-mode": "disaggregated", "x-prefiller-host-port": ""}
 	}
 	alone := map[string]string{"x-dynamo-worker-instance-id": "1186445869714687", "x-dynamo-routing-mode": "aggregated"}
 	for what, tt := range map[string]struct {
@@ -44,13 +49,22 @@ func TestDynamo_HeadersNameWorkers(t *testing.T) {
 		tokens int
 		want   map[string]string
 	}{
-		"both":               {Pool{Endpoints: endpoints}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles, 600, ranked("x-dynamo-")},
-		"plain names":        {Pool{Endpoints: endpoints}, "plugins: [" + disagg + "{type: dynamo-headers, parameters: {names: plain}}" + profiles, 600, ranked("x-")},
-		"a short prompt":     {Pool{Endpoints: endpoints}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles, 100, alone},
-		"without stages":     {Pool{Endpoints: endpoints[:1]}, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]", 600, alone},
-		"numbers of labels":  {Pool{Endpoints: numbered}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles, 600, map[string]string{"x-dynamo-worker-instance-id": "17", "x-dynamo-prefill-instance-id": "18", "x-dynamo-routing-mode": "disaggregated", "x-prefiller-host-port": ""}},
-		"number not known":   {Pool{Endpoints: unnumbered}, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]", 600, map[string]string{}},
-		"without the plugin": {Pool{Endpoints: endpoints[:1]}, "plugins: [{type: active-request-scorer}]", 600, map[string]string{}},
+		"both": {Pool{Endpoints: endpoints}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles,
+			600, ranked("x-dynamo-")},
+		"plain names": {Pool{Endpoints: endpoints},
+			"plugins: [" + disagg + "{type: dynamo-headers, parameters: {names: plain}}" + profiles, 600, ranked("x-")},
+		"a short prompt": {Pool{Endpoints: endpoints}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles,
+			100, alone},
+		"without stages": {Pool{Endpoints: endpoints[:1]},
+			"plugins: [{type: active-request-scorer}, {type: dynamo-headers}]", 600, alone},
+		"numbers of labels": {Pool{Endpoints: numbered}, "plugins: [" + disagg + "{type: dynamo-headers}" + profiles,
+			600,
+			map[string]string{"x-dynamo-worker-instance-id": "17", "x-dynamo-prefill-instance-id": "18",
+				"x-dynamo-routing-mode": "disaggregated", "x-prefiller-host-port": ""}},
+		"number not known": {Pool{Endpoints: unnumbered},
+			"plugins: [{type: active-request-scorer}, {type: dynamo-headers}]", 600, map[string]string{}},
+		"without the plugin": {Pool{Endpoints: endpoints[:1]}, "plugins: [{type: active-request-scorer}]", 600,
+			map[string]string{}},
 	} {
 		p := runPicker(t, Config{})
 		pool := tt.pool

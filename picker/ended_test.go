@@ -81,8 +81,8 @@ func keyed(key uint64) *extproc.Request {
 	return r
 }
 
-// Identical requests, one after the other, must stay at the server of their key although the reports
-// of their ends are late: else what it has cached is computed again at other servers.
+// Identical requests, one after the other, must stay at the server of their key although the
+// reports of their ends are late: else what it has cached is computed again at other servers.
 func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	for name, full := range map[string]schedule.Full{"beyond the bound": {}, "beyond the limit": {InFlight: 2}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,8 @@ func TestCHWBL_FullPoolCostsOneWait(t *testing.T) {
 		p.Pick(t.Context(), keyed(1))
 		pick := func() {
 			began := time.Now()
-			if a := p.Pick(t.Context(), keyed(1)); a.Status != 0 && a.Status != 429 || time.Since(began) != 15*time.Millisecond {
+			if a := p.Pick(t.Context(), keyed(1)); a.Status != 0 && a.Status != 429 ||
+				time.Since(began) != 15*time.Millisecond {
 				t.Errorf("%v %d after %s", a.Endpoints, a.Status, time.Since(began))
 			}
 		}

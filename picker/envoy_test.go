@@ -32,8 +32,10 @@ const (
 	none     = "{request_header_mode: SEND, response_header_mode: SKIP, request_body_mode: NONE}"
 	noneResp = "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: NONE}"
 	buffered = "{request_header_mode: SEND, response_header_mode: SKIP, request_body_mode: BUFFERED}"
-	duplex   = "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, request_trailer_mode: SEND}"
-	duplex2  = "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, request_trailer_mode: SEND, response_body_mode: FULL_DUPLEX_STREAMED, response_trailer_mode: SEND}"
+	duplex   = "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, " +
+		"request_trailer_mode: SEND}"
+	duplex2 = "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, " +
+		"request_trailer_mode: SEND, response_body_mode: FULL_DUPLEX_STREAMED, response_trailer_mode: SEND}"
 )
 
 type cluster struct {
@@ -74,7 +76,8 @@ func (p *pod) received() (http.Header, []byte) {
 
 func startPod(t testing.TB, name string) *pod {
 	t.Helper()
-	p := &pod{name: name, begun: make(chan string, 1<<12), page: "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"}
+	p := &pod{name: name, begun: make(chan string, 1<<12),
+		page: "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" { // the picker's scraper, not a client
 			p.mu.Lock()
@@ -114,10 +117,14 @@ func (p *pod) answer(status func() int) {
 func (p *pod) shows(queue int, kv float64, adapters string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.page = fmt.Sprintf("vllm:num_requests_waiting %d\nvllm:kv_cache_usage_perc %g\nvllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=%q,waiting_lora_adapters=\"\"} 1\n", queue, kv, adapters)
+	p.page = fmt.Sprintf(
+		"vllm:num_requests_waiting %d\nvllm:kv_cache_usage_perc "+
+			"%g\nvllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=%q,waiting_lora_adapters=\"\"} 1\n",
+		queue, kv, adapters)
 }
 
-// hold makes the pod answer no request before release or the test's end. blocked receives a value for each request.
+// hold makes the pod answer no request before release or the test's end. blocked receives a value
+// for each request.
 func (p *pod) hold(t testing.TB) (blocked <-chan struct{}, release func()) {
 	arrived, open := make(chan struct{}, 16), make(chan struct{})
 	release = sync.OnceFunc(func() { close(open) })

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// sources returns where each endpoint publishes KV events. endpoints are sorted by address: of several with one IP address each
-// further one has the next port.
+// sources returns where each endpoint publishes KV events. endpoints are sorted by address: of
+// several with one IP address each further one has the next port.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
 	for at, rank := range ranked(endpoints) {
@@ -73,8 +73,8 @@ func (pool *pool) reports() bool {
 	return false
 }
 
-// reported describes what the KV events of an endpoint show, and why there are none; "" if the pool's strategy compares no prompts with
-// them.
+// reported describes what the KV events of an endpoint show, and why there are none; "" if the
+// pool's strategy compares no prompts with them.
 func (pool *pool) reported(at netip.AddrPort) string {
 	if pool.events == nil || pool.Body == BodyNone || !schedule.UsesPrefixes(&pool.options) {
 		return ""

@@ -72,7 +72,9 @@ func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {
 	}
 	servers := specs("127.0.0.1:8000", "127.0.0.2:8000", "127.0.0.3:8000")
 	servers[2].Draining = true // it reports nothing, and is picked for nothing
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: servers, Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: port}})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Endpoints: servers, Metrics: endpoint.Metrics{Off: true},
+			KVEvents: &KVEvents{Port: port}})
 
 	tokens := make([]uint32, 4096)
 	for i := range tokens {
@@ -95,7 +97,8 @@ func TestKVEvents_RequestGoesWhereItsPromptIsReported(t *testing.T) {
 			prompt.Add(id)
 		}
 		exact := prompt.Exact()
-		p.prompts.prefixes.MatchReports(&exact, "base", []*prefix.Server{p.pool("ns/pool").snapshot.Find(servers[i].Addr).Prefixes()}, cached)
+		p.prompts.prefixes.MatchReports(&exact, "base",
+			[]*prefix.Server{p.pool("ns/pool").snapshot.Find(servers[i].Addr).Prefixes()}, cached)
 		return cached[0]
 	}
 	for _, holder := range []int{1, 0} {
@@ -123,13 +126,19 @@ func TestKVEvents_ExplainShowsWhyThereAreNone(t *testing.T) {
 	}
 	_ = listener.Close()
 	setPools(t, p,
-		Pool{ID: poolID("ns/pool"), Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: netip.MustParseAddrPort(listener.Addr().String()).Port()}},
-		Pool{ID: poolID("ns/turn"), Strategy: "round-robin", Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
-		Pool{ID: poolID("ns/unread"), Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
+		Pool{ID: poolID("ns/pool"), Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"),
+			Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{
+				Port: netip.MustParseAddrPort(listener.Addr().String()).Port(),
+			}},
+		Pool{ID: poolID("ns/turn"), Strategy: "round-robin", Body: BodyPrompts, Endpoints: specs("127.0.0.1:8000"),
+			Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: 1}},
+		Pool{ID: poolID("ns/unread"), Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true},
+			KVEvents: &KVEvents{Port: 1}},
 		Pool{ID: poolID("ns/without"), Endpoints: specs("127.0.0.1:8000"), Metrics: endpoint.Metrics{Off: true}},
 	)
 	poll.NoError(t, "the reason is shown", poll.Limit, func() error {
-		if got := p.Explain("ns/pool", nil).Verdicts[0].Prefixes; !strings.HasPrefix(got, "guessed (KV events at "+listener.Addr().String()+": ") || !strings.Contains(got, "connection refused") {
+		if got := p.Explain("ns/pool", nil).Verdicts[0].Prefixes; !strings.HasPrefix(got,
+			"guessed (KV events at "+listener.Addr().String()+": ") || !strings.Contains(got, "connection refused") {
 			return fmt.Errorf("%q", got)
 		}
 		return nil

@@ -24,17 +24,22 @@ type Explanation struct {
 	Body     string `json:"body,omitempty"`   // what it reads of bodies; "" for nothing
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Targets are the models, of which one replaces the request's; none: it stays. The rest is for the one with the most weight.
+	// Targets are the models, of which one replaces the request's; none: it stays. The rest is for
+	// the one with the most weight.
 	Targets []ModelTarget `json:"targets,omitempty"`
-	// Scored is the time of the recorded pick whose scores of scorers in other processes are taken; nil without one.
+	// Scored is the time of the recorded pick whose scores of scorers in other processes are taken;
+	// nil without one.
 	Scored *time.Time `json:"scored,omitempty"`
-	// Processor is asked before each pick; nil without one. The rest is for a request without its answer.
+	// Processor is asked before each pick; nil without one. The rest is for a request without its
+	// answer.
 	Processor *Prepares `json:"processor,omitempty"`
 	// Flow is what flow control holds; nil without it. The rest is for a request that it admits.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is set.
+	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is
+	// set.
 	Relay []string `json:"relay,omitempty"`
-	// Clusters are those of an import, the best first, for a request without a prompt. If set, nothing below is set.
+	// Clusters are those of an import, the best first, for a request without a prompt. If set,
+	// nothing below is set.
 	Clusters []ClusterCost `json:"clusters,omitempty"`
 	// Endpoints is the list that Envoy would get; "" with a Status (429 or 503) and its Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
@@ -63,14 +68,16 @@ type Held struct {
 // explainTimeout is how long Explain waits for the metrics of an idle pool's servers.
 const explainTimeout = 300 * time.Millisecond
 
-// Explain returns what the pool would choose for a request now. It opens no lease, leaves the round-robin position alone,
-// and asks no other picker. headers has names in lower case; Explain reads the ones that a pick reads.
+// Explain returns what the pool would choose for a request now. It opens no lease, leaves the
+// round-robin position alone, and asks no other picker. headers has names in lower case; Explain
+// reads the ones that a pick reads.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
 		return Explanation{Pool: name}
 	}
-	e := Explanation{Pool: pool.Name, Known: true, Strategy: pool.strategyName(), Choice: pool.choiceName(), Body: string(pool.Body)}
+	e := Explanation{Pool: pool.Name, Known: true, Strategy: pool.strategyName(), Choice: pool.choiceName(),
+		Body: string(pool.Body)}
 	if pool.Relay != nil {
 		for _, addr := range pool.Relay.Pickers {
 			e.Relay = append(e.Relay, addr.String())
@@ -94,18 +101,23 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	var scratch schedule.Scratch
 	now := time.Now()
 	header := headerOf(headers)
-	request := schedule.Request{Model: headers[modelHeader], Criticality: criticality(pool.priorityOf(header, headers[modelHeader]))}
+	request := schedule.Request{Model: headers[modelHeader],
+		Criticality: criticality(pool.priorityOf(header, headers[modelHeader]))}
 	if e.Targets = pool.targets(request.Model); len(e.Targets) > 0 {
-		request.Model = slices.MaxFunc(e.Targets, func(a, b ModelTarget) int { return cmp.Compare(a.Weight, b.Weight) }).Name
+		request.Model = slices.MaxFunc(e.Targets, func(a, b ModelTarget) int {
+			return cmp.Compare(a.Weight, b.Weight)
+		}).Name
 	}
 	request.Session, request.Objective = pool.session(header, now), pool.objective(header)
-	if schedule.UsesCriticality(&pool.options) || pool.sheds(request.Criticality) || request.Objective != (schedule.Objective{}) {
+	if schedule.UsesCriticality(&pool.options) || pool.sheds(request.Criticality) ||
+		request.Objective != (schedule.Objective{}) {
 		e.Criticality = cmp.Or(request.Criticality, schedule.Standard)
 	}
 	request.External, e.Scored = pool.recordedScores()
 	e.Processor = pool.prepares()
 	if pool.queue != nil {
-		e.Flow = &Held{Saturation: pool.FlowControl.Measure(pool.snapshot.Endpoints, now).Saturation, Waiting: pool.queue.Bands()}
+		e.Flow = &Held{Saturation: pool.FlowControl.Measure(pool.snapshot.Endpoints, now).Saturation,
+			Waiting: pool.queue.Bands()}
 	}
 	lacking := pool.holders.Known(request.Model)
 	var ranked []schedule.Candidate
@@ -115,7 +127,8 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	if lacking != nil {
 		ranked = preview(within(allowed, lacking.Keep()))
 	}
-	if up := len(ranked) > 0 && !ranked[0].Suspect(); lacking == nil || !up && (!lacking.Strict || scratch.Eligible == 0) {
+	if up := len(ranked) > 0 && !ranked[0].Suspect(); lacking == nil ||
+		!up && (!lacking.Strict || scratch.Eligible == 0) {
 		lacking, ranked = nil, preview(allowed)
 	}
 	user := max(extproc.Number(headers[extproc.MetadataKeyRetries]), extproc.Number(headers["x-envoy-max-retries"]))
@@ -135,9 +148,11 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	return e
 }
 
-// describe has the verdicts of one of the pool's strategies on its endpoints, with why an endpoint's load is not fresh.
+// describe has the verdicts of one of the pool's strategies on its endpoints, with why an
+// endpoint's load is not fresh.
 func (pool *pool) describe(
-	s *schedule.Strategy, r *schedule.Request, now time.Time, allowed func(*endpoint.Endpoint) bool, lacking *models.Lacking,
+	s *schedule.Strategy, r *schedule.Request, now time.Time, allowed func(*endpoint.Endpoint) bool,
+	lacking *models.Lacking,
 ) []schedule.Verdict {
 	among := allowed
 	if lacking != nil {
@@ -166,8 +181,8 @@ func headerOf(headers map[string]string) func(string) []byte {
 	}
 }
 
-// History returns a pool's picks that have verdicts, newest first, 64 at most: at most one in 20 ms. It returns nil for an unknown
-// pool.
+// History returns a pool's picks that have verdicts, newest first, 64 at most: at most one in 20
+// ms. It returns nil for an unknown pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {
@@ -176,7 +191,8 @@ func (p *Picker) History(name string) []*Record {
 	return pool.history.list()
 }
 
-// ServeHTTP serves /debug/picks?pool=NAME: the pool's picks that have verdicts as JSON or, without a pool, the names of all pools.
+// ServeHTTP serves /debug/picks?pool=NAME: the pool's picks that have verdicts as JSON or, without
+// a pool, the names of all pools.
 func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	status := http.StatusOK

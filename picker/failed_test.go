@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Of a pool that another picker picks from, the servers that are known, or in a range that is declared, are asked.
+// Of a pool that another picker picks from, the servers that are known, or in a range that is
+// declared, are asked.
 func TestFailed_ServersOfExternalPickersAreLimited(t *testing.T) {
 	p, err := New(Config{})
 	if err != nil {
@@ -63,8 +64,11 @@ func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(server.String())}, Pool{ID: poolID("ns/other"), Endpoints: specs("10.0.0.9:80")})
-	for _, c := range []struct{ gateway, pool string }{{"ns/another", "ns/pool"}, {"ns/gw", "ns/other"}, {"ns/gw", "ns/none"}, {"ns/gw", "-"}} {
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(server.String())},
+		Pool{ID: poolID("ns/other"), Endpoints: specs("10.0.0.9:80")})
+	for _, c := range []struct{ gateway, pool string }{
+		{"ns/another", "ns/pool"}, {"ns/gw", "ns/other"}, {"ns/gw", "ns/none"}, {"ns/gw", "-"},
+	} {
 		if p.Dead(t.Context(), c.gateway, c.pool, server) || calls != 0 {
 			t.Errorf("%v: %d calls", c, calls)
 		}
@@ -88,7 +92,8 @@ func TestFailed_StreamsThatEndInAnErrorAreFailures(t *testing.T) {
 		"an error":         {func(e *accesslog.Entry) { e.Error = 500 }, true},
 		"a client's error": {func(e *accesslog.Entry) { e.Error = 400 }, false},
 		"cut":              {func(e *accesslog.Entry) { e.Cut = true }, true},
-		"cut at once":      {func(e *accesslog.Entry) { e.Cut, e.Body, e.Bytes, e.FirstByte = true, false, 0, 0 }, true},
+		"cut at once": {func(e *accesslog.Entry) { e.Cut, e.Body, e.Bytes, e.FirstByte = true, false, 0, 0 },
+			true},
 	} {
 		p, err := New(Config{})
 		if err != nil {
@@ -99,8 +104,9 @@ func TestFailed_StreamsThatEndInAnErrorAreFailures(t *testing.T) {
 		for range 5 {
 			work := endpoint.Work{Generates: true, Stream: true, Measure: true, Tokens: 1000, Rate: 1000}
 			lease := p.leases.Open(e, endpoint.Holder{Pool: "ns/pool"}, work, 0, time.Now())
-			entry := accesslog.Entry{Lease: lease.ID(), Pool: "ns/pool", Served: first, Status: 200, Body: true, Bytes: 90,
-				Sent: time.Millisecond, Headers: 2 * time.Millisecond, FirstByte: time.Second, LastByte: time.Second}
+			entry := accesslog.Entry{Lease: lease.ID(), Pool: "ns/pool", Served: first, Status: 200, Body: true,
+				Bytes: 90,
+				Sent:  time.Millisecond, Headers: 2 * time.Millisecond, FirstByte: time.Second, LastByte: time.Second}
 			tt.change(&entry)
 			p.Log(entry)
 			lease.Done()

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// gatewayCall is a request through a gateway that Penstock does not configure, to its answer by first.
+// gatewayCall is a request through a gateway that Penstock does not configure, to its answer by
+// first.
 type gatewayCall struct {
 	extprocv3.ExternalProcessor_ProcessClient
 	t *testing.T
@@ -27,7 +28,8 @@ func (c gatewayCall) begin(stream bool, responseMode filterv3.ProcessingMode_Bod
 		RequestBodyMode: filterv3.ProcessingMode_BUFFERED, ResponseBodyMode: responseMode,
 	}
 	exchange(c.t, c, headers)
-	body := fmt.Sprintf(`{"stream": %t, "model": "m", "messages": [{"role": "user", "content": %q}]}`, stream, strings.Repeat("word ", 1000))
+	body := fmt.Sprintf(`{"stream": %t, "model": "m", "messages": [{"role": "user", "content": %q}]}`, stream,
+		strings.Repeat("word ", 1000))
 	exchange(c.t, c, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
 		RequestBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true}}})
 }
@@ -50,8 +52,8 @@ func (c gatewayCall) responseBody() {
 		ResponseBody: &extprocv3.HttpBody{Body: []byte("data: {}\n\n")}}})
 }
 
-// Behind another gateway the first message of the response's body is the first token. Headers alone, which servers send
-// before they read the prompt, end no backlog and show no rate.
+// Behind another gateway the first message of the response's body is the first token. Headers
+// alone, which servers send before they read the prompt, end no backlog and show no rate.
 func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 	const events, object = "text/event-stream; charset=utf-8", "application/json"
 	for _, tt := range []struct {
@@ -59,7 +61,8 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 		stream      bool
 		mode        filterv3.ProcessingMode_BodySendMode
 		contentType string
-		// What counts as unread after the headers, and after the body: all of it or nothing. learns: a rate.
+		// What counts as unread after the headers, and after the body: all of it or nothing.
+		// learns: a rate.
 		headers, body, learns bool
 	}{
 		{"a stream", true, filterv3.ProcessingMode_STREAMED, events, true, false, true},
@@ -93,12 +96,14 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 				}
 				unread("after the body", tt.body)
 				outcome := p.Picks(Picks{Last: 1})[0].Outcome
-				if outcome.Ended || outcome.Headers <= 0 || (outcome.Begun > outcome.Headers) != (tt.mode == filterv3.ProcessingMode_STREAMED) {
+				if outcome.Ended || outcome.Headers <= 0 ||
+					(outcome.Begun > outcome.Headers) != (tt.mode == filterv3.ProcessingMode_STREAMED) {
 					t.Errorf("in flight: %+v", outcome)
 				}
 				cancel()
 				poll.Until(t, "the end", func() bool { return e.State().InFlight == 0 })
-				if after := p.Picks(Picks{Last: 1})[0].Outcome; !after.Ended || after.Took <= max(after.Headers, after.Begun) || after.Begun != outcome.Begun {
+				if after := p.Picks(Picks{Last: 1})[0].Outcome; !after.Ended ||
+					after.Took <= max(after.Headers, after.Begun) || after.Begun != outcome.Begun {
 					t.Errorf("at the end: %+v", after)
 				}
 			}

@@ -31,7 +31,8 @@ func answers(t *testing.T, p *Picker, by int, took time.Duration) (limit time.Du
 		t.Fatalf("%+v", a)
 	}
 	picked = a.Endpoints[0]
-	e := accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Pool: "ns/pool", Open: true, Served: a.Endpoints[by], Status: 200, Body: true,
+	e := accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Pool: "ns/pool", Open: true,
+		Served: a.Endpoints[by], Status: 200, Body: true,
 		Headers: took, FirstByte: took + 100*time.Millisecond}
 	p.Log(e)
 	e.Open = false
@@ -94,7 +95,8 @@ func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 		"busy": func(p *Picker) {
 			for i := range 3 {
 				e := &p.pools.now.Load().byName["ns/pool"].snapshot.Endpoints[i]
-				p.leases.Open(e, endpoint.Holder{}, endpoint.Work{Stream: true, Tokens: 4000, Rate: 1000}, 0, time.Now())
+				p.leases.Open(e, endpoint.Holder{}, endpoint.Work{Stream: true, Tokens: 4000, Rate: 1000}, 0,
+					time.Now())
 			}
 		},
 		"suspect": func(p *Picker) {
@@ -127,7 +129,8 @@ func TestFrozen_ServerIsSuspect(t *testing.T) {
 			continue
 		}
 		failed++
-		e := accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Pool: "ns/pool", Open: true, Served: a.Endpoints[1], Status: 200, Headers: time.Second}
+		e := accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Pool: "ns/pool", Open: true,
+			Served: a.Endpoints[1], Status: 200, Headers: time.Second}
 		p.Log(e)
 		e.Open = false
 		p.Log(e)

@@ -8,12 +8,16 @@ import (
 	"testing"
 )
 
-// FuzzRelay_NamesOnlyAllowedAddresses: of the entries that a remote picker names, those that a pick names are addresses inside the
-// declared ranges and ports, by package net's reading too; without ranges, none of this machine or link. All others are reported.
+// FuzzRelay_NamesOnlyAllowedAddresses: of the entries that a remote picker names, those that a pick
+// names are addresses inside the declared ranges and ports, by package net's reading too; without
+// ranges, none of this machine or link. All others are reported.
 func FuzzRelay_NamesOnlyAllowedAddresses(f *testing.F) {
 	for _, s := range []string{
-		"10.1.2.3:8000", "10.1.2.3:8001", " 10.1.2.3:8000 ,[::ffff:10.1.2.3]:8000", "127.0.0.1:8000,[::1]:8000,[::ffff:127.0.0.1]:8000", "169.254.169.254:8000", "[fe80::1%eth0]:8000", "[2001:db8::1%x]:8000",
-		"10.1.2.3", "10.1.2.3:", "10.1.2.3:0", "010.1.2.3:8000", "0x0a.1.2.3:8000", "10.1.2.3:8000:8000", "[64:ff9b::7f00:1]:8000", "255.255.255.255:8000", "0.0.0.0:8000,[::]:8000", "localhost:8000", "",
+		"10.1.2.3:8000", "10.1.2.3:8001", " 10.1.2.3:8000 ,[::ffff:10.1.2.3]:8000",
+		"127.0.0.1:8000,[::1]:8000,[::ffff:127.0.0.1]:8000", "169.254.169.254:8000", "[fe80::1%eth0]:8000",
+		"[2001:db8::1%x]:8000",
+		"10.1.2.3", "10.1.2.3:", "10.1.2.3:0", "010.1.2.3:8000", "0x0a.1.2.3:8000", "10.1.2.3:8000:8000",
+		"[64:ff9b::7f00:1]:8000", "255.255.255.255:8000", "0.0.0.0:8000,[::]:8000", "localhost:8000", "",
 	} {
 		f.Add(s)
 	}
@@ -35,9 +39,13 @@ func FuzzRelay_NamesOnlyAllowedAddresses(f *testing.F) {
 					t.Errorf("%q: %s is outside the operator's ranges", entries, a)
 				case err != nil || ip == nil || port == "0":
 					t.Errorf("%q: %s is no address: %v", entries, a, err)
-				case len(relay.Within) > 0 && (port != "8000" || !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return ipNet(t, r).Contains(ip) })):
+				case len(relay.Within) > 0 &&
+					(port != "8000" || !slices.ContainsFunc(ranges,
+						func(r netip.Prefix) bool { return ipNet(t, r).Contains(ip) })):
 					t.Errorf("%q: %s is outside the declared ranges and ports", entries, a)
-				case len(relay.Within) == 0 && (ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || ip.Equal(net.IPv4bcast)):
+				case len(relay.Within) == 0 &&
+					(ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
+						ip.Equal(net.IPv4bcast)):
 					t.Errorf("%q: %s leads to this machine or link", entries, a)
 				}
 			}

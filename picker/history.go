@@ -20,12 +20,14 @@ type SentTo struct {
 	// Details is why this gateway's Envoy has answered in its place, in Envoy's words
 	// (%RESPONSE_CODE_DETAILS%); "" if the other cluster has answered.
 	Details string `json:"details,omitempty"`
-	// There is the ID that the other cluster's gateway has given the request; "" if it has kept it, or is not known.
+	// There is the ID that the other cluster's gateway has given the request; "" if it has kept it,
+	// or is not known.
 	There   string `json:"there,omitempty"`
 	Spilled bool   `json:"spilled,omitempty"` // by a pool
 }
 
-// Record is one pick, for /debug/picks and penstock explain; or with Sent, a request that was sent to another cluster.
+// Record is one pick, for /debug/picks and penstock explain; or with Sent, a request that was sent
+// to another cluster.
 type Record struct {
 	Time     time.Time `json:"time"`
 	Pool     string    `json:"pool"`
@@ -66,7 +68,8 @@ type Record struct {
 	// model that the server gets in place of Model.
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
-	// Stages are those that the request has passed, in their order: in the records of one request (Picks.Request).
+	// Stages are those that the request has passed, in their order: in the records of one request
+	// (Picks.Request).
 	Stages []Passed `json:"stages,omitempty"`
 	// Processor is what the pool's processor has made of the request; nil if it was not asked.
 	Processor *Processed `json:"processor,omitempty"`
@@ -79,7 +82,8 @@ type Record struct {
 	// Lacks counts the servers that are left out because they lack the model; nil: none is.
 	Lacks *Lacks  `json:"lacks,omitempty"`
 	Sent  *SentTo `json:"sent,omitempty"`
-	// Outcome is what became of the request, as far as the access log has reported it; nil for a pick without a lease.
+	// Outcome is what became of the request, as far as the access log has reported it; nil for a
+	// pick without a lease.
 	Outcome *Outcome `json:"outcome,omitempty"`
 	// Verdicts on the endpoints at the moment of the choice: the request is not in flight yet, and
 	// its prompt is not cached. Only a sample of the picks has them. Omitted counts the others, by
@@ -124,7 +128,8 @@ func historyOf(pools int) int64 {
 	return int64(min(max(maxRecords/max(pools, 1), minHistory), historySize))
 }
 
-// start is the zero of times kept in atomics. Differences to it are monotonic: the clock may be set meanwhile.
+// start is the zero of times kept in atomics. Differences to it are monotonic: the clock may be set
+// meanwhile.
 var start = time.Now()
 
 // newHistory returns a history that keeps nothing until resize.
@@ -143,7 +148,8 @@ func (h *history) resize(size int64) {
 // moment ago. It is true for one pick at a time.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
-	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) && h.last.CompareAndSwap(last, at)
+	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) &&
+		h.last.CompareAndSwap(last, at)
 }
 
 // add keeps a record.
@@ -180,16 +186,19 @@ func (k *pick) record() *Record {
 	}
 	record := &Record{
 		Time: at, Pool: pool.Name, Strategy: pool.strategyName(), Choice: pool.choiceName(), Model: request.Model,
-		Session: k.session.String(), Result: k.result, Status: a.Status, Endpoints: a.Endpoints.String(), Lease: a.Lease.String(),
+		Session: k.session.String(), Result: k.result, Status: a.Status, Endpoints: a.Endpoints.String(),
+		Lease:      a.Lease.String(),
 		OutOfRange: k.outOfRange, Error: k.problem,
-		Prefill: k.further.text(stagePrefill), Encode: k.further.text(stageEncode), Missing: k.further.lacks, Exceeded: k.exceeded,
+		Prefill: k.further.text(stagePrefill), Encode: k.further.text(stageEncode), Missing: k.further.lacks,
+		Exceeded: k.exceeded,
 	}
 	if k.lacks != (Lacks{}) {
 		lacks := k.lacks
 		record.Lacks = &lacks
 	}
 	record.Verdicts, record.Omitted = trim(k.verdicts, record.Endpoints)
-	if schedule.UsesCriticality(&pool.options) || pool.sheds(request.Criticality) || request.Objective != (schedule.Objective{}) {
+	if schedule.UsesCriticality(&pool.options) || pool.sheds(request.Criticality) ||
+		request.Objective != (schedule.Objective{}) {
 		record.Criticality = cmp.Or(request.Criticality, schedule.Standard)
 	}
 	return record

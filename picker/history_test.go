@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Verdicts are the largest part of what a picker keeps of its picks: the more pools, the fewer records each has.
+// Verdicts are the largest part of what a picker keeps of its picks: the more pools, the fewer
+// records each has.
 func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	records := func() (all int) {

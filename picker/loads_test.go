@@ -22,7 +22,8 @@ func TestLoadStat_PicksGoByWhatTheServerPublishes(t *testing.T) {
 	go func() { _ = publisher.Serve(t.Context(), listener) }()
 	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
 	p := runPicker(t, Config{})
-	pool := Pool{ID: poolID("ns/pool"), LoadPort: port, Metrics: endpoint.Metrics{Engine: endpoint.SGLang}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort("127.0.0.1:1")}}}
+	pool := Pool{ID: poolID("ns/pool"), LoadPort: port, Metrics: endpoint.Metrics{Engine: endpoint.SGLang},
+		Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort("127.0.0.1:1")}}}
 	if err := p.SetPools([]Pool{pool}); err != nil {
 		t.Fatal(err)
 	}

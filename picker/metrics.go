@@ -32,7 +32,8 @@ type metrics struct {
 	upstream   *upstreamMetrics // nil without Protocol.Upstream
 }
 
-// poolMetrics are one pool's series. They are created with its first pick: the series of unused pools would be most of the page.
+// poolMetrics are one pool's series. They are created with its first pick: the series of unused
+// pools would be most of the page.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec
@@ -45,36 +46,46 @@ var (
 	inFlightDesc = prometheus.NewDesc("penstock_picker_in_flight_requests",
 		"Requests in flight that this picker sent to the pool's endpoints.", []string{"pool"}, nil)
 	endpointsDesc = prometheus.NewDesc("penstock_picker_endpoints",
-		"Endpoints of the pool by the state of their metrics: fresh, stale, idle (not scraped, because the pool has no requests), draining, unread (the pool's strategy reads no pages).", []string{"pool", "state"}, nil)
+		"Endpoints of the pool by the state of their metrics: fresh, stale, idle (not scraped, because the pool has "+
+			"no requests), draining, unread (the pool's strategy reads no pages).", []string{"pool", "state"}, nil)
 	problemsDesc = prometheus.NewDesc("penstock_picker_page_problems",
-		"Endpoints of the pool whose metrics page has a problem: it cannot be read, or lacks series, or has values that are ignored. penstock explain shows which.", []string{"pool"}, nil)
+		"Endpoints of the pool whose metrics page has a problem: it cannot be read, or lacks series, or has values "+
+			"that are ignored. penstock explain shows which.", []string{"pool"}, nil)
 	silentDesc = prometheus.NewDesc("penstock_picker_silent_endpoints",
 		"Endpoints of the pool that accept requests and send no token: they get no request until a probe gets one. "+
 			"penstock explain shows since when.", []string{"pool"}, nil)
 	requestsDesc = prometheus.NewDesc("penstock_picker_endpoint_requests_total",
-		"Requests that ended, by endpoint and outcome: served, or failed (status 500 and above, no response, or a stream that an error ends).", []string{"pool", "endpoint", "outcome"}, nil)
+		"Requests that ended, by endpoint and outcome: served, or failed (status 500 and above, no response, or a "+
+			"stream that an error ends).", []string{"pool", "endpoint", "outcome"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_picker_endpoint_first_byte_seconds_total",
-		"Total time to the first byte of the response's body of all requests served.", []string{"pool", "endpoint"}, nil)
+		"Total time to the first byte of the response's body of all requests served.", []string{"pool", "endpoint"},
+		nil)
 	failuresDesc = prometheus.NewDesc("penstock_picker_scrape_failures_total",
 		"Scrapes of metrics pages that failed.", nil, nil)
 	bodiesDesc = prometheus.NewDesc("penstock_picker_held_body_bytes",
 		"Bytes of request bodies that are held for picks.", nil, nil)
 	unreadDesc = prometheus.NewDesc("penstock_picker_unread_bodies_total",
-		"Requests whose body was not read because of --picker-held-bodies, by outcome: picked (by load alone), or rejected (503, because it must be read).", []string{"outcome"}, nil)
+		"Requests whose body was not read because of --picker-held-bodies, by outcome: picked (by load alone), or "+
+			"rejected (503, because it must be read).", []string{"outcome"}, nil)
 	excessDesc = prometheus.NewDesc("penstock_picker_excess_calls_total",
 		"Calls of other clusters that were ended, because their cluster had 16,384 open at this process.", nil, nil)
 	rendersDesc = prometheus.NewDesc("penstock_picker_renders_total",
-		"Prompts whose token IDs were needed (picker.kvEvents.render), by outcome: cached, rendered, failed (an error, or late), or skipped (the servers have failed too often, or too many calls are open).", []string{"outcome"}, nil)
+		"Prompts whose token IDs were needed (picker.kvEvents.render), by outcome: cached, rendered, failed (an "+
+			"error, or late), or skipped (the servers have failed too often, or too many calls "+
+			"are open).", []string{"outcome"}, nil)
 	reportsDesc = prometheus.NewDesc("penstock_picker_kv_event_endpoints",
-		"Endpoints of the pool by what their KV events show: reported (all that they have cached), partly reported, or guessed (nothing).", []string{"pool", "state"}, nil)
+		"Endpoints of the pool by what their KV events show: reported (all that they have cached), partly reported, "+
+			"or guessed (nothing).", []string{"pool", "state"}, nil)
 	eventFailuresDesc = prometheus.NewDesc("penstock_picker_kv_event_failures_total",
-		"Connections for KV events that could not be made or have ended, by endpoint; penstock explain shows why.", []string{"pool", "endpoint"}, nil)
+		"Connections for KV events that could not be made or have ended, by endpoint; penstock explain shows why.",
+		[]string{"pool", "endpoint"}, nil)
 	waitingDesc = prometheus.NewDesc("penstock_picker_flow_requests",
 		"Requests that flow control holds now, by priority.", []string{"pool", "priority"}, nil)
 	waitingBytesDesc = prometheus.NewDesc("penstock_picker_flow_bytes",
 		"Bytes of their bodies, by content-length.", []string{"pool", "priority"}, nil)
 	flowSaturationDesc = prometheus.NewDesc("penstock_picker_flow_saturation_ratio",
-		"Saturation of a pool with flow control, as last measured: at 1 and more its requests wait.", []string{"pool"}, nil)
+		"Saturation of a pool with flow control, as last measured: at 1 and more its requests wait.", []string{"pool"},
+		nil)
 	frozenDesc = prometheus.NewDesc("penstock_picker_headers_timeouts_total",
 		"Streams that another server of the pool has answered, because the first one sent no headers in time.",
 		[]string{"pool"}, nil)
@@ -85,26 +96,37 @@ var (
 func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 	m := &metrics{
 		picks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_picks_total",
-			Help: "Picks by pool and result: picked, spilled, relayed, relay_open, or the reason of an immediate response."}, []string{"pool", "result"}),
+			Help: "Picks by pool and result: picked, spilled, relayed, relay_open, or the reason of an " +
+				"immediate response."}, []string{"pool", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "penstock_picker_pick_seconds",
 			Help:    "Time from the last byte that a pick needs to its response.",
-			Buckets: []float64{5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1, 0.5, 2, 10}}, []string{"pool"}),
+			Buckets: []float64{5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1, 0.5, 2, 10}},
+			[]string{"pool"}),
 		unknown: prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_picker_unknown_pool_total",
 			Help: "Requests for pools that this picker does not have."}),
-		outOfRange: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_relay_out_of_range_addresses_total",
-			Help: "Addresses named by remote pickers outside the declared CIDRs and ports."}, []string{"pool"}),
+		outOfRange: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "penstock_picker_relay_out_of_range_addresses_total",
+				Help: "Addresses named by remote pickers outside the declared CIDRs and ports."}, []string{"pool"}),
 	}
 	m.uncounted = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_uncounted_picks_total",
-		Help: "Picks that do not count as in flight, because their Gateway has 65,536 requests in flight."}, []string{"gateway"})
+		Help: "Picks that do not count as in flight, because their Gateway has 65,536 requests in flight."},
+		[]string{"gateway"})
 	m.denied = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_denied_calls_total",
-		Help: "Calls with the key of a Gateway whose routes do not use the pool; without a gateway, calls from other clusters for a pool that is not exported."}, []string{"gateway"})
+		Help: "Calls with the key of a Gateway whose routes do not use the pool; without a gateway, calls from other " +
+			"clusters for a pool that is not exported."}, []string{"gateway"})
 	m.uploads = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_rejected_uploads_total",
-		Help: "Requests with a large body that were answered 503, because an Envoy of the Gateway holds too many."}, []string{"gateway"})
+		Help: "Requests with a large body that were answered 503, because an Envoy of the Gateway holds too many."},
+		[]string{"gateway"})
 	m.scores = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_external_scores_total",
-		Help: "Calls to external scorers, by outcome: scored, failed (an error, no answer within 5 ms, or a wrong number of scores), or skipped (it fails, or there are too many calls or candidates)."}, []string{"pool", "outcome"})
+		Help: "Calls to external scorers, by outcome: scored, failed (an error, no answer within 5 ms, or a wrong " +
+			"number of scores), or skipped (it fails, or there are too many calls or " +
+			"candidates)."}, []string{"pool", "outcome"})
 	m.waits = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "penstock_picker_flow_wait_seconds",
-		Help:    "Time that requests have waited for flow control, by priority and outcome: admitted, rejected (429, as many wait as may), expired (429, after ttlSeconds), no_endpoints (503), canceled (the client has left). A request that is admitted at once is not counted.",
-		Buckets: []float64{0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320}}, []string{"pool", "priority", "outcome"})
+		Help: "Time that requests have waited for flow control, by priority and outcome: admitted, rejected (429, " +
+			"as many wait as may), expired (429, after ttlSeconds), no_endpoints (503), canceled (the client has " +
+			"left). A request that is admitted at once is not counted.",
+		Buckets: []float64{0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320}},
+		[]string{"pool", "priority", "outcome"})
 	m.shadows, m.regret = newShadowMetrics()
 	m.stages, m.lacking = newStageMetrics()
 	m.processed = newProcessMetrics()
@@ -117,7 +139,8 @@ func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	all := []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads, m.shadows, m.regret, m.scores, m.waits, m.stages, m.lacking, poolCollector{p}}
+	all := []prometheus.Collector{m.picks, m.seconds, m.unknown, m.outOfRange, m.uncounted, m.denied, m.uploads,
+		m.shadows, m.regret, m.scores, m.waits, m.stages, m.lacking, poolCollector{p}}
 	for _, c := range append(all, m.processed.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -180,7 +203,8 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- excessDesc
 	ch <- leasesDesc
 	ch <- frozenDesc
-	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, modelOutputDesc, queueDesc, saturationDesc} {
+	for _, d := range []*prometheus.Desc{modelRequestsDesc, modelFirstByteDesc, modelTokensDesc, modelOutputDesc,
+		queueDesc, saturationDesc} {
 		ch <- d
 	}
 	ch <- breakerDesc
@@ -261,7 +285,8 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 				gauge(waitingDesc, b.Requests, name, strconv.Itoa(b.Priority))
 				gauge(waitingBytesDesc, int(b.Bytes), name, strconv.Itoa(b.Priority))
 			}
-			ch <- prometheus.MustNewConstMetric(flowSaturationDesc, prometheus.GaugeValue, pool.queue.Room().Saturation, name)
+			ch <- prometheus.MustNewConstMetric(flowSaturationDesc, prometheus.GaugeValue, pool.queue.Room().Saturation,
+				name)
 		}
 		count(frozenDesc, float64(pool.storm.requests.Load()), name)
 		gauge(inFlightDesc, int(inFlight), name)
@@ -284,7 +309,9 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(leasesDesc, c.picker.leases.Len())
 	c.picker.records.usage.collect(ch)
 	r := c.picker.prompts.renderer
-	for outcome, n := range map[string]*atomic.Uint64{"cached": &r.Cached, "rendered": &r.Rendered, "failed": &r.Failed, "skipped": &r.Skipped} {
+	for outcome, n := range map[string]*atomic.Uint64{
+		"cached": &r.Cached, "rendered": &r.Rendered, "failed": &r.Failed, "skipped": &r.Skipped,
+	} {
 		if n := n.Load(); n > 0 {
 			count(rendersDesc, float64(n), outcome)
 		}

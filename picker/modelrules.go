@@ -12,11 +12,13 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Models is what a pool does with the models that requests name, and with the objectives. It must not be changed.
+// Models is what a pool does with the models that requests name, and with the objectives. It must
+// not be changed.
 type Models struct {
 	Named map[string]ModelRule // by the name in the request
 	Other *ModelRule           // of any other name; nil: nothing is done
-	// Objectives are priorities by the names that requests give: higher ones first, 0 for usual requests.
+	// Objectives are priorities by the names that requests give: higher ones first, 0 for usual
+	// requests.
 	Objectives map[string]int32
 }
 
@@ -57,11 +59,13 @@ type modelRule struct {
 	drawn       atomic.Uint64
 }
 
-// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are spread so evenly that each target has its share of any number of
-// consecutive requests, within a few requests (Weyl's sequence; Knuth, TAOCP 6.4). By lot, one of 20 runs of 10,000 requests is off by 1 %.
+// golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are spread so evenly that
+// each target has its share of any number of consecutive requests, within a few requests (Weyl's
+// sequence; Knuth, TAOCP 6.4). By lot, one of 20 runs of 10,000 requests is off by 1 %.
 const golden = 0x9e3779b97f4a7c15
 
-// newModelRules returns nil for nil. Pickers of a pool begin at different places: with one of start each.
+// newModelRules returns nil for nil. Pickers of a pool begin at different places: with one of start
+// each.
 func newModelRules(m *Models, start func() uint64) *modelRules {
 	if m == nil {
 		return nil
@@ -135,9 +139,10 @@ const (
 	prioritySheddable = -1
 )
 
-// priority is how much a request counts: that of its objective, if headers are trusted and name one of the pool, else what the
-// criticality of its model means. The inference extension, which has no models with a criticality any more, takes 0 for an objective that it
-// does not have; here that would let a misspelled header move a Sheddable model ahead.
+// priority is how much a request counts: that of its objective, if headers are trusted and name one
+// of the pool, else what the criticality of its model means. The inference extension, which has no
+// models with a criticality any more, takes 0 for an objective that it does not have; here that
+// would let a misspelled header move a Sheddable model ahead.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	return pool.priorityOf(r.Headers.Header, r.Facts.Model)
 }
@@ -184,7 +189,8 @@ func criticality(priority int32) schedule.Criticality {
 	return schedule.Standard
 }
 
-// sheds reports whether the pool's strategy sheds requests of a criticality while no endpoint has capacity.
+// sheds reports whether the pool's strategy sheds requests of a criticality while no endpoint has
+// capacity.
 func (pool *pool) sheds(c schedule.Criticality) bool {
 	return c == schedule.Sheddable && schedule.ShedsFull(&pool.options)
 }

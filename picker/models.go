@@ -36,20 +36,23 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
-// listsAlone reports whether a call is one by the name of an import as a whole (objectid.Target) for the list of models. The clusters of such an import
-// are pools of their own, and only policies LeastLoad and Latency pick among them.
+// listsAlone reports whether a call is one by the name of an import as a whole (objectid.Target)
+// for the list of models. The clusters of such an import are pools of their own, and only policies
+// LeastLoad and Latency pick among them.
 func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
-// listModels answers a request for the list of models with those of all pools of its route. It returns false if no server reports any: the
-// request is then picked for as any other. pool may be nil: then it is none of these.
+// listModels answers a request for the list of models with those of all pools of its route. It
+// returns false if no server reports any: the request is then picked for as any other. pool may be
+// nil: then it is none of these.
 //
-// A gateway ignores our own responses for a pool that can spill (translator/envoy), except on the routes that it has for these requests, which
-// name pools.
+// A gateway ignores our own responses for a pool that can spill (translator/envoy), except on the
+// routes that it has for these requests, which name pools.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
-	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || pool == nil && !listsAlone(r) || !asksForModels(r.Headers) {
+	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || pool == nil && !listsAlone(r) ||
+		!asksForModels(r.Headers) {
 		return false
 	}
 	var asked []models.Pool
@@ -85,8 +88,8 @@ func (k *pick) listModels() bool {
 	return true
 }
 
-// listedBy has the picker of an exporting cluster asked, too: that has InferenceModels of its own. A picker that is no Penstock picks an
-// endpoint for the request.
+// listedBy has the picker of an exporting cluster asked, too: that has InferenceModels of its own.
+// A picker that is no Penstock picks an endpoint for the request.
 func (k *pick) listedBy(pool *pool, of models.Pool) models.Pool {
 	if pool.remote == nil || pool.ID.Member == "" {
 		return of
@@ -114,7 +117,8 @@ func (k *pick) listedBy(pool *pool, of models.Pool) models.Pool {
 // What an entry of Request.Pools has behind the pool's name and a question mark, as a URL's query.
 const (
 	poolSubset = "subset" // the label selector of a share's subset
-	// How the route changes a request for gateways: the host, the whole path, or the beginning of the path and what replaces it.
+	// How the route changes a request for gateways: the host, the whole path, or the beginning of
+	// the path and what replaces it.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 
@@ -132,8 +136,9 @@ func rulePool(entry string) (name string, how url.Values) {
 // Limits of what gateways are asked for, in bytes.
 const maxHost, maxPath = 255, 1024
 
-// gateways are those of a pool that can be asked for its models; none for a request that has passed through another gateway of Penstock
-// already. Two whose routes lead to each other would else ask each other.
+// gateways are those of a pool that can be asked for its models; none for a request that has passed
+// through another gateway of Penstock already. Two whose routes lead to each other would else ask
+// each other.
 func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	out := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol, Host: string(h.Header(":authority"))}
 	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")
@@ -150,7 +155,8 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 		}
 		out.Path = how.Get(poolReplace) + "/" + strings.TrimPrefix(rest, "/")
 	}
-	if out.Host == "" || len(out.Host) > maxHost || len(out.Path) > maxPath || !strings.HasPrefix(out.Path, "/") || bytes.Contains(h.Header("via"), []byte("penstock")) {
+	if out.Host == "" || len(out.Host) > maxHost || len(out.Path) > maxPath || !strings.HasPrefix(out.Path, "/") ||
+		bytes.Contains(h.Header("via"), []byte("penstock")) {
 		return models.Pool{}
 	}
 	for _, s := range pool.Servers {
@@ -159,7 +165,8 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	return out
 }
 
-// servers are those of a pool that can be asked for their models, as far as a selector matches them; "" matches all.
+// servers are those of a pool that can be asked for their models, as far as a selector matches
+// them; "" matches all.
 func (pool *pool) servers(subset string) models.Pool {
 	pool.snapshot.MarkUsed() // so that pages show which adapters are loaded
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}

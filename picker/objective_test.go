@@ -14,12 +14,13 @@ import (
 // chat sends a streamed chat completion with headers in pairs.
 func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, reason string) {
 	t.Helper()
-	response := g.send(t, http.MethodPost, "/a/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"Hello"}]}`, pairs...)
+	response := g.send(t, http.MethodPost, "/a/v1/chat/completions",
+		`{"model":"m","stream":true,"messages":[{"role":"user","content":"Hello"}]}`, pairs...)
 	return response.Header.Get("x-pod"), response.StatusCode, response.Header.Get("x-penstock-reason")
 }
 
-// The picker learns from Envoy's access log that one server takes 200 ms to its first token, and keeps requests that ask for less
-// away from it.
+// The picker learns from Envoy's access log that one server takes 200 ms to its first token, and
+// keeps requests that ask for less away from it.
 func TestSLO_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
 	g.pods[0].answer(func() int { <-time.After(200 * time.Millisecond); return 200 })
@@ -49,12 +50,15 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 			}
 		}
 	}
-	if e := g.picker.Explain("ns/pool", map[string]string{"x-slo-ttft-ms": "120"}); e.Criticality != schedule.Standard || !strings.HasPrefix(e.Endpoints, fast.Addr.String()) {
+	if e := g.picker.Explain("ns/pool", map[string]string{
+		"x-slo-ttft-ms": "120",
+	}); e.Criticality != schedule.Standard || !strings.HasPrefix(e.Endpoints, fast.Addr.String()) {
 		t.Errorf("%+v", e)
 	}
 	pools(schedule.Sheddable, slow)
 	for value, want := range map[string]int{"120": 429, "5000": 200, "": 200, "soon": 200, "-1": 200} {
-		if _, status, reason := g.chat(t, "x-llm-d-slo-ttft-ms", value); status != want || status == 429 && reason != ReasonShed {
+		if _, status, reason := g.chat(t, "x-llm-d-slo-ttft-ms", value); status != want ||
+			status == 429 && reason != ReasonShed {
 			t.Errorf("a sheddable request that asks for %q ms: %d %q", value, status, reason)
 		}
 	}
@@ -65,19 +69,24 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	if _, status, _ := g.chat(t, "x-llm-d-slo-ttft-ms", "120"); status != 200 {
 		t.Errorf("a standard request: %d", status)
 	}
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Criticality: schedule.Sheddable, ShedAfter: 120 * time.Millisecond, Endpoints: []endpoint.Spec{slow}, Body: BodyPrompts})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Strategy: "random", Criticality: schedule.Sheddable,
+			ShedAfter: 120 * time.Millisecond, Endpoints: []endpoint.Spec{slow}, Body: BodyPrompts})
 	if _, status, reason := g.chat(t); status != 429 || reason != ReasonShed {
 		t.Errorf("shedAfter with strategy random: %d %q", status, reason)
 	}
-	if e := g.picker.Picks(Picks{Last: 1})[0].Exceeded; len(e) != 1 || e[0].Limit != "picker.shedAfter" || e[0].Max != 0.12 || e[0].Value < 0.12 || e[0].Endpoint != slow.Addr.String() {
+	if e := g.picker.Picks(Picks{Last: 1})[0].Exceeded; len(e) != 1 || e[0].Limit != "picker.shedAfter" ||
+		e[0].Max != 0.12 || e[0].Value < 0.12 || e[0].Endpoint != slow.Addr.String() {
 		t.Errorf("shed by %+v", e)
 	}
 }
 
-// A prompt of megabytes, which the server denies, makes no small request look as if it took seconds; nor does one without a prompt.
+// A prompt of megabytes, which the server denies, makes no small request look as if it took
+// seconds; nor does one without a prompt.
 func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Criticality: schedule.Sheddable, Endpoints: g.endpoints()[:1], Body: BodyPrompts})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Criticality: schedule.Sheddable, Endpoints: g.endpoints()[:1], Body: BodyPrompts})
 	g.pods[0].answer(func() int { return 400 })
 	huge := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x", 10<<20) + `"}]}`
 	if response := g.send(t, http.MethodPost, "/a/v1/chat/completions", huge); response.StatusCode != 400 {

@@ -33,8 +33,8 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Picker picks for many pools. Create it with New. It picks as soon as it has pools; it scrapes metrics and expires leases
-// while Run runs.
+// Picker picks for many pools. Create it with New. It picks as soon as it has pools; it scrapes
+// metrics and expires leases while Run runs.
 type Picker struct {
 	config   Config // with its defaults
 	stages   []stage
@@ -99,16 +99,18 @@ type poolSet struct {
 	byDefault *pool            // of gateways that name none; nil if there is no default
 }
 
-// pool is one pool's runtime. A changed configuration makes a new one, which takes over the state that must survive (build).
+// pool is one pool's runtime. A changed configuration makes a new one, which takes over the state
+// that must survive (build).
 type pool struct {
 	Pool
-	Name        string // the text of ID, made once: in records, messages and metrics
-	target      target
-	options     schedule.Options
-	strategy    *schedule.Strategy
-	roles       roles
-	shadow      *schedule.Strategy // judges picks without effect; nil for none
-	unlimited   *schedule.Strategy // strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
+	Name     string // the text of ID, made once: in records, messages and metrics
+	target   target
+	options  schedule.Options
+	strategy *schedule.Strategy
+	roles    roles
+	shadow   *schedule.Strategy // judges picks without effect; nil for none
+	// strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
+	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
 	events      *kvevents.Subscription     // nil if its servers publish none
 	loads       *kvevents.LoadSubscription // the same
@@ -130,8 +132,9 @@ type pool struct {
 	storm       *storm                             // of servers that send no headers in time
 }
 
-// leaseTimeout is when a request that is not reported any more stops counting as in flight: its Envoy is gone. Envoys report
-// each request every 2 s (translator/envoy, renewalInterval), and within 100 ms: one report may be lost.
+// leaseTimeout is when a request that is not reported any more stops counting as in flight: its
+// Envoy is gone. Envoys report each request every 2 s (translator/envoy, renewalInterval), and
+// within 100 ms: one report may be lost.
 const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
@@ -144,12 +147,15 @@ func New(c Config) (*Picker, error) {
 		read = c.Sharing.Page
 	}
 	p := &Picker{
-		config:   c,
-		stages:   stages(),
-		gate:     gate{began: time.Now()},
-		wire:     wire{bodies: extproc.NewBodies(c.HeldBodies), imports: extproc.NewBodies(cmp.Or(c.HeldBodies, extproc.DefaultBodies) / 4), calls: extproc.NewCalls(0)},
-		prompts:  prompts{prefixes: prefixes, renderer: tokenize.New(tokenize.Config{})},
-		registry: endpoint.NewRegistry(endpoint.Config{Never: never, Read: read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.Troubles.Panicked}),
+		config: c,
+		stages: stages(),
+		gate:   gate{began: time.Now()},
+		wire: wire{bodies: extproc.NewBodies(c.HeldBodies),
+			imports: extproc.NewBodies(cmp.Or(c.HeldBodies, extproc.DefaultBodies) / 4), calls: extproc.NewCalls(0)},
+		prompts: prompts{prefixes: prefixes, renderer: tokenize.New(tokenize.Config{})},
+		registry: endpoint.NewRegistry(endpoint.Config{
+			Never: never, Read: read, Prefixes: prefixes, Jitter: mathrand.Float64, OnPanic: c.Troubles.Panicked,
+		}),
 		asks: asks{
 			models:   models.New(models.Config{Never: never, OnPanic: c.Troubles.Panicked}),
 			liveness: liveness.New(liveness.Config{Never: never}),
@@ -158,7 +164,10 @@ func New(c Config) (*Picker, error) {
 		others: others{nowhere: new(endpoint.Load)},
 		health: health.NewServer(),
 	}
-	p.prompts.events = kvevents.New(kvevents.Config{Prefixes: prefixes, Listener: c.KVEvents, Load: p.pushed, Never: never, Log: c.Log, OnPanic: c.Troubles.Panicked})
+	p.prompts.events = kvevents.New(kvevents.Config{
+		Prefixes: prefixes, Listener: c.KVEvents, Load: p.pushed, Never: never, Log: c.Log,
+		OnPanic: c.Troubles.Panicked,
+	})
 	if c.Tracer != nil {
 		p.tracer = c.Tracer.Tracer("github.com/penstock-project/penstock/picker")
 	}
@@ -171,8 +180,9 @@ func New(c Config) (*Picker, error) {
 	return p, nil
 }
 
-// SetPools replaces all pools in one step and makes the picker ready. An invalid pool (an unknown strategy, a duplicate name)
-// keeps its last good configuration, or is left out, and is named in the error. The others take effect.
+// SetPools replaces all pools in one step and makes the picker ready. An invalid pool (an unknown
+// strategy, a duplicate name) keeps its last good configuration, or is left out, and is named in
+// the error. The others take effect.
 func (p *Picker) SetPools(pools []Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -228,8 +238,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build makes a pool's runtime. The strategy (with its round-robin position), the history and the counters survive changes
-// that don't affect them.
+// build makes a pool's runtime. The strategy (with its round-robin position), the history and the
+// counters survive changes that don't affect them.
 func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	c.BodyLimit = cmp.Or(c.BodyLimit, DefaultBodyLimit)
 	c.Fallbacks = min(max(c.Fallbacks, 0), 8)
@@ -247,10 +257,14 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
 		c.UserMessages = 0
 	}
-	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL), cmp.Or(c.SessionCookie, DefaultSessionCookie)
-	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter, Profile: c.Plugins}
+	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL),
+		cmp.Or(c.SessionCookie, DefaultSessionCookie)
+	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter,
+		Profile: c.Plugins}
 	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // else these decide what is shed
-	c.Metrics.Off = c.Metrics.Off || c.Relay != nil || !schedule.UsesMetrics(&options) && c.FlowControl == nil && (c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
+	c.Metrics.Off = c.Metrics.Off || c.Relay != nil ||
+		!schedule.UsesMetrics(&options) && c.FlowControl == nil &&
+			(c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
 	next := &pool{Pool: c, Name: c.ID.String(), options: options}
 	if c.Clusters == nil && c.Relay == nil && !c.Gateways {
 		if next.sessions = new(schedule.Sessions[netip.AddrPort]); old != nil && old.sessions != nil {
@@ -278,7 +292,8 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		}
 	}
 	if old != nil {
-		next.counters, next.history, next.rendering, next.holders = old.counters, old.history, old.rendering, old.holders
+		next.counters, next.history, next.rendering, next.holders = old.counters, old.history, old.rendering,
+			old.holders
 		next.storm = old.storm
 	} else {
 		next.counters, next.history, next.holders = p.metrics.pool(next.Name), newHistory(), p.asks.models.Holders()
@@ -334,7 +349,8 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	return next, nil
 }
 
-// addUnlimited adds the strategy for requests that must not be rejected because the pool is full. See Pool.Spills.
+// addUnlimited adds the strategy for requests that must not be rejected because the pool is full.
+// See Pool.Spills.
 func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	if !pool.Spills || o.Full == (schedule.Full{}) {
 		return nil
@@ -350,13 +366,16 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// swap makes next current and releases the resources of replaced and removed pools: those of the names in changed differ at most. p.mu is
-// held. One of ten thousand pools changes without a look at the others, but for the copy of the map.
+// swap makes next current and releases the resources of replaced and removed pools: those of the
+// names in changed differ at most. p.mu is held. One of ten thousand pools changes without a look
+// at the others, but for the copy of the map.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}
 	isDefault := func(of *pool) bool { return of != nil && of.Default }
-	if slices.ContainsFunc(changed, func(name string) bool { return isDefault(old.byName[name]) || isDefault(next[name]) }) {
+	if slices.ContainsFunc(changed, func(name string) bool {
+		return isDefault(old.byName[name]) || isDefault(next[name])
+	}) {
 		set.byDefault = nil
 		for name, is := range next {
 			if is.Default && (set.byDefault == nil || name < set.byDefault.Name) {

@@ -53,7 +53,8 @@ func dialPicker(t testing.TB, address string) *grpc.ClientConn {
 }
 
 // call opens a gateway's stream, with initial metadata in pairs.
-func call(t testing.TB, conn *grpc.ClientConn, pairs ...string) (extprocv3.ExternalProcessor_ProcessClient, context.CancelFunc) {
+func call(t testing.TB, conn *grpc.ClientConn, pairs ...string) (extprocv3.ExternalProcessor_ProcessClient,
+	context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), pairs...), 20*time.Second)
 	t.Cleanup(cancel)
@@ -68,7 +69,8 @@ func call(t testing.TB, conn *grpc.ClientConn, pairs ...string) (extprocv3.Exter
 func headerMessage(hint any, pairs ...string) *extprocv3.ProcessingRequest {
 	headers := &extprocv3.HttpHeaders{EndOfStream: true, Headers: &corev3.HeaderMap{}}
 	for i := 0; i < len(pairs); i += 2 {
-		headers.Headers.Headers = append(headers.Headers.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
+		headers.Headers.Headers = append(headers.Headers.Headers,
+			&corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
 	}
 	m := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: headers}}
 	if hint != nil {
@@ -78,7 +80,8 @@ func headerMessage(hint any, pairs ...string) *extprocv3.ProcessingRequest {
 	return m
 }
 
-func exchange(t testing.TB, stream extprocv3.ExternalProcessor_ProcessClient, m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+func exchange(t testing.TB, stream extprocv3.ExternalProcessor_ProcessClient,
+	m *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
 	t.Helper()
 	if err := stream.Send(m); err != nil {
 		t.Fatal(err)
@@ -106,7 +109,9 @@ func answered(r *extprocv3.ProcessingResponse) (list string, maxRetries string, 
 func TestSubsetHint_BindsInEveryForm(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80", "[fd00::1]:80")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "random",
+			Endpoints: specs("10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80", "[fd00::1]:80")})
 	conn := dialPicker(t, address)
 	for _, tt := range []struct {
 		hint any
@@ -144,8 +149,10 @@ func TestEndpointPicker_ExplainsWhyAnEndpointIsNotFresh(t *testing.T) {
 		return s.Listener.Addr().String()
 	}
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{ID: poolID("ns/loaded"), Endpoints: specs(status(404))}, Pool{ID: poolID("ns/turns"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
-	for pool, want := range map[string]string{"ns/loaded": "/metrics: status 404", "ns/turns": "its metrics page is not read: the pool's strategy needs none"} {
+	setPools(t, p, Pool{ID: poolID("ns/loaded"), Endpoints: specs(status(404))},
+		Pool{ID: poolID("ns/turns"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
+	for pool, want := range map[string]string{"ns/loaded": "/metrics: status 404",
+		"ns/turns": "its metrics page is not read: the pool's strategy needs none"} {
 		poll.Until(t, pool, func() bool {
 			v := p.Explain(pool, nil).Verdicts[0]
 			return !v.State.Fresh && strings.Contains(v.Problem, want)
@@ -155,12 +162,15 @@ func TestEndpointPicker_ExplainsWhyAnEndpointIsNotFresh(t *testing.T) {
 
 func TestEndpointPicker_InvalidPoolKeepsLastGood(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{ID: poolID("ns/a"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}, Pool{ID: poolID("ns/gone"), Endpoints: specs("10.0.0.3:80")})
+	setPools(t, p, Pool{ID: poolID("ns/a"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
+		Pool{ID: poolID("ns/gone"), Endpoints: specs("10.0.0.3:80")})
 	if e := p.Explain("ns/a", nil); e.Endpoints != "10.0.0.1:80" {
 		t.Errorf("%+v", e)
 	}
-	err := p.SetPools([]Pool{{ID: poolID("ns/a"), Strategy: "nonsense"}, {ID: poolID("ns/b"), Endpoints: specs("10.0.0.4:80")}, {ID: poolID("ns/b")}})
-	if err == nil || !strings.Contains(err.Error(), `pool ns/a: unknown strategy "nonsense"`) || !strings.Contains(err.Error(), "pool ns/b is given twice") {
+	err := p.SetPools([]Pool{{ID: poolID("ns/a"), Strategy: "nonsense"},
+		{ID: poolID("ns/b"), Endpoints: specs("10.0.0.4:80")}, {ID: poolID("ns/b")}})
+	if err == nil || !strings.Contains(err.Error(), `pool ns/a: unknown strategy "nonsense"`) ||
+		!strings.Contains(err.Error(), "pool ns/b is given twice") {
 		t.Errorf("error %v", err)
 	}
 	if e := p.Explain("ns/a", nil); e.Endpoints != "10.0.0.1:80" || e.Strategy != "round-robin" {
@@ -197,7 +207,9 @@ func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 	if status("liveness") != "SERVING" {
 		t.Error("not alive")
 	}
-	watch, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: "envoy.service.ext_proc.v3.ExternalProcessor"})
+	watch, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{
+		Service: "envoy.service.ext_proc.v3.ExternalProcessor",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A document names the headers of sessions, of agents and of profiles. Without their names every request would be a new
-// session, of no agent, for the default profile.
+// A document names the headers of sessions, of agents and of profiles. Without their names every
+// request would be a new session, of no agent, for the default profile.
 func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
@@ -28,7 +28,9 @@ func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 	}
 	pool := Pool{ID: poolID("ns/pool"), Default: true, Strategy: "plugins", TrustHeaders: true,
 		Endpoints: specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")}
-	pool.Plugins = parsed(t, "plugins: [{type: session-affinity-filter}, {type: session-id-producer, parameters: {headerName: X-Chat}}, {type: agent-identity}, {type: random-picker}]")
+	pool.Plugins = parsed(t,
+		"plugins: [{type: session-affinity-filter}, {type: session-id-producer, parameters: {headerName: X-Chat}}, "+
+			"{type: agent-identity}, {type: random-picker}]")
 	setPools(t, p, pool)
 	for i := range 5 {
 		chat := fmt.Sprint("chat-", i)
@@ -51,7 +53,8 @@ schedulingProfiles: [{name: prefill, plugins: [{pluginRef: prefill-filter}]}, {n
 		{Addr: netip.MustParseAddrPort("10.0.0.2:80"), Labels: map[string]string{"llm-d.ai/role": "decode"}},
 	}
 	setPools(t, p, pool)
-	for profile, want := range map[string]string{"prefill": "10.0.0.1:80", "decode": "10.0.0.2:80", "": "10.0.0.2:80", "other": "10.0.0.2:80"} {
+	for profile, want := range map[string]string{"prefill": "10.0.0.1:80", "decode": "10.0.0.2:80", "": "10.0.0.2:80",
+		"other": "10.0.0.2:80"} {
 		if got := pick("epp-profile", profile); got != want {
 			t.Errorf("profile %q: %s, want %s", profile, got, want)
 		}

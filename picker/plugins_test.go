@@ -43,7 +43,8 @@ func TestPlugins_FilterWithoutEndpointsIs503(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(),
 		Plugins: parsed(t, "plugins: [{type: label-selector-filter, parameters: {matchLabels: {gpu: h100}}}]")})
-	if response, text := g.post(t, "/none/", nil); response.StatusCode != 503 || !strings.Contains(text, "no model server that takes requests") {
+	if response, text := g.post(t, "/none/", nil); response.StatusCode != 503 ||
+		!strings.Contains(text, "no model server that takes requests") {
 		t.Errorf("%s %s", response.Status, text)
 	}
 }
@@ -66,7 +67,8 @@ func TestPlugins_InvalidOnesKeepTheLastAndEndpointsFollow(t *testing.T) {
 	pool.Plugins, pool.Endpoints = nil, endpoints
 	setPools(t, p, pool)
 	strategy("plugins")
-	if e := p.Explain("ns/pool", nil); len(e.Verdicts) != 3 || e.Verdicts[2].Scores[0].Plugin != "active-request-scorer" {
+	if e := p.Explain("ns/pool", nil); len(e.Verdicts) != 3 ||
+		e.Verdicts[2].Scores[0].Plugin != "active-request-scorer" {
 		t.Errorf("%+v", e)
 	}
 	pool.Strategy = "random"
@@ -76,7 +78,9 @@ func TestPlugins_InvalidOnesKeepTheLastAndEndpointsFollow(t *testing.T) {
 
 func TestPlugins_ThroughEnvoySessionsStay(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: noneResp, Allow: true})
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(), Plugins: parsed(t, "plugins: [{type: session-affinity-scorer}]")})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(),
+			Plugins: parsed(t, "plugins: [{type: session-affinity-scorer}]")})
 	seen := map[string]bool{}
 	for i := range 12 {
 		first, token := g.ask(t, "/a/", "x-session-id", fmt.Sprint("user-", i))

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// Processor is a service that prepares the requests of a pool before they are picked for (package processor).
+// Processor is a service that prepares the requests of a pool before they are picked for (package
+// processor).
 type Processor struct {
 	Host      string         // that its requests name
 	Path      string         // "": processor.Path
@@ -25,7 +26,8 @@ type Processor struct {
 	Route bool
 }
 
-// extendAbove is the longest wait for a processor that Envoy's own timeout for a pick, of 2 s, leaves room for.
+// extendAbove is the longest wait for a processor that Envoy's own timeout for a pick, of 2 s,
+// leaves room for.
 const extendAbove = time.Second
 
 // connectProcessor gives a pool the client of its processor. It takes over that of old.
@@ -37,9 +39,12 @@ func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
 	default:
 		config := c.client()
 		config.OnOpen = func(reason string) {
-			log.Warn("the pool's processor has failed five times in a row, and is not asked for 10 s", "pool", pool.Name, "processor", c.Host, "reason", reason)
+			log.Warn("the pool's processor has failed five times in a row, and is not asked for 10 s", "pool",
+				pool.Name, "processor", c.Host, "reason", reason)
 		}
-		config.OnClose = func() { log.Info("the pool's processor answers again", "pool", pool.Name, "processor", c.Host) }
+		config.OnClose = func() {
+			log.Info("the pool's processor answers again", "pool", pool.Name, "processor", c.Host)
+		}
 		pool.processor, err = processor.New(config)
 	}
 	return err
@@ -64,8 +69,10 @@ type processed struct {
 	route             bool                          // it was asked for a worker
 	worker            func(*endpoint.Endpoint) bool // the endpoints that it named; nil: the pool's strategy decides
 	took              time.Duration
-	fallback          string // why the pool's strategy decides although the processor was asked for a worker; "" if it does not
-	problem           string // why there is no answer; "" with one
+	// why the pool's strategy decides although the processor was asked for a worker; "" if it does
+	// not
+	fallback string
+	problem  string // why there is no answer; "" with one
 }
 
 // Processed is what a pool's processor has made of a request.
@@ -73,9 +80,10 @@ type Processed struct {
 	Outcome string        `json:"outcome"` // a processor.Outcome
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
-	Worker  string        `json:"worker,omitempty"`   // that it named
-	Own     string        `json:"fallback,omitempty"` // why the pool's strategy decided although it was asked for a worker
-	Error   string        `json:"error,omitempty"`    // why it did not answer, in at most 200 bytes
+	Worker  string        `json:"worker,omitempty"` // that it named
+	// why the pool's strategy decided although it was asked for a worker
+	Own   string `json:"fallback,omitempty"`
+	Error string `json:"error,omitempty"` // why it did not answer, in at most 200 bytes
 }
 
 // summary is what records have of it.
@@ -102,7 +110,8 @@ func (pool *pool) prepares() *Prepares {
 	if pool.processor == nil {
 		return nil
 	}
-	return &Prepares{Host: pool.Processor.Host, Addresses: len(pool.Processor.Addresses), Open: pool.processor.Open(), Route: pool.Processor.Route}
+	return &Prepares{Host: pool.Processor.Host, Addresses: len(pool.Processor.Addresses), Open: pool.processor.Open(),
+		Route: pool.Processor.Route}
 }
 
 // processMetrics are those of processors.
@@ -118,12 +127,18 @@ var breakerDesc = prometheus.NewDesc("penstock_picker_process_breaker_open",
 func newProcessMetrics() processMetrics {
 	return processMetrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "penstock_picker_process_seconds",
-			Help:    "Time that picks have waited for the pool's processor, by outcome: processed, rejected (status 400, 413, 415 or 422), failed (an error, late, or an invalid answer), skipped (not asked: it is left alone, too many calls are in flight, or the body is no JSON object), or canceled (the client has left).",
+			Help: "Time that picks have waited for the pool's processor, by outcome: processed, rejected (status " +
+				"400, 413, 415 or 422), failed (an error, late, or an invalid answer), skipped (not asked: it is " +
+				"left alone, too many calls are in flight, or the body is no JSON object), or canceled (the client " +
+				"has left).",
 			Buckets: []float64{0.0005, 0.002, 0.005, 0.02, 0.05, 0.1, 0.5, 1, 2, 10, 60}}, []string{"pool", "outcome"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_process_tokens_total",
 			Help: "Token IDs that the pool's processor has answered with."}, []string{"pool"}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_process_fallbacks_total",
-			Help: "Requests that the pool's own strategy decided about although the processor was asked for a worker, by reason: no_answer, no_worker (the answer names none), unknown_worker (none of the pool's endpoints), or busy_worker (it takes no further request, or is not among the endpoints that the request may be sent to)."}, []string{"pool", "reason"}),
+			Help: "Requests that the pool's own strategy decided about although the processor was asked for a " +
+				"worker, by reason: no_answer, no_worker (the answer names none), unknown_worker (none of the pool's " +
+				"endpoints), or busy_worker (it takes no further request, or is not among the endpoints that the " +
+				"request may be sent to)."}, []string{"pool", "reason"}),
 	}
 }
 

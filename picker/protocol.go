@@ -12,7 +12,8 @@ const (
 	servedHeader    = "x-conformance-test-served-endpoint"
 )
 
-// subset returns the endpoints to which a request's gateway restricts the pick, and whether it does.
+// subset returns the endpoints to which a request's gateway restricts the pick, and whether it
+// does.
 func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricted bool) {
 	if p.Conformance {
 		if chosen := headers.Header(selectionHeader); len(chosen) > 0 {

@@ -14,7 +14,9 @@ import (
 
 // scheduled returns what strategies read of a request.
 func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
-	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream, Responses: r.Facts.Kind == request.Responses, Tokens: promptTokens(r), Chain: r.Facts.Chain, Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
+	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream,
+		Responses: r.Facts.Kind == request.Responses, Tokens: promptTokens(r), Chain: r.Facts.Chain,
+		Exact: r.Facts.Exact, Criticality: criticality(pool.priority(r)), Spread: r.Facts.Spread,
 		MaxTokens: r.Facts.MaxTokens, Objective: pool.objective(r.Headers.Header),
 		Session: pool.session(r.Headers.Header, now)}
 	if q.Model == "" { // the body is not read

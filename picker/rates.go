@@ -30,7 +30,8 @@ func (p *Picker) Rates() (all []Rate) {
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
 			if e.ReadState(&s, at); s.Rate > 0 {
-				all = append(all, Rate{Pool: pool.ID, Server: e.Text, Rate: s.Rate, From: s.RateFrom, Inferred: s.Inferred})
+				all = append(all,
+					Rate{Pool: pool.ID, Server: e.Text, Rate: s.Rate, From: s.RateFrom, Inferred: s.Inferred})
 			}
 		}
 	}
@@ -39,8 +40,10 @@ func (p *Picker) Rates() (all []Rate) {
 }
 
 var rateDesc = prometheus.NewDesc("penstock_picker_prefill_tokens_per_second",
-	"Tokens of prompts that a server reads in a second, as requests are counted, by source: reported (the server's own "+
-		"series), which outranks inferred (first tokens). Unknown rates have no series.", []string{"pool", "endpoint", "source"}, nil)
+	"Tokens of prompts that a server reads in a second, as requests are counted, by source: reported (the "+
+		"server's own "+
+		"series), which outranks inferred (first tokens). Unknown rates have no series.",
+	[]string{"pool", "endpoint", "source"}, nil)
 
 // collectRate sends the rates of a server.
 func collectRate(ch chan<- prometheus.Metric, pool, server string, s *endpoint.State) {

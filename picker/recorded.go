@@ -20,7 +20,8 @@ const (
 	maxRecordedName = 256
 )
 
-// line begins the line of a request in the trace; its end completes it. Requests whose prompt is not read have none.
+// line begins the line of a request in the trace; its end completes it. Requests whose prompt is
+// not read have none.
 func (k *pick) line() *recording.Line {
 	p, r := k.picker, k.request
 	if p.config.Recording == nil || k.pool.Relay != nil || k.tokens <= 0 || r.Facts.Size == 0 {
@@ -28,8 +29,10 @@ func (k *pick) line() *recording.Line {
 	}
 	tokens := min(k.tokens, maxRecordedTokens)
 	l := &recording.Line{
-		Timestamp: max(k.started.Sub(p.config.Recording.Began()).Milliseconds(), 0), InputLength: tokens, HashIDs: hashIDs(r.Facts.Chain, tokens, p.config.Recording.Key()),
-		Model: k.model[:min(len(k.model), maxRecordedName)], Pool: k.pool.Name, Stream: r.Facts.Stream, Request: text(r.Headers.Header("x-request-id")),
+		Timestamp: max(k.started.Sub(p.config.Recording.Began()).Milliseconds(), 0), InputLength: tokens,
+		HashIDs: hashIDs(r.Facts.Chain, tokens, p.config.Recording.Key()),
+		Model:   k.model[:min(len(k.model), maxRecordedName)], Pool: k.pool.Name, Stream: r.Facts.Stream,
+		Request: text(r.Headers.Header("x-request-id")),
 	}
 	l.OutputLength = r.Facts.MaxTokens // until the end is known
 	if k.compared > 0 {
@@ -68,8 +71,9 @@ func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
 	p.config.Recording.Add(done)
 }
 
-// hashIDs returns an ID for each 512 tokens of a prompt. Two prompts have equal IDs up to where their known beginnings part; the last
-// ones, of which the chain has no block, are unlike all others.
+// hashIDs returns an ID for each 512 tokens of a prompt. Two prompts have equal IDs up to where
+// their known beginnings part; the last ones, of which the chain has no block, are unlike all
+// others.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key

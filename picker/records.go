@@ -13,17 +13,20 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every pick is noted in a ring of fixed size, with what the picker compared, and its outcome once the access log reports it. A note
-// is written in place and allocates nothing: on a pool of a thousand endpoints it has the best of them. Verdicts with all their
-// parts are made for a sample of the picks (history.go).
+// Every pick is noted in a ring of fixed size, with what the picker compared, and its outcome once
+// the access log reports it. A note is written in place and allocates nothing: on a pool of a
+// thousand endpoints it has the best of them. Verdicts with all their parts are made for a sample
+// of the picks (history.go).
 const (
-	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s. They take 12 MiB at most.
+	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s.
+	// They take 12 MiB at most.
 	maxNotes = 8192
 	// notesAtFirst is the size of the ring at first. It doubles.
 	notesAtFirst = 64
 	// maxChoices is how many endpoints a note has.
 	maxChoices = 8
-	// notedEndpoints is how many endpoints of a pick a note has without copying them: by default a pick names three.
+	// notedEndpoints is how many endpoints of a pick a note has without copying them: by default a
+	// pick names three.
 	notedEndpoints = 4
 	// maxNoted bounds a request's ID and its model in a note, in bytes.
 	maxNoted = 64
@@ -91,18 +94,21 @@ type choice struct {
 // Choice is an endpoint, or a cluster, that a pick compared, by what decided at that moment.
 type Choice struct {
 	Address string `json:"address"` // of a cluster its name
-	// Cost in seconds for strategies load, LeastLoad and Latency, and in requests for least-request. Score is that of strategy plugins. Other
-	// strategies compare by no number, and have neither.
+	// Cost in seconds for strategies load, LeastLoad and Latency, and in requests for
+	// least-request. Score is that of strategy plugins. Other strategies compare by no number, and
+	// have neither.
 	Cost   *float64 `json:"cost,omitempty"`
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
 	Trial  bool     `json:"trial,omitempty"` // suspect, or Speed: the request shows whether it works
 	Speed  bool     `json:"speed,omitempty"` // what was learned of its speed was old, and the request shows it again
 	Drawn  bool     `json:"drawn,omitempty"` // one of the two that power-of-two-picker drew, of which it chose one
-	// Rate at which the server read prompts, in tokens a second, and how it was known; 0 and "": it was not.
+	// Rate at which the server read prompts, in tokens a second, and how it was known; 0 and "": it
+	// was not.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
-	// Of a cluster: the parts of its cost, by what the wait is known, and why the cluster comes last (ClusterCost).
+	// Of a cluster: the parts of its cost, by what the wait is known, and why the cluster comes
+	// last (ClusterCost).
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
@@ -117,9 +123,10 @@ type Outcome struct {
 	Ended  bool   `json:"ended"` // false: it is in flight
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Headers is the time to the response's headers, Begun to the first byte of its body, and Took to its end, from the
-	// request's arrival at Envoy. For a gateway that Penstock does not configure they count from the pick, and Begun is 0
-	// unless the gateway sends the body here as it arrives.
+	// Headers is the time to the response's headers, Begun to the first byte of its body, and Took
+	// to its end, from the request's arrival at Envoy. For a gateway that Penstock does not
+	// configure they count from the pick, and Begun is 0 unless the gateway sends the body here as
+	// it arrives.
 	Headers  time.Duration `json:"headers,omitempty"`
 	Begun    time.Duration `json:"firstByte,omitempty"`
 	Took     time.Duration `json:"took,omitempty"`
@@ -138,7 +145,8 @@ func (n *notes) add(k *pick) uint64 {
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, k.started, r.Gateway
-	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history // the pool itself may be replaced often
+	// the pool itself may be replaced often
+	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history
 	to.kind = pool.choiceName()
 	to.result, to.lease, to.status = k.result, a.Lease.Number, a.Status
 	to.further = ""
@@ -164,8 +172,8 @@ func (n *notes) add(k *pick) uint64 {
 	return n.next
 }
 
-// notesPrompt reports whether a note has the length of a request's prompt: if the body was read, or if the pool decides by what its
-// content-length shows.
+// notesPrompt reports whether a note has the length of a request's prompt: if the body was read, or
+// if the pool decides by what its content-length shows.
 func (pool *pool) notesPrompt(r *extproc.Request) bool {
 	switch {
 	case r.Bodyless:
@@ -201,7 +209,8 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 		return
 	}
 	to.outcome = Outcome{
-		Ended: !e.Open, Served: e.Served, Status: e.Status, Headers: e.Headers, Begun: e.FirstByte, Canceled: e.Canceled,
+		Ended: !e.Open, Served: e.Served, Status: e.Status, Headers: e.Headers, Begun: e.FirstByte,
+		Canceled: e.Canceled,
 	}
 	if !e.Open {
 		to.outcome.Took = cmp.Or(e.Took, now.Sub(to.at))
@@ -210,13 +219,16 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 
 // Picks selects records.
 type Picks struct {
-	Last    int    `json:"last,omitempty"`    // how many at most, the newest first; 0: all
-	Pool    string `json:"pool,omitempty"`    // only of this one, as Of has it
-	Request string `json:"request,omitempty"` // only for the request with this ID (x-request-id), of which there are several if it was spilled
+	Last int    `json:"last,omitempty"` // how many at most, the newest first; 0: all
+	Pool string `json:"pool,omitempty"` // only of this one, as Of has it
+	// only for the request with this ID (x-request-id), of which there are several if it was
+	// spilled
+	Request string `json:"request,omitempty"`
 }
 
-// Of reports whether picks of a pool are selected. "namespace/name" selects those of the imports of that name, too: the choices among their clusters, and
-// picks for one of them ("namespace/name@", "namespace/name@cluster").
+// Of reports whether picks of a pool are selected. "namespace/name" selects those of the imports of
+// that name, too: the choices among their clusters, and picks for one of them ("namespace/name@",
+// "namespace/name@cluster").
 func (q Picks) Of(pool string) bool {
 	rest, ok := strings.CutPrefix(pool, q.Pool)
 	return ok && (q.Pool == "" || rest == "" || rest[0] == '@' || strings.HasSuffix(q.Pool, "@"))
@@ -244,7 +256,8 @@ func (n *notes) find(q Picks, limit int) (found []note) {
 	defer n.mu.Unlock()
 	for back := uint64(0); back < uint64(len(n.ring)) && back < n.next && len(found) < limit; back++ {
 		of := &n.ring[(n.next-back)%uint64(len(n.ring))]
-		if of.number == 0 || !q.Of(of.pool) || q.Request != "" && string(of.id[:of.idLength]) != q.Request[:min(len(q.Request), maxNoted)] {
+		if of.number == 0 || !q.Of(of.pool) || q.Request != "" &&
+			string(of.id[:of.idLength]) != q.Request[:min(len(q.Request), maxNoted)] {
 			continue
 		}
 		found = append(found, *of)
@@ -252,7 +265,8 @@ func (n *notes) find(q Picks, limit int) (found []note) {
 	return found
 }
 
-// record is the note for a reader. If verdicts were made for the pick, it has them. Stages are for the readers of one request.
+// record is the note for a reader. If verdicts were made for the pick, it has them. Stages are for
+// the readers of one request.
 func (n *note) record(by string, stages bool) *Record {
 	r := &Record{}
 	lease := ""
@@ -268,7 +282,8 @@ func (n *note) record(by string, stages bool) *Record {
 	r.Result, r.Status, r.Endpoints, r.Lease = n.result, n.status, n.list(), lease
 	r.Waited, r.Prefill, r.Encode, r.Missing, r.Exceeded = n.waited, n.prefill, n.encode, n.lacks, n.exceeded
 	r.Session, r.Follows = n.session.String(), n.follows.String()
-	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens, n.candidates, by
+	r.Request, r.Gateway, r.Tokens, r.Candidates, r.Picker = string(n.id[:n.idLength]), n.gateway, n.tokens,
+		n.candidates, by
 	r.Bytes, r.Served = n.bytes, n.served
 	if n.processed.Outcome != "" {
 		processed := n.processed
@@ -308,7 +323,9 @@ func (n *note) stages(r *Record) (out []Passed) {
 
 // shown is the choice for a reader.
 func (c choice) shown() Choice {
-	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Speed: c.speed, Drawn: c.drawn, Wait: float64(c.wait), Prompt: float64(c.prompt), RoundTrip: float64(c.roundTrip), Margin: float64(c.margin), Basis: c.basis, Barred: c.barred, Session: c.session}
+	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Speed: c.speed, Drawn: c.drawn,
+		Wait: float64(c.wait), Prompt: float64(c.prompt), RoundTrip: float64(c.roundTrip), Margin: float64(c.margin),
+		Basis: c.basis, Barred: c.barred, Session: c.session}
 	if out.Rate = float64(c.rate); c.rate > 0 {
 		out.RateFrom = endpoint.Inferred
 	}
@@ -335,12 +352,14 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps the best candidates of a pick: those that it names, and then the least costs or the highest scores.
+// compare keeps the best candidates of a pick: those that it names, and then the least costs or the
+// highest scores.
 func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	k.candidates, k.compared = len(all), 0
 	for i := range all {
 		c := &all[i]
-		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial, speed: c.Relearn, drawn: c.Drawn}
+		next := choice{text: c.Endpoint.Text, value: c.Cost, cached: int32(c.Cached), by: by, trial: c.Trial,
+			speed: c.Relearn, drawn: c.Drawn}
 		if by == schedule.ByScore {
 			next.value = c.Score
 		}
@@ -363,7 +382,8 @@ func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure
 	}
 }
 
-// before reports whether a choice is better than another one of its pick, or was drawn in place of it.
+// before reports whether a choice is better than another one of its pick, or was drawn in place of
+// it.
 func (c *choice) before(other *choice) bool {
 	if c.drawn != other.drawn {
 		return c.drawn
@@ -382,8 +402,9 @@ func costOf(v *schedule.Verdict) float64 {
 	return *v.Cost
 }
 
-// trim leaves the verdicts that explain a pick: those on the endpoints that it names, the least costs, the highest scores or the fewest
-// requests in flight, and a few of those that were out. It returns how many it leaves out, by the filter that removed them; the others are candidates.
+// trim leaves the verdicts that explain a pick: those on the endpoints that it names, the least
+// costs, the highest scores or the fewest requests in flight, and a few of those that were out. It
+// returns how many it leaves out, by the filter that removed them; the others are candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil
@@ -404,7 +425,8 @@ func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, r
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		va, vb := &verdicts[a], &verdicts[b]
-		return cmp.Or(cmp.Compare(rank(va), rank(vb)), cmp.Compare(costOf(va), costOf(vb)), cmp.Compare(vb.Score, va.Score), cmp.Compare(va.State.InFlight, vb.State.InFlight))
+		return cmp.Or(cmp.Compare(rank(va), rank(vb)), cmp.Compare(costOf(va), costOf(vb)),
+			cmp.Compare(vb.Score, va.Score), cmp.Compare(va.State.InFlight, vb.State.InFlight))
 	})
 	rest = map[string]int{}
 	for _, i := range order[maxVerdicts:] {

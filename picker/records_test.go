@@ -34,7 +34,8 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	for i := range maxNotes + 100 { // within a moment: verdicts are made for few of them
 		last = p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}})
 		if i%2 == 0 {
-			p.LogOwn(accesslog.Entry{Lease: last.Lease.String(), Gateway: "ns/gw", Served: last.Endpoints.String(), Status: 200, FirstByte: time.Second, Took: 2 * time.Second})
+			p.LogOwn(accesslog.Entry{Lease: last.Lease.String(), Gateway: "ns/gw", Served: last.Endpoints.String(),
+				Status: 200, FirstByte: time.Second, Took: 2 * time.Second})
 		}
 	}
 	all := p.Picks(Picks{})
@@ -42,10 +43,13 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 		t.Fatalf("%d records of %d notes, the newest %+v", len(all), len(p.records.notes.ring), all[0])
 	}
 	for i, r := range all {
-		if r.Candidates != 3 || len(r.Compared) != 3 || r.Compared[0].Address != r.Endpoints || r.Outcome == nil || r.Outcome.Ended != (i%2 == 1) || r.Gateway != "ns/gw" || r.Picker != p.Owner() {
+		if r.Candidates != 3 || len(r.Compared) != 3 || r.Compared[0].Address != r.Endpoints || r.Outcome == nil ||
+			r.Outcome.Ended != (i%2 == 1) || r.Gateway != "ns/gw" || r.Picker != p.Owner() {
 			t.Fatalf("record %d: %+v, outcome %+v", i, r, r.Outcome)
 		}
-		if r.Outcome.Ended && (r.Outcome.Served != r.Endpoints || r.Outcome.Status != 200 || r.Outcome.Begun != time.Second || r.Outcome.Took != 2*time.Second) {
+		if r.Outcome.Ended &&
+			(r.Outcome.Served != r.Endpoints || r.Outcome.Status != 200 || r.Outcome.Begun != time.Second ||
+				r.Outcome.Took != 2*time.Second) {
 			t.Fatalf("record %d: %+v", i, r.Outcome)
 		}
 	}
@@ -70,7 +74,8 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	var picked []string
 	began := time.Now()
 	for range 300 {
-		picked = append(picked, p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}).Endpoints.String())
+		picked = append(picked,
+			p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}).Endpoints.String())
 	}
 	r := p.Picks(Picks{Last: 1})[0]
 	if r.Candidates != 1000 || len(r.Compared) != maxChoices || r.Compared[0].Address != picked[299] {
@@ -96,12 +101,13 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	}
 }
 
-// The verdicts of a record are those that decided: after the pick its endpoint has one request more and the prompt, and looks worse than
-// those that were not chosen.
+// The verdicts of a record are those that decided: after the pick its endpoint has one request more
+// and the prompt, and looks worse than those that were not chosen.
 func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	for _, strategy := range []string{"load", "least-request", "chwbl", "session", "plugins"} {
 		p := runPicker(t, Config{})
-		pool := Pool{ID: poolID("ns/pool"), Strategy: strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+		pool := Pool{ID: poolID("ns/pool"), Strategy: strategy, Body: BodyPrompts,
+			Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 		if strategy == "plugins" {
 			pool.Plugins = parsed(t, "plugins: [{type: active-request-scorer}, {type: prefix-cache-scorer}]")
 		}
@@ -119,7 +125,9 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 			if v.State.InFlight != 0 || v.State.Unread != 0 || v.Cached != 0 || v.Trial != "" {
 				t.Errorf("%s: the pick itself counts in %+v", strategy, v)
 			}
-			if c := compared[v.Address]; (c.Cost == nil) != (v.Cost == nil) || c.Cost != nil && math.Abs(*c.Cost-*v.Cost) > 1e-9 || c.Score != nil && *c.Score != v.Score || c.Cached != v.Cached {
+			if c := compared[v.Address]; (c.Cost == nil) != (v.Cost == nil) ||
+				c.Cost != nil && math.Abs(*c.Cost-*v.Cost) > 1e-9 || c.Score != nil && *c.Score != v.Score ||
+				c.Cached != v.Cached {
 				t.Errorf("%s: %+v was compared, and %+v is shown", strategy, c, v)
 			}
 			if v.Score != records[0].Verdicts[0].Score {
@@ -129,17 +137,23 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	}
 }
 
-// Only numbers that a strategy compares by are shown: others looked like costs of -1 and 0, and one of weighted-random-picker's was infinite,
-// which no JSON has.
+// Only numbers that a strategy compares by are shown: others looked like costs of -1 and 0, and one
+// of weighted-random-picker's was infinite, which no JSON has.
 func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	for _, tt := range []struct{ strategy, plugins, want string }{
-		{"load", "", `"cost":`}, {"least-request", "", `"cost":0`}, {"round-robin", "", ""}, {"random", "", ""}, {"tree", "", ""}, {"chwbl", "", ""}, {"session", "", ""},
+		{"load", "", `"cost":`}, {"least-request", "", `"cost":0`}, {"round-robin", "", ""}, {"random", "", ""},
+		{"tree", "", ""}, {"chwbl", "", ""}, {"session", "", ""},
 		{"plugins", "plugins: [{type: active-request-scorer}]", `"score":1`},
-		{"plugins", "plugins: [{type: token-load-scorer, parameters: {queueThresholdTokens: 1}}, {type: weighted-random-picker}]", `"score":0`},
+		{
+			"plugins",
+			"plugins: [{type: token-load-scorer, parameters: {queueThresholdTokens: 1}}, {type: " +
+				"weighted-random-picker}]", `"score":0`,
+		},
 		{"plugins", "plugins: [{type: random-picker}]", ""},
 	} {
 		p := runPicker(t, Config{})
-		pool := Pool{ID: poolID("ns/pool"), Strategy: tt.strategy, Body: BodyPrompts, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+		pool := Pool{ID: poolID("ns/pool"), Strategy: tt.strategy, Body: BodyPrompts,
+			Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 		if tt.plugins != "" {
 			pool.Plugins = parsed(t, tt.plugins)
 		}
@@ -147,7 +161,9 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 		p.Pick(t.Context(), longPrompt(4000))
 		for _, c := range p.Picks(Picks{})[0].Compared {
 			raw, err := json.Marshal(c)
-			if got := string(raw); err != nil || !strings.Contains(got, tt.want) || strings.Contains(got, "cost") != strings.Contains(tt.want, "cost") || strings.Contains(got, "score") != strings.Contains(tt.want, "score") {
+			if got := string(raw); err != nil || !strings.Contains(got, tt.want) ||
+				strings.Contains(got, "cost") != strings.Contains(tt.want, "cost") ||
+				strings.Contains(got, "score") != strings.Contains(tt.want, "score") {
 				t.Errorf("%s %s: %s %v", tt.strategy, tt.plugins, got, err)
 			}
 		}
@@ -160,14 +176,17 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
-// With more endpoints than a note has, the two that were drawn are among those that it has, however low their scores.
+// With more endpoints than a note has, the two that were drawn are among those that it has, however
+// low their scores.
 func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	p := runPicker(t, Config{})
 	var addresses []string
 	for i := range 40 {
 		addresses = append(addresses, fmt.Sprintf("10.0.0.%d:80", i+1))
 	}
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Body: BodyPrompts, Endpoints: specs(addresses...), Plugins: parsed(t, "plugins: [{type: active-request-scorer}, {type: power-of-two-picker}]")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Body: BodyPrompts, Endpoints: specs(addresses...),
+			Plugins: parsed(t, "plugins: [{type: active-request-scorer}, {type: power-of-two-picker}]")})
 	for range 50 {
 		p.Pick(t.Context(), longPrompt(40))
 	}
@@ -195,7 +214,8 @@ func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testi
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})
 	p.Pick(t.Context(), longPrompt(40))
-	if v := p.Picks(Picks{})[0].Verdicts; len(v) != 1 || !strings.Contains(v[0].Problem, "its metrics page is not read") {
+	if v := p.Picks(Picks{})[0].Verdicts; len(v) != 1 ||
+		!strings.Contains(v[0].Problem, "its metrics page is not read") {
 		t.Errorf("%+v", v)
 	}
 }
@@ -212,7 +232,8 @@ func TestExplain_OmittedVerdictsAreCounted(t *testing.T) {
 		all = append(all, v)
 	}
 	kept, rest := trim(all, "1,2")
-	if len(kept) != maxVerdicts || kept[0].Address != "1" || kept[len(kept)-1].Address != "39" || rest["full"] != 10 || rest["candidate"] != 30-maxVerdicts {
+	if len(kept) != maxVerdicts || kept[0].Address != "1" || kept[len(kept)-1].Address != "39" || rest["full"] != 10 ||
+		rest["candidate"] != 30-maxVerdicts {
 		t.Errorf("%+v %v", kept, rest)
 	}
 }

@@ -24,16 +24,21 @@ func (pool *pool) connect(old *pool) error {
 	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay, relay) {
 		pool.relayHealth = old.relayHealth
 	}
-	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay.TLS, relay.TLS) && slices.Equal(old.Relay.Pickers, relay.Pickers) && old.Relay.Names == relay.Names && old.Relay.Pool == relay.Pool {
+	if old != nil && old.Relay != nil && reflect.DeepEqual(old.Relay.TLS, relay.TLS) &&
+		slices.Equal(old.Relay.Pickers, relay.Pickers) && old.Relay.Names == relay.Names &&
+		old.Relay.Pool == relay.Pool {
 		pool.remote = old.remote
 		return nil
 	}
 	var err error
-	pool.remote, err = extproc.NewRemote(extproc.RemoteConfig{Addrs: relay.Pickers, TLS: relay.TLS, Names: relay.Names, Pool: relay.Pool})
+	pool.remote, err = extproc.NewRemote(extproc.RemoteConfig{
+		Addrs: relay.Pickers, TLS: relay.TLS, Names: relay.Names, Pool: relay.Pool,
+	})
 	return err
 }
 
-// remote is a picker of another cluster, or another one of this, that is asked in place of choosing here.
+// remote is a picker of another cluster, or another one of this, that is asked in place of choosing
+// here.
 type remote struct{}
 
 func (remote) restrict(k *pick) { k.spillTo = k.pool.spill(k.request.Spill) }
@@ -60,7 +65,8 @@ func (remote) rank(k *pick) {
 	}
 	p.reportRelay(k.pool, failure, started)
 	if len(addrs) == 0 {
-		k.rejected(ReasonOutOfRange, "the picker of "+k.pool.Name+" in the other cluster named an address outside the declared ranges")
+		k.rejected(ReasonOutOfRange, "the picker of "+k.pool.Name+
+			" in the other cluster named an address outside the declared ranges")
 		return
 	}
 	if p.config.Learner != nil && !rules.Listed {
@@ -107,7 +113,8 @@ func (k *pick) ask(started time.Time) bool {
 	return true
 }
 
-// rejected keeps what the request is answered if it goes nowhere else, and ends the remote picker's call.
+// rejected keeps what the request is answered if it goes nowhere else, and ends the remote picker's
+// call.
 func (k *pick) rejected(reason, message string) {
 	k.otherwise, k.result = immediate(503, reason, message), reason
 	if k.remote.Track != nil {
@@ -123,7 +130,8 @@ func (remote) lease(k *pick) {
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
 		return
 	}
-	k.lease = p.leases.OpenAt(p.others.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: k.pool.Name}, call.End, time.Now())
+	k.lease = p.leases.OpenAt(p.others.nowhere, endpoint.Holder{Gateway: r.Gateway, Pool: k.pool.Name}, call.End,
+		time.Now())
 	k.answer.Track = &relayedRequest{Tracker: call, lease: k.lease}
 }
 
@@ -185,7 +193,9 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
 		// Envoy takes no address with a zone.
-		if err != nil || addr.Port() == 0 || addr.Addr().Zone() != "" || len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) || !relay.Listed && p.config.Addresses.Outside(addr.Addr()) != "" {
+		if err != nil || addr.Port() == 0 || addr.Addr().Zone() != "" ||
+			len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) ||
+			!relay.Listed && p.config.Addresses.Outside(addr.Addr()) != "" {
 			outOfRange = append(outOfRange, text)
 			continue
 		}

@@ -46,12 +46,20 @@ func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServe
 		if !m.GetRequestHeaders().GetEndOfStream() && !m.GetRequestBody().GetEndOfStream() {
 			continue
 		}
-		set := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}}}
-		for i := 0; i < len(p.headers); i += 2 {
-			set = append(set, &corev3.HeaderValueOption{AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD, Header: &corev3.HeaderValue{Key: p.headers[i], RawValue: []byte(p.headers[i+1])}})
+		set := []*corev3.HeaderValueOption{
+			{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}},
 		}
-		if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: p.remove}}}}}); err != nil {
+		for i := 0; i < len(p.headers); i += 2 {
+			set = append(set, &corev3.HeaderValueOption{
+				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+				Header:       &corev3.HeaderValue{Key: p.headers[i], RawValue: []byte(p.headers[i+1])},
+			})
+		}
+		if err := stream.Send(
+			&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+				Response: &extprocv3.CommonResponse{
+					HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: p.remove},
+				}}}}); err != nil {
 			return err
 		}
 		text := body.String()
@@ -61,9 +69,12 @@ func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServe
 		for text != "" {
 			chunk := text[:min(len(text), 60_000)]
 			text = text[len(chunk):]
-			if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
-				Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
-					StreamedResponse: &extprocv3.StreamedBodyResponse{Body: []byte(chunk), EndOfStream: text == ""}}}}}}}); err != nil {
+			if err := stream.Send(
+				&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
+					Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+						StreamedResponse: &extprocv3.StreamedBodyResponse{
+							Body: []byte(chunk), EndOfStream: text == "",
+						}}}}}}}); err != nil {
 				return err
 			}
 		}
@@ -83,12 +94,16 @@ func (p *changingPicker) serve(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// What a remote picker changes arrives at the remote pod, but for what decides where and how Envoy sends the request.
+// What a remote picker changes arrives at the remote pod, but for what decides where and how Envoy
+// sends the request.
 func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
-	remote := &changingPicker{list: g.pods[1].addr().String(), remove: []string{"x-secret", ":path", "host", "x-envoy-expected-rq-timeout-ms"},
-		headers: []string{"x-req-tokens-key", "k1", "x-prefiller-host-port", "10.1.0.9:8000", ":authority", "evil.example", ":path", "/evil", "host", "evil.example", "x-envoy-upstream-alt-stat-name", "evil",
-			"x-penstock-pool", "evil", "content-length", "3", "connection", "close", "transfer-encoding", "chunked", "x-split", "a\r\nx-evil: b"},
+	remote := &changingPicker{list: g.pods[1].addr().String(),
+		remove: []string{"x-secret", ":path", "host", "x-envoy-expected-rq-timeout-ms"},
+		headers: []string{"x-req-tokens-key", "k1", "x-prefiller-host-port", "10.1.0.9:8000", ":authority",
+			"evil.example", ":path", "/evil", "host", "evil.example", "x-envoy-upstream-alt-stat-name", "evil",
+			"x-penstock-pool", "evil", "content-length", "3", "connection", "close", "transfer-encoding", "chunked",
+			"x-split", "a\r\nx-evil: b"},
 		body: func(s string) string {
 			return strings.Replace(s, `"model":"public"`, `"token_ids":[1,2,3],"model":"internal"`, 1)
 		}}
@@ -104,7 +119,8 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 		if want := remote.body(body); string(got) != want {
 			t.Errorf("%d bytes arrived, want %d", len(got), len(want))
 		}
-		if header.Get("x-req-tokens-key") != "k1" || header.Get("x-prefiller-host-port") != "10.1.0.9:8000" || header.Get("x-secret") != "" || header.Get("x-kept") != "k" {
+		if header.Get("x-req-tokens-key") != "k1" || header.Get("x-prefiller-host-port") != "10.1.0.9:8000" ||
+			header.Get("x-secret") != "" || header.Get("x-kept") != "k" {
 			t.Errorf("headers: %v", header)
 		}
 		if strings.Contains(fmt.Sprint(header, response.Header), "evil") {
@@ -122,7 +138,9 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 	remote := &changingPicker{list: g.pods[1].addr().String()}
 	setPools(t, g.picker, relayed(remote.serve(t)))
 	for what, change := range map[string]func(){
-		"a body that grows by 5 MiB": func() { remote.body = func(s string) string { return s + strings.Repeat(" ", 5<<20) } },
+		"a body that grows by 5 MiB": func() {
+			remote.body = func(s string) string { return s + strings.Repeat(" ", 5<<20) }
+		},
 		"100 headers": func() {
 			for i := range 100 {
 				remote.headers = append(remote.headers, fmt.Sprintf("x-%d", i), "v")
@@ -143,7 +161,8 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 	}
 }
 
-// The remote picker counts a request until its end: the call there lasts until the access log reports it.
+// The remote picker counts a request until its end: the call there lasts until the access log
+// reports it.
 func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -167,7 +186,9 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	}
 	p.Log(accesslog.Entry{Lease: lease, Pool: "import/c", Served: "10.1.0.5:8000", Status: 200})
 	poll.Until(t, "the remote picker's call ends with the request", func() bool { return remote.open.Load() == 0 })
-	poll.Until(t, "the request is not counted", func() bool { return p.leases.Len() == 0 && p.others.nowhere.InFlight() == 0 })
+	poll.Until(t, "the request is not counted", func() bool {
+		return p.leases.Len() == 0 && p.others.nowhere.InFlight() == 0
+	})
 
 	// A request whose Envoy is gone is reported no more.
 	stream, cancel = call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
@@ -176,7 +197,8 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	poll.Until(t, "the call of a request without reports ends", func() bool { return remote.open.Load() == 0 })
 }
 
-// An Envoy that has learned before this process that an import has a picker now, and gateways no more, asks another process.
+// An Envoy that has learned before this process that an import has a picker now, and gateways no
+// more, asks another process.
 func TestRelay_PoolThatStillHasGatewaysHereIsPickedForElsewhere(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Gateways: true})

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// RelayFailure is why relayed picks of a pool fail. The zero value means that they succeed; otherwise NoAnswer or OutOfRange is set.
+// RelayFailure is why relayed picks of a pool fail. The zero value means that they succeed;
+// otherwise NoAnswer or OutOfRange is set.
 type RelayFailure struct {
 	NoAnswer   string // why the remote picker can't be asked; the same text for every attempt with the same cause
 	OutOfRange string // an address that it named, outside the declared ranges
@@ -14,11 +15,11 @@ type RelayFailure struct {
 }
 
 const (
-	// minAnswerWait separates two reasons for a canceled call. A gateway that cancels after this long has given up on the
-	// remote picker; one that cancels earlier has lost its client.
+	// minAnswerWait separates two reasons for a canceled call. A gateway that cancels after this
+	// long has given up on the remote picker; one that cancels earlier has lost its client.
 	minAnswerWait = time.Second
-	// outOfRangeHold is how long a pool must get no address outside its ranges before OutOfRange is resolved: only some of
-	// its pods may lie outside, so good and bad picks alternate.
+	// outOfRangeHold is how long a pool must get no address outside its ranges before OutOfRange is
+	// resolved: only some of its pods may lie outside, so good and bad picks alternate.
 	outOfRangeHold = 5 * time.Second
 )
 

@@ -11,12 +11,17 @@ import (
 func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 	t.Parallel()
 	var reported []RelayFailure
-	p, err := New(Config{Troubles: relayTroubles{failed: func(_ string, f RelayFailure) { reported = append(reported, f) }}})
+	p, err := New(
+		Config{Troubles: relayTroubles{failed: func(_ string, f RelayFailure) { reported = append(reported, f) }}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	describe := func(cidr string) Pool {
-		return Pool{ID: poolID("ns/far"), Relay: &Relay{Pickers: at(netip.MustParseAddrPort("192.0.2.1:9002")), Within: [][]netip.Prefix{{netip.MustParsePrefix(cidr)}}}}
+		return Pool{
+			ID: poolID("ns/far"),
+			Relay: &Relay{Pickers: at(netip.MustParseAddrPort("192.0.2.1:9002")),
+				Within: [][]netip.Prefix{{netip.MustParsePrefix(cidr)}}},
+		}
 	}
 	update := func(pool Pool) {
 		t.Helper()
@@ -26,13 +31,16 @@ func TestRelay_FailureIsReportedOnceAndResolved(t *testing.T) {
 	}
 	update(describe("10.0.0.0/8"))
 	first, at := p.pool("ns/far"), time.Now()
-	down, odd, fine := RelayFailure{NoAnswer: "connection refused"}, RelayFailure{OutOfRange: "127.0.0.1:8000"}, RelayFailure{}
+	down, odd, fine := RelayFailure{NoAnswer: "connection refused"}, RelayFailure{OutOfRange: "127.0.0.1:8000"},
+		RelayFailure{}
 	for _, s := range []struct {
 		after time.Duration
 		RelayFailure
 	}{
 		{0, fine}, {0, down}, {0, down}, {0, fine},
-		{0, odd}, {0, RelayFailure{OutOfRange: "127.0.0.2:8000"}}, {time.Second, fine}, {2 * time.Second, odd}, {3 * time.Second, fine}, // every second one
+		// every second one
+		{0, odd}, {0, RelayFailure{OutOfRange: "127.0.0.2:8000"}}, {time.Second, fine}, {2 * time.Second, odd},
+		{3 * time.Second, fine},
 		{2*time.Second + outOfRangeHold, fine}, {time.Minute, odd},
 	} {
 		p.reportRelay(first, s.RelayFailure, at.Add(s.after))

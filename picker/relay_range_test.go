@@ -7,7 +7,10 @@ import (
 
 func TestRelay_LoopbackAndMetadataServerAreNotPicked(t *testing.T) {
 	undeclared, declared := &Relay{}, &Relay{Within: [][]netip.Prefix{{netip.MustParsePrefix("127.0.0.0/8")}}}
-	narrowed := &Relay{Within: [][]netip.Prefix{{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.0/24")}, {netip.MustParsePrefix("0.0.0.0/0")}, {netip.MustParsePrefix("10.1.0.0/16")}}}
+	narrowed := &Relay{
+		Within: [][]netip.Prefix{{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.0/24")},
+			{netip.MustParsePrefix("0.0.0.0/0")}, {netip.MustParsePrefix("10.1.0.0/16")}},
+	}
 	p := &Picker{config: Config{Addresses: outsideOf{prefix: netip.MustParsePrefix("10.1.9.0/24")}}}
 	for _, c := range []struct {
 		relay   *Relay

@@ -29,8 +29,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// remotePicker is an external picker: it reads the whole body before it answers, in the header and, unless configured
-// otherwise, in the metadata.
+// remotePicker is an external picker: it reads the whole body before it answers, in the header and,
+// unless configured otherwise, in the metadata.
 type remotePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
@@ -75,7 +75,8 @@ func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer)
 			end = r.RequestBody.EndOfStream
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
 			p.mu.Lock()
-			p.served = append(p.served, m.MetadataContext.FilterMetadata["envoy.lb"].Fields["x-gateway-destination-endpoint-served"].GetStringValue())
+			p.served = append(p.served,
+				m.MetadataContext.FilterMetadata["envoy.lb"].Fields["x-gateway-destination-endpoint-served"].GetStringValue())
 			p.mu.Unlock()
 		}
 		if !end {
@@ -85,7 +86,9 @@ func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer)
 		p.paths, p.bodies = append(p.paths, path), append(p.bodies, body.String())
 		p.mu.Unlock()
 		if p.takes > 0 {
-			if err := stream.Send(&extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(10 * time.Second)}); err != nil {
+			if err := stream.Send(&extprocv3.ProcessingResponse{
+				OverrideMessageTimeout: durationpb.New(10 * time.Second),
+			}); err != nil {
 				return err
 			}
 			time.Sleep(p.takes)
@@ -118,18 +121,25 @@ func (p *remotePicker) answer(withBody bool) []*extprocv3.ProcessingResponse {
 	defer p.mu.Unlock()
 	if p.list == "" {
 		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
-			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: []byte(cmp.Or(p.reason, "busy over there"))}}}}
+			ImmediateResponse: &extprocv3.ImmediateResponse{
+				Status: &typev3.HttpStatus{Code: 429}, Body: []byte(cmp.Or(p.reason, "busy over there")),
+			}}}}
 	}
-	pick := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-			{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}}}}}}}}
+	pick :=
+		&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+				{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}}}}}}}}
 	if !p.headers {
-		inner, _ := structpb.NewStruct(map[string]any{"envoy.lb": map[string]any{"x-gateway-destination-endpoint": p.list}})
+		inner, _ := structpb.NewStruct(map[string]any{
+			"envoy.lb": map[string]any{"x-gateway-destination-endpoint": p.list},
+		})
 		pick.DynamicMetadata = inner
 	}
 	out := []*extprocv3.ProcessingResponse{pick}
 	if withBody {
-		out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}})
+		out = append(out, &extprocv3.ProcessingResponse{
+			Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}},
+		})
 	}
 	return out
 }
@@ -179,7 +189,12 @@ func at(addrs ...netip.AddrPort) (out []dial.Address) {
 }
 
 func relayed(pickers ...netip.AddrPort) Pool {
-	return Pool{ID: poolID("import/c"), Spill: []string{"envoy://b/"}, Relay: &Relay{Pickers: at(pickers...), Within: [][]netip.Prefix{{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")}}}}
+	return Pool{ID: poolID("import/c"), Spill: []string{"envoy://b/"},
+		Relay: &Relay{
+			Pickers: at(pickers...), Within: [][]netip.Prefix{
+				{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("127.0.0.0/8")},
+			},
+		}}
 }
 
 // A remote picker that queues the request asks for the time that it may wait there.
@@ -234,7 +249,8 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	if known.addrs[0] != netip.MustParseAddrPort("10.1.0.5:8000") || remote.paths[0] != "/v1/models" {
 		t.Errorf("learned %v, asked for %v", known.addrs, remote.paths)
 	}
-	if n := gathered(t, registry)["penstock_picker_relay_out_of_range_addresses_total import/c"]; n != 3 { // one in each of three answers
+	// one in each of three answers
+	if n := gathered(t, registry)["penstock_picker_relay_out_of_range_addresses_total import/c"]; n != 3 {
 		t.Errorf("%v addresses were counted as outside the ranges, want 3", n)
 	}
 	remote.name("192.0.2.1:8000", false)
@@ -255,8 +271,8 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	}
 }
 
-// A picker whose process serves no Envoy can't deliver an endpoint to any. It must end the call before its first response:
-// only then the gateway asks another picker.
+// A picker whose process serves no Envoy can't deliver an endpoint to any. It must end the call
+// before its first response: only then the gateway asks another picker.
 func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	p := runPicker(t, Config{Learner: &learner{away: true}})
 	_, address := servePicker(t, p)
@@ -276,7 +292,8 @@ func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	}
 }
 
-// An import's endpoints are declared no more while its picker is asked for one: Envoys lose them, so what it names is learned.
+// An import's endpoints are declared no more while its picker is asked for one: Envoys lose them,
+// so what it names is learned.
 func TestRelay_EndpointsThatAreDeclaredNoMoreAreLearned(t *testing.T) {
 	learned := &learner{}
 	p := runPicker(t, Config{Learner: learned})
@@ -332,7 +349,8 @@ func TestRelay_RequestReachesRemotePodWithItsBody(t *testing.T) {
 		t.Errorf("the remote picker read %d and %d bytes", len(remote.bodies[0]), len(remote.bodies[1]))
 	}
 	remote.name("", false)
-	if response, text := g.post(t, "/buffered/", []byte("{}")); response.StatusCode != 429 || text != "busy over there" {
+	if response, text := g.post(t, "/buffered/", []byte("{}")); response.StatusCode != 429 ||
+		text != "busy over there" {
 		t.Errorf("%s %s", response.Status, text)
 	}
 }
@@ -427,7 +445,8 @@ func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 					t.Fatalf("%q %d, want %q %d", list, status, c.list, c.status)
 				}
 			}
-			if n := down.calls.Load(); n > 5 { // the first, and a trial in each of its growing pauses, where the machine is slow
+			// the first, and a trial in each of its growing pauses, where the machine is slow
+			if n := down.calls.Load(); n > 5 {
 				t.Errorf("%d of 50 picks waited for the stalled picker", n)
 			}
 		})

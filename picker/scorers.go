@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
-// connectScorers gives a pool its connections to scorers in other processes. It takes over those of old.
+// connectScorers gives a pool its connections to scorers in other processes. It takes over those of
+// old.
 func (pool *pool) connectScorers(old *pool) error {
 	for i, s := range pool.Scorers {
 		if old != nil && i < len(old.Scorers) && reflect.DeepEqual(old.Scorers[i], s) {
@@ -37,8 +38,9 @@ func (pool *pool) closeScorers(now *pool) {
 	}
 }
 
-// recordedScores returns the scores that the pool's scorers in other processes have given the endpoints for the last recorded pick, and when
-// that was; nil without one. Explaining a pick asks no scorer.
+// recordedScores returns the scores that the pool's scorers in other processes have given the
+// endpoints for the last recorded pick, and when that was; nil without one. Explaining a pick asks
+// no scorer.
 func (pool *pool) recordedScores() (external [][]float64, at *time.Time) {
 	if len(pool.scorers) == 0 || pool.Plugins == nil {
 		return nil, nil

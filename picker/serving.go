@@ -18,13 +18,14 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Pools are watched without requests: of each, one server after the other is probed. While it works,
-// and while pages or responses show that a server of the pool works, the pool is left alone. Once a
-// probe fails, or takes longer than hedgeAfter, all servers are probed, and those that are down with
-// each further look.
+// Pools are watched without requests: of each, one server after the other is probed. While it
+// works, and while pages or responses show that a server of the pool works, the pool is left alone.
+// Once a probe fails, or takes longer than hedgeAfter, all servers are probed, and those that are
+// down with each further look.
 const (
-	// Used pools are looked at every lookUsed, and idle ones every lookIdle. In a watchEvery at most
-	// idleProbes looks at idle pools begin, and usedProbes at used ones: the others come later.
+	// Used pools are looked at every lookUsed, and idle ones every lookIdle. In a watchEvery at
+	// most idleProbes looks at idle pools begin, and usedProbes at used ones: the others come
+	// later.
 	watchEvery         = 250 * time.Millisecond
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
@@ -163,8 +164,8 @@ func (p *Picker) watchServers(ctx context.Context) error {
 	}
 }
 
-// dueTurns returns the pools of which servers are to be probed now: used ones, and as many of the idle
-// ones as may be. It judges all that are due.
+// dueTurns returns the pools of which servers are to be probed now: used ones, and as many of the
+// idle ones as may be. It judges all that are due.
 func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w := &p.watch
 	w.mu.Lock()
@@ -270,8 +271,8 @@ func (t *turn) forget() {
 	}
 }
 
-// shown reports whether a page or a response shows a server that works, while no probe shows one that is
-// down, and it is known of each whether a probe reaches it.
+// shown reports whether a page or a response shows a server that works, while no probe shows one
+// that is down, and it is known of each whether a probe reaches it.
 func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	works := false
 	for i := range min(n, maxLooked) {
@@ -303,8 +304,8 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	t.report(p, next)
 }
 
-// report passes on that a pool has no server that serves, or has one again; the reason stays as it was
-// found first.
+// report passes on that a pool has no server that serves, or has one again; the reason stays as it
+// was found first.
 func (t *turn) report(p *Picker, next Unserved) {
 	if next.Servers != t.found.Servers {
 		t.found = next
@@ -345,7 +346,8 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	}
 }
 
-// probeServers probes a server, and the others if all are to be probed or the first one does not work at once.
+// probeServers probes a server, and the others if all are to be probed or the first one does not
+// work at once.
 func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, others []watched, all bool) {
 	var probes errgroup.Group
 	probes.SetLimit(maxAtOnce)
@@ -375,7 +377,8 @@ func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, other
 	_ = probes.Wait() // they return no error
 }
 
-// probeServer probes a server once, and returns whether it works. One that is up again gets requests at once.
+// probeServer probes a server once, and returns whether it works. One that is up again gets
+// requests at once.
 func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -423,7 +426,8 @@ func (t *turn) serving(at endpoint.Moment) Serving {
 	return out
 }
 
-// Serving returns how many servers of each pool serve, by pool. Pools without servers of their own are missing.
+// Serving returns how many servers of each pool serve, by pool. Pools without servers of their own
+// are missing.
 func (p *Picker) Serving() (all []Serving) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()

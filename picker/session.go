@@ -15,16 +15,16 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of sessions (strategy "session"). The token is the picker's own: it names an endpoint, or a cluster
-// of an import (stays.go), and is sent with every response.
-// The ID is the client's.
+// Headers of sessions (strategy "session"). The token is the picker's own: it names an endpoint, or
+// a cluster of an import (stays.go), and is sent with every response. The ID is the client's.
 const (
 	sessionTokenHeader = "x-session-token"
 	sessionIDHeader    = "x-session-id"
 )
 
-// SessionHeader has the ID of the session of a route (sessionPersistence) whose requests stay at one server of the pool,
-// whatever its strategy is. Gateways remove it from what clients send, and before model servers.
+// SessionHeader has the ID of the session of a route (sessionPersistence) whose requests stay at
+// one server of the pool, whatever its strategy is. Gateways remove it from what clients send, and
+// before model servers.
 const SessionHeader = "penstock-peer-session"
 
 // Defaults of Pool.
@@ -33,14 +33,15 @@ const (
 	DefaultSessionCookie = "session-id"
 )
 
-// maxSessionID is how many bytes of an ID count, and maxSessionToken the length of the longest token.
+// maxSessionID is how many bytes of an ID count, and maxSessionToken the length of the longest
+// token.
 const (
 	maxSessionID    = 1 << 10
 	maxSessionToken = 128
 )
 
-// session reads a request's session: by its token, else by its ID, else by the pool's cookie. A pool whose strategy has
-// no sessions reads that of a route. header returns a header's value.
+// session reads a request's session: by its token, else by its ID, else by the pool's cookie. A
+// pool whose strategy has no sessions reads that of a route. header returns a header's value.
 func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule.Session) {
 	if pool.sessions == nil {
 		return s
@@ -108,7 +109,8 @@ const (
 	bySessionRoute    // by SessionHeader, in a pool of another strategy
 )
 
-// keptSession completes how a request names its session with what a pick has chosen for it; 0 if that had no part in the pick.
+// keptSession completes how a request names its session with what a pick has chosen for it; 0 if
+// that had no part in the pick.
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
 	by := sessionBy(s.By)
 	if pool.Strategy != "session" && by&bySessionRoute == 0 {
@@ -164,7 +166,8 @@ func (by sessionBy) String() string {
 	return strings.TrimPrefix(cmp.Or(token, "; none"), "; ") + ": it begins at " + begins
 }
 
-// sessions are servers of which each session has one: its requests go there while that takes requests.
+// sessions are servers of which each session has one: its requests go there while that takes
+// requests.
 type sessions struct{ servers }
 
 func (sessions) answer(k *pick) {
@@ -184,8 +187,8 @@ func (k *pick) keep() {
 	}
 }
 
-// atSession ranks the server first that the session of a route is at. It returns false if there is none, or if it takes no
-// requests: the session then moves.
+// atSession ranks the server first that the session of a route is at. It returns false if there is
+// none, or if it takes no requests: the session then moves.
 func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	at := k.query.Session.At
 	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {
@@ -212,8 +215,8 @@ func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.
 	}
 }
 
-// LearnSession records where another process has a session. One of a pool, an endpoint or a cluster that this process does not have is
-// ignored.
+// LearnSession records where another process has a session. One of a pool, an endpoint or a cluster
+// that this process does not have is ignored.
 func (p *Picker) LearnSession(s Session) {
 	pool := p.pools.now.Load().byName[s.Pool.String()]
 	if pool != nil && s.Response != (request.ResponseID{}) {
@@ -233,7 +236,8 @@ func (p *Picker) LearnSession(s Session) {
 	}
 }
 
-// Sessions calls f for the sessions of all pools, of each the last used first, until it returns false.
+// Sessions calls f for the sessions of all pools, of each the last used first, until it returns
+// false.
 func (p *Picker) Sessions(f func(Session) bool) {
 	now, more := time.Now(), true
 	for _, pool := range p.pools.now.Load().byName {
@@ -243,10 +247,13 @@ func (p *Picker) Sessions(f func(Session) bool) {
 			return more
 		}
 		if pool.sessions != nil {
-			pool.sessions.Each(now, pool.SessionTTL, func(id uint64, at netip.AddrPort, on time.Time) bool { return pass(Session{ID: id, At: at}, on) })
+			pool.sessions.Each(now, pool.SessionTTL,
+				func(id uint64, at netip.AddrPort, on time.Time) bool { return pass(Session{ID: id, At: at}, on) })
 		}
 		if pool.stays != nil {
-			pool.stays.Each(now, pool.SessionTTL, func(id uint64, cluster string, on time.Time) bool { return pass(Session{ID: id, Cluster: cluster}, on) })
+			pool.stays.Each(now, pool.SessionTTL, func(id uint64, cluster string, on time.Time) bool {
+				return pass(Session{ID: id, Cluster: cluster}, on)
+			})
 		}
 		if pool.responses != nil && more {
 			pool.responses.each(now, func(r *keptResponse) bool {
@@ -271,14 +278,14 @@ func cookie(header []byte, name string) []byte {
 	return nil
 }
 
-// sessionToken returns the token of a session that is at an endpoint: "ip:port" and when, in Unix seconds. It is no secret: with
-// one of its own, a client reaches endpoints of the pool only.
+// sessionToken returns the token of a session that is at an endpoint: "ip:port" and when, in Unix
+// seconds. It is no secret: with one of its own, a client reaches endpoints of the pool only.
 func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }
 
-// readSessionToken returns the endpoint of a token that was made within ttl; zero for any other text, and what it is. Clocks may differ by
-// as much.
+// readSessionToken returns the endpoint of a token that was made within ttl; zero for any other
+// text, and what it is. Clocks may differ by as much.
 func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort, by sessionBy) {
 	if len(token) > maxSessionToken {
 		return at, sessionUnreadable

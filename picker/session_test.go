@@ -17,7 +17,8 @@ func tokenEndpoint(token []byte, now time.Time, ttl time.Duration) netip.AddrPor
 	return at
 }
 
-// ask sends a GET with headers in pairs, and returns the pod that served and the session token of the response.
+// ask sends a GET with headers in pairs, and returns the pod that served and the session token of
+// the response.
 func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token string) {
 	t.Helper()
 	response := g.send(t, http.MethodGet, path, "", pairs...)
@@ -29,18 +30,21 @@ func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token st
 
 func TestSession_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: noneResp, Allow: true})
-	pool := Pool{ID: poolID("ns/pool"), Strategy: "session", Endpoints: g.endpoints(), SessionCookie: "sid", Fallbacks: 1}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "session", Endpoints: g.endpoints(), SessionCookie: "sid",
+		Fallbacks: 1}
 	setPools(t, g.picker, pool)
 	now := time.Now()
 	for i, p := range g.pods {
 		for range 3 {
-			pod, token := g.ask(t, "/a/", "x-session-token", sessionToken(p.addr().String(), now), "x-session-id", "any")
+			pod, token := g.ask(t, "/a/", "x-session-token", sessionToken(p.addr().String(), now), "x-session-id",
+				"any")
 			if pod != p.name || tokenEndpoint([]byte(token), time.Now(), DefaultSessionTTL) != p.addr() {
 				t.Errorf("the token of %s: served by %s, token %q", p.name, pod, token)
 			}
 		}
 		if i == 0 { // llm-d's clients may pad
-			if pod, _ := g.ask(t, "/a/", "x-session-token", base64.URLEncoding.EncodeToString([]byte(fmt.Sprint(p.addr(), " ", now.Unix())))); pod != p.name {
+			if pod, _ := g.ask(t, "/a/", "x-session-token",
+				base64.URLEncoding.EncodeToString([]byte(fmt.Sprint(p.addr(), " ", now.Unix())))); pod != p.name {
 				t.Errorf("a padded token of %s: served by %s", p.name, pod)
 			}
 		}
@@ -60,7 +64,9 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 		if other, _ := g.ask(t, "/a/", "cookie", "x=1; sid="+id+"; y=2"); other != pod {
 			t.Errorf("%s by header at %s, by cookie at %s", id, pod, other)
 		}
-		if e := g.picker.Explain("ns/pool", map[string]string{"x-session-id": id}); e.Endpoints[:len(g.podNamed(pod).addr().String())] != g.podNamed(pod).addr().String() {
+		if e := g.picker.Explain("ns/pool", map[string]string{
+			"x-session-id": id,
+		}); e.Endpoints[:len(g.podNamed(pod).addr().String())] != g.podNamed(pod).addr().String() {
 			t.Errorf("%s is at %s, explained as %s", id, pod, e.Endpoints)
 		}
 	}
@@ -178,7 +184,8 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 			t.Errorf("%q: %v", token, got)
 		}
 	}
-	for header, want := range map[string]string{"": "", "sid": "", "sid=a": "a", "x=1;sid=\"b\"; y": "b", "xsid=1; sid=2": "2", "; =;sid=": ""} {
+	for header, want := range map[string]string{"": "", "sid": "", "sid=a": "a", "x=1;sid=\"b\"; y": "b",
+		"xsid=1; sid=2": "2", "; =;sid=": ""} {
 		if got := cookie([]byte(header), "sid"); string(got) != want {
 			t.Errorf("%q: %q", header, got)
 		}
@@ -217,7 +224,8 @@ func TestSession_RecordShowsWhatBecameOfIt(t *testing.T) {
 		return p.Picks(Picks{Last: 1})[0].Session
 	}
 	now := time.Now()
-	const fewest, ring = "it begins at the endpoint with the fewest requests in flight", "it begins at the first endpoint from its ID on"
+	const fewest, ring = "it begins at the endpoint with the fewest requests in flight",
+		"it begins at the first endpoint from its ID on"
 	token := sessionToken(first, now)
 	for _, tt := range []struct {
 		want    string
@@ -226,7 +234,8 @@ func TestSession_RecordShowsWhatBecameOfIt(t *testing.T) {
 		{"none: " + fewest, nil},
 		{"kept at its endpoint, by header x-session-token", []string{"x-session-token", token, "x-session-id", "a"}},
 		{"kept at its endpoint, by header x-session-id", []string{"x-session-id", "a"}},
-		{"kept at its endpoint, by its cookie; its token is unreadable", []string{"cookie", "sid=a", "x-session-token", "?"}},
+		{"kept at its endpoint, by its cookie; its token is unreadable",
+			[]string{"cookie", "sid=a", "x-session-token", "?"}},
 		{"new or expired, by header x-session-id: " + ring, []string{"x-session-id", "b"}},
 		{"its token is expired: " + fewest, []string{"x-session-token", sessionToken(first, now.Add(-time.Hour))}},
 		{"its token is unreadable: " + fewest, []string{"x-session-token", "?"}},
@@ -237,7 +246,9 @@ func TestSession_RecordShowsWhatBecameOfIt(t *testing.T) {
 	}
 	pool.Endpoints[0].Draining = true
 	setPools(t, p, pool)
-	if got, want := picked("x-session-token", token), "its endpoint, by header x-session-token, takes no requests: it begins again at the endpoint with the fewest requests in flight"; got != want {
+	if got, want := picked("x-session-token", token),
+		"its endpoint, by header x-session-token, takes no requests: it begins again at the endpoint with the fewest "+
+			"requests in flight"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	pool.Strategy = "random"

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A pool's shadow is a second strategy. It chooses for every request before the pool's own does, by the same state, and without
-// effect: it opens no lease, and what it chose counts nowhere but in metrics.
+// A pool's shadow is a second strategy. It chooses for every request before the pool's own does, by
+// the same state, and without effect: it opens no lease, and what it chose counts nowhere but in
+// metrics.
 
 // addShadow gives a pool its shadow. An old one that is the same stays: strategies learn.
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
@@ -23,7 +24,9 @@ func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 		pool.shadow = old.shadow
 		return nil
 	}
-	pool.shadow, err = schedule.New(schedule.Options{Name: pool.Shadow, Full: o.Full, Hashing: o.Hashing, Random: mathrand.Uint64, Prefixes: o.Prefixes})
+	pool.shadow, err = schedule.New(schedule.Options{
+		Name: pool.Shadow, Full: o.Full, Hashing: o.Hashing, Random: mathrand.Uint64, Prefixes: o.Prefixes,
+	})
 	if err != nil {
 		return fmt.Errorf("pool %s: shadow: %w", pool.Name, err)
 	}
@@ -71,8 +74,11 @@ func (k *pick) judge() {
 
 func newShadowMetrics() (shadows, regret *prometheus.CounterVec) {
 	shadows = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_shadow_picks_total",
-		Help: "Picks of pools with a shadow, by the shadow's strategy and whether it would have picked the same endpoint: yes or no."}, []string{"pool", "shadow", "agrees"})
+		Help: "Picks of pools with a shadow, by the shadow's strategy and whether it would have picked the same " +
+			"endpoint: yes or no."}, []string{"pool", "shadow", "agrees"})
 	regret = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_picker_shadow_regret_total",
-		Help: "How much more the picks of a pool cost than the choices of its shadow, by the shadow's own costs: seconds for load, requests for least-request, and 0 for strategies without costs."}, []string{"pool", "shadow"})
+		Help: "How much more the picks of a pool cost than the choices of its shadow, by the shadow's own costs: " +
+			"seconds for load, requests for least-request, and 0 for strategies " +
+			"without costs."}, []string{"pool", "shadow"})
 	return shadows, regret
 }

@@ -14,20 +14,25 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Shadow: "least-request", Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Shadow: "least-request",
+		Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")}
 	setPools(t, p, pool)
 	first := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}) // both are idle: a tie
 	for range 3 {
 		p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
 	}
-	if first.Endpoints.String() != "10.0.0.1:80" || p.leases.Len() != 4 || p.pool("ns/pool").snapshot.Endpoints[0].Load().InFlight() != 2 {
+	if first.Endpoints.String() != "10.0.0.1:80" || p.leases.Len() != 4 ||
+		p.pool("ns/pool").snapshot.Endpoints[0].Load().InFlight() != 2 {
 		t.Fatal("the shadow has an effect on round robin")
 	}
 	got := gathered(t, registry)
-	yes, no := got["penstock_picker_shadow_picks_total yes ns/pool least-request"], got["penstock_picker_shadow_picks_total no ns/pool least-request"]
-	// The second and the fourth pick go to the one with fewer requests; the first and the third are ties.
+	yes, no := got["penstock_picker_shadow_picks_total yes ns/pool least-request"],
+		got["penstock_picker_shadow_picks_total no ns/pool least-request"]
+	// The second and the fourth pick go to the one with fewer requests; the first and the third are
+	// ties.
 	if yes+no != 4 || yes < 2 || got["penstock_picker_shadow_regret_total ns/pool least-request"] != 0 {
-		t.Errorf("%v agree, %v do not; regret %v", yes, no, got["penstock_picker_shadow_regret_total ns/pool least-request"])
+		t.Errorf("%v agree, %v do not; regret %v", yes, no,
+			got["penstock_picker_shadow_regret_total ns/pool least-request"])
 	}
 	// Round robin goes on to a server that has three requests more.
 	list := p.pool("ns/pool").snapshot.Endpoints
@@ -39,7 +44,8 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 			busy = a
 		}
 	}
-	if regret := gathered(t, registry)["penstock_picker_shadow_regret_total ns/pool least-request"]; regret < 3 || len(busy.Endpoints) == 0 {
+	if regret := gathered(t, registry)["penstock_picker_shadow_regret_total ns/pool least-request"]; regret < 3 ||
+		len(busy.Endpoints) == 0 {
 		t.Errorf("regret %v of picks that went to the busier server", regret)
 	}
 	pool.Shadow = "nonsense"

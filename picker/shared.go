@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// What one picker sends to a server is cached there for all of them. So each pick is published to the pickers of other
-// processes, which count its prompt and its adapter as cached as if they had picked. Requests in flight are published by
-// their sums (endpoint.Registry.Counts).
+// What one picker sends to a server is cached there for all of them. So each pick is published to
+// the pickers of other processes, which count its prompt and its adapter as cached as if they had
+// picked. Requests in flight are published by their sums (endpoint.Registry.Counts).
 
 // maxSender bounds a sender's name, in bytes.
 const maxSender = 128
@@ -39,7 +39,8 @@ func (k *pick) sent() {
 		return
 	}
 	work := to.Work(&k.query)
-	s := Sent{Pool: k.pool.ID, Sender: sender(k.request), Server: to.Endpoint.Addr, Chain: chain, Adapter: work.Adapter, Slots: work.Slots}
+	s := Sent{Pool: k.pool.ID, Sender: sender(k.request), Server: to.Endpoint.Addr, Chain: chain, Adapter: work.Adapter,
+		Slots: work.Slots}
 	if len(s.Chain) == 0 && s.Adapter == 0 && s.Sender == "" {
 		return
 	}
@@ -70,8 +71,8 @@ func (p *Picker) Learn(s Sent) {
 	}
 }
 
-// Snapshot calls each with what is known of the prefixes that each server has cached, in at most limit bytes, for a process that
-// starts.
+// Snapshot calls each with what is known of the prefixes that each server has cached, in at most
+// limit bytes, for a process that starts.
 func (p *Picker) Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte)) {
 	p.prompts.prefixes.Snapshot(limit, each)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Servers whose requests wait are judged every judgeEvery. A silent one is probed at once, and after
-// each probe without a token in 1, 2, 4, ... 30 s: one probe at a time for each server, and maxProbes
-// in all. A probe has probeTime: a server that goes on answers one that is open.
+// Servers whose requests wait are judged every judgeEvery. A silent one is probed at once, and
+// after each probe without a token in 1, 2, 4, ... 30 s: one probe at a time for each server, and
+// maxProbes in all. A probe has probeTime: a server that goes on answers one that is open.
 const (
 	judgeEvery            = 100 * time.Millisecond
 	probeTime             = 10 * time.Second
@@ -37,7 +37,8 @@ type probed struct {
 	next   time.Time
 }
 
-// watchSilence finds and probes silent servers until ctx ends. It sleeps while no request waits long.
+// watchSilence finds and probes silent servers until ctx ends. It sleeps while no request waits
+// long.
 func (p *Picker) watchSilence(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -138,8 +139,9 @@ func (p *Picker) askForToken(ctx context.Context, server *endpoint.Load) error {
 	return err
 }
 
-// probedAs returns how a server is called, by the first of its pools, and the model that it is asked
-// for: the one that a request waits for, if the server's list does not lack it; "" if none is known.
+// probedAs returns how a server is called, by the first of its pools, and the model that it is
+// asked for: the one that a request waits for, if the server's list does not lack it; "" if none is
+// known.
 func (p *Picker) probedAs(server *endpoint.Load) (by upstream.Protocol, model string) {
 	var of *pool
 	for _, pool := range p.pools.now.Load().byName {

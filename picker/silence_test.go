@@ -22,8 +22,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Reports of Envoys show that a server is silent: its requests are in flight, or were given up, or ran into
-// the route's time limit, without a byte of a body. An answer from elsewhere shows nothing.
+// Reports of Envoys show that a server is silent: its requests are in flight, or were given up, or
+// ran into the route's time limit, without a byte of a body. An answer from elsewhere shows
+// nothing.
 func TestSilent_ReportsShowIt(t *testing.T) {
 	report := accesslog.Entry{Pool: "ns/pool", Open: true, Served: first, Sent: time.Millisecond}
 	for name, tt := range map[string]struct {
@@ -129,7 +130,8 @@ func probedUntilItAnswers(t *testing.T, start func(http.Handler) *httptest.Serve
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(address), Metrics: endpoint.Metrics{Protocol: by}})
 	load := p.pool("ns/pool").snapshot.Endpoints[0].Load()
 	load.Suspect(time.Now())
-	if s := p.Suspects(); len(s) != 1 || s[0].Server != address || s[0].Pool != poolID("ns/pool") || s[0].Kind != schedule.Silent {
+	if s := p.Suspects(); len(s) != 1 || s[0].Server != address || s[0].Pool != poolID("ns/pool") ||
+		s[0].Kind != schedule.Silent {
 		t.Errorf("suspect: %+v", s)
 	}
 	poll.Until(t, "it is probed", func() bool { return open.Load() == 1 })
@@ -140,7 +142,8 @@ func probedUntilItAnswers(t *testing.T, start func(http.Handler) *httptest.Serve
 	}
 }
 
-// Probes of one server are one at a time, at growing intervals, and of all servers maxProbes at a time.
+// Probes of one server are one at a time, at growing intervals, and of all servers maxProbes at a
+// time.
 func TestSilent_ProbesAreBounded(t *testing.T) {
 	a, now := &probing{servers: map[*endpoint.Load]*probed{}}, time.Now()
 	server := new(endpoint.Load)
@@ -172,8 +175,8 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 	}
 }
 
-// Behind another gateway a call that ends without a byte of the body shows it, and a first byte that the
-// server works.
+// Behind another gateway a call that ends without a byte of the body shows it, and a first byte
+// that the server works.
 func TestSilent_CallsOfOtherGatewaysShowIt(t *testing.T) {
 	for _, tt := range []struct{ shown, begun, want bool }{
 		{true, false, true}, {true, true, false}, {false, false, false},

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// span starts the span of a pick. It returns nil if tracing is off or the caller is not sampled. The parent is the span of
-// the ext_proc call, from the gRPC metadata. If the gateway doesn't trace, it is the client's span, from the request header
-// inside the message.
+// span starts the span of a pick. It returns nil if tracing is off or the caller is not sampled.
+// The parent is the span of the ext_proc call, from the gRPC metadata. If the gateway doesn't
+// trace, it is the client's span, from the request header inside the message.
 func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time) trace.Span {
 	if p.tracer == nil {
 		return nil
@@ -31,7 +31,8 @@ func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time
 			if !c.IsSampled() {
 				return nil
 			}
-			_, span := p.tracer.Start(parent, "pick", trace.WithTimestamp(started), trace.WithSpanKind(trace.SpanKindServer))
+			_, span := p.tracer.Start(parent, "pick", trace.WithTimestamp(started),
+				trace.WithSpanKind(trace.SpanKindServer))
 			return span
 		}
 	}
@@ -40,12 +41,14 @@ func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time
 
 // operations are OpenTelemetry's names of what requests of an API do (gen_ai.operation.name).
 var operations = map[request.Kind]string{
-	request.ChatCompletions: "chat", request.Responses: "chat", request.Messages: "chat", request.Completions: "text_completion", request.Generate: "text_completion",
+	request.ChatCompletions: "chat", request.Responses: "chat", request.Messages: "chat",
+	request.Completions: "text_completion", request.Generate: "text_completion",
 	request.GRPCGenerate: "text_completion", request.Embeddings: "embeddings", request.GRPCEmbed: "embeddings",
 }
 
-// endSpan ends the span of a pick. It has the attributes of OpenTelemetry's semantic conventions for generative AI that a picker
-// knows: those of the answer are not among them. Tokens are estimates, unless the request has token IDs.
+// endSpan ends the span of a pick. It has the attributes of OpenTelemetry's semantic conventions
+// for generative AI that a picker knows: those of the answer are not among them. Tokens are
+// estimates, unless the request has token IDs.
 func (k *pick) endSpan() {
 	span, pool, r, a := k.span, k.pool, k.request, &k.answer
 	if k.model != "" {
@@ -69,7 +72,8 @@ func (k *pick) endSpan() {
 	endpoints := a.Endpoints.String()
 	first, _, _ := strings.Cut(endpoints, ",")
 	if at, err := netip.ParseAddrPort(first); err == nil {
-		span.SetAttributes(attribute.String("server.address", at.Addr().String()), attribute.Int("server.port", int(at.Port())))
+		span.SetAttributes(attribute.String("server.address", at.Addr().String()),
+			attribute.Int("server.port", int(at.Port())))
 	}
 	for _, stage := range [...]string{stagePrefill, stageEncode} {
 		if at := k.further.text(stage); at != "" {

@@ -50,7 +50,9 @@ func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
 		return nil
 	}
 	if p.config.Access.Lagging() {
-		return status.Error(codes.Unavailable, "this process lacks recent objects, and does not find a route of Gateway "+r.Gateway+" to pool "+pool.Name+": ask another picker")
+		return status.Error(codes.Unavailable,
+			"this process lacks recent objects, and does not find a route of Gateway "+r.Gateway+" to pool "+pool.Name+
+				": ask another picker")
 	}
 	if !p.waitAllowed(ctx, r.Gateway, pool.ID) {
 		p.metrics.denied.WithLabelValues(r.Gateway).Inc()

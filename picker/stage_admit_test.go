@@ -53,7 +53,8 @@ func byHeader(ctx context.Context) string {
 }
 
 // keyedPicker has two pools of one endpoint each, and a Gateway that uses one of them.
-func keyedPicker(t *testing.T, c Config) (p *Picker, may *access, pick func(gateway, pool string) (lease string, code codes.Code)) {
+func keyedPicker(t *testing.T, c Config) (p *Picker, may *access,
+	pick func(gateway, pool string) (lease string, code codes.Code)) {
 	t.Helper()
 	may = &access{allowed: map[[2]string]bool{{"ns/gw", "ns/own"}: true}, changed: make(chan struct{})}
 	from, _ := c.Callers.(callers)
@@ -61,7 +62,8 @@ func keyedPicker(t *testing.T, c Config) (p *Picker, may *access, pick func(gate
 	c.Callers, c.Access = from, may
 	p = runPicker(t, c)
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/own"), Endpoints: specs(first)}, Pool{ID: poolID("ns/theirs"), Default: true, Endpoints: specs(second)})
+	setPools(t, p, Pool{ID: poolID("ns/own"), Endpoints: specs(first)},
+		Pool{ID: poolID("ns/theirs"), Default: true, Endpoints: specs(second)})
 	conn := dialPicker(t, address)
 	return p, may, func(gateway, pool string) (string, codes.Code) {
 		pairs := []string{"gateway", gateway}
@@ -71,7 +73,8 @@ func keyedPicker(t *testing.T, c Config) (p *Picker, may *access, pick func(gate
 		stream, _ := call(t, conn, pairs...)
 		_ = stream.Send(headerMessage(nil)) // the call may have been denied already
 		r, err := stream.Recv()
-		return r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue(), status.Code(err)
+		return r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue(),
+			status.Code(err)
 	}
 }
 
@@ -116,13 +119,23 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 	theirs, _ := pick("ns/victim", "ns/theirs")
 	own, _ := pick("ns/gw", "ns/own")
 	for what, e := range map[string]accesslog.Entry{
-		"the end of another Gateway's request":                  {Lease: theirs, Status: 200},
-		"another Gateway's request moves":                       {Lease: theirs, Open: true, Served: first},
-		"an own request at another pool's endpoint":             {Lease: "gone.1", Pool: "ns/own", Open: true, Served: second},
-		"another pool's request of a process that is gone":      {Lease: "gone.2", Pool: "ns/theirs", Open: true, Served: second},
-		"the request of a Gateway that is none":                 {Lease: "gone.3", Pool: "", Open: true, Served: second},
-		"an unknown lease of this process":                      {Lease: p.leases.Owner() + ".zz", Pool: "ns/own", Open: true, Served: second},
-		"the end of a request of a process that is gone":        {Lease: "gone.2", Pool: "ns/theirs", Served: second, Status: 200},
+		"the end of another Gateway's request": {Lease: theirs, Status: 200},
+		"another Gateway's request moves":      {Lease: theirs, Open: true, Served: first},
+		"an own request at another pool's endpoint": {
+			Lease: "gone.1", Pool: "ns/own", Open: true, Served: second,
+		},
+		"another pool's request of a process that is gone": {
+			Lease: "gone.2", Pool: "ns/theirs", Open: true, Served: second,
+		},
+		"the request of a Gateway that is none": {
+			Lease: "gone.3", Pool: "", Open: true, Served: second,
+		},
+		"an unknown lease of this process": {
+			Lease: p.leases.Owner() + ".zz", Pool: "ns/own", Open: true, Served: second,
+		},
+		"the end of a request of a process that is gone": {
+			Lease: "gone.2", Pool: "ns/theirs", Served: second, Status: 200,
+		},
 		"a request that moves from the own pool to another one": {Lease: own, Open: true, Served: second},
 	} {
 		e.Gateway = "ns/gw"
@@ -139,11 +152,13 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 // Where Gateways have keys, a call without one is another cluster's, whatever it claims: it may
 // pick from exported pools alone.
 func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
-	_, _, pick := keyedPicker(t, Config{Keyed: true, Callers: callers{exported: func(pool, _ string) bool { return pool == "ns/own" }}})
+	_, _, pick := keyedPicker(t,
+		Config{Keyed: true, Callers: callers{exported: func(pool, _ string) bool { return pool == "ns/own" }}})
 	for _, c := range []struct {
 		gateway, pool string
 		want          codes.Code
-	}{{"", "ns/own", codes.OK}, {"", "ns/theirs", codes.PermissionDenied}, {"", "ns/none", codes.PermissionDenied}, {"", "", codes.OK}, {"ns/gw", "ns/own", codes.OK}, {"ns/gw", "ns/theirs", codes.PermissionDenied}} {
+	}{{"", "ns/own", codes.OK}, {"", "ns/theirs", codes.PermissionDenied}, {"", "ns/none", codes.PermissionDenied},
+		{"", "", codes.OK}, {"ns/gw", "ns/own", codes.OK}, {"ns/gw", "ns/theirs", codes.PermissionDenied}} {
 		if _, code := pick(c.gateway, c.pool); code != c.want {
 			t.Errorf("gateway %q, pool %q: %s, want %s", c.gateway, c.pool, code, c.want)
 		}
@@ -154,7 +169,8 @@ func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 // at once, were denied until then, and their requests answered 503.
 func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
 	var asked atomic.Int32
-	p, _, pick := keyedPicker(t, Config{Keyed: true, Callers: callers{exported: func(string, string) bool { return asked.Add(1) > 3 }}})
+	p, _, pick := keyedPicker(t,
+		Config{Keyed: true, Callers: callers{exported: func(string, string) bool { return asked.Add(1) > 3 }}})
 	if _, code := pick("", "ns/own"); code != codes.OK || asked.Load() != 4 {
 		t.Errorf("%s after the export was asked for %d times", code, asked.Load())
 	}

@@ -116,10 +116,11 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// leastTries is how often a request is sent in all until it is answered, with a pick of several servers:
-// a list of fewer repeats, so that no more servers than Pool.Fallbacks allows get the request. A server
-// that works may end a connection as a request arrives there, while the next of the list is dead:
-// llama.cpp ends each one after a stream, unannounced, and Envoy prefers the connection that it used last.
+// leastTries is how often a request is sent in all until it is answered, with a pick of several
+// servers: a list of fewer repeats, so that no more servers than Pool.Fallbacks allows get the
+// request. A server that works may end a connection as a request arrives there, while the next of
+// the list is dead: llama.cpp ends each one after a stream, unannounced, and Envoy prefers the
+// connection that it used last.
 const leastTries = 5
 
 // retries returns how often a request is sent again: as often as the user wants, at least.

@@ -9,7 +9,8 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 	_, address := servePicker(t, p)
 	setPools(t, p,
 		Pool{ID: poolID("ns/one"), Spill: []string{"envoy://b/", "envoy://c/"}, Endpoints: specs("10.0.0.1:80")},
-		Pool{ID: poolID("ns/two"), Strategy: "round-robin", Fallbacks: 5, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
+		Pool{ID: poolID("ns/two"), Strategy: "round-robin", Fallbacks: 5,
+			Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")},
 		Pool{ID: poolID("ns/none"), Spill: []string{"envoy://b/"}},
 		Pool{ID: poolID("ns/default"), Default: true, Endpoints: specs("10.0.0.9:80")})
 	conn := dialPicker(t, address)
@@ -24,11 +25,14 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 		{"ns/two", "1", "", "", "10.0.0.1:80,10.0.0.2:80,10.0.0.1:80,10.0.0.2:80,10.0.0.1:80 4"},
 		{"ns/none", "", "envoy://b/", "", "envoy://b/ 0"},
 		{"ns/none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"}, // Envoy does not have the first one yet
-		{"", "", "", "", "10.0.0.9:80 "},                               // the retry policy of a gateway that Penstock does not configure stays
+		// the retry policy of a gateway that Penstock does not configure stays
+		{"", "", "", "", "10.0.0.9:80 "},
 		{"", "", "", "2", "10.0.0.9:80 "},
 	} {
 		var pairs []string
-		for key, value := range map[string]string{"x-penstock-pool": tt.pool, "x-penstock-retries": tt.retries, "x-penstock-spill": tt.spill} {
+		for key, value := range map[string]string{
+			"x-penstock-pool": tt.pool, "x-penstock-retries": tt.retries, "x-penstock-spill": tt.spill,
+		} {
 			if value != "" {
 				pairs = append(pairs, key, value)
 			}

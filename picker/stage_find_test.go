@@ -12,20 +12,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// An import with several clusters is asked for the models of all of them by its own name, which is none of a pool: the list is answered, or the
-// request passes. No pick is made for it.
+// An import with several clusters is asked for the models of all of them by its own name, which is
+// none of a pool: the list is answered, or the request passes. No pick is made for it.
 func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	list := `{"data": [{"id": "qwen"}]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))
 	defer server.Close()
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/far@east"), Gateways: true, Servers: []Server{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}})
+	setPools(t, p,
+		Pool{ID: poolID("ns/far@east"), Gateways: true,
+			Servers: []Server{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}})
 	conn := dialPicker(t, address)
 	ask := func(pool, pools, path string) (answer string) {
 		stream, cancel := call(t, conn, "x-penstock-pool", pool, "x-penstock-pools", pools)
 		defer cancel()
-		if err := stream.Send(headerMessage(nil, ":method", "GET", ":path", path, ":authority", "llm.example")); err != nil {
+		if err := stream.Send(headerMessage(nil, ":method", "GET", ":path", path, ":authority", "llm.example")); err !=
+			nil {
 			t.Fatal(err)
 		}
 		r, err := stream.Recv()
@@ -37,12 +40,14 @@ func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 		}
 		return "passes"
 	}
-	if got := ask("ns/far@", "ns/far@east,ns/far@gone", "/v1/models"); !strings.HasPrefix(got, "200 ") || !strings.Contains(got, `"qwen"`) {
+	if got := ask("ns/far@", "ns/far@east,ns/far@gone", "/v1/models"); !strings.HasPrefix(got, "200 ") ||
+		!strings.Contains(got, `"qwen"`) {
 		t.Errorf("the list is %s", got)
 	}
 	for _, tt := range []struct{ pool, pools, path, want string }{
 		{"ns/far@", "ns/far@gone", "/v1/models", "passes"},
-		{"ns/far@", "ns/far@east", "/v1/chat/completions", codes.Unavailable.String()}, // another picker may know the import
+		// another picker may know the import
+		{"ns/far@", "ns/far@east", "/v1/chat/completions", codes.Unavailable.String()},
 		{"ns/far@", "", "/v1/models", codes.Unavailable.String()},
 		{"ns/other", "ns/other,ns/far@east", "/v1/models", codes.Unavailable.String()},
 	} {

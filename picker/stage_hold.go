@@ -30,7 +30,8 @@ const (
 // request's priority, fairness ID, deadline and size. It may replace the pool by the configuration
 // after the wait. It ends a request that waits too long or finds too many waiting with 429, one
 // whose pool has no endpoint or whose client leaves with 503, one with spill targets, which goes
-// there at once, and one that another cluster takes, with 429 at once. One that it lets through has a place in the queue until settle.
+// there at once, and one that another cluster takes, with 429 at once. One that it lets through has
+// a place in the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
 	if !pool.queue.On() {
@@ -52,7 +53,9 @@ func hold(k *pick) {
 		}
 		if anotherTakes(r) {
 			queue.Remove(q)
-			k.decide(immediate(429, ReasonFull, "the model servers of pool "+quoted(pool.Name)+" are busy, and another cluster takes the request"), ReasonFull)
+			k.decide(
+				immediate(429, ReasonFull, "the model servers of pool "+quoted(pool.Name)+
+					" are busy, and another cluster takes the request"), ReasonFull)
 			return
 		}
 	}
@@ -99,7 +102,8 @@ func (k *pick) notAdmitted(queue *flow.Queue, q *flow.Request, outcome flow.Outc
 	case flow.NoEndpoints:
 		a = immediate(503, ReasonNoEndpoints, "pool "+pool+" has no model server that takes requests")
 	case flow.Expired:
-		a = immediate(429, ReasonTTL, "the model servers of pool "+pool+" were busy for as long as a request may wait, "+queue.Limits().Wait(q.Priority).String())
+		a = immediate(429, ReasonTTL, "the model servers of pool "+pool+
+			" were busy for as long as a request may wait, "+queue.Limits().Wait(q.Priority).String())
 	case flow.Canceled:
 		a = immediate(503, ReasonCanceled, "the request was canceled")
 	default:
@@ -125,12 +129,18 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 	switch outcome {
 	case flow.Rejected:
 		if full := q.Full(); full.Requests >= limits.Requests {
-			all = append(all, schedule.Excess{Limit: "picker.flowControl.maxRequests", Max: float64(limits.Requests), Value: float64(full.Requests)})
+			all = append(all,
+				schedule.Excess{Limit: "picker.flowControl.maxRequests", Max: float64(limits.Requests),
+					Value: float64(full.Requests)})
 		} else {
-			all = append(all, schedule.Excess{Limit: "picker.flowControl.maxBytes", Unit: "bytes", Max: float64(limits.Bytes), Value: float64(full.Bytes)})
+			all = append(all,
+				schedule.Excess{Limit: "picker.flowControl.maxBytes", Unit: "bytes", Max: float64(limits.Bytes),
+					Value: float64(full.Bytes)})
 		}
 	case flow.Expired:
-		all = append(all, schedule.Excess{Limit: "picker.flowControl.ttlSeconds", Unit: "s", Max: limits.Wait(q.Priority).Seconds(), Value: waited.Seconds()})
+		all = append(all,
+			schedule.Excess{Limit: "picker.flowControl.ttlSeconds", Unit: "s", Max: limits.Wait(q.Priority).Seconds(),
+				Value: waited.Seconds()})
 	default:
 		return nil
 	}
@@ -142,13 +152,15 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 
 // flowRequest is what decides how long a request waits.
 func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
-	q := &flow.Request{Priority: int(pool.priority(r)), Model: servedModel(&r.Facts), Bytes: int64(max(r.Facts.Size, length(r.Headers.Header("content-length"))))}
+	q := &flow.Request{Priority: int(pool.priority(r)), Model: servedModel(&r.Facts),
+		Bytes: int64(max(r.Facts.Size, length(r.Headers.Header("content-length"))))}
 	if !pool.TrustHeaders {
 		return q
 	}
 	id := pool.fairness(r)
 	q.Fairness = strings.ToValidUTF8(string(id[:min(len(id), maxFairnessID)]), "\uFFFD")
-	if seconds := milliseconds(r.Headers.Header(ttftHeader), milliseconds(r.Headers.Header(plainTTFTHeader), 0)); seconds > 0 {
+	if seconds := milliseconds(r.Headers.Header(ttftHeader),
+		milliseconds(r.Headers.Header(plainTTFTHeader), 0)); seconds > 0 {
 		q.Deadline = now.Add(time.Duration(seconds * float64(time.Second)))
 	}
 	return q

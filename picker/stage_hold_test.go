@@ -51,7 +51,9 @@ func TestFlowControl_RequestWaitsForSaturatedPool(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Default: true, FlowControl: oneAtATime(flow.Limits{}),
+			Endpoints: specs("10.0.0.1:80")})
 	conn := dialPicker(t, address)
 	first, end := call(t, conn)
 	if list, _, _ := answered(exchange(t, first, headerMessage(nil))); list != "10.0.0.1:80" {
@@ -65,7 +67,8 @@ func TestFlowControl_RequestWaitsForSaturatedPool(t *testing.T) {
 	if got := gathered(t, registry)["penstock_picker_flow_requests ns/pool 0"]; got != 1 {
 		t.Errorf("%v requests wait by the metrics", got)
 	}
-	if e := p.Explain("ns/pool", nil).Flow; e == nil || e.Saturation != 1 || len(e.Waiting) != 1 || e.Waiting[0].Requests != 1 {
+	if e := p.Explain("ns/pool", nil).Flow; e == nil || e.Saturation != 1 || len(e.Waiting) != 1 ||
+		e.Waiting[0].Requests != 1 {
 		t.Errorf("explained as %+v, want one request that waits", e)
 	}
 	end()
@@ -90,7 +93,8 @@ func TestFlowControl_RejectionHasReasonAndTime(t *testing.T) {
 	conn := dialPicker(t, address)
 	one := oneAtATime(flow.Limits{Requests: 1, TTL: 300 * time.Millisecond})
 	empty := oneAtATime(flow.Limits{EmptyTTL: 100 * time.Millisecond})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: one, Endpoints: specs("10.0.0.1:80")}, Pool{ID: poolID("ns/empty"), FlowControl: empty})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: one, Endpoints: specs("10.0.0.1:80")},
+		Pool{ID: poolID("ns/empty"), FlowControl: empty})
 	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
 	exchange(t, busy, headerMessage(nil))
 	waits, _ := call(t, conn, "x-penstock-pool", "ns/pool")
@@ -99,17 +103,21 @@ func TestFlowControl_RejectionHasReasonAndTime(t *testing.T) {
 	expect := func(what string, r *extprocv3.ProcessingResponse, status int, reason, dropped, retry string) {
 		t.Helper()
 		h := immediateHeaders(r)
-		if _, _, got := answered(r); got != status || h.Get("x-penstock-reason") != reason || h.Get("x-llm-d-request-dropped-reason") != dropped || h.Get("retry-after") != retry {
-			t.Errorf("%s: %v %v, want %d, %s, %s and to retry after %q", what, r.GetImmediateResponse().GetStatus(), h, status, reason, dropped, retry)
+		if _, _, got := answered(r); got != status || h.Get("x-penstock-reason") != reason ||
+			h.Get("x-llm-d-request-dropped-reason") != dropped || h.Get("retry-after") != retry {
+			t.Errorf("%s: %v %v, want %d, %s, %s and to retry after %q", what, r.GetImmediateResponse().GetStatus(), h,
+				status, reason, dropped, retry)
 		}
 	}
-	expect("a request more than may wait", exchange(t, over, headerMessage(nil)), 429, "queue_full", "rejected-saturated", "1")
+	expect("a request more than may wait", exchange(t, over, headerMessage(nil)), 429, "queue_full",
+		"rejected-saturated", "1")
 	r, err := waits.Recv()
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect("one that has waited too long", r, 429, "queue_ttl", "rejected-ttl-expired", "1")
-	for i, want := range []schedule.Excess{{Limit: "picker.flowControl.ttlSeconds", Unit: "s", Max: 0.3}, {Limit: "picker.flowControl.maxRequests", Max: 1, Value: 1}} {
+	for i, want := range []schedule.Excess{{Limit: "picker.flowControl.ttlSeconds", Unit: "s", Max: 0.3},
+		{Limit: "picker.flowControl.maxRequests", Max: 1, Value: 1}} {
 		record := p.Picks(Picks{Last: 2})[i]
 		if len(record.Exceeded) == 0 {
 			t.Fatalf("why it is %s: %+v", record.Result, record.Exceeded)
@@ -154,16 +162,21 @@ func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := runPicker(t, Config{})
 			_, address := servePicker(t, p)
-			setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), TrustHeaders: c.trust, Endpoints: specs("10.0.0.1:80")})
+			setPools(t, p,
+				Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), TrustHeaders: c.trust,
+					Endpoints: specs("10.0.0.1:80")})
 			conn := dialPicker(t, address)
-			for i, headers := range [][]string{{}, {}, {"x-llm-d-inference-fairness-id", "a"}, {"x-gateway-inference-fairness-id", "b"},
+			for i, headers := range [][]string{{}, {}, {"x-llm-d-inference-fairness-id", "a"},
+				{"x-gateway-inference-fairness-id", "b"},
 				{"x-gateway-inference-fairness-id", "b", "x-llm-d-inference-fairness-id", "a"}} {
 				stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
-				if r := exchange(t, stream, headerMessage(nil, headers...)); i > 0 && r.GetOverrideMessageTimeout() == nil {
+				if r := exchange(t, stream, headerMessage(nil, headers...)); i > 0 &&
+					r.GetOverrideMessageTimeout() == nil {
 					t.Fatalf("request %d does not wait: %v", i, r)
 				}
 			}
-			if bands := p.pool("ns/pool").queue.Bands(); len(bands) != 1 || bands[0].Flows != c.want || bands[0].Requests != 4 {
+			if bands := p.pool("ns/pool").queue.Bands(); len(bands) != 1 || bands[0].Flows != c.want ||
+				bands[0].Requests != 4 {
 				t.Errorf("%+v, want 4 requests of %d flows", bands, c.want)
 			}
 		})
@@ -173,7 +186,9 @@ func TestFlowControl_FairnessIDCountsOnlyIfTrusted(t *testing.T) {
 func TestFlowControl_RequestThatCanSpillDoesNotWait(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Spills: true, Spill: []string{"envoy://b/"}, Endpoints: specs("10.0.0.1:80")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Spills: true, Spill: []string{"envoy://b/"},
+			Endpoints: specs("10.0.0.1:80")})
 	conn := dialPicker(t, address)
 	for _, want := range []string{"10.0.0.1:80,envoy://b/", "envoy://b/"} {
 		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool", "x-penstock-spill", "envoy://b/")
@@ -219,7 +234,8 @@ func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
 	} {
 		stream, leave := call(t, conn, "x-penstock-pool", "ns/pool")
 		r := exchange(t, stream, headerMessage(nil, c.headers...))
-		if _, _, status := answered(r); (status == 429) == c.waits || (r.GetOverrideMessageTimeout() != nil) != c.waits {
+		if _, _, status := answered(r); (status == 429) == c.waits ||
+			(r.GetOverrideMessageTimeout() != nil) != c.waits {
 			t.Errorf("%s: %v", name, r)
 		}
 		leave()
@@ -244,7 +260,8 @@ func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
 	var before float64
 	for i := range 4 {
 		stream, _ := call(t, conn, "x-penstock-pool", "ns/pool")
-		if r := exchange(t, stream, headerMessage(nil, "content-length", long)); i > 0 && r.GetOverrideMessageTimeout() == nil {
+		if r := exchange(t, stream, headerMessage(nil, "content-length", long)); i > 0 &&
+			r.GetOverrideMessageTimeout() == nil {
 			t.Fatalf("request %d does not wait: %v", i, r)
 		}
 		now := least()
@@ -258,7 +275,8 @@ func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
 func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	pool := Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Criticality: schedule.Sheddable, Endpoints: specs("10.0.0.1:80")}
+	pool := Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Criticality: schedule.Sheddable,
+		Endpoints: specs("10.0.0.1:80")}
 	setPools(t, p, pool)
 	conn := dialPicker(t, address)
 	busy, _ := call(t, conn, "x-penstock-pool", "ns/pool")
@@ -291,8 +309,13 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
-	of := &Processor{Host: "p:1", Timeout: time.Minute, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
-	setPools(t, p, Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
+	of := &Processor{Host: "p:1", Timeout: time.Minute,
+		Addresses: []dial.Address{
+			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
+		}}
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80"),
+			Processor: of, Body: BodyBuffered})
 	queue := p.pool("ns/pool").queue
 	answers := make(chan extproc.Answer, 3)
 	pick := func(ctx context.Context) { answers <- p.Pick(ctx, bodied(`{"prompt":"a"}`)) }
@@ -300,7 +323,9 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	go pick(ctx)
 	<-arrived
 	go pick(t.Context())
-	poll.Until(t, "the second request to wait", func() bool { return queue.Bands() != nil && waiting(p, "ns/pool") == 1 })
+	poll.Until(t, "the second request to wait", func() bool {
+		return queue.Bands() != nil && waiting(p, "ns/pool") == 1
+	})
 	if n := queue.Admit(time.Now().Add(10 * time.Millisecond)); n != 1 {
 		t.Fatal("the room of a request that the processor has is given away again")
 	}
@@ -325,9 +350,11 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 
 // Envoy gives up on a picker after 2 s, unless it asks for more.
 func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
-	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none}, route{Name: "buffered", Cluster: "closed", Mode: buffered})
+	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none},
+		route{Name: "buffered", Cluster: "closed", Mode: buffered})
 	control := &FlowControl{Saturation: flow.Saturation{InFlight: 1}}
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), FlowControl: control, Body: BodyBuffered, Endpoints: g.endpoints()[:1]})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), FlowControl: control, Body: BodyBuffered, Endpoints: g.endpoints()[:1]})
 	blocked, release := g.pods[0].hold(t)
 	statuses := make(chan string, 3)
 	send := func(path string) {
@@ -370,7 +397,9 @@ func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, FlowControl: &FlowControl{}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Default: true, FlowControl: &FlowControl{},
+			Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}})
 	p.pool("ns/pool").snapshot.Refresh(time.Minute)
 	stream, _ := call(t, dialPicker(t, address))
 	if r := exchange(t, stream, headerMessage(nil)); r.GetOverrideMessageTimeout() == nil {
@@ -382,7 +411,9 @@ func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 
 func TestFlowControl_ReadsPagesWhateverTheStrategy(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", FlowControl: &FlowControl{}, Endpoints: []endpoint.Spec{{Addr: specs("10.0.0.1:80")[0].Addr}}})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "random", FlowControl: &FlowControl{},
+			Endpoints: []endpoint.Spec{{Addr: specs("10.0.0.1:80")[0].Addr}}})
 	if p.pool("ns/pool").Metrics.Off {
 		t.Error("saturation is measured without pages")
 	}

@@ -28,11 +28,12 @@ func (servers) lease(k *pick) {
 	// The processor has named the first endpoint; the strategy chooses those for retries.
 	first, own := k.ranked[0], k.allowed
 	others := func(e *endpoint.Endpoint) bool { return e != first.Endpoint && (own == nil || own(e)) }
-	k.ranked = append([]schedule.Candidate{first}, k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
+	k.ranked = append([]schedule.Candidate{first},
+		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// addLacking adds, behind the endpoints that have the request's model, others for retries: an engine
-// may serve a name that its list lacks.
+// addLacking adds, behind the endpoints that have the request's model, others for retries: an
+// engine may serve a name that its list lacks.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {

@@ -13,7 +13,9 @@ import (
 func TestLease_WithoutAccessLogEndsWithStream(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Strategy: "round-robin", Fallbacks: 1, Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Default: true, Strategy: "round-robin", Fallbacks: 1,
+			Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
 	stream, cancel := call(t, dialPicker(t, address))
 	exchange(t, stream, headerMessage(nil))
 	counts := func() [2]int64 { return [2]int64{inFlight(p, "10.0.0.1:80"), inFlight(p, "10.0.0.2:80")} }

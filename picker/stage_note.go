@@ -30,7 +30,8 @@ func keepNote(k *pick) {
 
 // tag keeps with a lease what its end reports.
 func (k *pick) tag(number uint64) {
-	tag := endpoint.Tag{Number: number, Model: k.model, Tokens: k.tokens, Unread: k.unread, Line: k.line(), Early: k.lease.Early()}
+	tag := endpoint.Tag{Number: number, Model: k.model, Tokens: k.tokens, Unread: k.unread, Line: k.line(),
+		Early: k.lease.Early()}
 	if k.charge != nil {
 		tag.Charge = k.charge
 	}

@@ -20,7 +20,8 @@ func TestMetrics_CountPicksAndDropRemovedPools(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry})
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/a"), Strategy: "random", Endpoints: specs("10.0.0.1:80")}, Pool{ID: poolID("ns/empty")}, Pool{ID: poolID("ns/paged"), Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
+	setPools(t, p, Pool{ID: poolID("ns/a"), Strategy: "random", Endpoints: specs("10.0.0.1:80")},
+		Pool{ID: poolID("ns/empty")}, Pool{ID: poolID("ns/paged"), Endpoints: specs("10.0.0.1:80", "10.0.0.2:80")})
 	p.pool("ns/paged").snapshot.Endpoints[0].BeginScrape().Succeed(endpoint.Reading{Problem: "no series"}, time.Now())
 	conn := dialPicker(t, address)
 	for _, pool := range []string{"ns/a", "ns/a", "ns/empty", ""} {
@@ -90,7 +91,8 @@ func TestTracing_PickIsSpanOfSampledCall(t *testing.T) {
 		for _, a := range ended[0].Attributes() {
 			got[a.Key] = a.Value.String()
 		}
-		if got["penstock.pool"] != "ns/pool" || got["penstock.strategy"] != "round-robin" || got["penstock.candidates"] != "1" ||
+		if got["penstock.pool"] != "ns/pool" || got["penstock.strategy"] != "round-robin" ||
+			got["penstock.candidates"] != "1" ||
 			got["penstock.chosen"] != "10.0.0.1:80" || got["penstock.reason"] != "picked" {
 			t.Errorf("attributes %v", got)
 		}
@@ -102,7 +104,8 @@ func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 	_, address := servePicker(t, p)
 	list := specs("10.0.0.1:80", "10.0.0.2:80")
 	list[1].Draining = true
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "least-request", Full: schedule.Full{InFlight: 9}, Endpoints: list})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "least-request", Full: schedule.Full{InFlight: 9}, Endpoints: list})
 	stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
 	exchange(t, stream, headerMessage(nil))
 	w := httptest.NewRecorder()
@@ -112,7 +115,8 @@ func TestDebugPicks_ShowWhyEndpointWasPicked(t *testing.T) {
 		t.Fatalf("%v %s", err, w.Body)
 	}
 	pick := page.Picks[0]
-	if pick.Endpoints != "10.0.0.1:80" || pick.Result != "picked" || pick.Verdicts[0].State.InFlight != 0 || pick.Verdicts[1].Out != "draining" {
+	if pick.Endpoints != "10.0.0.1:80" || pick.Result != "picked" || pick.Verdicts[0].State.InFlight != 0 ||
+		pick.Verdicts[1].Out != "draining" {
 		t.Errorf("%+v", pick)
 	}
 	w = httptest.NewRecorder()

@@ -50,7 +50,8 @@ func process(k *pick) {
 	d.took = time.Since(started)
 	if err != nil {
 		d.problem = processor.Reason(err)
-		k.picker.config.Log.Debug("the processor did not answer", "pool", pool.Name, "outcome", d.outcome, "error", d.problem)
+		k.picker.config.Log.Debug("the processor did not answer", "pool", pool.Name, "outcome", d.outcome, "error",
+			d.problem)
 	}
 	endProcessSpan(span, pool, d, err)
 	k.picker.metrics.processed.count(pool.Name, d)
@@ -79,7 +80,8 @@ var credentials = []string{"authorization", "proxy-authorization", "x-api-key", 
 func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	out := make(map[string]string, 1+len(pool.Processor.Headers))
 	for _, name := range append(slices.Clip(pool.Processor.Headers), "x-request-id") {
-		if value := r.Headers.Header(name); value != nil && !slices.Contains(credentials, name) && !strings.HasPrefix(name, ":") {
+		if value := r.Headers.Header(name); value != nil && !slices.Contains(credentials, name) &&
+			!strings.HasPrefix(name, ":") {
 			out[name] = string(value)
 		}
 	}
@@ -92,7 +94,8 @@ const (
 	noAnswer      = "no_answer"
 	noWorker      = "no_worker"      // the answer names none
 	unknownWorker = "unknown_worker" // it is none of the pool's endpoints
-	busyWorker    = "busy_worker"    // it takes no further request, or is not among those that the request may be sent to
+	// it takes no further request, or is not among those that the request may be sent to
+	busyWorker = "busy_worker"
 )
 
 // findWorker finds the endpoints that a processor has named.
@@ -107,7 +110,8 @@ func (k *pick) findWorker() {
 	default:
 		if d.worker = k.pool.worker(d.Worker); d.worker == nil {
 			k.fallBack(unknownWorker)
-			k.picker.config.Log.Debug("the processor named a worker that is not in the pool", "pool", k.pool.Name, "worker", d.Worker)
+			k.picker.config.Log.Debug("the processor named a worker that is not in the pool", "pool", k.pool.Name,
+				"worker", d.Worker)
 		}
 	}
 }
@@ -118,7 +122,8 @@ func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	list := pool.snapshot.Endpoints
 	if addr, err := netip.ParseAddrPort(address); err == nil {
 		addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
-		if _, ok := slices.BinarySearchFunc(list, addr, func(e endpoint.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) }); !ok {
+		if _, ok := slices.BinarySearchFunc(list, addr,
+			func(e endpoint.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) }); !ok {
 			return nil
 		}
 		return func(e *endpoint.Endpoint) bool { return e.Addr == addr }
@@ -158,7 +163,8 @@ func (k *pick) processSpan(q *processor.Request) trace.Span {
 		q.TraceParent = cmp.Or(r.TraceParent, string(r.Headers.Header("traceparent")))
 		return nil
 	}
-	ctx, span := k.picker.tracer.Start(trace.ContextWithSpan(k.ctx, k.span), "POST "+processor.Path, trace.WithSpanKind(trace.SpanKindClient))
+	ctx, span := k.picker.tracer.Start(trace.ContextWithSpan(k.ctx, k.span), "POST "+processor.Path,
+		trace.WithSpanKind(trace.SpanKindClient))
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	q.TraceParent = carrier["traceparent"]
@@ -169,10 +175,13 @@ func endProcessSpan(span trace.Span, pool *pool, d *processed, err error) {
 	if span == nil {
 		return
 	}
-	span.SetAttributes(attribute.String("http.request.method", "POST"), attribute.String("server.address", pool.Processor.Host), attribute.String("penstock.pool", pool.Name),
-		attribute.String("penstock.process.outcome", string(d.outcome)), attribute.Bool("penstock.process.route", d.route))
+	span.SetAttributes(attribute.String("http.request.method", "POST"),
+		attribute.String("server.address", pool.Processor.Host), attribute.String("penstock.pool", pool.Name),
+		attribute.String("penstock.process.outcome", string(d.outcome)),
+		attribute.Bool("penstock.process.route", d.route))
 	if a := d.Answer; a != nil {
-		span.SetAttributes(attribute.Int("penstock.process.tokens", a.Count), attribute.String("penstock.process.worker", a.Worker))
+		span.SetAttributes(attribute.Int("penstock.process.tokens", a.Count),
+			attribute.String("penstock.process.worker", a.Worker))
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())

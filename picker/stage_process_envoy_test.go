@@ -27,15 +27,19 @@ func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 	}
 	g := startGateway(t, routes...)
 	s := startProcessor(t)
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints(), Body: BodyBuffered, Processor: &s.Processor})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints(), Body: BodyBuffered,
+			Processor: &s.Processor})
 	second := g.endpoints()[1].Addr.String()
 	for mode := range modes {
 		for _, size := range []int{0, 300, 200 << 10} {
 			s.set(fmt.Sprintf(`{"worker_address":%q,"token_key":"k1","token_value":"[1,2]"}`, second), http.StatusOK)
-			sent := fmt.Sprintf(`{"seed":9007199254740993,"route":true,"model":"m","token_ids":[7],"prompt":"<b>%s"}`, strings.Repeat("x", size))
+			sent := fmt.Sprintf(`{"seed":9007199254740993,"route":true,"model":"m","token_ids":[7],"prompt":"<b>%s"}`,
+				strings.Repeat("x", size))
 			response, text := g.post(t, "/"+mode+"/v1/completions", []byte(sent))
 			if response.StatusCode != http.StatusOK || mode != "streamed" && response.Header.Get("x-pod") != "pod-1" {
-				t.Errorf("%s, %d bytes: %s from %s: %.200s", mode, size, response.Status, response.Header.Get("x-pod"), text)
+				t.Errorf("%s, %d bytes: %s from %s: %.200s", mode, size, response.Status, response.Header.Get("x-pod"),
+					text)
 			}
 			want := strings.Replace(sent, `"route":true,`, "", 1)
 			if mode != "streamed" {
@@ -68,8 +72,12 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	of := &Processor{Host: "p:1", Timeout: 30 * time.Second, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
+	of := &Processor{Host: "p:1", Timeout: 30 * time.Second,
+		Addresses: []dial.Address{
+			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
+		}}
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
 	stream, _ := call(t, dialPicker(t, address))
 	bufferedRequest(t, stream, `{"prompt":"a"}`)
 	r, err := stream.Recv()
@@ -88,15 +96,19 @@ func TestProcessor_CallHasASpan(t *testing.T) {
 	_, address := servePicker(t, p)
 	s := startProcessor(t)
 	s.set(`{"token_value":"[1,2,3]"}`, http.StatusOK)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
-	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01")
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
+	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool", "traceparent",
+		"00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01")
 	bufferedRequest(t, stream, `{"prompt":"a"}`)
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
 	ended := spans.Ended()
-	if len(ended) != 2 || ended[0].Name() != "POST /process" || ended[0].Parent().SpanID() != ended[1].SpanContext().SpanID() || !strings.Contains(fmt.Sprint(ended[0].Attributes()), "penstock.process.tokens") {
+	if len(ended) != 2 || ended[0].Name() != "POST /process" ||
+		ended[0].Parent().SpanID() != ended[1].SpanContext().SpanID() ||
+		!strings.Contains(fmt.Sprint(ended[0].Attributes()), "penstock.process.tokens") {
 		t.Fatalf("%v", ended)
 	}
 	if !strings.Contains(s.trace, ended[0].SpanContext().SpanID().String()) {
@@ -111,7 +123,11 @@ func bufferedRequest(t *testing.T, stream extprocv3.ExternalProcessor_ProcessCli
 	headers.GetRequestHeaders().EndOfStream = false
 	headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
 	exchange(t, stream, headers)
-	if err := stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true}}}); err != nil {
+	if err := stream.Send(&extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestBody{
+			RequestBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true},
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

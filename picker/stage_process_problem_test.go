@@ -31,7 +31,9 @@ func TestProcessor_RecordAndLogStateWhyItDoesNotAnswer(t *testing.T) {
 	s.Route = true
 	log := new(logged)
 	p := runPicker(t, Config{Log: slog.New(slog.NewTextHandler(log, nil))})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor,
+			Body: BodyBuffered})
 	for i, c := range []struct {
 		answer string
 		status int
@@ -42,7 +44,8 @@ func TestProcessor_RecordAndLogStateWhyItDoesNotAnswer(t *testing.T) {
 		{`{"token_key":"a\r\nb"}`, 200, "token_key has characters that a header cannot have"},
 		{`{"token_value":"[1,x` + strings.Repeat("y", 1000) + `]"}`, 200, "token_value is no list of token IDs"},
 		{`{}`, 422, "status 422"}, // the service works
-		{`{}`, 500, "status 500"}, {`{}`, 500, "status 500"}, {`{}`, 500, "status 500"}, {`{}`, 500, "status 500"}, {`{}`, 500, "status 500"},
+		{`{}`, 500, "status 500"}, {`{}`, 500, "status 500"}, {`{}`, 500, "status 500"}, {`{}`, 500, "status 500"},
+		{`{}`, 500, "status 500"},
 		{`{}`, 200, "it has failed 5 times in a row"},
 	} {
 		s.set(c.answer, c.status)
@@ -51,11 +54,13 @@ func TestProcessor_RecordAndLogStateWhyItDoesNotAnswer(t *testing.T) {
 		if len(picks) != 1 || picks[0].Processor == nil || picks[0].Processor.Own != noAnswer {
 			t.Fatalf("%d: recorded as %+v", i, picks)
 		}
-		if got := picks[0].Processor.Error; !strings.Contains(got, c.want) || len(got) > 200 || strings.ContainsAny(got, "\x1b\r\n") {
+		if got := picks[0].Processor.Error; !strings.Contains(got, c.want) || len(got) > 200 ||
+			strings.ContainsAny(got, "\x1b\r\n") {
 			t.Errorf("%.40s: %q, want %s", c.answer, got, c.want)
 		}
 	}
-	if n := log.count("is not asked for 10 s"); n != 1 || log.count(`reason="status 500"`) != 1 || log.count("pool=ns/pool") != 1 {
+	if n := log.count("is not asked for 10 s"); n != 1 || log.count(`reason="status 500"`) != 1 ||
+		log.count("pool=ns/pool") != 1 {
 		t.Errorf("the breaker opens with %d lines:\n%s", n, &log.text)
 	}
 }

@@ -63,7 +63,10 @@ func startProcessor(t *testing.T) *processorOf {
 		_, _ = io.WriteString(w, s.answer)
 	}))
 	t.Cleanup(server.Close)
-	s.Processor = Processor{Host: "processor.ns.svc:8080", Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
+	s.Processor = Processor{Host: "processor.ns.svc:8080",
+		Addresses: []dial.Address{
+			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
+		}}
 	return s
 }
 
@@ -73,7 +76,8 @@ func bodied(text string) *extproc.Request {
 	s.Write([]byte(text))
 	f := s.Facts()
 	f.Chain, f.Exact.Ends = nil, nil
-	return &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: f, Body: mem.BufferSlice{mem.SliceBuffer(text)}}
+	return &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: f,
+		Body: mem.BufferSlice{mem.SliceBuffer(text)}}
 }
 
 func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
@@ -82,7 +86,8 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	p := runPicker(t, Config{Registerer: registry})
 	endpoints := specs("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80", "10.0.0.5:81")
 	endpoints[1].Pod, endpoints[2].Pod, endpoints[3].Draining = "worker-2", "servers/gpu.example.com", true
-	pool := Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: endpoints, Fallbacks: 1, Processor: &s.Processor, Body: BodyBuffered}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: endpoints, Fallbacks: 1, Processor: &s.Processor,
+		Body: BodyBuffered}
 	setPools(t, p, pool)
 	const yes, no, silent = `{"route":true,"prompt":"a"}`, `{"route":false,"prompt":"a"}`, `{"prompt":"a"}`
 	for _, tt := range []struct {
@@ -124,19 +129,24 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 		}
 		before := reason()
 		a := p.Pick(t.Context(), bodied(tt.body))
-		if len(a.Endpoints) != leastTries || a.Endpoints[0] == a.Endpoints[1] || tt.first != "" && a.Endpoints[0] != tt.first || string(a.TokenIDs) != tt.ids || named(a)["x-req-tokens-key"] != tt.key || a.Lease.Number == 0 {
+		if len(a.Endpoints) != leastTries || a.Endpoints[0] == a.Endpoints[1] ||
+			tt.first != "" && a.Endpoints[0] != tt.first || string(a.TokenIDs) != tt.ids ||
+			named(a)["x-req-tokens-key"] != tt.key || a.Lease.Number == 0 {
 			t.Errorf("%s, %s: %s, tokens %s, %v", tt.body, tt.answer, a.Endpoints, a.TokenIDs, named(a))
 		}
 		if tt.reason != "" && reason() != before+1 {
 			t.Errorf("%s: %s is not counted", tt.answer, tt.reason)
 		}
 		route, given := s.sent.Body["route"]
-		if want := tt.body == yes || tt.body == silent && tt.byDefault; given != (tt.body != silent || tt.byDefault) || given && route != want {
+		if want := tt.body == yes || tt.body == silent && tt.byDefault; given != (tt.body != silent || tt.byDefault) ||
+			given && route != want {
 			t.Errorf("%s: the processor gets route %v", tt.body, route)
 		}
 		a.Track.End()
 	}
-	for _, text := range []string{`{"route":null,"prompt":"a"}`, `{"route":"fallback","prompt":"a"}`, `{"route":1,"prompt":"a"}`} { // no boolean: the default holds
+	// no boolean: the default holds
+	for _, text := range []string{`{"route":null,"prompt":"a"}`, `{"route":"fallback","prompt":"a"}`,
+		`{"route":1,"prompt":"a"}`} {
 		if a := p.Pick(t.Context(), bodied(text)); a.Endpoints[0] != "10.0.0.5:81" || s.sent.Body["route"] != true {
 			t.Errorf("%s: %s, the processor gets %v", text, a.Endpoints, s.sent.Body)
 		}
@@ -158,8 +168,12 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	for i, tier := range []string{"gold", "gold", "free"} {
 		endpoints[i].Labels, endpoints[i].Pod = map[string]string{"tier": tier}, "worker-"+tier
 	}
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: endpoints, Fallbacks: 2, Processor: &s.Processor, Body: BodyBuffered})
-	for worker, reason := range map[string]string{"10.0.0.1:80": "busy_worker", "worker-gold:80": "busy_worker", "10.0.0.3:80": "", "worker-free:80": ""} {
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: endpoints, Fallbacks: 2, Processor: &s.Processor,
+			Body: BodyBuffered})
+	for worker, reason := range map[string]string{
+		"10.0.0.1:80": "busy_worker", "worker-gold:80": "busy_worker", "10.0.0.3:80": "", "worker-free:80": "",
+	} {
 		s.set(fmt.Sprintf(`{"worker_address":%q}`, worker), http.StatusOK)
 		r := bodied(`{"prompt":"a"}`)
 		r.Subset = "tier=free"
@@ -168,7 +182,8 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 		} else {
 			a.Track.End()
 		}
-		if picks := p.Picks(Picks{Last: 1}); len(picks) != 1 || picks[0].Processor == nil || picks[0].Processor.Own != reason {
+		if picks := p.Picks(Picks{Last: 1}); len(picks) != 1 || picks[0].Processor == nil ||
+			picks[0].Processor.Own != reason {
 			t.Errorf("%s: recorded as %+v", worker, picks)
 		}
 	}
@@ -190,15 +205,20 @@ func TestProcessor_TokensAreThoseOfThePrompt(t *testing.T) {
 		go func() { _ = publishers[i].Serve(t.Context(), listener) }()
 	}
 	servers := specs("127.0.0.1:8000", "127.0.0.2:8000")
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: servers, Metrics: endpoint.Metrics{Off: true}, KVEvents: &KVEvents{Port: port}, Processor: &s.Processor, Body: BodyBuffered,
-		Strategy: schedule.Plugins, Plugins: parsed(t, "plugins: [{type: prefix-cache-scorer}, {type: dynamo-headers}]")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Endpoints: servers, Metrics: endpoint.Metrics{Off: true},
+			KVEvents: &KVEvents{Port: port}, Processor: &s.Processor, Body: BodyBuffered,
+			Strategy: schedule.Plugins,
+			Plugins:  parsed(t, "plugins: [{type: prefix-cache-scorer}, {type: dynamo-headers}]")})
 	tokens, hashes := make([]uint32, 1024), make([]any, 1024/16)
 	for i := range tokens {
 		tokens[i], hashes[i/16] = uint32(i*31), uint64(1000+i/16)
 	}
 	list, _ := json.Marshal(tokens)
 	s.set(fmt.Sprintf(`{"token_value":%q}`, list), http.StatusOK)
-	poll.Until(t, "the picker subscribes", func() bool { return publishers[0].Subscribers()+publishers[1].Subscribers() == 2 })
+	poll.Until(t, "the picker subscribes", func() bool {
+		return publishers[0].Subscribers()+publishers[1].Subscribers() == 2
+	})
 	for i := range publishers {
 		publishers[i].publish(t, []any{"AllBlocksCleared"})
 	}
@@ -225,14 +245,22 @@ func TestProcessor_ReceivesListedHeadersAndNoCredentials(t *testing.T) {
 	s := startProcessor(t)
 	p := runPicker(t, Config{})
 	s.Headers = []string{"x-tenant", "authorization", "cookie", ":path"}
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor, Body: BodyBuffered})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: &s.Processor,
+			Body: BodyBuffered})
 	_, address := servePicker(t, p)
 	stream, _ := call(t, dialPicker(t, address))
-	headers := headerMessage(nil, ":path", "/v1/completions", "x-request-id", "r1", "x-tenant", "t1", "x-other", "o", "authorization", "secret", "cookie", "c=1",
+	headers := headerMessage(nil, ":path", "/v1/completions", "x-request-id", "r1", "x-tenant", "t1", "x-other", "o",
+		"authorization", "secret", "cookie", "c=1",
 		"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	headers.GetRequestHeaders().EndOfStream = false
 	exchange(t, stream, headers)
-	exchange(t, stream, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte(`{"prompt":"a","n":12345678901234567890}`), EndOfStream: true}}})
+	exchange(t, stream, &extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestBody{
+			RequestBody: &extprocv3.HttpBody{Body: []byte(`{"prompt":"a","n":12345678901234567890}`),
+				EndOfStream: true},
+		},
+	})
 	if got := fmt.Sprint(s.sent.Headers); got != "map[x-request-id:r1 x-tenant:t1]" {
 		t.Errorf("the processor gets %s", got)
 	}
@@ -248,7 +276,10 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(stop) })
 	p := runPicker(t, Config{})
-	of := &Processor{Host: "p:1", Timeout: 100 * time.Millisecond, Addresses: []dial.Address{{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true}}}
+	of := &Processor{Host: "p:1", Timeout: 100 * time.Millisecond,
+		Addresses: []dial.Address{
+			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
+		}}
 	pool := Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered}
 	setPools(t, p, pool)
 	for range 5 {
@@ -266,7 +297,9 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 		t.Errorf("%s after %d calls, %d before", a.Endpoints, calls.Load(), asked)
 	}
 	var m dto.Metric
-	if _ = p.metrics.seconds.WithLabelValues("ns/pool").(prometheus.Histogram).Write(&m); m.Histogram.GetSampleCount() != 6 || m.Histogram.GetSampleSum() > 5*of.Timeout.Seconds() {
-		t.Errorf("%d picks take %v s: the processor's time counts as the picker's", m.Histogram.GetSampleCount(), m.Histogram.GetSampleSum())
+	if _ = p.metrics.seconds.WithLabelValues("ns/pool").(prometheus.Histogram).
+		Write(&m); m.Histogram.GetSampleCount() != 6 || m.Histogram.GetSampleSum() > 5*of.Timeout.Seconds() {
+		t.Errorf("%d picks take %v s: the processor's time counts as the picker's", m.Histogram.GetSampleCount(),
+			m.Histogram.GetSampleSum())
 	}
 }

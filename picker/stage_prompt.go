@@ -17,7 +17,8 @@ func prompt(k *pick) {
 	k.useTokens()
 	k.renderPrompt()
 	k.model, k.tokens = k.request.Facts.Model, k.query.Tokens
-	if name := k.request.Headers.Header(modelHeader); k.model == "" && len(name) > 0 && (k.request.Reported() || k.pool.TrustHeaders) {
+	if name := k.request.Headers.Header(modelHeader); k.model == "" && len(name) > 0 &&
+		(k.request.Reported() || k.pool.TrustHeaders) {
 		k.model = string(name) // of a gateway that sets it itself
 	}
 }
@@ -55,12 +56,15 @@ func (k *pick) useTokens() {
 // report what they have. It keeps the IDs as a JSON array, if requests of the pool carry them.
 func (k *pick) renderPrompt() {
 	pool, r, q := k.pool, k.request, &k.query
-	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 || !tokenize.Known(r.Facts.Kind) ||
+	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 ||
+		!tokenize.Known(r.Facts.Kind) ||
 		q.Tokens < prefix.End(0) || !pool.reports() {
 		return
 	}
-	prompt := tokenize.Prompt{Key: r.Facts.Prompt, Kind: r.Facts.Kind, Body: r.Body, Salt: q.Exact.Salt, IDs: pool.dynamo() != nil}
-	if tokens, ok := k.picker.prompts.renderer.Tokens(k.ctx, func() string { return k.picker.renderBase(pool) }, &prompt, pool.rendering, pool.KVEvents.Render); ok {
+	prompt := tokenize.Prompt{Key: r.Facts.Prompt, Kind: r.Facts.Kind, Body: r.Body, Salt: q.Exact.Salt,
+		IDs: pool.dynamo() != nil}
+	if tokens, ok := k.picker.prompts.renderer.Tokens(k.ctx, func() string { return k.picker.renderBase(pool) },
+		&prompt, pool.rendering, pool.KVEvents.Render); ok {
 		q.Exact, q.Tokens, k.ids = tokens.Exact, tokens.Count, tokens.IDs
 	}
 }

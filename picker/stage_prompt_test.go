@@ -22,14 +22,17 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestKVEvents_TextPromptIsRendered has a server that renders: the picker needs the body for it, which Envoy sends in BUFFERED.
+// TestKVEvents_TextPromptIsRendered has a server that renders: the picker needs the body for it,
+// which Envoy sends in BUFFERED.
 func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	tokens := make([]uint32, 1024)
 	for i := range tokens {
 		tokens[i] = uint32(i * 31)
 	}
-	const text = "A question that is long enough to have a block of its own in the chain of prefixes, which is 256 bytes. "
-	body, _ := json.Marshal(map[string]any{"model": "base", "messages": []any{map[string]any{"role": "user", "content": strings.Repeat(text, 8)}}})
+	const text = "A question that is long enough to have a block of its own in the chain of prefixes, which is " +
+		"256 bytes. "
+	body, _ := json.Marshal(map[string]any{"model": "base",
+		"messages": []any{map[string]any{"role": "user", "content": strings.Repeat(text, 8)}}})
 	var rendered atomic.Int32
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, _ := io.ReadAll(r.Body)
@@ -71,7 +74,11 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 		headers.GetRequestHeaders().EndOfStream = false
 		headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
 		exchange(t, stream, headers)
-		answer := exchange(t, stream, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: body, EndOfStream: true}}})
+		answer := exchange(t, stream, &extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestBody{
+				RequestBody: &extprocv3.HttpBody{Body: body, EndOfStream: true},
+			},
+		})
 		if answer.GetRequestBody() == nil {
 			t.Fatalf("%v", answer)
 		}
@@ -83,7 +90,8 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 		t.Errorf("a prompt of 1,024 tokens counts as %d to be read", got)
 	}
 	events.publish(t, []any{"BlockStored", hashes, nil, tokens, 16})
-	poll.Until(t, "the pick's two seconds are over, and the report stays", func() bool { return load.Prefixes().Picks() == 0 })
+	poll.Until(t, "the pick's two seconds are over, and the report stays",
+		func() bool { return load.Prefixes().Picks() == 0 })
 	pick()
 	if got := unread(); got != 1024 {
 		t.Errorf("with a second one that is cached, %d tokens are to be read", got)
@@ -92,7 +100,8 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 		t.Errorf("the prompt was rendered %d times", rendered.Load())
 	}
 	// Dynamo's frontends get the token IDs, which are then kept.
-	pool.Strategy, pool.Plugins = "plugins", parsed(t, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]")
+	pool.Strategy, pool.Plugins = "plugins",
+		parsed(t, "plugins: [{type: active-request-scorer}, {type: dynamo-headers}]")
 	setPools(t, p, pool)
 	for range 2 {
 		var got struct {
@@ -101,7 +110,8 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 			} `json:"nvext"`
 			Messages []any `json:"messages"`
 		}
-		if err := json.Unmarshal(pick(), &got); err != nil || !slices.Equal(got.Nvext.Tokens, tokens) || len(got.Messages) != 1 {
+		if err := json.Unmarshal(pick(), &got); err != nil || !slices.Equal(got.Nvext.Tokens, tokens) ||
+			len(got.Messages) != 1 {
 			t.Errorf("the frontend gets %d token IDs, %v", len(got.Nvext.Tokens), err)
 		}
 	}
@@ -111,15 +121,19 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }
 
-// A length that is estimated by the content-length, and decides nothing, looked like that of a prompt that was read.
+// A length that is estimated by the content-length, and decides nothing, looked like that of a
+// prompt that was read.
 func TestExplain_PicksHaveTheLengthOfAPromptThatIsReadOrDecides(t *testing.T) {
 	for _, tt := range []struct {
 		pool Pool
 		body string // "read", "unread" with 400 bytes, or "" for none
 		want int
 	}{
-		{Pool{Strategy: "round-robin"}, "unread", 0}, {Pool{Strategy: "session"}, "unread", 0}, {Pool{Strategy: "least-request"}, "unread", 0}, {Pool{Strategy: "round-robin"}, "", 0},
-		{Pool{Strategy: "load"}, "unread", 100}, {Pool{Strategy: "least-request", ShedAfter: time.Minute}, "unread", 100}, {Pool{Strategy: "load"}, "", 0},
+		{Pool{Strategy: "round-robin"}, "unread", 0}, {Pool{Strategy: "session"}, "unread", 0},
+		{Pool{Strategy: "least-request"}, "unread", 0}, {Pool{Strategy: "round-robin"}, "", 0},
+		{Pool{Strategy: "load"}, "unread", 100}, {
+			Pool{Strategy: "least-request", ShedAfter: time.Minute}, "unread", 100,
+		}, {Pool{Strategy: "load"}, "", 0},
 		{Pool{Strategy: "load"}, "read", 40}, {Pool{Strategy: "chwbl", Body: BodyBuffered}, "read", 40},
 	} {
 		p := runPicker(t, Config{})

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// rank chooses where the request is sent, the best first: model servers by the pool's strategy, or by its
-// processor; clusters of an import by what they cost; what a remote picker names. It opens no lease; an
-// import charges its first cluster here, and a remote picker is called: settle ends both. It ends the
-// pick of an import that has no cluster.
+// rank chooses where the request is sent, the best first: model servers by the pool's strategy, or
+// by its processor; clusters of an import by what they cost; what a remote picker names. It opens
+// no lease; an import charges its first cluster here, and a remote picker is called: settle ends
+// both. It ends the pick of an import that has no cluster.
 func rank(k *pick) { k.target.rank(k) }
 
 // rank of servers chooses again in lease and spill, if other picks take what it has chosen. It

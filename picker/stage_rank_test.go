@@ -10,13 +10,16 @@ import (
 )
 
 func TestTree_ThroughEnvoy(t *testing.T) {
-	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true}, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
+	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
+		route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	g.pods[0].shows(0, 0.85, "chat,law")
 	g.pods[1].shows(0, 0.95, "sql,law")
 	ask := func(c schedule.Criticality, path, model string) (pod string, status int, reason string) {
 		t.Helper()
-		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "tree", Criticality: c, Endpoints: g.endpoints(), Body: BodyBuffered})
-		if e := g.picker.Explain("ns/pool", map[string]string{modelHeader: model}); e.Criticality != c || len(e.Verdicts) != 2 || !e.Verdicts[0].State.Fresh {
+		setPools(t, g.picker,
+			Pool{ID: poolID("ns/pool"), Strategy: "tree", Criticality: c, Endpoints: g.endpoints(), Body: BodyBuffered})
+		if e := g.picker.Explain("ns/pool", map[string]string{modelHeader: model}); e.Criticality != c ||
+			len(e.Verdicts) != 2 || !e.Verdicts[0].State.Fresh {
 			t.Fatalf("explained as %+v", e)
 		}
 		request, err := http.NewRequest(http.MethodPost, g.url+path, strings.NewReader(`{"model":"`+model+`"}`))
@@ -34,7 +37,9 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 		return response.Header.Get("x-pod"), response.StatusCode, response.Header.Get("x-penstock-reason")
 	}
 	for _, path := range []string{"/buffered/", "/none/"} {
-		for model, want := range map[string]string{"sql": "pod-1", "chat": "pod-0", "law": "pod-0", "unknown": "pod-0"} {
+		for model, want := range map[string]string{
+			"sql": "pod-1", "chat": "pod-0", "law": "pod-0", "unknown": "pod-0",
+		} {
 			for range 3 {
 				if pod, status, _ := ask(schedule.Critical, path, model); pod != want || status != 200 {
 					t.Errorf("%s, model %s: %d by %s, want %s", path, model, status, pod, want)
@@ -52,7 +57,8 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 		}
 	}
 	for _, record := range g.picker.Picks(Picks{}) {
-		if shed := record.Status == http.StatusTooManyRequests; shed != (len(record.Exceeded) == 1) || shed && (record.Exceeded[0].Value != 85 || record.Exceeded[0].Endpoints != 2) {
+		if shed := record.Status == http.StatusTooManyRequests; shed != (len(record.Exceeded) == 1) ||
+			shed && (record.Exceeded[0].Value != 85 || record.Exceeded[0].Endpoints != 2) {
 			t.Errorf("%d by %+v", record.Status, record.Exceeded)
 		}
 	}
@@ -64,7 +70,8 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// Bodies are not read, and the scanner of the Gateway names the model: servers that have the adapter get its requests, as where they are read.
+// Bodies are not read, and the scanner of the Gateway names the model: servers that have the
+// adapter get its requests, as where they are read.
 func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	g.pods[0].shows(0, 0, "chat")
@@ -100,10 +107,14 @@ func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 }
 
 func TestTree_ShedRequestSpills(t *testing.T) {
-	g := startGateway(t, route{Name: "a", Cluster: "closed-spill", Mode: none, Allow: true, Filter: "picker-spill", Spill: "envoy://hop-b/"})
+	g := startGateway(t,
+		route{Name: "a", Cluster: "closed-spill", Mode: none, Allow: true, Filter: "picker-spill",
+			Spill: "envoy://hop-b/"})
 	g.pods[0].shows(6, 0.1, "")
 	g.pods[1].shows(6, 0.1, "")
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "tree", Criticality: schedule.Sheddable, Endpoints: g.endpoints(), Spills: true, Spill: []string{"envoy://hop-b/"}})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Strategy: "tree", Criticality: schedule.Sheddable, Endpoints: g.endpoints(),
+			Spills: true, Spill: []string{"envoy://hop-b/"}})
 	g.picker.Explain("ns/pool", nil)
 	if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != "other" {
 		t.Errorf("%s %s", response.Status, text)

@@ -54,9 +54,10 @@ func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 // compare what servers have cached of it. Every other strategy but chwbl has something to go by
 // without a body.
 func needsPrompts(profile *endpointpicker.Profile) bool {
-	return profile != nil && len(profile.Scorers) > 0 && !slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {
-		return in.Type != endpointpicker.PrefixCacheScorer
-	})
+	return profile != nil && len(profile.Scorers) > 0 &&
+		!slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {
+			return in.Type != endpointpicker.PrefixCacheScorer
+		})
 }
 
 // readSoMuch is read for a reader.

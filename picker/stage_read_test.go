@@ -13,14 +13,16 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown, on the real Envoy: a prompt is read before its pick, and any other body passes
-// as if no picker read bodies, while Envoy's mode is BUFFERED for all.
+// TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown, on the real Envoy: a prompt is read before its
+// pick, and any other body passes as if no picker read bodies, while Envoy's mode is BUFFERED for
+// all.
 func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: BodyPrompts})
 	for _, size := range []int{1 << 10, 2 << 20} {
 		for _, path := range []string{"/b/v1/chat/completions", "/b/v1/unknown"} {
-			body := fmt.Appendf(nil, `{"messages":[{"role":"user","content":"%s"}],"model":"m"}`, strings.Repeat("word ", size/5))
+			body := fmt.Appendf(nil, `{"messages":[{"role":"user","content":"%s"}],"model":"m"}`,
+				strings.Repeat("word ", size/5))
 			if response, text := g.post(t, path, body); response.StatusCode != 200 {
 				t.Errorf("%s, %d bytes: %s %s", path, size, response.Status, text)
 			}
@@ -53,7 +55,8 @@ func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 	stalled, _ := unfinished("/b/v1/completions", "application/json")
 	defer stalled.Close()
 	for path, content := range map[string]string{
-		"/b/v1/files": "application/json", "/b/v1/chat/completions": "multipart/form-data; boundary=x", "/b/some.Service/Method": "application/grpc",
+		"/b/v1/files": "application/json", "/b/v1/chat/completions": "multipart/form-data; boundary=x",
+		"/b/some.Service/Method": "application/grpc",
 	} {
 		rest, done := unfinished(path, content)
 		select {

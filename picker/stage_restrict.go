@@ -16,8 +16,8 @@ import (
 // restrict decides to what a request may be sent: by the gateway's subset hint, by the subset that
 // its route asks for, and by the spill targets that Envoys have. Of model servers it sets the
 // endpoints, the filter, which of them lack the model, and what strategies read of the request. It
-// waits for lists of models, 400 ms at most, for a model that no list has. It ends the pick of a pool behind
-// gateways, for which nothing is picked.
+// waits for lists of models, 400 ms at most, for a model that no list has. It ends the pick of a
+// pool behind gateways, for which nothing is picked.
 func restrict(k *pick) { k.target.restrict(k) }
 
 func (servers) restrict(k *pick) {
@@ -77,8 +77,8 @@ func (p *Picker) showsModel(of endpoint.Tag, pool string, e *accesslog.Entry, no
 	}
 }
 
-// Lacks is how many servers a pick leaves out because they lack the model: by their lists of models,
-// and by a 404.
+// Lacks is how many servers a pick leaves out because they lack the model: by their lists of
+// models, and by a 404.
 type Lacks struct {
 	Unlisted int `json:"unlisted,omitempty"`
 	NotFound int `json:"notFound,omitempty"`
@@ -94,7 +94,8 @@ func restrictedBy(r *Record) string {
 	case l.Unlisted == 0:
 		return fmt.Sprintf("%s left out: 404 for the model", several(l.NotFound, "server"))
 	default:
-		return fmt.Sprintf("%d servers left out: GET /v1/models of %d does not list the model, 404 for the model from %d",
+		return fmt.Sprintf(
+			"%d servers left out: GET /v1/models of %d does not list the model, 404 for the model from %d",
 			l.Unlisted+l.NotFound, l.Unlisted, l.NotFound)
 	}
 }

@@ -27,7 +27,9 @@ func listing(t *testing.T, names ...string) string {
 // asksFor picks for a chat completion with a model.
 func asksFor(p *Picker, model string) extproc.Answer {
 	facts := request.Facts{Kind: request.ChatCompletions, Model: model}
-	return p.Pick(context.Background(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: facts})
+	return p.Pick(context.Background(), &extproc.Request{
+		Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: facts,
+	})
 }
 
 func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing.T) {
@@ -65,7 +67,8 @@ func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	poll.Until(t, "the picker to run", p.asks.runs.Load)
 	has, lacks := listing(t, "sql"), listing(t, "llama")
 	draining := specs(has, lacks)
-	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: draining, Full: schedule.Full{InFlight: 1}, Fallbacks: 1}
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: draining, Full: schedule.Full{InFlight: 1},
+		Fallbacks: 1}
 	setPools(t, p, pool)
 	if got := asksFor(p, "sql"); got.Endpoints[0] != has || got.Endpoints[1] != lacks {
 		t.Errorf("got %v, want the server that lacks the model for retries", got.Endpoints)
@@ -95,7 +98,9 @@ func TestRestrict_ResponseThatIsNotThereConcernsNoModel(t *testing.T) {
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs(a, b)})
 	facts := request.Facts{Kind: request.Responses, Model: "sql", Previous: request.ResponseOf("resp_gone")}
 	asks := func() extproc.Answer {
-		return p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: facts})
+		return p.Pick(t.Context(), &extproc.Request{
+			Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{}, Facts: facts,
+		})
 	}
 	answer := asks()
 	served := answer.Endpoints[0]

@@ -38,7 +38,8 @@ func TestInferenceModel_WeightsAreKept(t *testing.T) {
 				for i, w := range weights {
 					want := float64(requests) * float64(w) / sum
 					if n := float64(got[targets[i].Name]); n < want-10 || n > want+10 {
-						t.Errorf("weights %v, %d requests: %s has %g, want %g", weights, requests, targets[i].Name, n, want)
+						t.Errorf("weights %v, %d requests: %s has %g, want %g", weights, requests, targets[i].Name, n,
+							want)
 					}
 				}
 			}
@@ -52,7 +53,8 @@ func TestInferenceModel_WeightsAreKept(t *testing.T) {
 func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 	pool := &pool{Pool: Pool{Criticality: schedule.Standard}}
 	pool.rules = newModelRules(&Models{
-		Named:      map[string]ModelRule{"a": {Criticality: schedule.Critical}, "b": {Criticality: schedule.Sheddable}, "c": split(ModelTarget{"v", 1})},
+		Named: map[string]ModelRule{"a": {Criticality: schedule.Critical}, "b": {Criticality: schedule.Sheddable},
+			"c": split(ModelTarget{"v", 1})},
 		Objectives: map[string]int32{"batch": -5, "live": 7},
 	}, mathrand.Uint64)
 	asked := func(model, name, value string) int32 {
@@ -63,7 +65,10 @@ func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 			return nil
 		}, model)
 	}
-	for model, want := range map[string]schedule.Criticality{"a": schedule.Critical, "b": schedule.Sheddable, "c": schedule.Standard, "unknown": schedule.Standard, "": schedule.Standard} {
+	for model, want := range map[string]schedule.Criticality{
+		"a": schedule.Critical, "b": schedule.Sheddable, "c": schedule.Standard, "unknown": schedule.Standard,
+		"": schedule.Standard,
+	} {
 		if got := criticality(asked(model, "", "")); got != want {
 			t.Errorf("model %q is %s, want %s", model, got, want)
 		}
@@ -80,7 +85,8 @@ func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 	}
 }
 
-// LoRA affinity and the servers' prefixes are those of the target; the client's name is in the header.
+// LoRA affinity and the servers' prefixes are those of the target; the client's name is in the
+// header.
 func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route
@@ -88,14 +94,17 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 		routes = append(routes, route{Name: name, Cluster: "closed", Mode: mode, Allow: true})
 	}
 	g := startGateway(t, routes...)
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
-		Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"a-much-longer-name", 1})}}})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
+			Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"a-much-longer-name", 1})}}})
 	for mode := range modes {
 		for _, size := range []int{0, 300, 200 << 10} {
-			sent := fmt.Sprintf(`{"seed":9007199254740993,"model":"public","prompt":"<b>%s"}`, strings.Repeat("x", size))
+			sent := fmt.Sprintf(`{"seed":9007199254740993,"model":"public","prompt":"<b>%s"}`,
+				strings.Repeat("x", size))
 			response, text := g.post(t, "/"+mode+"/v1/completions", []byte(sent))
 			header, got := g.pods[0].received()
-			if want := strings.Replace(sent, "public", "a-much-longer-name", 1); response.StatusCode != 200 || string(got) != want {
+			if want := strings.Replace(sent, "public", "a-much-longer-name", 1); response.StatusCode != 200 ||
+				string(got) != want {
 				t.Errorf("%s, %d bytes: %s %.200s\n%.100s", mode, size, response.Status, text, got)
 			}
 			if length := header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(got)) {
@@ -107,7 +116,8 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 		}
 	}
 	// A chunked body has no length to correct.
-	body, err := http.NewRequest(http.MethodPost, g.url+"/duplex/v1/completions", struct{ *strings.Reader }{strings.NewReader(`{"model":"public"}`)})
+	body, err := http.NewRequest(http.MethodPost, g.url+"/duplex/v1/completions",
+		struct{ *strings.Reader }{strings.NewReader(`{"model":"public"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +126,8 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if header, got := g.pods[0].received(); string(got) != `{"model":"a-much-longer-name"}` || header.Get("Content-Length") != "" {
+	if header, got := g.pods[0].received(); string(got) != `{"model":"a-much-longer-name"}` ||
+		header.Get("Content-Length") != "" {
 		t.Errorf("%s with %v", got, header)
 	}
 }
@@ -129,19 +140,22 @@ func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 		routes = append(routes, route{Name: name, Cluster: "closed", Mode: mode, Allow: true})
 	}
 	g := startGateway(t, routes...)
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
-		Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"v1", 1}, ModelTarget{"v2", 1})}}})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered,
+			Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"v1", 1}, ModelTarget{"v2", 1})}}})
 	const mark = "\xef\xbb\xbf"
 	for mode := range modes {
 		for range 8 {
-			response, text := g.post(t, "/"+mode+"/v1/completions", []byte(mark+`{"model":"public","x":1,"model":"public"}`))
+			response, text := g.post(t, "/"+mode+"/v1/completions",
+				[]byte(mark+`{"model":"public","x":1,"model":"public"}`))
 			_, got := g.pods[0].received()
 			one, two := mark+`{"model":"v1","x":1,"model":"v1"}`, mark+`{"model":"v2","x":1,"model":"v2"}`
 			if response.StatusCode != 200 || string(got) != one && string(got) != two {
 				t.Errorf("%s: %s %s, the server got %q", mode, response.Status, text, got)
 			}
 		}
-		if response, text := g.post(t, "/"+mode+"/v1/completions", []byte("{\x00\"\x00m\x00o\x00d\x00e\x00l\x00\"\x00:\x001\x00}\x00")); response.StatusCode != 400 {
+		if response, text := g.post(t, "/"+mode+"/v1/completions",
+			[]byte("{\x00\"\x00m\x00o\x00d\x00e\x00l\x00\"\x00:\x001\x00}\x00")); response.StatusCode != 400 {
 			t.Errorf("%s: UTF-16 is answered %s %s", mode, response.Status, text)
 		}
 	}
@@ -153,8 +167,14 @@ func TestInferenceModel_ModelOfAHeaderCountsWhereHeadersAreTrusted(t *testing.T)
 		registry := prometheus.NewRegistry()
 		p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
 		_, address := servePicker(t, p)
-		setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered, TrustHeaders: trusted,
-			Models: &Models{Named: map[string]ModelRule{"gold": {Criticality: schedule.Critical, Targets: []ModelTarget{{"served", 1}}}}}})
+		setPools(t, p,
+			Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered,
+				TrustHeaders: trusted,
+				Models: &Models{
+					Named: map[string]ModelRule{
+						"gold": {Criticality: schedule.Critical, Targets: []ModelTarget{{"served", 1}}},
+					},
+				}})
 		stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
 		headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST", modelHeader, "gold")
 		headers.GetRequestHeaders().EndOfStream = false
@@ -175,16 +195,23 @@ func TestInferenceModel_ModelOfAHeaderCountsWhereHeadersAreTrusted(t *testing.T)
 
 func TestInferenceModel_MetricsAndSpansHaveBothNames(t *testing.T) {
 	spans, registry := tracetest.NewSpanRecorder(), prometheus.NewRegistry()
-	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans)), Registerer: registry, Protocol: Protocol{Upstream: true}})
+	p := runPicker(t,
+		Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans)), Registerer: registry,
+			Protocol: Protocol{Upstream: true}})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: specs("10.0.0.1:80"), Body: BodyBuffered,
 		Models: &Models{Named: map[string]ModelRule{"public": split(ModelTarget{"served", 1})}}})
-	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01")
+	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool", "traceparent",
+		"00-0af7651916cd43dd8448eb211c80319c-00000000000000aa-01")
 	headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST")
 	headers.GetRequestHeaders().EndOfStream = false
 	headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
 	exchange(t, stream, headers)
-	exchange(t, stream, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte(`{"model":"public"}`), EndOfStream: true}}})
+	exchange(t, stream, &extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestBody{
+			RequestBody: &extprocv3.HttpBody{Body: []byte(`{"model":"public"}`), EndOfStream: true},
+		},
+	})
 	cancel()
 	got := map[attribute.Key]string{}
 	for _, a := range spans.Ended()[0].Attributes() {
@@ -193,7 +220,8 @@ func TestInferenceModel_MetricsAndSpansHaveBothNames(t *testing.T) {
 	if got["gen_ai.request.model"] != "public" || got["penstock.served_model"] != "served" {
 		t.Errorf("span: %v", got)
 	}
-	if got := gathered(t, registry); got["llm_d_epp_request_total  public 0 served"] != 1 || got["llm_d_epp_scheduler_attempts_total 10.0.0.1 ns 80 success served"] != 1 {
+	if got := gathered(t, registry); got["llm_d_epp_request_total  public 0 served"] != 1 ||
+		got["llm_d_epp_scheduler_attempts_total 10.0.0.1 ns 80 success served"] != 1 {
 		t.Errorf("metrics: %v", got)
 	}
 }

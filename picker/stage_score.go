@@ -19,30 +19,31 @@ func score(k *pick) {
 	}
 	r.External = make([][]float64, len(pool.scorers))
 	list := pool.snapshot.Endpoints
-	pool.strategy.Candidates(r, time.Now(), list, k.allowed, &k.scratch, func(c []schedule.Candidate, state func(*endpoint.Endpoint) *endpoint.State) {
-		if len(c) == 0 {
-			return
-		}
-		question := scoring.Ask(pool.Name, r, c, state)
-		var all sync.WaitGroup
-		for i, s := range pool.scorers {
-			all.Go(func() {
-				outcome := scoring.Skipped
-				if s != nil {
-					var answer []float64
-					var err error
-					if answer, outcome, err = s.Score(k.ctx, question); err != nil {
-						k.picker.config.Log.Debug("a scorer did not answer", "pool", pool.Name, "error", err)
+	pool.strategy.Candidates(r, time.Now(), list, k.allowed, &k.scratch,
+		func(c []schedule.Candidate, state func(*endpoint.Endpoint) *endpoint.State) {
+			if len(c) == 0 {
+				return
+			}
+			question := scoring.Ask(pool.Name, r, c, state)
+			var all sync.WaitGroup
+			for i, s := range pool.scorers {
+				all.Go(func() {
+					outcome := scoring.Skipped
+					if s != nil {
+						var answer []float64
+						var err error
+						if answer, outcome, err = s.Score(k.ctx, question); err != nil {
+							k.picker.config.Log.Debug("a scorer did not answer", "pool", pool.Name, "error", err)
+						}
+						if answer != nil {
+							r.External[i] = byPlace(c, answer, len(list))
+						}
 					}
-					if answer != nil {
-						r.External[i] = byPlace(c, answer, len(list))
-					}
-				}
-				k.picker.metrics.scores.WithLabelValues(pool.Name, string(outcome)).Inc()
-			})
-		}
-		all.Wait()
-	})
+					k.picker.metrics.scores.WithLabelValues(pool.Name, string(outcome)).Inc()
+				})
+			}
+			all.Wait()
+		})
 }
 
 // byPlace returns the scores of candidates by their places in a list of n endpoints.

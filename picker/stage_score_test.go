@@ -34,13 +34,17 @@ func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 		return scoringtest.Scores(scores...), nil
 	})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(),
-		Plugins: parsed(t, "plugins: [{type: external-scorer, parameters: {service: scorer}}, {type: random-picker}, {type: max-score-picker, name: best}]\nschedulingProfiles: [{plugins: [{pluginRef: external-scorer}, {pluginRef: best}]}]"),
+		Plugins: parsed(t,
+			"plugins: [{type: external-scorer, parameters: {service: scorer}}, {type: random-picker}, {type: "+
+				"max-score-picker, name: best}]\nschedulingProfiles: [{plugins: [{pluginRef: external-scorer}, "+
+				"{pluginRef: best}]}]"),
 		Scorers: []Scorer{{Addresses: []dial.Address{{AddrPort: at, Cleartext: true}}}}})
 	for _, name := range []string{"pod-1", "pod-0", "pod-1"} {
 		favorite.Store(&name)
 		poll.NoError(t, "the scorer decides", 10*time.Second, func() error {
 			for range 10 {
-				if response, text := g.post(t, "/none/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != name {
+				if response, text := g.post(t, "/none/", nil); response.StatusCode != 200 ||
+					response.Header.Get("x-pod") != name {
 					return fmt.Errorf("%s from %s: %s", response.Status, response.Header.Get("x-pod"), text)
 				}
 			}
@@ -64,7 +68,8 @@ func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 func TestPlugins_ExternalScorersConnectionsAreKeptAndClosed(t *testing.T) {
 	p := runPicker(t, Config{})
 	at := dial.Address{AddrPort: netip.MustParseAddrPort("127.0.0.1:1"), Cleartext: true}
-	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: specs("10.0.0.1:80"), Plugins: parsed(t, "plugins: [{type: external-scorer, parameters: {service: scorer}}]"),
+	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: specs("10.0.0.1:80"),
+		Plugins: parsed(t, "plugins: [{type: external-scorer, parameters: {service: scorer}}]"),
 		Scorers: []Scorer{{Addresses: []dial.Address{at}}}}
 	setPools(t, p, pool)
 	first := p.pool("ns/pool").scorers[0]

@@ -56,7 +56,9 @@ func (k *pick) whenFull() {
 func (k *pick) limits() []schedule.Excess {
 	all := k.pool.strategy.Exceeded(&k.scratch)
 	if limit := k.pool.Full.InFlight; len(all) == 0 && limit > 0 && k.contested > 0 {
-		all = append(all, schedule.Excess{Limit: schedule.LimitInFlight, Max: float64(limit), Value: float64(k.contested), Endpoints: 1})
+		all = append(all,
+			schedule.Excess{Limit: schedule.LimitInFlight, Max: float64(limit), Value: float64(k.contested),
+				Endpoints: 1})
 	}
 	return all
 }

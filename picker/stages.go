@@ -108,10 +108,11 @@ type pick struct {
 	query      schedule.Request // what strategies read of the request
 	*working                    // the memory of restrict and what follows
 
-	ids      []byte // of prompt: token IDs, as a JSON array
-	shadow   shadowed
-	byWorker func(*endpoint.Endpoint) bool // the endpoints that the pool's processor has named; nil: the strategy decides
-	strategy *schedule.Strategy            // by which was ranked
+	ids    []byte // of prompt: token IDs, as a JSON array
+	shadow shadowed
+	// the endpoints that the pool's processor has named; nil: the strategy decides
+	byWorker func(*endpoint.Endpoint) bool
+	strategy *schedule.Strategy // by which was ranked
 	ranked   []schedule.Candidate
 	at       time.Time // of the rank
 	further  further
@@ -121,7 +122,8 @@ type pick struct {
 	verdicts  []schedule.Verdict
 	lacks     Lacks         // by the last choose
 	endWaited time.Duration // for reports of ends, all waits together
-	contested int64         // requests in flight of all processes where this one would have been one too many; 0: nowhere
+	// requests in flight of all processes where this one would have been one too many; 0: nowhere
+	contested int64
 	lease     *endpoint.Lease
 	unread    *endpoint.Unread // what the servers are sent; nil without a lease or a prompt
 

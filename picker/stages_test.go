@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// kinds are a pool and a request for each kind of target, and for what a pick may take beside its lease.
+// kinds are a pool and a request for each kind of target, and for what a pick may take beside its
+// lease.
 func kinds(t *testing.T) map[string]struct {
 	pool    Pool
 	request extproc.Request
@@ -40,13 +41,16 @@ func kinds(t *testing.T) map[string]struct {
 	imported.Imported, imported.Gateway = true, ""
 	processed := *bodied(`{"model":"m","prompt":"a"}`)
 	return map[string]kind{
-		"servers":          {Pool{Endpoints: specs(first, second)}, body()},
-		"imported":         {Pool{Endpoints: specs(first, second)}, imported},
-		"sessions":         {Pool{Strategy: "session", Endpoints: specs(first, second)}, body()},
-		"limits":           {Pool{Full: schedule.Full{InFlight: 1}, Endpoints: specs(first)}, body()},
-		"flow control":     {Pool{FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs(first)}, body()},
-		"shadow":           {Pool{Shadow: "least-request", Endpoints: specs(first, second)}, body()},
-		"further":          {Pool{Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles(first, "decode", second, "prefill")}, body()},
+		"servers":      {Pool{Endpoints: specs(first, second)}, body()},
+		"imported":     {Pool{Endpoints: specs(first, second)}, imported},
+		"sessions":     {Pool{Strategy: "session", Endpoints: specs(first, second)}, body()},
+		"limits":       {Pool{Full: schedule.Full{InFlight: 1}, Endpoints: specs(first)}, body()},
+		"flow control": {Pool{FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs(first)}, body()},
+		"shadow":       {Pool{Shadow: "least-request", Endpoints: specs(first, second)}, body()},
+		"further": {
+			Pool{Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
+				Endpoints: withRoles(first, "decode", second, "prefill")}, body(),
+		},
 		"processor":        {Pool{Processor: &processor.Processor, Endpoints: specs(first, second)}, processed},
 		"clusters":         {Pool{Clusters: clustersOf(2)}, body()},
 		"stays":            {Pool{Clusters: stays}, body()},
@@ -65,7 +69,9 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 			p := runPicker(t, Config{Chooser: c})
 			kind.pool.ID = poolID("ns/pool")
 			setPools(t, p, kind.pool)
-			p.stages = slices.Insert(stages(), at, stage{name: "panic", at: stages()[at].at, always: true, run: func(*pick) { panic("between two stages") }})
+			p.stages = slices.Insert(stages(), at,
+				stage{name: "panic", at: stages()[at].at, always: true,
+					run: func(*pick) { panic("between two stages") }})
 			r := kind.request
 			r.Body = mem.BufferSlice{mem.SliceBuffer(`{"model":"m","prompt":"a"}`)}
 			before := p.stages[at].name + " before " + stages()[at].name
@@ -89,7 +95,8 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 				inFlight += pool.snapshot.Endpoints[i].State().InFlight
 			}
 			if p.leases.Len() != 0 || inFlight != 0 || p.others.nowhere.InFlight() != 0 || p.Imported() != 0 {
-				t.Errorf("%s: %s leaves %d leases, %d and %d requests in flight, %d of other clusters", name, before, p.leases.Len(), inFlight, p.others.nowhere.InFlight(), p.Imported())
+				t.Errorf("%s: %s leaves %d leases, %d and %d requests in flight, %d of other clusters", name, before,
+					p.leases.Len(), inFlight, p.others.nowhere.InFlight(), p.Imported())
 			}
 			if c.open != 0 {
 				t.Errorf("%s: %s leaves %d charges of clusters", name, before, c.open)
@@ -98,7 +105,8 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 				t.Errorf("%s: %s leaves %d admitted requests without a place", name, before, pool.queue.Unplaced())
 			}
 			if pool.remote != nil {
-				poll.Until(t, name+": the remote picker's call ends after "+before, func() bool { return pool.remote.Open() == 0 })
+				poll.Until(t, name+": the remote picker's call ends after "+before,
+					func() bool { return pool.remote.Open() == 0 })
 			}
 		}
 	}
@@ -110,7 +118,8 @@ type counting struct {
 	open int
 }
 
-func (c *counting) Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost, Charge) {
+func (c *counting) Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost,
+	Charge) {
 	ranked, charge := c.chooser.Choose(pool, p, charged, out)
 	if charge != nil {
 		c.open++
@@ -145,7 +154,9 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 			return p.begin(t.Context(), longPrompt(600)).Body().Wait
 		}},
 		"rewrite": {"TestInferenceModel_EnvoySendsTheTargetInEveryMode", func(p *Picker, pool Pool) bool {
-			pool.Models = &Models{Named: map[string]ModelRule{"public": {Targets: []ModelTarget{{Name: "v1", Weight: 1}}}}}
+			pool.Models = &Models{
+				Named: map[string]ModelRule{"public": {Targets: []ModelTarget{{Name: "v1", Weight: 1}}}},
+			}
 			set(p, pool)
 			k := p.begin(t.Context(), longPrompt(600))
 			k.Body()
@@ -271,7 +282,8 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 // order, with the time that it took.
 func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Endpoints: specs(first)}, Pool{ID: poolID("ns/none")})
+	setPools(t, p, Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Endpoints: specs(first)},
+		Pool{ID: poolID("ns/none")})
 	passed := func(pool string) (names []string, record *Record) {
 		r := longPrompt(600)
 		r.Pool = pool
@@ -291,12 +303,15 @@ func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 		return names, record
 	}
 	names, record := passed("ns/pool")
-	want := []string{"admit", "read", "wake", "find", "recall", "hold", "process", "restrict", "prompt", "score", "rank", "lease", "spill", "answer"}
+	want := []string{"admit", "read", "wake", "find", "recall", "hold", "process", "restrict", "prompt", "score",
+		"rank", "lease", "spill", "answer"}
 	if !slices.Equal(names, want) {
 		t.Errorf("a pick has passed %v, want %v", names, want)
 	}
 	for _, s := range record.Stages {
-		want := map[string]string{"admit": "Gateway ns/gw", "read": "2400 bytes of the body", "find": "pool ns/pool, strategy load", "prompt": "600 tokens", "rank": "1 candidate", "lease": record.Lease, "answer": first}[s.Stage]
+		want := map[string]string{"admit": "Gateway ns/gw", "read": "2400 bytes of the body",
+			"find": "pool ns/pool, strategy load", "prompt": "600 tokens", "rank": "1 candidate", "lease": record.Lease,
+			"answer": first}[s.Stage]
 		if s.Decided != want {
 			t.Errorf("%s: %q, want %q", s.Stage, s.Decided, want)
 		}

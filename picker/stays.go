@@ -28,7 +28,8 @@ func (stayingClusters) rank(k *pick) {
 
 func (stayingClusters) answer(k *pick) {
 	clusters{}.answer(k)
-	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok { // also of a token that has expired
+	// also of a token that has expired
+	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok {
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
 	}
 	k.picker.keepStay(k.pool, k.stay, k.clusters[0].Cluster)
@@ -47,10 +48,12 @@ func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint6
 	return session, cluster
 }
 
-// tokenSeparator is between the token of an import and that of the picker behind it. Neither token has it inside.
+// tokenSeparator is between the token of an import and that of the picker behind it. Neither token
+// has it inside.
 const tokenSeparator = "."
 
-// maxTokenBehind bounds the token of another picker that is carried along: such tokens are of some 40 bytes.
+// maxTokenBehind bounds the token of another picker that is carried along: such tokens are of some
+// 40 bytes.
 const maxTokenBehind = 1 << 10
 
 // stayToken returns the header with the token of a session in the cluster behind the hop that
@@ -65,7 +68,8 @@ func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.H
 	}
 	raw := binary.BigEndian.AppendUint64(nil, pool.clusterID(pool.Clusters.List[i].Name))
 	raw = binary.BigEndian.AppendUint64(raw, uint64(now.Unix()))
-	return extproc.Header{Name: sessionTokenHeader, Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
+	return extproc.Header{Name: sessionTokenHeader,
+		Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
 }
 
 // readStayToken returns the cluster of a token that was made within the pool's SessionTTL; "" for
@@ -79,7 +83,8 @@ func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	if err != nil || len(raw) != 16 {
 		return ""
 	}
-	if age := now.Sub(time.Unix(int64(binary.BigEndian.Uint64(raw[8:])), 0)); age > pool.SessionTTL || age < -pool.SessionTTL {
+	if age := now.Sub(time.Unix(int64(binary.BigEndian.Uint64(raw[8:])), 0)); age > pool.SessionTTL ||
+		age < -pool.SessionTTL {
 		return ""
 	}
 	id := binary.BigEndian.Uint64(raw)

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A gateway's selector decides, whatever it is: one that is none, or too long, matches no endpoint, and many of them take no memory.
+// A gateway's selector decides, whatever it is: one that is none, or too long, matches no endpoint,
+// and many of them take no memory.
 func TestSubset_SelectorsBindAndAreBounded(t *testing.T) {
 	list := make([]endpoint.Endpoint, 3)
 	for i, zone := range []string{"east", "west", ""} {
@@ -20,8 +21,9 @@ func TestSubset_SelectorsBindAndAreBounded(t *testing.T) {
 	}
 	p := &pool{snapshot: &endpoint.Snapshot{Endpoints: list}}
 	for selector, want := range map[string]string{
-		"zone=east": "100", "zone in (east,west)": "110", "!zone": "001", "zone notin (east)": "011", "zone=north": "000",
-		"zone=": "000", "zone in (": "000", "=": "000", "zone=east,zone=west": "000",
+		"zone=east": "100", "zone in (east,west)": "110", "!zone": "001", "zone notin (east)": "011",
+		"zone=north": "000",
+		"zone=":      "000", "zone in (": "000", "=": "000", "zone=east,zone=west": "000",
 		"zone=east" + strings.Repeat(",zone=east", 4096): "000",
 	} {
 		for range 2 {

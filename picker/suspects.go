@@ -36,8 +36,8 @@ func (p *Picker) Suspects() (all []Suspect) {
 	return all
 }
 
-// suspects returns why each server of the pool is suspect; nil for a pool that this process does not
-// pick servers from.
+// suspects returns why each server of the pool is suspect; nil for a pool that this process does
+// not pick servers from.
 func (pool *pool) suspects(now time.Time) []schedule.Suspicion {
 	if pool.strategy == nil {
 		return nil
@@ -63,7 +63,8 @@ func why(kind schedule.Suspicion, e *endpoint.Endpoint) string {
 
 var suspectDesc = prometheus.NewDesc("penstock_picker_suspect_endpoints",
 	"Endpoints of the pool that are suspect, by kind: silent (they send no token, and get no request), failing (their "+
-		"requests fail), stale (their metrics page is, and no request has succeeded since). Failing and stale ones get "+
+		"requests fail), stale (their metrics page is, and no request has succeeded since). Failing and "+
+		"stale ones get "+
 		"one request at a time. penstock status names each, and why.", []string{"pool", "kind"}, nil)
 
 // collectSuspects sends how many servers of a pool are suspect.
@@ -73,6 +74,7 @@ func (pool *pool) collectSuspects(ch chan<- prometheus.Metric, now time.Time) {
 		counts[kind]++
 	}
 	for _, kind := range schedule.Suspicions {
-		ch <- prometheus.MustNewConstMetric(suspectDesc, prometheus.GaugeValue, float64(counts[kind]), pool.Name, string(kind))
+		ch <- prometheus.MustNewConstMetric(suspectDesc, prometheus.GaugeValue, float64(counts[kind]), pool.Name,
+			string(kind))
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every page names a suspect server with its reason: one that is silent, whose requests fail, or whose
-// page is stale while others' are fresh. Where a strategy suspects none for it, no page does.
+// Every page names a suspect server with its reason: one that is silent, whose requests fail, or
+// whose page is stale while others' are fresh. Where a strategy suspects none for it, no page does.
 func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 	pages := endpoint.Reading{Running: 1}
 	for name, tt := range map[string]struct {
@@ -23,7 +23,8 @@ func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 	}{
 		"silent": {"", func(e *endpoint.Endpoint) { e.Load().Suspect(time.Now()) }, schedule.Silent, "no answer since"},
 		"silent, in turns": {
-			"round-robin", func(e *endpoint.Endpoint) { e.Load().Suspect(time.Now()) }, schedule.Silent, "no answer since"},
+			"round-robin", func(e *endpoint.Endpoint) { e.Load().Suspect(time.Now()) }, schedule.Silent,
+			"no answer since"},
 		"failing": {"", func(e *endpoint.Endpoint) {
 			for range 3 {
 				e.Load().RecordFailed("status 503", time.Now())
@@ -54,11 +55,13 @@ func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 				}
 				return
 			}
-			if len(all) != 1 || all[0].Server != first || all[0].Kind != tt.kind || !strings.Contains(all[0].Why, tt.why) {
+			if len(all) != 1 || all[0].Server != first || all[0].Kind != tt.kind ||
+				!strings.Contains(all[0].Why, tt.why) {
 				t.Fatalf("%+v", all)
 			}
 			v := p.Explain("ns/pool", nil).Verdicts
-			if len(v) != 2 || v[0].Suspect != tt.kind || v[1].Suspect != "" || (v[0].Failure != nil) != (tt.kind == schedule.Failing) {
+			if len(v) != 2 || v[0].Suspect != tt.kind || v[1].Suspect != "" ||
+				(v[0].Failure != nil) != (tt.kind == schedule.Failing) {
 				t.Errorf("explained as %+v", v)
 			}
 			gathered, err := registry.Gather()

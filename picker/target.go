@@ -46,7 +46,11 @@ func (gateways) restrict(k *pick) {
 	}
 	// Envoy has newer configuration than this picker: the pool has a picker now. The picker of the
 	// process that configured Envoy knows it.
-	k.decide(extproc.Answer{Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool + ", whose requests go to gateways of another cluster"}, "")
+	k.decide(
+		extproc.Answer{
+			Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool +
+				", whose requests go to gateways of another cluster",
+		}, "")
 }
 
 func (gateways) rank(*pick)   {}

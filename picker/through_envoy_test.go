@@ -28,14 +28,16 @@ func setPools(t testing.TB, p *Picker, pools ...Pool) {
 }
 
 func TestExtProc_EnvoyFollowsPickInEveryMode(t *testing.T) {
-	modes := map[string]string{"none": none, "resp": noneResp, "buffered": buffered, "duplex": duplex, "duplex2": duplex2}
+	modes := map[string]string{"none": none, "resp": noneResp, "buffered": buffered, "duplex": duplex,
+		"duplex2": duplex2}
 	var routes []route
 	for name, mode := range modes {
 		routes = append(routes, route{Name: name, Cluster: "closed", Mode: mode, Allow: true})
 	}
 	g := startGateway(t, routes...)
 	for _, body := range []Body{BodyNone, BodyBuffered} {
-		setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: g.endpoints(), Body: body})
+		setPools(t, g.picker,
+			Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: g.endpoints(), Body: body})
 		for mode := range modes {
 			for _, size := range []int{0, 10, 100 << 10, 3 << 20} {
 				what := fmt.Sprintf("%s, picker's body %q, %d bytes", mode, body, size)
@@ -69,7 +71,8 @@ func TestExtProc_BodyOf32MiBArrivesUnchanged(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Strategy: "random", Endpoints: g.endpoints()[:1], Body: BodyBuffered})
 	sent := make([]byte, DefaultBodyLimit)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(sent)
@@ -104,7 +107,8 @@ func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	}
 }
 
-// A gateway may have a pool before or after one of its pickers. The cluster then decides, as without a picker.
+// A gateway may have a pool before or after one of its pickers. The cluster then decides, as
+// without a picker.
 func TestEndpointPicker_UnknownPoolFallsBackToCluster(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/unknown"},
@@ -132,7 +136,8 @@ func TestEndpointPicker_ImmediateResponseNamesReason(t *testing.T) {
 		t.Helper()
 		response, text := g.post(t, path, []byte(`{"model":"m"}`))
 		if response.StatusCode != status || response.Header.Get("x-penstock-reason") != reason ||
-			!strings.Contains(text, `"code":"`+reason+`"`) || response.Header.Get("content-type") != "application/json" {
+			!strings.Contains(text, `"code":"`+reason+`"`) ||
+			response.Header.Get("content-type") != "application/json" {
 			t.Errorf("%s: %s %v %s", path, response.Status, response.Header, text)
 		}
 	}
@@ -187,7 +192,8 @@ func TestEndpointPicker_RetriesFollowThePicksList(t *testing.T) {
 	g.pods[0].answer(func() int { first.Add(1); return 503 })
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Fallbacks: 2, Endpoints: g.endpoints()})
 	for range 2 { // once with each endpoint first
-		if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 || response.Header.Get("x-pod") != "pod-1" {
+		if response, text := g.post(t, "/a/", nil); response.StatusCode != 200 ||
+			response.Header.Get("x-pod") != "pod-1" {
 			t.Fatalf("%s %s", response.Status, text)
 		}
 	}
@@ -222,7 +228,8 @@ func TestSpill_FullEmptyOrUnreachablePoolSpills(t *testing.T) {
 	const hop = "envoy://hop-b/"
 	var routes []route
 	for _, cluster := range []string{"open-spill", "closed-spill"} {
-		routes = append(routes, route{Name: cluster, Cluster: cluster, Filter: "picker-spill", Mode: buffered, Allow: true, Spill: hop})
+		routes = append(routes,
+			route{Name: cluster, Cluster: cluster, Filter: "picker-spill", Mode: buffered, Allow: true, Spill: hop})
 	}
 	g := startGateway(t, routes...)
 	unreachable := []endpoint.Spec{{Addr: unusedAddr(t)}}
@@ -239,11 +246,14 @@ func TestSpill_FullEmptyOrUnreachablePoolSpills(t *testing.T) {
 			tt.pool.ID, tt.pool.Spills, tt.pool.Spill = poolID("ns/pool"), true, []string{hop}
 			setPools(t, g.picker, tt.pool)
 			if tt.name == "full" {
-				lease := g.picker.leases.Open(&g.picker.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{}, endpoint.Work{}, 0, time.Now())
+				lease := g.picker.leases.Open(&g.picker.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{},
+					endpoint.Work{}, 0, time.Now())
 				defer lease.Release()
 			}
-			if response, text := g.post(t, path, []byte("{}")); response.StatusCode != 200 || response.Header.Get("x-pod") != tt.want {
-				t.Errorf("%s, %s: %s from %q %s, want %q", path, tt.name, response.Status, response.Header.Get("x-pod"), text, tt.want)
+			if response, text := g.post(t, path, []byte("{}")); response.StatusCode != 200 ||
+				response.Header.Get("x-pod") != tt.want {
+				t.Errorf("%s, %s: %s from %q %s, want %q", path, tt.name, response.Status, response.Header.Get("x-pod"),
+					text, tt.want)
 			}
 		}
 	}
@@ -268,7 +278,8 @@ func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	}
 	first.answer(func() int { return 503 })
 	blocked, release := second.hold(t)
-	tried, served := g.picker.loadOf("ns/pool", first.addr().String()), g.picker.loadOf("ns/pool", second.addr().String())
+	tried, served := g.picker.loadOf("ns/pool", first.addr().String()),
+		g.picker.loadOf("ns/pool", second.addr().String())
 	done := make(chan error, 1)
 	go func() {
 		response, err := http.Get(g.url + "/a/")
@@ -310,22 +321,31 @@ func TestAccessLog_PromptCountsAsUnreadUntilFirstToken(t *testing.T) {
 		<-end
 	})
 	t.Cleanup(sync.OnceFunc(func() { close(end) }))
-	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Metrics: endpoint.Metrics{Off: true}, Endpoints: g.endpoints()[:1]})
+	setPools(t, g.picker,
+		Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Metrics: endpoint.Metrics{Off: true},
+			Endpoints: g.endpoints()[:1]})
 	state := func() endpoint.State { return g.picker.pool("ns/pool").snapshot.Endpoints[0].State() }
 	go func() {
-		body := `{"stream":true,"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("word ", 1000) + `"}]}`
-		if response, err := http.Post(g.url+"/b/v1/chat/completions", "application/json", strings.NewReader(body)); err == nil {
+		body := `{"stream":true,"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("word ", 1000) +
+			`"}]}`
+		if response, err := http.Post(g.url+"/b/v1/chat/completions", "application/json",
+			strings.NewReader(body)); err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()
 		}
 	}()
-	poll.Until(t, "a report that the prompt waits", func() bool { s := state(); return s.Unread > 1000 && s.Confirmed == s.Unread })
+	poll.Until(t, "a report that the prompt waits",
+		func() bool { s := state(); return s.Unread > 1000 && s.Confirmed == s.Unread })
 	close(token)
-	poll.Until(t, "a report of the first token", func() bool { s := state(); return s.Unread == 0 && s.Confirmed == 0 && s.InFlight == 1 })
+	poll.Until(t, "a report of the first token", func() bool {
+		s := state()
+		return s.Unread == 0 && s.Confirmed == 0 && s.InFlight == 1
+	})
 }
 
 func TestEndpointPicker_DeadPickerLeavesFailOpenPoolServing(t *testing.T) {
-	g := startGateway(t, route{Name: "open", Cluster: "open", Mode: buffered, Allow: true}, route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true})
+	g := startGateway(t, route{Name: "open", Cluster: "open", Mode: buffered, Allow: true},
+		route{Name: "closed", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()})
 	g.server.Stop()
 	if response, _ := g.post(t, "/open/", []byte("{}")); response.StatusCode != 200 {
@@ -337,7 +357,8 @@ func TestEndpointPicker_DeadPickerLeavesFailOpenPoolServing(t *testing.T) {
 }
 
 func TestEndpointPicker_ChangingPoolsLosesNoRequest(t *testing.T) {
-	g := startGateway(t, route{Name: "n", Cluster: "closed", Mode: none, Allow: true}, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
+	g := startGateway(t, route{Name: "n", Cluster: "closed", Mode: none, Allow: true},
+		route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	pools := func(i int) Pool {
 		return Pool{ID: poolID("ns/pool"), Strategy: schedule.Names()[i%len(schedule.Names())], Fallbacks: i % 2,
 			Endpoints: g.endpoints()[i%2:], Body: []Body{BodyNone, BodyBuffered}[i/2%2]}
@@ -371,7 +392,8 @@ func TestEndpointPicker_ChangingPoolsLosesNoRequest(t *testing.T) {
 				}
 				text, _ := io.ReadAll(response.Body)
 				response.Body.Close()
-				if response.StatusCode != 200 || !strings.HasSuffix(string(text), fmt.Sprintf("got %d bytes", len(body))) {
+				if response.StatusCode != 200 || !strings.HasSuffix(string(text),
+					fmt.Sprintf("got %d bytes", len(body))) {
 					t.Errorf("%s %s", response.Status, text)
 				}
 			}

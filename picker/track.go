@@ -15,9 +15,9 @@ import (
 
 // tracker follows a request on its ext_proc stream.
 //
-// A gateway that Penstock configures ends the stream soon after the pick and reports the request's end in its access log.
-// Other gateways send no access log, but by the protocol keep the stream until the response: the stream's end is the best
-// known end of their requests.
+// A gateway that Penstock configures ends the stream soon after the pick and reports the request's
+// end in its access log. Other gateways send no access log, but by the protocol keep the stream
+// until the response: the stream's end is the best known end of their requests.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
@@ -28,8 +28,8 @@ type tracker struct {
 	session  uint64               // schedule.Session.ID
 	texts    [maxEndpoints]string // of the answer
 
-	// With untilEnd: when the gateway was answered, the counters of the endpoint that serves, and what an access log would
-	// have of the response so far.
+	// With untilEnd: when the gateway was answered, the counters of the endpoint that serves, and
+	// what an access log would have of the response so far.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry
@@ -39,7 +39,8 @@ var trackers = sync.Pool{New: func() any { return new(tracker) }}
 
 func newTracker() *tracker { return trackers.Get().(*tracker) }
 
-// Response implements extproc.Tracker. It moves the lease and the session to the endpoint that served the request.
+// Response implements extproc.Tracker. It moves the lease and the session to the endpoint that
+// served the request.
 func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
 	status, served := of.Status, of.Served
 	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
@@ -122,13 +123,15 @@ func (t *tracker) End() {
 	trackers.Put(t)
 }
 
-// Imported returns how many requests of other clusters are in flight here: those that this picker has sent to endpoints.
+// Imported returns how many requests of other clusters are in flight here: those that this picker
+// has sent to endpoints.
 func (p *Picker) Imported() int64 { return p.others.imported.Load() }
 
 var _ accesslog.Sink = (*Picker)(nil)
 
-// Log implements accesslog.Sink: it renews the lease of a request that goes on, and releases that of one that has ended. The
-// entry of another picker's lease is forwarded. If that picker is gone, the request is counted here.
+// Log implements accesslog.Sink: it renews the lease of a request that goes on, and releases that
+// of one that has ended. The entry of another picker's lease is forwarded. If that picker is gone,
+// the request is counted here.
 func (p *Picker) Log(e accesslog.Entry) {
 	if p.leases.Owns(e.Lease) {
 		p.LogOwn(e)
@@ -149,7 +152,8 @@ func (p *Picker) Log(e accesslog.Entry) {
 		return
 	case !alive && e.Open:
 		if served := p.loadOf(e.Pool, e.Served); served != nil && p.allowed(e.Gateway, targetOf(e.Pool)) {
-			if lease := p.leases.Adopt(e.Lease, endpoint.Holder{Gateway: e.Gateway, Pool: e.Pool}, served, time.Now()); lease != nil {
+			if lease := p.leases.Adopt(e.Lease, endpoint.Holder{Gateway: e.Gateway, Pool: e.Pool}, served,
+				time.Now()); lease != nil {
 				lease.Done()
 			}
 		}
@@ -158,13 +162,14 @@ func (p *Picker) Log(e accesslog.Entry) {
 	p.config.Reports.Forward(e)
 }
 
-// LogOwn is Log for entries that another process forwarded: entries of other pickers' leases, and of a Gateway that has not
-// opened the lease, are dropped.
+// LogOwn is Log for entries that another process forwarded: entries of other pickers' leases, and
+// of a Gateway that has not opened the lease, are dropped.
 func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
 	switch {
 	case lease == nil && e.Open:
-		lease = p.leases.Resume(e.Lease, e.Gateway, func(pool string) *endpoint.Load { return p.loadOf(pool, e.Served) }, time.Now())
+		lease = p.leases.Resume(e.Lease, e.Gateway,
+			func(pool string) *endpoint.Load { return p.loadOf(pool, e.Served) }, time.Now())
 	case lease != nil && lease.Holder().Gateway == e.Gateway:
 		p.follow(lease, e)
 	}
@@ -179,7 +184,8 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	ok, now := failure(&e) == "", time.Now()
 	status := max(e.Status, e.Error)
 	picked := lease.Picked()
-	passed := picked != nil && picked != served && e.Status > 0 // Envoy tried it first, and another endpoint or none answered
+	// Envoy tried it first, and another endpoint or none answered
+	passed := picked != nil && picked != served && e.Status > 0
 	p.records.notes.ended(lease.Tag().Number, e, now)
 	p.keepResponse(lease.Holder().Pool, &e)
 	if c := lease.Tag().Charge; c != nil {
@@ -208,7 +214,8 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 		lease.Waits()
 	}
 	lease.Progress(endpoint.Progress{
-		Status: status, Bytes: e.Bytes, Sent: e.Sent, First: e.Begun(), Streams: e.Status > 0 && !e.Whole, Ended: !e.Open,
+		Status: status, Bytes: e.Bytes, Sent: e.Sent, First: e.Begun(), Streams: e.Status > 0 && !e.Whole,
+		Ended:    !e.Open,
 		Canceled: e.Canceled || e.Status == http.StatusGatewayTimeout,
 	}, now)
 	if e.Open {
@@ -270,7 +277,8 @@ func targetOf(text string) objectid.Target {
 	return of
 }
 
-// loadOf finds the counters of a pool's address as text; nil for hops, addresses of other pools and "".
+// loadOf finds the counters of a pool's address as text; nil for hops, addresses of other pools and
+// "".
 func (p *Picker) loadOf(name, text string) *endpoint.Load {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {

@@ -22,7 +22,9 @@ func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
 	t.Helper()
 	p = runPicker(t, c)
 	_, address := servePicker(t, p)
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Fallbacks: 1, Full: schedule.Full{InFlight: 9}, Endpoints: specs(first, second)})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Fallbacks: 1, Full: schedule.Full{InFlight: 9},
+			Endpoints: specs(first, second)})
 	stream, _ := call(t, dialPicker(t, address), "x-penstock-pool", "ns/pool")
 	r := exchange(t, stream, headerMessage(nil))
 	return p, r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
@@ -30,7 +32,8 @@ func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
 
 func counts(p *Picker) [2]int64 { return [2]int64{inFlight(p, first), inFlight(p, second)} }
 
-// Envoy tries the second endpoint after the first, and then a hop, whose own pick counts the request.
+// Envoy tries the second endpoint after the first, and then a hop, whose own pick counts the
+// request.
 func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 	p, lease := pickFirst(t, Config{})
 	for _, c := range []struct {
@@ -67,7 +70,8 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 		Reports: forwarding{forward: func(e accesslog.Entry) { forwarded = append(forwarded, e) }},
 		Peers:   onePeer{&alive},
 	})
-	open, end := accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Open: true, Served: second}, accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Served: second, Status: 200}
+	open, end := accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Open: true, Served: second},
+		accesslog.Entry{Lease: "peer.1", Pool: "ns/pool", Served: second, Status: 200}
 	expect := func(what string, e accesslog.Entry, passed bool, want [2]int64) {
 		t.Helper()
 		forwarded = nil
@@ -83,8 +87,10 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 	expect("it goes on still", open, false, [2]int64{1, 1})
 	expect("it ends", end, false, [2]int64{1, 0})
 	expect("it ends a second time", end, true, [2]int64{1, 0})
-	expect("a lost peer's request to an unknown endpoint", accesslog.Entry{Lease: "peer.2", Pool: "ns/pool", Open: true, Served: "10.9.9.9:1"}, false, [2]int64{1, 0})
-	expect("no lease", accesslog.Entry{Lease: "nonsense", Pool: "ns/pool", Open: true, Served: second}, false, [2]int64{1, 0})
+	expect("a lost peer's request to an unknown endpoint",
+		accesslog.Entry{Lease: "peer.2", Pool: "ns/pool", Open: true, Served: "10.9.9.9:1"}, false, [2]int64{1, 0})
+	expect("no lease", accesslog.Entry{Lease: "nonsense", Pool: "ns/pool", Open: true, Served: second}, false,
+		[2]int64{1, 0})
 	expect("a lost peer's request goes on again", open, false, [2]int64{1, 1})
 	alive = true
 	expect("the peer is back", open, true, [2]int64{1, 0})
@@ -115,7 +121,8 @@ func TestAccessLog_CanceledRequestsLeaveServerUnsuspected(t *testing.T) {
 	}
 	for range 5 {
 		p.Log(accesslog.Entry{Lease: lease, Served: first})
-		lease = p.leases.Open(&p.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{Pool: "ns/pool"}, endpoint.Work{}, 0, time.Now()).ID()
+		lease = p.leases.Open(&p.pool("ns/pool").snapshot.Endpoints[0], endpoint.Holder{Pool: "ns/pool"},
+			endpoint.Work{}, 0, time.Now()).ID()
 	}
 	if s := p.pool("ns/pool").snapshot.Endpoints[0].State(); !s.Failing {
 		t.Error("five requests that the server did not answer leave it unsuspected")
@@ -140,10 +147,19 @@ func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 		entry accesslog.Entry
 		want  int64
 	}{
-		{"headers alone", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, Headers: time.Second}, 2 * one},
+		{"headers alone", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, Headers: time.Second},
+			2 * one},
 		{"an error", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 500, Body: true}, 2 * one},
-		{"the first token", accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, Body: true, Headers: time.Second, FirstByte: time.Second}, one},
-		{"the end", accesslog.Entry{Lease: a, Served: first, Status: 200, Body: true, Headers: time.Second, FirstByte: time.Second}, one},
+		{
+			"the first token",
+			accesslog.Entry{Lease: a, Open: true, Served: first, Status: 200, Body: true, Headers: time.Second,
+				FirstByte: time.Second}, one,
+		},
+		{
+			"the end",
+			accesslog.Entry{Lease: a, Served: first, Status: 200, Body: true, Headers: time.Second,
+				FirstByte: time.Second}, one,
+		},
 		{"the end of a request without an answer", accesslog.Entry{Lease: b}, 0},
 	} {
 		if p.Log(c.entry); unread() != c.want || one == 0 {
@@ -163,10 +179,13 @@ func TestFirstToken_RateIsThatOfTheBodyOfAStream(t *testing.T) {
 		want   float64
 	}{
 		"a stream": {accesslog.Entry{Headers: headers, FirstByte: token}, true, tokens},
-		"its end":  {accesslog.Entry{Headers: headers, FirstByte: token, LastByte: 2 * token, Took: 2 * token}, true, tokens},
+		"its end": {accesslog.Entry{Headers: headers, FirstByte: token, LastByte: 2 * token, Took: 2 * token}, true,
+			tokens},
 		"a stream of a proxy that reports no body": {accesslog.Entry{Headers: headers}, true, 0},
-		"no stream, although asked for":            {accesslog.Entry{Headers: token, FirstByte: token, Whole: true}, true, 0},
-		"no stream":                                {accesslog.Entry{Headers: token, FirstByte: token}, false, 0},
+		"no stream, although asked for": {
+			accesslog.Entry{Headers: token, FirstByte: token, Whole: true}, true, 0,
+		},
+		"no stream": {accesslog.Entry{Headers: token, FirstByte: token}, false, 0},
 	} {
 		p := runPicker(t, Config{})
 		setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs(first)})
@@ -174,7 +193,8 @@ func TestFirstToken_RateIsThatOfTheBodyOfAStream(t *testing.T) {
 		work := endpoint.Work{Tokens: tokens, Rate: tokens, Stream: tt.stream, Measure: tt.stream}
 		for range 10 {
 			lease := p.leases.Open(e, endpoint.Holder{Pool: "ns/pool"}, work, 0, time.Now())
-			tt.entry.Lease, tt.entry.Open, tt.entry.Served, tt.entry.Status, tt.entry.Body = lease.ID(), tt.entry.Took == 0, first, 200, true
+			tt.entry.Lease, tt.entry.Open, tt.entry.Served, tt.entry.Status, tt.entry.Body = lease.ID(),
+				tt.entry.Took == 0, first, 200, true
 			p.Log(tt.entry)
 			p.Log(accesslog.Entry{Lease: lease.ID(), Served: first, Status: 200, Canceled: true})
 			lease.Done()

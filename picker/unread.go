@@ -7,11 +7,13 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A prompt counts as cached at a server from the pick on, so that the next one with the same beginning follows it. If the server denies
-// the request, or is never sent it, this is taken back, in the other processes too. Two things stay: the evictions of other prompts, and
-// what the reports to other clusters have of the prompt (Config.Observe): they have no retraction.
+// A prompt counts as cached at a server from the pick on, so that the next one with the same
+// beginning follows it. If the server denies the request, or is never sent it, this is taken back,
+// in the other processes too. Two things stay: the evictions of other prompts, and what the reports
+// to other clusters have of the prompt (Config.Observe): they have no retraction.
 
-// sentTo records that a server is sent the prompt. It returns false if the server's cache is too small for it: the server denies it.
+// sentTo records that a server is sent the prompt. It returns false if the server's cache is too
+// small for it: the server denies it.
 func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	server := e.Load().Prefixes()
 	if !server.Fits(k.query.Tokens) {
@@ -29,8 +31,9 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	return true
 }
 
-// denied reports whether the server has not read the prompt, by the last entry of the access log. An answer that is not streamed begins
-// at its end: a client or a timeout that does not wait for it shows nothing about the prompt.
+// denied reports whether the server has not read the prompt, by the last entry of the access log.
+// An answer that is not streamed begins at its end: a client or a timeout that does not wait for it
+// shows nothing about the prompt.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:
@@ -43,8 +46,9 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	return true
 }
 
-// endUnread ends the wait for the answer to a lease's prompt. The servers that have not read it lose it: all of them if the request is
-// denied, and the one that the pick names first if the request has passed it.
+// endUnread ends the wait for the answer to a lease's prompt. The servers that have not read it
+// lose it: all of them if the request is denied, and the one that the pick names first if the
+// request has passed it.
 func (p *Picker) endUnread(lease *endpoint.Lease, e accesslog.Entry, passed bool) {
 	u := lease.TakeUnread()
 	if u == nil {

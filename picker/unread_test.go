@@ -23,7 +23,8 @@ func chainOf(first uint64, blocks int) (c []uint64) {
 	return c
 }
 
-// A server that denies a request has not read its prompt: the next one with the same beginning is not expected to find it there.
+// A server that denies a request has not read its prompt: the next one with the same beginning is
+// not expected to find it there.
 func TestDenial_LeavesNothingCached(t *testing.T) {
 	const sent, answered = time.Millisecond, 20 * time.Millisecond
 	for _, c := range []struct {
@@ -38,10 +39,20 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 		{"not connected", false, accesslog.Entry{Status: 503}, false},
 		{"reset", false, accesslog.Entry{Served: first, Status: 503, Sent: sent}, false},
 		{"canceled before the first byte", true, accesslog.Entry{Served: first, Sent: sent, Canceled: true}, false},
-		{"canceled before the end of an answer that is no stream", false, accesslog.Entry{Served: first, Sent: sent, Canceled: true}, true},
-		{"timed out before the end of an answer that is no stream", false, accesslog.Entry{Served: first, Sent: sent, Status: 504}, true},
-		{"canceled later", true, accesslog.Entry{Served: first, Status: 200, Sent: sent, Headers: answered, Canceled: true}, true},
-		{"served by another one", true, accesslog.Entry{Served: second, Status: 200, Sent: sent, Headers: answered, Body: true}, false},
+		{"canceled before the end of an answer that is no stream", false,
+			accesslog.Entry{Served: first, Sent: sent, Canceled: true}, true},
+		{"timed out before the end of an answer that is no stream", false,
+			accesslog.Entry{Served: first, Sent: sent, Status: 504}, true},
+		{
+			"canceled later", true, accesslog.Entry{
+				Served: first, Status: 200, Sent: sent, Headers: answered, Canceled: true,
+			}, true,
+		},
+		{
+			"served by another one", true, accesslog.Entry{
+				Served: second, Status: 200, Sent: sent, Headers: answered, Body: true,
+			}, false,
+		},
 	} {
 		p := runPicker(t, Config{})
 		setPools(t, p, Pool{ID: poolID("ns/pool"), Fallbacks: 1, Endpoints: specs(first, second)})
@@ -73,7 +84,9 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 // Both servers of a request with a prefill server lose its prompt, and what they had before stays.
 func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	p := runPicker(t, Config{})
-	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)), Endpoints: withRoles(first, "decode", second, "prefill")})
+	setPools(t, p,
+		Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
+			Endpoints: withRoles(first, "decode", second, "prefill")})
 	long := chainOf(1000, 40)
 	short := long[:20]
 	for _, c := range []struct {
@@ -81,7 +94,8 @@ func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 		status int
 	}{{short, 200}, {long, 400}} {
 		a := p.Pick(t.Context(), longPrompt(64*len(c.chain), c.chain...))
-		p.Log(accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Served: first, Status: c.status, Sent: 1, Headers: 2, Body: true})
+		p.Log(accesslog.Entry{Lease: a.Lease.String(), Gateway: "ns/gw", Served: first, Status: c.status, Sent: 1,
+			Headers: 2, Body: true})
 	}
 	for _, at := range []string{first, second} {
 		if got, want := cachedTokens(p, at, long), int32(prefix.End(len(short)-1)); got != want {
@@ -101,7 +115,8 @@ func TestDenial_OfPromptLargerThanTheCacheEvictsNothing(t *testing.T) {
 	p.Pick(t.Context(), longPrompt(8100, large[:120]...))
 	p.Pick(t.Context(), longPrompt(200_000, large...))
 	if cachedTokens(p, first, small) == 0 || cachedTokens(p, first, large) != 0 || len(sent) != 1 {
-		t.Errorf("%d tokens of the small prompt and %d of the large ones are cached; %d picks are published", cachedTokens(p, first, small), cachedTokens(p, first, large), len(sent))
+		t.Errorf("%d tokens of the small prompt and %d of the large ones are cached; %d picks are published",
+			cachedTokens(p, first, small), cachedTokens(p, first, large), len(sent))
 	}
 	p.Pick(t.Context(), longPrompt(6500, large[:100]...)) // of fewer tokens, perhaps
 	if got := cachedTokens(p, first, large); got != 6400 {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Upload implements extproc.Uploads. Of an Envoy's limit each process answers for an equal part, because an Envoy's calls are
-// spread over all of them.
+// Upload implements extproc.Uploads. Of an Envoy's limit each process answers for an equal part,
+// because an Envoy's calls are spread over all of them.
 func (p *Picker) Upload(ctx context.Context, gateway string, limit int64) extproc.Upload {
 	proxy := upload.Proxy{Gateway: gateway}
 	if from, ok := peer.FromContext(ctx); ok {

@@ -33,7 +33,8 @@ func TestUpload_EachEnvoyHasItsOwnLimit(t *testing.T) {
 	if p.Upload(from("10.0.0.1"), "ns/gw", 1<<20).Take(1 << 19) {
 		t.Error("another connection of the Envoy has a limit of its own")
 	}
-	if !p.Upload(from("10.0.0.2"), "ns/gw", 1<<20).Take(1<<19) || !p.Upload(from("10.0.0.1"), "ns/other", 1<<20).Take(1<<19) {
+	if !p.Upload(from("10.0.0.2"), "ns/gw", 1<<20).Take(1<<19) ||
+		!p.Upload(from("10.0.0.1"), "ns/other", 1<<20).Take(1<<19) {
 		t.Error("an Envoy takes another one's limit")
 	}
 }

@@ -72,7 +72,8 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 	u.perOutput = u.histogram("request_ntpot_seconds", "Time of a request by the tokens of its response",
 		upstreamPerToken, requestLabels, objective+"normalized_time_per_output_token_seconds", 0, 1)
 	u.firstToken = u.histogram("request_ttft_seconds",
-		"Time from a request's pick to the first byte of its response's body, from gateways that send bodies as they arrive",
+		"Time from a request's pick to the first byte of its response's body, from gateways that send bodies as "+
+			"they arrive",
 		upstreamSeconds[:24], with(requestLabels, "streaming"), objective+"request_ttft_seconds", 0, 1)
 	u.perToken = u.histogram("request_streaming_tpot_seconds", "Time between two tokens of a streamed response",
 		upstreamTPOT, requestLabels, objective+"request_tpot_seconds", 0, 1)
@@ -90,7 +91,8 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 	u.responding = u.histogram("response_processing_duration_seconds", "Time that the messages of a response take here",
 		upstreamPicks, nil, "")
 	u.rewrites = u.counter("model_rewrite_decisions_total", "Requests whose model is replaced",
-		[]string{"model_rewrite_name", "model_name", "target_model"}, extension+"model_rewrite_decisions_total", 0, 1, 2)
+		[]string{"model_rewrite_name", "model_name", "target_model"}, extension+"model_rewrite_decisions_total", 0, 1,
+		2)
 
 	u.stages = u.counter("disagg_decision_total", "Picks by the stages of the request",
 		with(pluginLabels, "model_name", "decision_type"), scheduler+"disagg_decision_total", 2, 3)
@@ -103,7 +105,8 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 	u.late = u.counter("request_slo_violation_total", "Requests that missed their objective, by type ttft or tpot",
 		with(latencyLabels, "type"), objective+"request_slo_violation_total", 2, 3, 4)
 	u.hitRatio = u.histogram("prefix_indexer_hit_ratio", "Part of prompts that the picked server has cached",
-		[]float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1}, pluginLabels, extension+"prefix_indexer_hit_ratio")
+		[]float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1}, pluginLabels,
+		extension+"prefix_indexer_hit_ratio")
 	u.hitBytes = u.histogram("prefix_indexer_hit_bytes", "Bytes of prompts that the picked server has cached",
 		upstreamTokens[:15], pluginLabels, extension+"prefix_indexer_hit_bytes")
 

@@ -28,7 +28,8 @@ var (
 	inFlightLabels  = []string{"endpoint_name", "namespace", "producer_name", "fairness_id", "priority"}
 
 	gaugeSeries = []Series{
-		{"llm_d_epp_average_kv_cache_utilization", "inference_pool_average_kv_cache_utilization", "gauge", []string{"name"},
+		{"llm_d_epp_average_kv_cache_utilization", "inference_pool_average_kv_cache_utilization", "gauge",
+			[]string{"name"},
 			"Mean use of the servers' KV caches, 0 to 1"},
 		{"llm_d_epp_average_queue_size", "inference_pool_average_queue_size", "gauge", []string{"name"},
 			"Mean number of requests that wait at a server"},
@@ -63,7 +64,8 @@ var (
 		{"llm_d_epp_datalayer_poll_errors_total", "llm_d_inference_scheduler_datalayer_poll_errors_total", "counter",
 			[]string{"source_type"},
 			"Metrics pages that could not be read"},
-		{"llm_d_epp_datalayer_extract_errors_total", "llm_d_inference_scheduler_datalayer_extract_errors_total", "counter",
+		{"llm_d_epp_datalayer_extract_errors_total", "llm_d_inference_scheduler_datalayer_extract_errors_total",
+			"counter",
 			[]string{"source_type", "extractor_type"},
 			"Always 0: a page that lacks a needed series counts as not read"},
 		{"llm_d_epp_info", "inference_extension_info", "gauge", []string{"commit", "build_ref"},
@@ -177,8 +179,8 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
-// flow sends a pool's saturation and what waits. A pool without flow control has a saturation, too, so that
-// an autoscaler can go by it; and a pool whose queue is empty has a size of 0.
+// flow sends a pool's saturation and what waits. A pool without flow control has a saturation, too,
+// so that an autoscaler can go by it; and a pool whose queue is empty has a size of 0.
 func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	name, by := pool.ID.Pool.Name, flow.Saturation{}
 	if pool.FlowControl != nil {

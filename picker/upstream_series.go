@@ -148,7 +148,8 @@ func UpstreamSeries() []Series {
 // AbsentSeries returns the series of llm-d's documentation that penstock picker lacks, and why.
 func AbsentSeries() map[string]string {
 	return map[string]string{
-		"plugin_duration_seconds":                       "plugins of a pick take about a microsecond each, and are not timed",
+		"plugin_duration_seconds": "plugins of a pick take about a microsecond each, and " +
+			"are not timed",
 		"request_ttft_prediction_duration_seconds":      "predictions take no call",
 		"request_tpot_prediction_duration_seconds":      "predictions take no call",
 		"inference_request_metric":                      "request_ttft_seconds has the observed values",
@@ -165,12 +166,14 @@ func AbsentSeries() map[string]string {
 		"extproc_streams_total":                         "penstock_picker_picks_total has the results of calls",
 
 		// Of llm-d's index of KV blocks, which publishes them on request.
-		"kv_cache_index_admissions_total":                       "prefix_indexer_size has the blocks",
-		"kv_cache_index_evictions_total":                        "prefix_indexer_size has the blocks",
-		"kv_cache_index_lookup_requests_total":                  "prefix_indexer_hit_ratio counts the prompts",
-		"kv_cache_index_lookup_hits_total":                      "prefix_indexer_hit_ratio has the hits",
-		"kv_cache_index_max_pod_hit_count_total":                "prefix_indexer_hit_bytes has the hits of the picked server",
-		"kv_cache_index_lookup_latency_seconds":                 "a look-up takes about a microsecond, and is not timed",
+		"kv_cache_index_admissions_total":      "prefix_indexer_size has the blocks",
+		"kv_cache_index_evictions_total":       "prefix_indexer_size has the blocks",
+		"kv_cache_index_lookup_requests_total": "prefix_indexer_hit_ratio counts the prompts",
+		"kv_cache_index_lookup_hits_total":     "prefix_indexer_hit_ratio has the hits",
+		"kv_cache_index_max_pod_hit_count_total": "prefix_indexer_hit_bytes has the hits of the " +
+			"picked server",
+		"kv_cache_index_lookup_latency_seconds": "a look-up takes about a microsecond, and " +
+			"is not timed",
 		"kv_cache_events_dedup_removed_hashes_suppressed_total": "events are not filtered",
 		"kv_cache_events_dedup_removed_hashes_forwarded_total":  "events are not filtered",
 	}

@@ -10,9 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Without trustHeaders a client's header makes no series: one client could use up the label's values for all.
+// Without trustHeaders a client's header makes no series: one client could use up the label's
+// values for all.
 func TestUpstreamMetrics_UntrustedFairnessIDIsNoLabel(t *testing.T) {
-	for trust, want := range map[bool]string{false: "[llm_d_epp_request_total   0 ]", true: "[llm_d_epp_request_total id-0  0  llm_d_epp_request_total id-1  0 ]"} {
+	for trust, want := range map[bool]string{false: "[llm_d_epp_request_total   0 ]",
+		true: "[llm_d_epp_request_total id-0  0  llm_d_epp_request_total id-1  0 ]"} {
 		registry := prometheus.NewRegistry()
 		p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
 		_, address := servePicker(t, p)
@@ -22,7 +24,8 @@ func TestUpstreamMetrics_UntrustedFairnessIDIsNoLabel(t *testing.T) {
 			stream, _ := call(t, conn)
 			exchange(t, stream, headerMessage(nil, header, fmt.Sprint("id-", i)))
 		}
-		series := slices.DeleteFunc(slices.Sorted(maps.Keys(gathered(t, registry))), func(name string) bool { return !strings.HasPrefix(name, "llm_d_epp_request_total ") })
+		series := slices.DeleteFunc(slices.Sorted(maps.Keys(gathered(t, registry))),
+			func(name string) bool { return !strings.HasPrefix(name, "llm_d_epp_request_total ") })
 		if fmt.Sprint(series) != want {
 			t.Errorf("trusted %v: %q", trust, series)
 		}
@@ -31,14 +34,16 @@ func TestUpstreamMetrics_UntrustedFairnessIDIsNoLabel(t *testing.T) {
 
 // Where the body is read behind the pick, or not at all, the header is the client's own.
 func TestUpstreamMetrics_UntrustedModelIsNoLabel(t *testing.T) {
-	for trust, want := range map[bool]string{false: "[llm_d_epp_request_total   0 ]", true: "[llm_d_epp_request_total  claimed 0 claimed]"} {
+	for trust, want := range map[bool]string{false: "[llm_d_epp_request_total   0 ]",
+		true: "[llm_d_epp_request_total  claimed 0 claimed]"} {
 		registry := prometheus.NewRegistry()
 		p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
 		_, address := servePicker(t, p)
 		setPools(t, p, Pool{ID: poolID("ns/pool"), Default: true, TrustHeaders: trust, Endpoints: specs("10.0.0.1:80")})
 		stream, _ := call(t, dialPicker(t, address))
 		exchange(t, stream, headerMessage(nil, modelHeader, "claimed"))
-		series := slices.DeleteFunc(slices.Sorted(maps.Keys(gathered(t, registry))), func(name string) bool { return !strings.HasPrefix(name, "llm_d_epp_request_total ") })
+		series := slices.DeleteFunc(slices.Sorted(maps.Keys(gathered(t, registry))),
+			func(name string) bool { return !strings.HasPrefix(name, "llm_d_epp_request_total ") })
 		if fmt.Sprint(series) != want {
 			t.Errorf("trusted %v: %q", trust, series)
 		}

@@ -8,7 +8,8 @@ const maxTail = 4 << 10
 // usageReader keeps the end of a response's body, where model servers report its tokens.
 type usageReader struct{ tail []byte }
 
-// Members of a response that have numbers of tokens, in the forms of OpenAI's APIs and of Anthropic's.
+// Members of a response that have numbers of tokens, in the forms of OpenAI's APIs and of
+// Anthropic's.
 var (
 	usageOutput = []string{`"completion_tokens":`, `"output_tokens":`}
 	usageCached = []string{`"cached_tokens":`, `"cache_read_input_tokens":`}

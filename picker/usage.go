@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// maxModels bounds the names of models in metrics. Clients choose names, so requests for further ones count as otherModel, and
-	// a name gets a series with its first request that a server has accepted.
+	// maxModels bounds the names of models in metrics. Clients choose names, so requests for
+	// further ones count as otherModel, and a name gets a series with its first request that a
+	// server has accepted.
 	maxModels  = 1000
 	otherModel = "other"
 	// maxModelName is the longest name that gets a series, in bytes.
@@ -96,17 +97,26 @@ func (u *usage) remove(pool string) {
 
 var (
 	modelRequestsDesc = prometheus.NewDesc("penstock_picker_model_requests_total",
-		"Requests that ended, by the model that they name and outcome: served, or failed (status 400 and above, no response, a stream that is cut or begins with an error, or that one ends, if picker.tokenUsage has it read). At most 1,000 models have names; the others, and failed requests for names that no server has accepted, are other.", []string{"pool", "model", "outcome"}, nil)
+		"Requests that ended, by the model that they name and outcome: served, or failed (status 400 and above, no "+
+			"response, a stream that is cut or begins with an error, or that one ends, if picker.tokenUsage has it "+
+			"read). At most 1,000 models have names; the others, and failed requests for names that no server has "+
+			"accepted, are other.", []string{"pool", "model", "outcome"}, nil)
 	modelFirstByteDesc = prometheus.NewDesc("penstock_picker_model_first_byte_seconds_total",
-		"Total time to the first byte of the response's body of all requests served, by model.", []string{"pool", "model"}, nil)
+		"Total time to the first byte of the response's body of all requests served, by model.",
+		[]string{"pool", "model"}, nil)
 	modelTokensDesc = prometheus.NewDesc("penstock_picker_model_prompt_tokens_total",
-		"Tokens of the prompts of all requests served, by model, where the picker reads prompts: a quarter of their bytes, unless token IDs are given. Of type cached are those that the picker took to be cached where it sent them; of type input are all.", []string{"pool", "model", "type"}, nil)
+		"Tokens of the prompts of all requests served, by model, where the picker reads prompts: a quarter of their "+
+			"bytes, unless token IDs are given. Of type cached are those that the picker took to be cached where it "+
+			"sent them; of type input are all.", []string{"pool", "model", "type"}, nil)
 	modelOutputDesc = prometheus.NewDesc("penstock_picker_model_output_tokens_total",
-		"Tokens of the responses of all requests served, by model and the responses' own account, of pools whose PoolPolicy has picker.tokenUsage.", []string{"pool", "model"}, nil)
+		"Tokens of the responses of all requests served, by model and the responses' own account, of pools whose "+
+			"PoolPolicy has picker.tokenUsage.", []string{"pool", "model"}, nil)
 	queueDesc = prometheus.NewDesc("penstock_picker_queue_requests",
-		"Requests that wait at the pool's endpoints, by their metrics pages; only endpoints with fresh metrics count.", []string{"pool"}, nil)
+		"Requests that wait at the pool's endpoints, by their metrics pages; only endpoints with fresh metrics count.",
+		[]string{"pool"}, nil)
 	saturationDesc = prometheus.NewDesc("penstock_picker_saturation_ratio",
-		"How much of the pool is in use, 0 to 1: the mean, over the endpoints with fresh metrics, of their KV cache's use, or 1 where requests wait.", []string{"pool"}, nil)
+		"How much of the pool is in use, 0 to 1: the mean, over the endpoints with fresh metrics, of their KV "+
+			"cache's use, or 1 where requests wait.", []string{"pool"}, nil)
 )
 
 // collect sends the series of all models.
@@ -125,7 +135,8 @@ func (u *usage) collect(ch chan<- prometheus.Metric) {
 		}
 		names[name] = true
 		count := func(d *prometheus.Desc, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{name.pool, name.model}, labels...)...)
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v,
+				append([]string{name.pool, name.model}, labels...)...)
 		}
 		count(modelRequestsDesc, float64(m.served), "served")
 		count(modelRequestsDesc, float64(m.failed), "failed")

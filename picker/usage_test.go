@@ -20,9 +20,12 @@ import (
 // ask picks for a model, and logs the end of the request.
 func ask(t *testing.T, p *Picker, model string, status int) {
 	t.Helper()
-	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}, Facts: request.Facts{Kind: request.ChatCompletions, Model: model, Size: 600, Tokens: 150, Chain: prefix.Chain{7, 8}, MaxTokens: 99}}
+	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{},
+		Facts: request.Facts{Kind: request.ChatCompletions, Model: model, Size: 600, Tokens: 150,
+			Chain: prefix.Chain{7, 8}, MaxTokens: 99}}
 	a := p.Pick(t.Context(), r)
-	p.LogOwn(accesslog.Entry{Lease: a.Lease.String(), Served: a.Endpoints.String(), Status: status, FirstByte: time.Second})
+	p.LogOwn(accesslog.Entry{Lease: a.Lease.String(), Served: a.Endpoints.String(), Status: status,
+		FirstByte: time.Second})
 }
 
 func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
@@ -45,9 +48,13 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 	ask(t, p, "bad \xff", 200)
 	got := gathered(t, registry)
 	want := map[string]float64{
-		"penstock_picker_model_requests_total llama served ns/pool": 2, "penstock_picker_model_requests_total llama failed ns/pool": 1, "penstock_picker_model_first_byte_seconds_total llama ns/pool": 2,
-		"penstock_picker_model_prompt_tokens_total llama ns/pool input": 300, "penstock_picker_model_prompt_tokens_total llama ns/pool cached": 128,
-		"penstock_picker_model_requests_total other failed ns/pool": 1, "penstock_picker_model_requests_total bad \uFFFD served ns/pool": 1,
+		"penstock_picker_model_requests_total llama served ns/pool":      2,
+		"penstock_picker_model_requests_total llama failed ns/pool":      1,
+		"penstock_picker_model_first_byte_seconds_total llama ns/pool":   2,
+		"penstock_picker_model_prompt_tokens_total llama ns/pool input":  300,
+		"penstock_picker_model_prompt_tokens_total llama ns/pool cached": 128,
+		"penstock_picker_model_requests_total other failed ns/pool":      1,
+		"penstock_picker_model_requests_total bad \uFFFD served ns/pool": 1,
 	}
 	have := map[string]float64{}
 	for name := range want {
@@ -59,8 +66,10 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 	for i := range maxModels + 10 {
 		ask(t, p, fmt.Sprintf("model-%d", i), 200)
 	}
-	if got = gathered(t, registry); len(p.records.usage.models) != maxModels+1 || got["penstock_picker_model_requests_total other served ns/pool"] != 12 {
-		t.Errorf("%d models have series, and other requests are %v", len(p.records.usage.models), got["penstock_picker_model_requests_total other served ns/pool"])
+	if got = gathered(t, registry); len(p.records.usage.models) != maxModels+1 ||
+		got["penstock_picker_model_requests_total other served ns/pool"] != 12 {
+		t.Errorf("%d models have series, and other requests are %v", len(p.records.usage.models),
+			got["penstock_picker_model_requests_total other served ns/pool"])
 	}
 	setPools(t, p)
 	if len(p.records.usage.models) != 0 || p.records.usage.names != 0 {
@@ -84,7 +93,8 @@ func TestMetrics_QueueAndSaturationOfFreshPages(t *testing.T) {
 	list[1].BeginScrape().Succeed(endpoint.Reading{Running: 5, KV: 0.5}, time.Now())
 	got := gathered(t, registry)
 	if got["penstock_picker_queue_requests ns/pool"] != 3 || got["penstock_picker_saturation_ratio ns/pool"] != 0.75 {
-		t.Errorf("queue %v, saturation %v", got["penstock_picker_queue_requests ns/pool"], got["penstock_picker_saturation_ratio ns/pool"])
+		t.Errorf("queue %v, saturation %v", got["penstock_picker_queue_requests ns/pool"],
+			got["penstock_picker_saturation_ratio ns/pool"])
 	}
 }
 
@@ -95,8 +105,10 @@ func TestTracing_PickHasGenAIAttributes(t *testing.T) {
 		t.Fatal(err)
 	}
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80")})
-	r := &extproc.Request{Pool: "ns/pool", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Headers: &extproc.Message{},
-		Facts: request.Facts{Kind: request.ChatCompletions, Model: "llama", Size: 600, Tokens: 150, Chain: prefix.Chain{7, 8}, MaxTokens: 99}}
+	r := &extproc.Request{Pool: "ns/pool", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Headers: &extproc.Message{},
+		Facts: request.Facts{Kind: request.ChatCompletions, Model: "llama", Size: 600, Tokens: 150,
+			Chain: prefix.Chain{7, 8}, MaxTokens: 99}}
 	p.Pick(t.Context(), r)
 	p.Pick(t.Context(), r)
 	got := map[string]string{}
@@ -104,7 +116,8 @@ func TestTracing_PickHasGenAIAttributes(t *testing.T) {
 		got[string(a.Key)] = a.Value.String()
 	}
 	for key, want := range map[string]string{
-		"gen_ai.operation.name": "chat", "gen_ai.request.model": "llama", "gen_ai.request.max_tokens": "99", "gen_ai.usage.input_tokens": "150", "gen_ai.usage.cache_read.input_tokens": "128",
+		"gen_ai.operation.name": "chat", "gen_ai.request.model": "llama", "gen_ai.request.max_tokens": "99",
+		"gen_ai.usage.input_tokens": "150", "gen_ai.usage.cache_read.input_tokens": "128",
 		"server.address": "10.0.0.1", "server.port": "80",
 	} {
 		if got[key] != want {

@@ -20,7 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tenant is everything that a user of one namespace may write, each with an address that this user cannot reach.
+// tenant is everything that a user of one namespace may write, each with an address that this user
+// cannot reach.
 const tenant = `
 kind: GatewayClass
 metadata: {name: penstock}
@@ -105,7 +106,8 @@ func tenantWorld(t *testing.T, address string) []store.Op {
 		tables[k.Kind()] = k
 	}
 	var ops []store.Op
-	for doc := range strings.SplitSeq(strings.NewReplacer("[$A]", fmt.Sprintf("[%q]", address), "$A", address, "$E", at).Replace(tenant), "\n---\n") {
+	for doc := range strings.SplitSeq(strings.NewReplacer("[$A]", fmt.Sprintf("[%q]", address), "$A", address, "$E",
+		at).Replace(tenant), "\n---\n") {
 		var head struct{ Kind string }
 		if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
 			t.Fatal(err)
@@ -119,7 +121,8 @@ func tenantWorld(t *testing.T, address string) []store.Op {
 	return ops
 }
 
-// endpointsOf is the text of all endpoints that Envoys get, and of the pickers that our picker dials.
+// endpointsOf is the text of all endpoints that Envoys get, and of the pickers that our picker
+// dials.
 func endpointsOf(t *testing.T, tr *translator.Translator, out translator.Output) string {
 	t.Helper()
 	var b strings.Builder
@@ -141,7 +144,8 @@ func endpointsOf(t *testing.T, tr *translator.Translator, out translator.Output)
 }
 
 func kubernetes(allowed ...string) *store.AddressPolicy {
-	p := &store.AddressPolicy{Allowed: allowed, Denied: []string{"10.0.0.0/8"}, ExternalName: true, Shared: true, Own: "penstock-system/penstock"}
+	p := &store.AddressPolicy{Allowed: allowed, Denied: []string{"10.0.0.0/8"}, ExternalName: true, Shared: true,
+		Own: "penstock-system/penstock"}
 	p.Name = store.OwnAddressPolicy
 	return p
 }
@@ -151,23 +155,28 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 		address string
 		sliced  bool // an EndpointSlice may name it
 	}{
-		{"169.254.169.254", false}, {"127.0.0.1", false}, {"::1", false}, {"0.0.0.0", false}, {"fe80::1", false}, {"::ffff:169.254.169.254", false},
-		{"64:ff9b::a9fe:a9fe", false}, {"2002:7f00:1::1", false}, {"10.96.0.1", false}, {"10.1.2.3", false}, {"192.0.2.7", false}, {"198.51.100.1", true},
+		{"169.254.169.254", false}, {"127.0.0.1", false}, {"::1", false}, {"0.0.0.0", false}, {"fe80::1", false},
+		{"::ffff:169.254.169.254", false},
+		{"64:ff9b::a9fe:a9fe", false}, {"2002:7f00:1::1", false}, {"10.96.0.1", false}, {"10.1.2.3", false},
+		{"192.0.2.7", false}, {"198.51.100.1", true},
 	} {
 		s := store.New()
 		ops := append(tenantWorld(t, c.address), store.AddressPolicies.Put(kubernetes("203.0.113.0/24")),
-			store.Occupants.Put(&store.Occupant{ObjectMeta: metav1.ObjectMeta{Name: "192.0.2.7"}, Endpoints: []string{"other/web"}, Lists: []string{"192.0.2.7"}}))
+			store.Occupants.Put(&store.Occupant{ObjectMeta: metav1.ObjectMeta{Name: "192.0.2.7"},
+				Endpoints: []string{"other/web"}, Lists: []string{"192.0.2.7"}}))
 		if _, err := s.Apply(ops...); err != nil {
 			t.Fatal(err)
 		}
-		tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true, Pickers: config().Pickers})
+		tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true,
+			Pickers: config().Pickers})
 		out := tr.Update(s.View(), store.Everything(s.View()))
 		if out.Err != nil {
 			t.Fatal(out.Err)
 		}
 		text := endpointsOf(t, tr, out)
 		plain := strings.TrimPrefix(c.address, "::ffff:")
-		if n := strings.Count(text, plain+"\"") + strings.Count(text, plain+":") + strings.Count(text, plain+"]"); n > 0 && !c.sliced || n > 1 {
+		if n := strings.Count(text, plain+"\"") + strings.Count(text, plain+":") +
+			strings.Count(text, plain+"]"); n > 0 && !c.sliced || n > 1 {
 			t.Errorf("%s is an endpoint %d times:\n%s", c.address, n, text)
 		}
 		if !strings.Contains(text, "203.0.113.9") {
@@ -180,19 +189,25 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 					found[r.Owner.Kind] += f.Field + ": " + f.Problem + "; " + f.Fix + "\n"
 				}
 			}
-			if r.Owner.Kind == "ModelServers" && report.Find(r.Conditions, "ResolvedRefs").Reason != "AddressNotAllowed" {
+			if r.Owner.Kind == "ModelServers" && report.Find(r.Conditions, "ResolvedRefs").
+				Reason != "AddressNotAllowed" {
 				t.Errorf("ModelServers: %+v", r.Conditions)
 			}
-			if r.Owner.Kind == "HTTPRoute" && report.Find(r.Parents[0].Conditions, "ResolvedRefs").Reason != "AddressNotAllowed" {
+			if r.Owner.Kind == "HTTPRoute" && report.Find(r.Parents[0].Conditions, "ResolvedRefs").
+				Reason != "AddressNotAllowed" {
 				t.Errorf("HTTPRoute: %+v", r.Parents[0].Conditions)
 			}
 		}
 		for kind, fields := range map[string][]string{
-			"HTTPRoute":           {"spec.rules[0].backendRefs[0]", "host name rebind.example resolves to " + c.address},
-			"ModelServers":        {"spec.servers[0].address", "spec.servers[1].address"},
-			"InferencePool":       {"spec.endpointPickerRef.name"},
-			"InferencePoolImport": {"status.clusters[0].parents[0].service[0].addresses[0]", "parents[0].service[0].addresses[1]", "status.clusters[1].endpoints[0].address", "status.clusters[1].endpointPicker.service[0].addresses[1]", "status.clusters[2].endpointPicker.service[0].addresses[1]"},
-			"EndpointSlice":       {"endpoints: address " + c.address},
+			"HTTPRoute": {"spec.rules[0].backendRefs[0]",
+				"host name rebind.example resolves to " + c.address},
+			"ModelServers":  {"spec.servers[0].address", "spec.servers[1].address"},
+			"InferencePool": {"spec.endpointPickerRef.name"},
+			"InferencePoolImport": {"status.clusters[0].parents[0].service[0].addresses[0]",
+				"parents[0].service[0].addresses[1]", "status.clusters[1].endpoints[0].address",
+				"status.clusters[1].endpointPicker.service[0].addresses[1]",
+				"status.clusters[2].endpointPicker.service[0].addresses[1]"},
+			"EndpointSlice": {"endpoints: address " + c.address},
 		} {
 			for _, field := range fields {
 				if !strings.Contains(found[kind], field) && !(kind == "EndpointSlice" && c.sliced) {
@@ -205,10 +220,12 @@ func TestAddresses_NoWayThroughTheGatewayToWhatATenantCannotReach(t *testing.T) 
 
 func TestAddresses_ARebindingNameLosesItsEndpointsAndReturns(t *testing.T) {
 	s := store.New()
-	if _, err := s.Apply(append(tenantWorld(t, "203.0.113.5"), store.AddressPolicies.Put(kubernetes("203.0.113.0/24")))...); err != nil {
+	if _, err := s.Apply(append(tenantWorld(t, "203.0.113.5"),
+		store.AddressPolicies.Put(kubernetes("203.0.113.0/24")))...); err != nil {
 		t.Fatal(err)
 	}
-	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true, Pickers: config().Pickers})
+	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true,
+		Pickers: config().Pickers})
 	tr.Update(s.View(), store.Everything(s.View()))
 	serves := func(address string) bool {
 		for _, r := range tr.Resources("edge/gw") {
@@ -223,7 +240,9 @@ func TestAddresses_ARebindingNameLosesItsEndpointsAndReturns(t *testing.T) {
 		t.Error("an allowed address is no endpoint")
 	}
 	for _, address := range []string{"169.254.169.254", "203.0.113.6"} {
-		rev, err := s.Apply(store.Hosts.Put(&store.Host{ObjectMeta: metav1.ObjectMeta{Name: "rebind.example"}, Addresses: []string{address}}))
+		rev, err := s.Apply(
+			store.Hosts.Put(&store.Host{ObjectMeta: metav1.ObjectMeta{Name: "rebind.example"},
+				Addresses: []string{address}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +260,8 @@ func TestAddresses_ExternalNameIsOffUnlessAllowed(t *testing.T) {
 	if _, err := s.Apply(append(tenantWorld(t, "203.0.113.5"), store.AddressPolicies.Put(policy))...); err != nil {
 		t.Fatal(err)
 	}
-	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true, Pickers: config().Pickers})
+	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true,
+		Pickers: config().Pickers})
 	out := tr.Update(s.View(), store.Everything(s.View()))
 	for _, r := range out.Reports {
 		var c *report.Condition
@@ -253,7 +273,9 @@ func TestAddresses_ExternalNameIsOffUnlessAllowed(t *testing.T) {
 				c = report.Find(r.Parents[0].Conditions, "ResolvedRefs")
 			}
 		}
-		if c != nil && (c.Status != report.False || !strings.Contains(c.Message, "ExternalName") || !strings.Contains(c.Message, "--allow-external-name")) {
+		if c != nil &&
+			(c.Status != report.False || !strings.Contains(c.Message, "ExternalName") ||
+				!strings.Contains(c.Message, "--allow-external-name")) {
 			t.Errorf("%s: %+v", r.Owner, c)
 		}
 	}
@@ -266,16 +288,22 @@ func TestAddresses_ExternalNameIsOffUnlessAllowed(t *testing.T) {
 
 func TestAddresses_EndpointsThatKubernetesListsNeedNoRange(t *testing.T) {
 	s := store.New()
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "sliced"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "sliced"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}}
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "sliced-1", Labels: map[string]string{"kubernetes.io/service-name": "sliced", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
-		Ports:      []discoveryv1.EndpointPort{{Port: new(int32(80))}}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.2.3"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "sliced-1",
+			Labels: map[string]string{"kubernetes.io/service-name": "sliced",
+				"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
+		Ports:     []discoveryv1.EndpointPort{{Port: new(int32(80))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.2.3"}}},
 	}
-	ops := append(tenantWorld(t, "169.254.169.254"), store.AddressPolicies.Put(kubernetes()), store.Services.Put(service), store.EndpointSlices.Put(slice))
+	ops := append(tenantWorld(t, "169.254.169.254"), store.AddressPolicies.Put(kubernetes()),
+		store.Services.Put(service), store.EndpointSlices.Put(slice))
 	if _, err := s.Apply(ops...); err != nil {
 		t.Fatal(err)
 	}
-	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true, Pickers: config().Pickers})
+	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true,
+		Pickers: config().Pickers})
 	out := tr.Update(s.View(), store.Everything(s.View()))
 	if text := endpointsOf(t, tr, out); !strings.Contains(text, "10.1.2.3") {
 		t.Errorf("a pod behind its Service is no endpoint:\n%s", text)
@@ -295,10 +323,12 @@ func TestAddresses_EndpointsThatKubernetesListsNeedNoRange(t *testing.T) {
 
 func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 	s := store.New()
-	if _, err := s.Apply(append(tenantWorld(t, "203.0.113.5"), store.AddressPolicies.Put(kubernetes("203.0.113.0/24")), store.Hosts.Delete("rebind.example"))...); err != nil {
+	if _, err := s.Apply(append(tenantWorld(t, "203.0.113.5"), store.AddressPolicies.Put(kubernetes("203.0.113.0/24")),
+		store.Hosts.Delete("rebind.example"))...); err != nil {
 		t.Fatal(err)
 	}
-	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true, Pickers: config().Pickers})
+	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true,
+		Pickers: config().Pickers})
 	out := tr.Update(s.View(), store.Everything(s.View()))
 	if !slices.Equal(out.Names, []string{"rebind.example"}) {
 		t.Errorf("used: %v", out.Names)
@@ -310,13 +340,15 @@ func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 		}
 		return tr.Update(s.View(), rev.Changes)
 	}
-	if out = update(store.HTTPRoutes.Delete("mine/all"), store.ModelServers.Delete("mine/servers"), store.InferencePools.Delete("mine/picked")); !slices.Equal(out.NamesGone, []string{"rebind.example"}) {
+	if out = update(store.HTTPRoutes.Delete("mine/all"), store.ModelServers.Delete("mine/servers"),
+		store.InferencePools.Delete("mine/picked")); !slices.Equal(out.NamesGone, []string{"rebind.example"}) {
 		t.Errorf("no longer used: %v", out.NamesGone)
 	}
 	if out = update(store.InferencePools.Delete("mine/pool")); len(out.Names) > 0 {
 		t.Errorf("used: %v", out.Names)
 	}
-	unused := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "unused"}, Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{{Address: "unused.example"}}}}
+	unused := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "unused"},
+		Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{{Address: "unused.example"}}}}
 	if out = update(store.ModelServers.Put(unused)); len(out.Names) > 0 {
 		t.Errorf("a server that no pool selects is resolved: %v", out.Names)
 	}

@@ -91,7 +91,8 @@ func lost(r *graph.Reader, id model.ClusterID) bool {
 	return ok && d.Lost
 }
 
-// markUnhealthy has Envoy pass a picker by at once: until its health check has noticed, one that reads bodies as a stream could not be.
+// markUnhealthy has Envoy pass a picker by at once: until its health check has noticed, one that
+// reads bodies as a stream could not be.
 func markUnhealthy(a *model.Assignment) {
 	for i := range a.Endpoints {
 		a.Endpoints[i].Unhealthy = true
@@ -104,7 +105,8 @@ func frozen(r *graph.Reader, id model.ClusterID) bool {
 	return ok && d.Frozen
 }
 
-// passedBy reports whether a Service's picker is frozen, or lost and all pools that have it fail open.
+// passedBy reports whether a Service's picker is frozen, or lost and all pools that have it fail
+// open.
 func (t *tables) passedBy(r *graph.Reader, id model.ClusterID) bool {
 	if frozen(r, id) {
 		return true
@@ -159,8 +161,8 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 	return true
 }
 
-// hopsOf are the endpoints of a pool that cannot share a cluster with hops: a hop to the pool itself, then one to each
-// place where it spills.
+// hopsOf are the endpoints of a pool that cannot share a cluster with hops: a hop to the pool
+// itself, then one to each place where it spills.
 func hopsOf(p *model.Pool) []model.Endpoint {
 	out := []model.Endpoint{{Hop: p.OwnHop()}}
 	for i, s := range p.Spill {
@@ -169,13 +171,14 @@ func hopsOf(p *model.Pool) []model.Endpoint {
 	return out
 }
 
-// memberHops are the endpoints of an import with several exporting clusters: a hop to each that takes requests, and then to the places where the
-// import spills.
+// memberHops are the endpoints of an import with several exporting clusters: a hop to each that
+// takes requests, and then to the places where the import spills.
 func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	next := uint32(0)
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			out, next = append(out, model.Endpoint{Hop: imp.Hop(m), Weight: weights[i], Priority: m.Priority}), max(next, m.Priority+1)
+			out, next = append(out, model.Endpoint{Hop: imp.Hop(m), Weight: weights[i], Priority: m.Priority}),
+				max(next, m.Priority+1)
 		}
 	}
 	for _, s := range imp.Spill {
@@ -186,9 +189,9 @@ func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	return out
 }
 
-// hopWeights are the weights of the hops to the members of an import: what the exporters give or, where our picker chooses, the number of
-// servers of each, for requests without a pick. Where the servers of some are not known, each of these counts as much as another one in the
-// mean.
+// hopWeights are the weights of the hops to the members of an import: what the exporters give or,
+// where our picker chooses, the number of servers of each, for requests without a pick. Where the
+// servers of some are not known, each of these counts as much as another one in the mean.
 func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 	weights := make([]uint32, len(imp.Members))
 	for i := range imp.Members {
@@ -231,8 +234,8 @@ func endpoints(addrs []netip.AddrPort) []model.Endpoint {
 	return out
 }
 
-// remoteEndpoints are addresses of another cluster. Where a cluster has TLS for some alone, the others are marked; secured means that a
-// policy has all of them spoken to over TLS.
+// remoteEndpoints are addresses of another cluster. Where a cluster has TLS for some alone, the
+// others are marked; secured means that a policy has all of them spoken to over TLS.
 func remoteEndpoints(addrs []model.RemoteAddress, secured bool) []model.Endpoint {
 	_, mixed := inference.RemoteTLS(addrs)
 	out := make([]model.Endpoint, len(addrs))

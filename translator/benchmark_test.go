@@ -28,8 +28,16 @@ func BenchmarkUpdate(b *testing.B) {
 			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "gw"}}},
 			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("app-%d.example.com", i))},
 			Rules: []gatewayv1.HTTPRouteRule{{
-				Timeouts:    &gatewayv1.HTTPRouteTimeouts{Request: &timeout},
-				BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(fmt.Sprint("app-", i)), Port: &port}}}},
+				Timeouts: &gatewayv1.HTTPRouteTimeouts{Request: &timeout},
+				BackendRefs: []gatewayv1.HTTPBackendRef{
+					{
+						BackendRef: gatewayv1.BackendRef{
+							BackendObjectReference: gatewayv1.BackendObjectReference{
+								Name: gatewayv1.ObjectName(fmt.Sprint("app-", i)), Port: &port,
+							},
+						},
+					},
+				},
 			}},
 		}})
 	}
@@ -37,15 +45,20 @@ func BenchmarkUpdate(b *testing.B) {
 		port := int32(8080)
 		m := meta(i)
 		m.Labels = map[string]string{discoveryv1.LabelServiceName: m.Name}
-		return store.EndpointSlices.Put(&discoveryv1.EndpointSlice{ObjectMeta: m, Ports: []discoveryv1.EndpointPort{{Port: &port}},
+		return store.EndpointSlices.Put(&discoveryv1.EndpointSlice{ObjectMeta: m,
+			Ports:     []discoveryv1.EndpointPort{{Port: &port}},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{fmt.Sprintf("10.0.0.%d", last)}}}})
 	}
-	ops := []store.Op{store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}})}
+	ops := []store.Op{store.Gateways.Put(
+		&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+				{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+			},
+		}})}
 	for i := range routes {
 		ops = append(ops, route(i, "10s"), endpoint(i, 1),
-			store.Services.Put(&corev1.Service{ObjectMeta: meta(i), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}))
+			store.Services.Put(&corev1.Service{ObjectMeta: meta(i),
+				Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}))
 	}
 	rev, err := s.Apply(ops...)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 // budgetTables hold the routes of each namespace to their budget of Envoy's time on the chains of
 // Gateways of other namespaces.
 type budgetTables struct {
-	crowds  *graph.Table[chainKey, int]              // chains with charges of wildcard hostnames: at most 1<<crowd hosts
+	// chains with charges of wildcard hostnames: at most 1<<crowd hosts
+	crowds  *graph.Table[chainKey, int]
 	charges *graph.Table[string, *gatewayapi.Charge] // by route; only of routes that are bounded
 	cuts    *graph.Table[budgetKey, gatewayapi.Cut]  // only of namespaces above their budget
 
@@ -120,14 +121,15 @@ func (t *tables) declareCrowds() {
 		}
 		return keys
 	})
-	t.chargesByWideChain = graph.NewIndex(t.charges, "wideChain", func(_ string, c *gatewayapi.Charge) (keys []chainKey) {
-		for _, on := range c.Chains {
-			if on.Wide {
-				keys = append(keys, chainKey{on.Gateway, on.Chain})
+	t.chargesByWideChain = graph.NewIndex(t.charges, "wideChain",
+		func(_ string, c *gatewayapi.Charge) (keys []chainKey) {
+			for _, on := range c.Chains {
+				if on.Wide {
+					keys = append(keys, chainKey{on.Gateway, on.Chain})
+				}
 			}
-		}
-		return keys
-	})
+			return keys
+		})
 	t.crowds = graph.Declare(t.engine, graph.Table[chainKey, int]{
 		Name:    "crowds",
 		Order:   chainKey.compare,

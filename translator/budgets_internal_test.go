@@ -84,7 +84,8 @@ func (l largest) rule() (rule gatewayv1.HTTPRouteRule) {
 func (l largest) filters(rule *gatewayv1.HTTPRouteRule) {
 	switch f := (gatewayv1.HTTPRouteFilter{}); l.action {
 	case "headers":
-		f.Type, f.ResponseHeaderModifier = gatewayv1.HTTPRouteFilterResponseHeaderModifier, &gatewayv1.HTTPHeaderFilter{}
+		f.Type, f.ResponseHeaderModifier = gatewayv1.HTTPRouteFilterResponseHeaderModifier,
+			&gatewayv1.HTTPHeaderFilter{}
 		for n := range 16 {
 			header := gatewayv1.HTTPHeader{Name: numbered("x-", n), Value: fmt.Sprint("v", n)}
 			f.ResponseHeaderModifier.Set = append(f.ResponseHeaderModifier.Set, header)
@@ -102,7 +103,8 @@ func (l largest) filters(rule *gatewayv1.HTTPRouteRule) {
 		f.CORS.AllowOrigins = []gatewayv1.CORSOrigin{"https://b.com", "https://*.a.com"}
 		for i := range 62 {
 			if l.action == "64 origins" {
-				f.CORS.AllowOrigins = append(f.CORS.AllowOrigins, gatewayv1.CORSOrigin(fmt.Sprintf("https://*.a%d.com", i)))
+				f.CORS.AllowOrigins = append(f.CORS.AllowOrigins,
+					gatewayv1.CORSOrigin(fmt.Sprintf("https://*.a%d.com", i)))
 			}
 		}
 		rule.Filters = append(rule.Filters, f)
@@ -118,7 +120,9 @@ func (l largest) filters(rule *gatewayv1.HTTPRouteRule) {
 	case "path":
 		full := "/x"
 		f.Type, f.URLRewrite = gatewayv1.HTTPRouteFilterURLRewrite, &gatewayv1.HTTPURLRewriteFilter{}
-		f.URLRewrite.Path = &gatewayv1.HTTPPathModifier{Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &full}
+		f.URLRewrite.Path = &gatewayv1.HTTPPathModifier{
+			Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &full,
+		}
 		rule.Filters = append(rule.Filters, f)
 	}
 }
@@ -162,7 +166,9 @@ func TestRouteBudget_EstimatesWhatEnvoyTakes(t *testing.T) {
 		gw := &gatewayv1.Gateway{ObjectMeta: meta("default", "gw")}
 		gw.Spec.GatewayClassName = "penstock"
 		gw.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
-		gw.Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}
+		gw.Spec.Listeners[0].AllowedRoutes = &gatewayv1.AllowedRoutes{
+			Namespaces: &gatewayv1.RouteNamespaces{From: &from},
+		}
 		pool := &inferencev1.InferencePool{ObjectMeta: meta("tenant", "pool")}
 		pool.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
 		pool.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"}

@@ -133,7 +133,8 @@ func TestRouteBudget_LargeRoutesOfANamespaceLeaveItsNeighboursAlone(t *testing.T
 	}
 	hosts := r.hosts()
 	if len(hosts) != len(before)+len(placed) || r.attached() != int32(2+len(placed)) {
-		t.Errorf("Envoy has %d hosts, the listener %d routes; %d of the attacker have a place", len(hosts), r.attached(), len(placed))
+		t.Errorf("Envoy has %d hosts, the listener %d routes; %d of the attacker have a place", len(hosts),
+			r.attached(), len(placed))
 	}
 	for name, body := range before {
 		if hosts[name] != body {

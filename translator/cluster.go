@@ -28,7 +28,8 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		if !ok {
 			return nil, false
 		}
-		c := &model.Cluster{Name: id, Protocol: model.HTTP1, Ejects: id.Variant == model.LastVariant, Owners: []report.Ref{owner}}
+		c := &model.Cluster{Name: id, Protocol: model.HTTP1, Ejects: id.Variant == model.LastVariant,
+			Owners: []report.Ref{owner}}
 		if p != nil {
 			c = poolCluster(p, id)
 		}
@@ -39,7 +40,8 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		}
 		if through && policy == nil {
 			var some bool
-			if some, c.Cleartext = inference.RemoteTLS(m.Parents); some { // a gateway chooses its certificate by the host that is asked for
+			// a gateway chooses its certificate by the host that is asked for
+			if some, c.Cleartext = inference.RemoteTLS(m.Parents); some {
 				c.TLS = &model.UpstreamTLS{Insecure: true, AutoSNI: true}
 			}
 		}
@@ -63,7 +65,8 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 		if !ok || imp.Cluster.IsZero() {
 			return nil, false
 		}
-		return &model.Cluster{Name: id, Protocol: model.HTTP1, Fallback: model.FallbackMembers, Hops: true, Owners: []report.Ref{imp.Ref}}, true
+		return &model.Cluster{Name: id, Protocol: model.HTTP1, Fallback: model.FallbackMembers, Hops: true,
+			Owners: []report.Ref{imp.Ref}}, true
 	case model.PeerKind:
 		imp, m, ok := t.importMember(r, id)
 		if !ok {
@@ -82,11 +85,13 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 	return nil, false
 }
 
-// endCalls has Envoy end the calls that a frozen picker does not answer: it ends those of a cluster that changes. All endpoints are
-// unhealthy meanwhile, so a health check is not needed, and the new cluster is in force without waiting for its timeout.
+// endCalls has Envoy end the calls that a frozen picker does not answer: it ends those of a cluster
+// that changes. All endpoints are unhealthy meanwhile, so a health check is not needed, and the new
+// cluster is in force without waiting for its timeout.
 func endCalls(c *model.Cluster) { c.HealthService = "" }
 
-// poolCluster is the table of DESIGN, "What Envoy gets": where a request without a usable pick goes.
+// poolCluster is the table of DESIGN, "What Envoy gets": where a request without a usable pick
+// goes.
 func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	c := &model.Cluster{Name: id, Protocol: p.Protocol, Names: p.Picker.Names, Owners: p.Owners}
 	last := id.Variant == model.LastVariant
@@ -107,7 +112,8 @@ func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	return c
 }
 
-// serviceCluster is one port of a Service or ServiceImport. Without such a port it has no endpoints either.
+// serviceCluster is one port of a Service or ServiceImport. Without such a port it has no endpoints
+// either.
 func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayapi.BackendTLS) *model.Cluster {
 	c := &model.Cluster{Name: id, Protocol: model.HTTP1, Owners: []report.Ref{svc.Ref}}
 	port := services.Port(svc.Service, id.Port, services.Transport(id))
@@ -128,7 +134,8 @@ func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayap
 	return c
 }
 
-// poolOrParents finds what a cluster of a pool or an import stands for: a pool, or (nil) gateways of the owner.
+// poolOrParents finds what a cluster of a pool or an import stands for: a pool, or (nil) gateways
+// of the owner.
 func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool, report.Ref, bool) {
 	if id.Kind == model.PoolKind {
 		p, ok := t.pools.Get(r, id.Key())
@@ -144,7 +151,8 @@ func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool
 	return m.Pool, imp.Ref, true
 }
 
-// importMember finds the exporting cluster that a cluster stands for. False if the import reaches it in another mode now.
+// importMember finds the exporting cluster that a cluster stands for. False if the import reaches
+// it in another mode now.
 func (t *tables) importMember(r *graph.Reader, id model.ClusterID) (*model.Import, *model.ImportMember, bool) {
 	imp, ok := t.imports.Get(r, id.Key())
 	if !ok {

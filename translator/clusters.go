@@ -28,7 +28,8 @@ type clusterTables struct {
 	gatewayClustersBySecret *graph.Index[clusterKey, encoded, secretKey]
 }
 
-// assignment is the endpoints of a cluster, and EndpointSlices with addresses that may not be among them.
+// assignment is the endpoints of a cluster, and EndpointSlices with addresses that may not be among
+// them.
 type assignment struct {
 	encoded
 	outside []string
@@ -82,17 +83,21 @@ func (t *tables) declareClusters() {
 			return assignment{one(envoy.Endpoints(a)), a.Outside}, true
 		},
 	})
-	t.assignmentsByOutside = graph.NewIndex(t.assignments, "outside", func(_ model.ClusterID, a assignment) []string { return a.outside })
+	t.assignmentsByOutside = graph.NewIndex(t.assignments, "outside",
+		func(_ model.ClusterID, a assignment) []string { return a.outside })
 	t.gatewayClusters = declareResources(t, graph.Table[clusterKey, encoded]{
-		Name:    "gatewayClusters",
-		Order:   clusterKey.compare,
-		Sources: []graph.Source[clusterKey]{t.attachmentsByGatewayCluster, t.gatewaysByOwnCluster, t.peerPoolsByGatewayCluster},
+		Name:  "gatewayClusters",
+		Order: clusterKey.compare,
+		Sources: []graph.Source[clusterKey]{t.attachmentsByGatewayCluster, t.gatewaysByOwnCluster,
+			t.peerPoolsByGatewayCluster},
 		Compute: t.gatewayCluster,
 	})
 }
 
-// externalPicker is how this process asks a picker, which is how Envoy does. users are clusters whose routes lead to the picker.
-func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker, bool) {
+// externalPicker is how this process asks a picker, which is how Envoy does. users are clusters
+// whose routes lead to the picker.
+func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker,
+	bool) {
 	c, ok := t.cluster(r, id)
 	if !ok {
 		return model.ExternalPicker{}, false
@@ -126,8 +131,8 @@ func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	return []byte{} // trusts no certificate, until the bundle is there
 }
 
-// besidePicks adds the other ports of the picker of an exporting cluster. False if nothing is to be asked there: our picker asks it for picks, and
-// it has no other port.
+// besidePicks adds the other ports of the picker of an exporting cluster. False if nothing is to be
+// asked there: our picker asks it for picks, and it has no other port.
 func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) bool {
 	imp, i, ok := inference.ImportedCluster(r, id)
 	if !ok || imp.Status.Clusters[i].EndpointPicker == nil {
@@ -154,8 +159,9 @@ func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.Exter
 	return !p.Relayed || p.Health.Port != 0 || p.Metrics.Port != 0
 }
 
-// clientCertificate is the certificate, by its SDS name, of the first Gateway with one whose routes lead to clusters; "" if there is
-// none. The routes are read only where some Gateway has a certificate.
+// clientCertificate is the certificate, by its SDS name, of the first Gateway with one whose routes
+// lead to clusters; "" if there is none. The routes are read only where some Gateway has a
+// certificate.
 func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) string {
 	some := false
 	for _, name := range t.gatewayCertificates.All(r) {

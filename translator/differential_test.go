@@ -37,7 +37,8 @@ func config() translator.Config {
 	}
 }
 
-// proxyWorld is what all of a translator's outputs so far add up to: what Envoys, picker and status would hold.
+// proxyWorld is what all of a translator's outputs so far add up to: what Envoys, picker and status
+// would hold.
 type proxyWorld struct {
 	Resources map[string]map[resource.Ref]string // gateway -> resource -> version and owners
 	Reports   map[report.Ref]report.Report
@@ -58,7 +59,8 @@ func (w *proxyWorld) dangling() string {
 		for ref := range resources {
 			for _, named := range w.refs[gatewayRef{gw, ref}] {
 				if named.Type == resource.VirtualHost { // part of the hops' routes
-					if !slices.Contains(w.refs[gatewayRef{gw, resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}}], named) {
+					if !slices.Contains(
+						w.refs[gatewayRef{gw, resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}}], named) {
 						return fmt.Sprintf("%v of gateway %s names %v, which its routes do not have", ref, gw, named)
 					}
 					continue
@@ -73,7 +75,9 @@ func (w *proxyWorld) dangling() string {
 }
 
 func newProxyWorld() *proxyWorld {
-	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{}, map[objectid.Target]translator.PickerPool{}, map[model.ClusterID]model.ExternalPicker{}, map[gatewayRef][]resource.Ref{}}
+	return &proxyWorld{map[string]map[resource.Ref]string{}, map[report.Ref]report.Report{},
+		map[objectid.Target]translator.PickerPool{}, map[model.ClusterID]model.ExternalPicker{},
+		map[gatewayRef][]resource.Ref{}}
 }
 
 func (w *proxyWorld) add(t *testing.T, out translator.Output) {
@@ -117,11 +121,12 @@ func (w *proxyWorld) add(t *testing.T, out translator.Output) {
 	}
 }
 
-// TestTranslator_IncrementalEqualsFresh is the proof of the incremental engine: after each change of a random sequence over all
-// kinds, what was sent so far adds up to exactly what a fresh translation makes of the whole store. In every second sequence
-// some kinds are read on demand and arrive late: then the proof holds as soon as everything has arrived, and until then no
-// resource names one that proxies do not have.
-// PENSTOCK_SEQUENCES sets how many sequences; PENSTOCK_SEED starts at another seed.
+// TestTranslator_IncrementalEqualsFresh is the proof of the incremental engine: after each change
+// of a random sequence over all kinds, what was sent so far adds up to exactly what a fresh
+// translation makes of the whole store. In every second sequence some kinds are read on demand and
+// arrive late: then the proof holds as soon as everything has arrived, and until then no resource
+// names one that proxies do not have. PENSTOCK_SEQUENCES sets how many sequences; PENSTOCK_SEED
+// starts at another seed.
 func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 	sequences, first := number("PENSTOCK_SEQUENCES", 2000), number("PENSTOCK_SEED", 1)
 	certs := [2][2][]byte{keyPair(t, "a.com"), keyPair(t, "x.a.com")}
@@ -130,7 +135,8 @@ func TestTranslator_IncrementalEqualsFresh(t *testing.T) {
 		t.Run(strconv.Itoa(share), func(t *testing.T) {
 			t.Parallel()
 			for seed := first + share; seed < first+sequences; seed += shares {
-				sequence(t, &chaos{rand.New(rand.NewPCG(uint64(seed), 0)), rand.New(rand.NewPCG(uint64(seed), 1)), certs}, seed)
+				sequence(t,
+					&chaos{rand.New(rand.NewPCG(uint64(seed), 0)), rand.New(rand.NewPCG(uint64(seed), 1)), certs}, seed)
 			}
 		})
 	}
@@ -182,8 +188,11 @@ func sequence(t *testing.T, c *chaos, seed int) {
 		}
 		fresh, want := translator.New(cfg), newProxyWorld() // without WaitForDemands
 		want.add(t, fresh.Update(view, store.Everything(view)))
-		if diff := cmp.Diff(want, sum, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.IgnoreUnexported(proxyWorld{})); diff != "" {
-			t.Fatalf("PENSTOCK_SEED=%d, step %d: incremental differs from fresh (-fresh +incremental):\n%s", seed, step, diff)
+		if diff := cmp.Diff(want, sum, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+			cmpopts.IgnoreUnexported(proxyWorld{})); diff != "" {
+			t.Fatalf("PENSTOCK_SEED=%d, step %d: incremental differs from fresh (-fresh +incremental):\n%s", seed, step,
+				diff)
 		}
 		for _, gw := range fresh.Gateways() {
 			if !slices.EqualFunc(fresh.Resources(gw), incremental.Resources(gw), (*resource.Resource).Equal) {
@@ -196,7 +205,8 @@ func sequence(t *testing.T, c *chaos, seed int) {
 // demands are keys that rows wait for.
 type demands map[graph.Key]bool
 
-// note adds what an update has begun to read. It returns what is at hand: discovery/kube watches every EndpointSlice.
+// note adds what an update has begun to read. It returns what is at hand: discovery/kube watches
+// every EndpointSlice.
 func (d demands) note(out translator.Output) (arrived []graph.Key) {
 	for _, k := range out.Wanted {
 		if k.Table == store.EndpointSlices.Kind() {
@@ -235,7 +245,8 @@ func keyPair(t *testing.T, host string) [2][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host},
+		NotAfter: time.Now().Add(time.Hour)}
 	cert, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)

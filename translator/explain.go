@@ -66,7 +66,8 @@ func (q *Query) text() string {
 
 // request is what a client sends for the query.
 func (q *Query) request(method string, tls bool) envoy.Request {
-	r := envoy.Request{Method: method, Authority: q.URL.Host, Target: q.Target, Header: q.Header, Model: q.Model, TLS: tls}
+	r := envoy.Request{Method: method, Authority: q.URL.Host, Target: q.Target, Header: q.Header, Model: q.Model,
+		TLS: tls}
 	if host := q.Header.Get("Host"); host != "" {
 		r.Authority = host
 	}
@@ -93,8 +94,9 @@ type Explanation struct {
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // what happens, in a sentence
-	// Served reports whether every share of the request reaches a backend with endpoints, or one whose servers a picker of another cluster
-	// names, or gets the redirect that its route asks for.
+	// Served reports whether every share of the request reaches a backend with endpoints, or one
+	// whose servers a picker of another cluster names, or gets the redirect that its route asks
+	// for.
 	Served   bool          `json:"served"`
 	Filters  []string      `json:"filters,omitempty"`
 	Backends []BackendView `json:"backends,omitempty"`
@@ -122,15 +124,18 @@ type BackendView struct {
 // HopView is what a hop sends to.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	Share    string `json:"share,omitempty"` // of the requests that are sent to hops by weight, first attempts; "" for other hops
-	// Later: an import's requests are sent here once the clusters before have declined them. Last: so they are once all have, to any of them.
+	// of the requests that are sent to hops by weight, first attempts; "" for other hops
+	Share string `json:"share,omitempty"`
+	// Later: an import's requests are sent here once the clusters before have declined them. Last:
+	// so they are once all have, to any of them.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through what is translated now: of http and https, or of grpc and grpcs, which are the same
-// with a POST of gRPC. Of tls and tcp it follows a connection, which has no method.
+// Explain follows a request through what is translated now: of http and https, or of grpc and
+// grpcs, which are the same with a POST of gRPC. Of tls and tcp it follows a connection, which has
+// no method.
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)
@@ -155,8 +160,9 @@ func (e *Explanation) Without(unserved func(cluster string) bool) {
 	}
 }
 
-// allServed reports whether servers answer the requests of all shares that take some. Shares that all take none are not served. unserved
-// reports that the servers of a cluster do not serve; nil: all serve.
+// allServed reports whether servers answer the requests of all shares that take some. Shares that
+// all take none are not served. unserved reports that the servers of a cluster do not serve; nil:
+// all serve.
 func allServed(backends []BackendView, unserved func(cluster string) bool) bool {
 	some := false
 	for i := range backends {
@@ -171,7 +177,8 @@ func allServed(backends []BackendView, unserved func(cluster string) bool) bool 
 	return some
 }
 
-// served reports whether a server may answer the requests of this share: behind an endpoint, or one that a picker of another cluster names.
+// served reports whether a server may answer the requests of this share: behind an endpoint, or one
+// that a picker of another cluster names.
 func (b *BackendView) served(unserved func(cluster string) bool) bool {
 	if b.Cluster == "" {
 		return false
@@ -344,20 +351,23 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, a *envoy.Arriv
 	for i := range h.model.Routes {
 		route := &h.model.Routes[i]
 		if !a.Matches(route.Match) {
-			if name, other := a.OtherModel(route.Match); other && len(e.Models) < maxModels && !slices.Contains(e.Models, name) {
+			if name, other := a.OtherModel(route.Match); other && len(e.Models) < maxModels &&
+				!slices.Contains(e.Models, name) {
 				e.Models = append(e.Models, name)
 			}
 			continue
 		}
 		owner := route.Owner
-		e.Route, e.Rule, e.RuleName, e.Name, e.Match = &owner, route.Rule, route.RuleName, route.Name, matchText(route.Match)
+		e.Route, e.Rule, e.RuleName, e.Name, e.Match = &owner, route.Rule, route.RuleName, route.Name,
+			matchText(route.Match)
 		if a.Header[envoy.ModelHeader] != nil {
 			e.Models = nil // the request has the model that this rule is for
 		}
 		t.explainAction(r, e, route.Action)
 		return
 	}
-	if list := e.Method == http.MethodGet || e.Method == http.MethodHead; list && strings.HasSuffix(a.Path, "/v1/models") && envoy.ListsModels(h.model) {
+	if list := e.Method == http.MethodGet || e.Method == http.MethodHead; list &&
+		strings.HasSuffix(a.Path, "/v1/models") && envoy.ListsModels(h.model) {
 		e.Answer, e.Served = "200: the models of all pools that routes of this host name by model", true
 	}
 }
@@ -382,8 +392,10 @@ func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Act
 	}
 }
 
-// backendViews shows the shares of a rule. missing is what becomes of one whose backend could not be resolved.
-func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBackend, missing string) (views []BackendView) {
+// backendViews shows the shares of a rule. missing is what becomes of one whose backend could not
+// be resolved.
+func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBackend,
+	missing string) (views []BackendView) {
 	var total uint64
 	for _, b := range backends {
 		total += uint64(b.Weight)
@@ -435,7 +447,8 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 				weights += uint64(ep.Weight)
 			}
 		}
-		for _, ep := range slices.SortedStableFunc(slices.Values(a.Endpoints), func(a, b model.Endpoint) int { return cmp.Compare(a.Priority, b.Priority) }) {
+		for _, ep := range slices.SortedStableFunc(slices.Values(a.Endpoints),
+			func(a, b model.Endpoint) int { return cmp.Compare(a.Priority, b.Priority) }) {
 			if ep.Hop.IsZero() {
 				v.Endpoints = append(v.Endpoints, ep.Address.String())
 				continue
@@ -463,7 +476,8 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	return v
 }
 
-// declines notes what becomes of a request that an exporting cluster of several does not serve: behind its hop it fails closed.
+// declines notes what becomes of a request that an exporting cluster of several does not serve:
+// behind its hop it fails closed.
 func declines(views []BackendView) {
 	for i := range views {
 		if views[i].NoPick != "" {
@@ -504,6 +518,6 @@ func valueText(m model.ValueMatch) string {
 	return m.Name + "=" + credential.Value(m.Name, cmp.Or(m.Written, m.Value))
 }
 
-// ExplainRow returns the rows of the translation with a key: what each was computed from, what reads it, and when and why it
-// changed. See graph.Engine.Explain.
+// ExplainRow returns the rows of the translation with a key: what each was computed from, what
+// reads it, and when and why it changed. See graph.Engine.Explain.
 func (t *Translator) ExplainRow(key string) []graph.Explanation { return t.engine.Explain(key) }

@@ -26,7 +26,8 @@ func TestExplain_ShowsNoKeysOfOtherClients(t *testing.T) {
 	route.Spec.Rules[0].Matches = []gatewayv1.HTTPRouteMatch{{
 		Path: &gatewayv1.HTTPPathMatch{Type: ptr(gatewayv1.PathMatchPathPrefix), Value: ptr("/v1")},
 		Headers: []gatewayv1.HTTPHeaderMatch{
-			header("Authorization", "Bearer "+secret), header("X-Api-Key", secret), header("X-Tenant", "blue"), header("X-Via", "Bearer "+secret),
+			header("Authorization", "Bearer "+secret), header("X-Api-Key", secret), header("X-Tenant", "blue"),
+			header("X-Via", "Bearer "+secret),
 		},
 		QueryParams: []gatewayv1.HTTPQueryParamMatch{{Type: &inQuery, Name: "api_key", Value: "open(" + secret + ")?"}},
 	}}
@@ -34,17 +35,20 @@ func TestExplain_ShowsNoKeysOfOtherClients(t *testing.T) {
 	grpc := &gatewayv1.GRPCRoute{}
 	grpc.Namespace, grpc.Name = "default", "g"
 	grpc.Spec.ParentRefs, grpc.Spec.Hostnames = route.Spec.ParentRefs, []gatewayv1.Hostname{"grpc.example.com"}
-	grpc.Spec.Rules = []gatewayv1.GRPCRouteRule{{Matches: []gatewayv1.GRPCRouteMatch{{Headers: []gatewayv1.GRPCHeaderMatch{{
-		Type: ptr(gatewayv1.GRPCHeaderMatchRegularExpression), Name: "x-api-key", Value: secret + "|open",
-	}}}}}}
+	grpc.Spec.Rules =
+		[]gatewayv1.GRPCRouteRule{{Matches: []gatewayv1.GRPCRouteMatch{{Headers: []gatewayv1.GRPCHeaderMatch{{
+			Type: ptr(gatewayv1.GRPCHeaderMatchRegularExpression), Name: "x-api-key", Value: secret + "|open",
+		}}}}}}
 	w := newNamed(t)
 	w.apply(offerSince(1, "chat", "east", false), store.HTTPRoutes.Put(route), store.GRPCRoutes.Put(grpc))
 	for _, q := range []translator.Query{
 		{
-			URL:    &url.URL{Scheme: "http", Host: "a.example.com", Path: "/v1/models", RawQuery: "api_key=open"},
-			Header: http.Header{"Authorization": {"open"}, "X-Api-Key": {"open"}, "X-Tenant": {"open"}, "X-Via": {"open"}},
+			URL: &url.URL{Scheme: "http", Host: "a.example.com", Path: "/v1/models", RawQuery: "api_key=open"},
+			Header: http.Header{"Authorization": {"open"}, "X-Api-Key": {"open"}, "X-Tenant": {"open"},
+				"X-Via": {"open"}},
 		},
-		{URL: &url.URL{Scheme: "grpc", Host: "grpc.example.com", Path: "/a.B/C"}, Header: http.Header{"X-Api-Key": {"open"}}},
+		{URL: &url.URL{Scheme: "grpc", Host: "grpc.example.com", Path: "/a.B/C"},
+			Header: http.Header{"X-Api-Key": {"open"}}},
 	} {
 		e := w.tr.Explain(q)
 		text, err := json.Marshal(e)

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// filterViews are what else a rule does with a request, a sentence each, in the order of Envoy's filters.
+// filterViews are what else a rule does with a request, a sentence each, in the order of Envoy's
+// filters.
 func filterViews(a *model.Action) []string {
 	views := append(corsView(a.CORS), authView(a.Auth)...)
 	if a.Forward == nil {
@@ -57,7 +58,9 @@ func authView(a *model.ExternalAuth) []string {
 
 func mirrorViews(list []model.Mirror) (views []string) {
 	for _, m := range list {
-		views = append(views, fmt.Sprintf("%.4g%% are copied to %s (cluster %s)", 100*float64(m.Numerator)/float64(m.Denominator), m.Backend, m.Cluster))
+		views = append(views,
+			fmt.Sprintf("%.4g%% are copied to %s (cluster %s)", 100*float64(m.Numerator)/float64(m.Denominator),
+				m.Backend, m.Cluster))
 	}
 	return views
 }
@@ -70,5 +73,6 @@ func tlsView(c *model.UpstreamTLS) string {
 	case c.Insecure:
 		return "not verified"
 	}
-	return fmt.Sprintf("as %s, trusting %s", strings.Join(slices.Concat(c.SANs, c.URIs), " or "), cmp.Or(c.Trust, "the system's CAs"))
+	return fmt.Sprintf("as %s, trusting %s", strings.Join(slices.Concat(c.SANs, c.URIs), " or "),
+		cmp.Or(c.Trust, "the system's CAs"))
 }

@@ -40,8 +40,10 @@ func (w way) meets(l *model.Listener) bool {
 	return l.ByName() == w.tls && l.Datagrams() == w.udp && (w.tls || l.Stream() != w.requests)
 }
 
-// explainStream follows a connection or datagram to a listener that hands it on. False if the port takes requests, or has no listener for the name.
-func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port, name string) bool {
+// explainStream follows a connection or datagram to a listener that hands it on. False if the port
+// takes requests, or has no listener for the name.
+func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port,
+	name string) bool {
 	if !way.tls && way.requests {
 		return false
 	}
@@ -57,7 +59,9 @@ func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *
 	for _, host := range gatewayapi.Covering(name) { // the most specific server name, as Envoy does
 		s, ok := byHost[host]
 		if !ok {
-			if slices.ContainsFunc(p.Chains, func(c model.Chain) bool { return c.TLS && (c.ServerName == host || c.ServerName == "" && host == "*") }) {
+			if slices.ContainsFunc(p.Chains, func(c model.Chain) bool {
+				return c.TLS && (c.ServerName == host || c.ServerName == "" && host == "*")
+			}) {
 				return false
 			}
 			continue

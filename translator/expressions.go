@@ -11,17 +11,19 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// expressionTables hold the regular expressions of routes to their budgets, for each namespace with routes on a Gateway. One
-// namespace's change invalidates its own row alone, unless it is its first route on the Gateway, or its last.
+// expressionTables hold the regular expressions of routes to their budgets, for each namespace with
+// routes on a Gateway. One namespace's change invalidates its own row alone, unless it is its first
+// route on the Gateway, or its last.
 type expressionTables struct {
 	tenants  *graph.Table[tenantKey, tenant]
 	overruns *graph.Table[tenantKey, []model.Overrun]
 
 	attachmentsByTenant      *graph.Index[string, *model.Attachment, tenantKey]
 	attachmentsByExpressions *graph.Index[string, *model.Attachment, tenantKey] // only of routes that have some
-	attachmentsByWide        *graph.Index[string, *model.Attachment, string]    // by gateway: those of them with a wildcard host
-	tenantsByGateway         *graph.Index[tenantKey, tenant, string]
-	overrunsByRoute          *graph.Index[tenantKey, []model.Overrun, string]
+	// by gateway: those of them with a wildcard host
+	attachmentsByWide *graph.Index[string, *model.Attachment, string]
+	tenantsByGateway  *graph.Index[tenantKey, tenant, string]
+	overrunsByRoute   *graph.Index[tenantKey, []model.Overrun, string]
 }
 
 // tenantKey is a namespace with routes on a Gateway.
@@ -54,7 +56,8 @@ func (t *tables) declareExpressions() {
 			return tenant{hosts}, true
 		},
 	})
-	t.tenantsByGateway = graph.NewIndex(t.tenants, "gateway", func(key tenantKey, _ tenant) []string { return []string{key.gateway} })
+	t.tenantsByGateway = graph.NewIndex(t.tenants, "gateway",
+		func(key tenantKey, _ tenant) []string { return []string{key.gateway} })
 	t.overruns = graph.Declare(t.engine, graph.Table[tenantKey, []model.Overrun]{
 		Name:    "overruns",
 		Order:   tenantKey.compare,
@@ -88,27 +91,31 @@ func (t *tables) indexTenants() {
 		}
 		return keys
 	}
-	t.attachmentsByTenant = graph.NewIndex(t.attachments, "tenant", func(_ string, a *model.Attachment) []tenantKey { return tenants(a) })
-	t.attachmentsByExpressions = graph.NewIndex(t.attachments, "expressions", func(_ string, a *model.Attachment) []tenantKey {
-		if !gatewayapi.HasExpressions(a) {
-			return nil
-		}
-		return tenants(a)
-	})
-	t.attachmentsByWide = graph.NewIndex(t.attachments, "wideExpressions", func(_ string, a *model.Attachment) (gateways []string) {
-		if !gatewayapi.HasExpressions(a) {
-			return nil
-		}
-		for _, gw := range gatewaysOf(a) {
-			if gatewayapi.HasWildcard(gw, a) {
-				gateways = append(gateways, gw)
+	t.attachmentsByTenant = graph.NewIndex(t.attachments, "tenant",
+		func(_ string, a *model.Attachment) []tenantKey { return tenants(a) })
+	t.attachmentsByExpressions = graph.NewIndex(t.attachments, "expressions",
+		func(_ string, a *model.Attachment) []tenantKey {
+			if !gatewayapi.HasExpressions(a) {
+				return nil
 			}
-		}
-		return gateways
-	})
+			return tenants(a)
+		})
+	t.attachmentsByWide = graph.NewIndex(t.attachments, "wideExpressions",
+		func(_ string, a *model.Attachment) (gateways []string) {
+			if !gatewayapi.HasExpressions(a) {
+				return nil
+			}
+			for _, gw := range gatewaysOf(a) {
+				if gatewayapi.HasWildcard(gw, a) {
+					gateways = append(gateways, gw)
+				}
+			}
+			return gateways
+		})
 }
 
-// budget is what the regular expressions of routes may be in a virtual host, of which attached are the routes.
+// budget is what the regular expressions of routes may be in a virtual host, of which attached are
+// the routes.
 func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachment) gatewayapi.Budget {
 	return gatewayapi.Budget{
 		Over: func(a *model.Attachment, rule int) bool {
@@ -120,11 +127,13 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 	}
 }
 
-// widest is what the regular expressions of wider hostnames may be in a virtual host: each namespace has as much again as its
-// share for all of its own hosts together.
+// widest is what the regular expressions of wider hostnames may be in a virtual host: each
+// namespace has as much again as its share for all of its own hosts together.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
-	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool { return gatewayapi.HasExpressions(a) && !own(a) }) {
+	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {
+		return gatewayapi.HasExpressions(a) && !own(a)
+	}) {
 		return most
 	}
 	namespaces, _ := t.tenantsByGateway.Each(r, key.gateway)

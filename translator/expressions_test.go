@@ -28,11 +28,15 @@ type tenants struct {
 
 func newTenants(t *testing.T) *tenants {
 	r := &tenants{t: t, store: store.New(), tr: translator.New(config()), world: newProxyWorld()}
-	r.apply(store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock",
-		Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType,
-			AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: ptr(gatewayv1.NamespacesFromAll)}}}},
-	}}))
+	r.apply(
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock",
+				Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType,
+					AllowedRoutes: &gatewayv1.AllowedRoutes{
+						Namespaces: &gatewayv1.RouteNamespaces{From: ptr(gatewayv1.NamespacesFromAll)},
+					}}},
+			}}))
 	return r
 }
 
@@ -49,16 +53,24 @@ func (r *tenants) apply(ops ...store.Op) translator.Output {
 
 // tenantRoute is a route that is age seconds old, with a rule for each number of expressions.
 func tenantRoute(namespace, name string, created int64, hosts []gatewayv1.Hostname, rules ...int) *gatewayv1.HTTPRoute {
-	o := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)}}
+	o := &gatewayv1.HTTPRoute{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)},
+	}
 	o.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw", Namespace: ptr[gatewayv1.Namespace]("default")}}
 	o.Spec.Hostnames = hosts
 	for i, n := range rules {
 		var rule gatewayv1.HTTPRouteRule
 		for len(rule.Matches) == 0 || n > 0 {
-			m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: ptr(gatewayv1.PathMatchPathPrefix), Value: ptr(fmt.Sprintf("/%s/%d/%d", name, i, n))}}
+			m := gatewayv1.HTTPRouteMatch{
+				Path: &gatewayv1.HTTPPathMatch{Type: ptr(gatewayv1.PathMatchPathPrefix),
+					Value: ptr(fmt.Sprintf("/%s/%d/%d", name, i, n))},
+			}
 			for h := 0; h < 16 && n > 0; h++ {
 				n--
-				m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: gatewayv1.HTTPHeaderName(fmt.Sprint("x-", h)), Type: ptr(gatewayv1.HeaderMatchRegularExpression), Value: fmt.Sprintf("word%d[a-z]+", n)})
+				m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{
+					Name: gatewayv1.HTTPHeaderName(fmt.Sprint("x-", h)),
+					Type: ptr(gatewayv1.HeaderMatchRegularExpression), Value: fmt.Sprintf("word%d[a-z]+", n),
+				})
 			}
 			rule.Matches = append(rule.Matches, m)
 		}
@@ -99,7 +111,8 @@ func TestRegularExpressions_LargestRouteKeepsTheRestOfItsRules(t *testing.T) {
 		t.Errorf("Envoy compiles %d expressions, want those of the rule that fits", n)
 	}
 	got := r.partiallyInvalid("a", "large")
-	if !strings.HasPrefix(got, "PartiallyInvalid True: Dropped Rule 2 ") || !strings.Contains(got, "spec.rules[2]") || !strings.Contains(got, "128") {
+	if !strings.HasPrefix(got, "PartiallyInvalid True: Dropped Rule 2 ") || !strings.Contains(got, "spec.rules[2]") ||
+		!strings.Contains(got, "128") {
 		t.Errorf("the condition is %q", got)
 	}
 	explain := func(path, header string) string {
@@ -113,7 +126,8 @@ func TestRegularExpressions_LargestRouteKeepsTheRestOfItsRules(t *testing.T) {
 	// It might match: so no other rule may take it.
 	headers := http16("x")
 	u, _ := url.Parse("http://a.example/large/2/2048")
-	if e := r.tr.Explain(translator.Query{URL: u, Header: headers}); e.Rule != 2 || !strings.HasPrefix(e.Answer, "500: The regular expressions") {
+	if e := r.tr.Explain(translator.Query{URL: u, Header: headers}); e.Rule != 2 ||
+		!strings.HasPrefix(e.Answer, "500: The regular expressions") {
 		t.Errorf("a request of a rule above the budget: rule %d, %s", e.Rule, e.Answer)
 	}
 	r.apply(store.HTTPRoutes.Put(tenantRoute("a", "large", 1, host, 0, 16, 100)))
@@ -141,7 +155,8 @@ func TestRegularExpressions_MatchesThatDifferInThemAloneBecomeOne(t *testing.T) 
 	if err := proto.Unmarshal([]byte(r.hosts()["a.example"]), &host); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(host.Routes); n != 1 || len(host.Routes[0].Match.Headers) != 16 || host.Routes[0].GetDirectResponse().GetStatus() != 500 {
+	if n := len(host.Routes); n != 1 || len(host.Routes[0].Match.Headers) != 16 ||
+		host.Routes[0].GetDirectResponse().GetStatus() != 500 {
 		t.Errorf("128 matches above the budget became %d of Envoy's routes, the first is %v", n, host.Routes[0])
 	}
 }
@@ -149,9 +164,12 @@ func TestRegularExpressions_MatchesThatDifferInThemAloneBecomeOne(t *testing.T) 
 func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *testing.T) {
 	r := newTenants(t)
 	four := []gatewayv1.Hostname{"a.example", "b.example", "c.example", "d.example"}
-	r.apply(store.HTTPRoutes.Put(tenantRoute("a", "z-oldest", 1, four, 30)), store.HTTPRoutes.Put(tenantRoute("a", "m-middle", 2, four, 30)),
-		store.HTTPRoutes.Put(tenantRoute("a", "a-newest", 3, four, 10, 10, 0)), store.HTTPRoutes.Put(tenantRoute("b", "other", 9, []gatewayv1.Hostname{"e.example"}, 30)))
-	if got := r.partiallyInvalid("a", "a-newest"); !strings.HasPrefix(got, "PartiallyInvalid True: Dropped Rule 0, 1 ") {
+	r.apply(store.HTTPRoutes.Put(tenantRoute("a", "z-oldest", 1, four, 30)),
+		store.HTTPRoutes.Put(tenantRoute("a", "m-middle", 2, four, 30)),
+		store.HTTPRoutes.Put(tenantRoute("a", "a-newest", 3, four, 10, 10, 0)),
+		store.HTTPRoutes.Put(tenantRoute("b", "other", 9, []gatewayv1.Hostname{"e.example"}, 30)))
+	if got := r.partiallyInvalid("a", "a-newest"); !strings.HasPrefix(got,
+		"PartiallyInvalid True: Dropped Rule 0, 1 ") {
 		t.Errorf("the newest route's condition is %q", got)
 	}
 	for _, name := range []string{"z-oldest", "m-middle"} {
@@ -161,7 +179,8 @@ func TestRegularExpressions_NewestRulesOfANamespaceAboveItsShareAnswer500(t *tes
 	}
 	// More namespaces: smaller shares. The third brings those of the others to 170.
 	r.apply(store.HTTPRoutes.Put(tenantRoute("c", "plain", 9, []gatewayv1.Hostname{"f.example"}, 0)))
-	if got := r.partiallyInvalid("a", "m-middle"); !strings.HasPrefix(got, "Accepted False: ") || !strings.Contains(got, "3 namespaces") {
+	if got := r.partiallyInvalid("a", "m-middle"); !strings.HasPrefix(got, "Accepted False: ") ||
+		!strings.Contains(got, "3 namespaces") {
 		t.Errorf("the middle route's condition is %q", got)
 	}
 	if got := r.partiallyInvalid("a", "z-oldest") + r.partiallyInvalid("b", "other"); got != "" {

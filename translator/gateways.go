@@ -28,9 +28,10 @@ type gatewayTables struct {
 }
 
 func (t *tables) declareGateways() {
-	t.declareReport("gatewayClassReports", t.stored(store.GatewayClasses.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		return deref(gatewayapi.Class(r, t.cfg.gatewayAPI(), key))
-	})
+	t.declareReport("gatewayClassReports", t.stored(store.GatewayClasses.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			return deref(gatewayapi.Class(r, t.cfg.gatewayAPI(), key))
+		})
 	t.gateways = graph.Declare(t.engine, graph.Table[string, *model.Gateway]{
 		Name:    "gateways",
 		Order:   order,
@@ -45,12 +46,13 @@ func (t *tables) declareGateways() {
 	t.gatewaysByCluster = graph.NewIndex(t.gateways, "cluster", func(_ string, g *model.Gateway) []model.ClusterID {
 		return append(gatewayapi.DatagramClusters(g), t.cfg.ownClusters()...)
 	})
-	t.gatewaysByOwnCluster = graph.NewIndex(t.gateways, "gatewayCluster", func(gw string, g *model.Gateway) (keys []clusterKey) {
-		for _, c := range append(gatewayapi.DatagramClusters(g), t.cfg.ownClusters()...) {
-			keys = append(keys, clusterKey{gw, c})
-		}
-		return keys
-	})
+	t.gatewaysByOwnCluster = graph.NewIndex(t.gateways, "gatewayCluster",
+		func(gw string, g *model.Gateway) (keys []clusterKey) {
+			for _, c := range append(gatewayapi.DatagramClusters(g), t.cfg.ownClusters()...) {
+				keys = append(keys, clusterKey{gw, c})
+			}
+			return keys
+		})
 	// A table of its own, so that a Gateway's other changes do not recompute all of its clusters.
 	t.gatewayCertificates = graph.Declare(t.engine, graph.Table[string, string]{
 		Name:    "gatewayCertificates",

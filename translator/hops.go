@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopTables are the hops in front of pools: virtual hosts of one route configuration, behind one internal listener for each Gateway
-// that has hops.
+// hopTables are the hops in front of pools: virtual hosts of one route configuration, behind one
+// internal listener for each Gateway that has hops.
 type hopTables struct {
 	hops         *graph.Table[hopKey, hop]
 	hopBlocks    *graph.Table[blockKey, block]

@@ -16,7 +16,10 @@ func TestVirtualHost_UnencodableAnswers500(t *testing.T) {
 	owner := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "r"}
 	got := encodeHost(&model.VirtualHost{
 		Chain: "http/80", Host: "a.example", Owners: []report.Ref{owner},
-		Routes: []model.Route{{Match: model.Match{PathKind: model.PathRegex, Path: "a(b"}, Action: &model.Action{Direct: &model.Direct{Status: 200}}}},
+		Routes: []model.Route{
+			{Match: model.Match{PathKind: model.PathRegex, Path: "a(b"},
+				Action: &model.Action{Direct: &model.Direct{Status: 200}}},
+		},
 	}, nil)
 	enc, err := got.encoded, got.err
 	if err == nil || !strings.Contains(err.Error(), "a.example") {
@@ -29,7 +32,8 @@ func TestVirtualHost_UnencodableAnswers500(t *testing.T) {
 	if err := proto.Unmarshal(enc.Body, &vh); err != nil {
 		t.Fatal(err)
 	}
-	if enc.Host != "a.example" || len(enc.Owners) != 1 || len(vh.GetRoutes()) != 1 || vh.GetRoutes()[0].GetDirectResponse().GetStatus() != 500 {
+	if enc.Host != "a.example" || len(enc.Owners) != 1 || len(vh.GetRoutes()) != 1 ||
+		vh.GetRoutes()[0].GetDirectResponse().GetStatus() != 500 {
 		t.Errorf("%+v: %v", enc, &vh)
 	}
 }

@@ -21,7 +21,8 @@ type hostTables struct {
 	blocksByChain       *graph.Index[blockKey, block, chainKey]
 }
 
-// virtualHost is a virtual host, as a model for explanations and encoded for its route configuration.
+// virtualHost is a virtual host, as a model for explanations and encoded for its route
+// configuration.
 type virtualHost struct {
 	model   *model.VirtualHost
 	encoded *envoy.Encoded // if there is an error, of what stands in for it, or nil
@@ -46,15 +47,16 @@ func (t *tables) declareHosts() {
 	t.virtualHostsByBlock = graph.NewIndex(t.virtualHosts, "block", func(key hostKey, _ virtualHost) []blockKey {
 		return []blockKey{blockOf(key.gateway, key.chain, key.host)}
 	})
-	// A table of its own: every listener of a port contributes to a chain (421), and a route's change must not ask them
-	// again.
+	// A table of its own: every listener of a port contributes to a chain (421), and a route's
+	// change must not ask them again.
 	t.chains = graph.Declare(t.engine, graph.Table[chainKey, model.Chain]{
 		Name:    "chains",
 		Order:   chainKey.compare,
 		Sources: []graph.Source[chainKey]{t.gatewaysByChain},
 		Compute: t.chain,
 	})
-	// Between virtual hosts and their route configuration, so that one change of 5,000 hosts does not look at each of them.
+	// Between virtual hosts and their route configuration, so that one change of 5,000 hosts does
+	// not look at each of them.
 	t.blocks = graph.Declare(t.engine, graph.Table[blockKey, block]{
 		Name:    "blocks",
 		Order:   blockKey.compare,
@@ -73,8 +75,9 @@ func (t *tables) declareHosts() {
 	})
 }
 
-// virtualHost makes one virtual host of the routes attached to it and, behind them, those attached to wider hostnames of
-// the same listener: Envoy does not go on to another virtual host when none of its routes match, and Gateway API does.
+// virtualHost makes one virtual host of the routes attached to it and, behind them, those attached
+// to wider hostnames of the same listener: Envoy does not go on to another virtual host when none
+// of its routes match, and Gateway API does.
 func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {
@@ -92,7 +95,8 @@ func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	return virtualHost{model: vh, encoded: enc}, true
 }
 
-// attachedTo lists the routes that are attached to a host, and then those of hostnames that cover it.
+// attachedTo lists the routes that are attached to a host, and then those of hostnames that cover
+// it.
 func (t *tables) attachedTo(r *graph.Reader, key hostKey) (attached []*model.Attachment) {
 	for _, h := range gatewayapi.Covering(key.host) {
 		for _, row := range t.attachmentsByHost.By(r, hostKey{key.gateway, key.chain, h}) {

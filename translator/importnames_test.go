@@ -21,9 +21,12 @@ func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 		return []inferenceapi.ServiceImport{s}
 	}
 	for name, c := range map[string]inferenceapi.ImportedCluster{
-		"gateways": {Name: "west", RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{{Service: service("a", 1000)}, {Service: service("b", 1000)}}},
-		"pickers":  {Name: "west", RoutingMode: inferenceapi.EndpointMode, EndpointPicker: &inferenceapi.EndpointPickerImport{Service: service("a", 2000)}},
-		"few":      {Name: "west", RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{{Service: service("a", 32)}}},
+		"gateways": {Name: "west", RoutingMode: inferenceapi.ParentMode,
+			Parents: []inferenceapi.ParentImport{{Service: service("a", 1000)}, {Service: service("b", 1000)}}},
+		"pickers": {Name: "west", RoutingMode: inferenceapi.EndpointMode,
+			EndpointPicker: &inferenceapi.EndpointPickerImport{Service: service("a", 2000)}},
+		"few": {Name: "west", RoutingMode: inferenceapi.ParentMode,
+			Parents: []inferenceapi.ParentImport{{Service: service("a", 32)}}},
 	} {
 		s := store.New()
 		if _, err := s.Apply(tenantWorld(t, "203.0.113.5")...); err != nil {
@@ -36,7 +39,8 @@ func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true, Pickers: config().Pickers})
+		tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Slices: true,
+			Pickers: config().Pickers})
 		out := tr.Update(s.View(), store.Everything(s.View()))
 		used := 0
 		for _, n := range out.Names {
@@ -53,7 +57,8 @@ func TestHostname_NamesOfAnExportingClusterAreBounded(t *testing.T) {
 				fmt.Fprintln(&text, f)
 			}
 		}
-		want := "cluster west: it has 2000 host names, and 32 are looked up: a-32.example and those after it are not used"
+		want :=
+			"cluster west: it has 2000 host names, and 32 are looked up: a-32.example and those after it are not used"
 		if got := strings.Contains(text.String(), want); got != (name != "few") {
 			t.Errorf("%s: the findings are\n%s", name, &text)
 		}

@@ -23,8 +23,13 @@ func importOffer(pool, cluster, endpoint string) store.Op {
 // offerFailing is importOffer with a failure mode.
 func offerFailing(mode, pool, cluster, endpoint string) store.Op {
 	o := &store.Offer{Import: pool, Cluster: inferenceapi.ImportedCluster{
-		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: mode, Endpoints: []inferenceapi.ImportedEndpoint{{Address: endpoint}},
-		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: mode,
+		Endpoints: []inferenceapi.ImportedEndpoint{{Address: endpoint}},
+		EndpointPicker: &inferenceapi.EndpointPickerImport{
+			Service: inferenceapi.ServiceImports{
+				{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}},
+			},
+		},
 	}}
 	o.Namespace, o.Name = "default", store.OfferName(pool, cluster)
 	return store.Offers.Put(o)
@@ -35,19 +40,26 @@ func importRoute(name, pool string) *gatewayv1.HTTPRoute {
 	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
 	backend := gatewayv1.HTTPBackendRef{}
-	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.x-k8s.io"), ptr[gatewayv1.Kind]("InferencePoolImport"), gatewayv1.ObjectName(pool)
+	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.x-k8s.io"),
+		ptr[gatewayv1.Kind]("InferencePoolImport"), gatewayv1.ObjectName(pool)
 	r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
 	return r
 }
 
-// A cluster set may export ten thousand pools here: only those that a route leads to cost a pool of the picker.
+// A cluster set may export ten thousand pools here: only those that a route leads to cost a pool of
+// the picker.
 func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 	s := store.New()
-	ops := []store.Op{store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}})}
+	ops := []store.Op{store.AddressPolicies.Put(addresses.Unrestricted()),
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+					{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+				},
+			}})}
 	for i := range 10 {
-		ops = append(ops, importOffer(fmt.Sprint("pool", i), "east", fmt.Sprintf("10.1.0.%d", i+1)), importOffer(fmt.Sprint("pool", i), "west", fmt.Sprintf("10.2.0.%d", i+1)))
+		ops = append(ops, importOffer(fmt.Sprint("pool", i), "east", fmt.Sprintf("10.1.0.%d", i+1)),
+			importOffer(fmt.Sprint("pool", i), "west", fmt.Sprintf("10.2.0.%d", i+1)))
 	}
 	tr := translator.New(config())
 	update := func(ops ...store.Op) translator.Output {
@@ -69,40 +81,54 @@ func TestImport_HasPickerPoolsOnceARouteLeadsThere(t *testing.T) {
 		t.Errorf("%d pools of the picker after a change of an import that no route names", len(out.Pools))
 	}
 	out := update(store.HTTPRoutes.Put(importRoute("r", "pool3")))
-	if len(out.Pools) != 2 || out.Pools[0].Pool.Name.Name != "pool3" || len(out.Pools[0].Members) != 1 || out.Pools[0].Members[0].Address.String() != "10.1.9.9:8000" {
+	if len(out.Pools) != 2 || out.Pools[0].Pool.Name.Name != "pool3" || len(out.Pools[0].Members) != 1 ||
+		out.Pools[0].Members[0].Address.String() != "10.1.9.9:8000" {
 		t.Errorf("pools of the picker with a route to an import of two clusters: %+v", out.Pools)
 	}
 	if out := update(importOffer("pool3", "east", "10.1.9.8")); len(out.Pools) != 1 {
 		t.Errorf("%d pools of the picker change with one endpoint, want 1", len(out.Pools))
 	}
-	if out := update(store.HTTPRoutes.Put(importRoute("r", "pool4-west"))); len(out.Pools) != 1 || len(out.PoolsGone) != 2 {
-		t.Errorf("a route to one cluster of another import: %d pools, %d gone, want 1 and 2", len(out.Pools), len(out.PoolsGone))
+	if out := update(store.HTTPRoutes.Put(importRoute("r", "pool4-west"))); len(out.Pools) != 1 ||
+		len(out.PoolsGone) != 2 {
+		t.Errorf("a route to one cluster of another import: %d pools, %d gone, want 1 and 2", len(out.Pools),
+			len(out.PoolsGone))
 	}
 	if out := update(store.HTTPRoutes.Delete("default/r")); len(out.PoolsGone) != 1 {
 		t.Errorf("%d pools are gone with the route, want 1", len(out.PoolsGone))
 	}
 }
 
-// The health of a picker that our picker asks is followed, too, and a probe's request is for those that Envoy asks.
+// The health of a picker that our picker asks is followed, too, and a probe's request is for those
+// that Envoy asks.
 func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	pickers := func(health *inferenceapi.EndpointImport, endpoints ...inferenceapi.ImportedEndpoint) (out string) {
 		t.Helper()
 		imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "far"}}
 		imp.Status.Clusters = []inferenceapi.ImportedCluster{{
-			Name: "east", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, PodCIDRs: []string{"10.0.0.0/8"}, Endpoints: endpoints,
-			EndpointPicker: &inferenceapi.EndpointPickerImport{Health: health, Pool: "ns/chat", Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+			Name: "east", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+			PodCIDRs: []string{"10.0.0.0/8"}, Endpoints: endpoints,
+			EndpointPicker: &inferenceapi.EndpointPickerImport{
+				Health: health, Pool: "ns/chat", Service: inferenceapi.ServiceImports{
+					{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}},
+				},
+			},
 		}}
-		rev, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.InferencePoolImports.Put(imp), store.HTTPRoutes.Put(importRoute("r", "far")),
-			store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-			}}))
+		rev, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.InferencePoolImports.Put(imp),
+			store.HTTPRoutes.Put(importRoute("r", "far")),
+			store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+				Spec: gatewayv1.GatewaySpec{
+					GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+						{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+					},
+				}}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		changes := tr.Update(s.View(), rev.Changes)
 		for _, e := range changes.Pickers {
-			out += fmt.Sprintf("%s of %s at %s, relayed %t, health %d; ", e.Field, e.Pool, e.Addresses[0].Addr, e.Relayed, e.Health.Port)
+			out += fmt.Sprintf("%s of %s at %s, relayed %t, health %d; ", e.Field, e.Pool, e.Addresses[0].Addr,
+				e.Relayed, e.Health.Port)
 		}
 		for _, id := range changes.PickersGone {
 			out += "gone " + id.String()
@@ -113,10 +139,13 @@ func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 		t.Errorf("a relayed picker of which nothing else is known: %s", got)
 	}
 	health := &inferenceapi.EndpointImport{Port: 9003}
-	if got := pickers(health); got != "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed true, health 9003; " {
+	if got := pickers(
+		health); got != "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed true, health 9003; " {
 		t.Errorf("a relayed picker with health: %s", got)
 	}
-	if got := pickers(health, inferenceapi.ImportedEndpoint{Address: "10.1.0.1"}); got != "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed false, health 9003; " {
+	if got := pickers(health, inferenceapi.ImportedEndpoint{
+		Address: "10.1.0.1",
+	}); got != "status.clusters[0].endpointPicker of chat at 192.0.2.9:9002, relayed false, health 9003; " {
 		t.Errorf("one that Envoy asks: %s", got)
 	}
 	if got := pickers(nil); got != "gone import-picker/default/far/east" {
@@ -124,12 +153,19 @@ func TestImport_HealthOfARelayedPickerIsFollowed(t *testing.T) {
 	}
 }
 
-// An exporting cluster that fails open does so once all of the import's clusters have declined, by the last hop.
+// An exporting cluster that fails open does so once all of the import's clusters have declined, by
+// the last hop.
 func TestImport_ExplainNamesWhatFollowsAClusterWithoutAPick(t *testing.T) {
 	s := store.New()
-	rev, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}}), offerFailing("FailOpen", "chat", "east", "10.1.0.1"), offerFailing("FailOpen", "chat", "west", "10.2.0.1"), store.HTTPRoutes.Put(importRoute("r", "chat")))
+	rev, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted()),
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+					{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+				},
+			}}), offerFailing("FailOpen", "chat", "east", "10.1.0.1"),
+		offerFailing("FailOpen", "chat", "west", "10.2.0.1"),
+		store.HTTPRoutes.Put(importRoute("r", "chat")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +183,8 @@ func TestImport_ExplainNamesWhatFollowsAClusterWithoutAPick(t *testing.T) {
 			got = append(got, b.NoPick)
 		}
 	}
-	want := []string{"another exporting cluster", "another exporting cluster", "any ready endpoint", "any ready endpoint"}
+	want := []string{"another exporting cluster", "another exporting cluster", "any ready endpoint",
+		"any ready endpoint"}
 	if !slices.Equal(got, want) {
 		t.Errorf("without a pick: %q, want %q", got, want)
 	}

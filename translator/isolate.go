@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// encodeHost encodes a virtual host. A route of it that cannot be encoded, which is a bug of ours, becomes that of last with the
-// same name, or answers 500: without it, its requests would go where others lead. last may be nil.
+// encodeHost encodes a virtual host. A route of it that cannot be encoded, which is a bug of ours,
+// becomes that of last with the same name, or answers 500: without it, its requests would go where
+// others lead. last may be nil.
 func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	enc, err := tryHost(vh)
 	if err == nil {
@@ -31,8 +32,8 @@ func encodeHost(vh, last *model.VirtualHost) virtualHost {
 	return out
 }
 
-// isolate replaces the routes of a virtual host that cannot be encoded, and returns their owners. A route whose match cannot be
-// encoded answers 500 to what no other route of the host takes.
+// isolate replaces the routes of a virtual host that cannot be encoded, and returns their owners. A
+// route whose match cannot be encoded answers 500 to what no other route of the host takes.
 func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 	out, rest := *vh, false
 	out.Routes = make([]model.Route, 0, len(vh.Routes)+1)
@@ -66,7 +67,10 @@ func shut(route model.Route) model.Route {
 	if route.Name == "" {
 		route.Name = "invalid"
 	}
-	route.Action = &model.Action{Direct: &model.Direct{Status: http.StatusInternalServerError, Body: "Envoy rejects this route: see its conditions."}}
+	route.Action = &model.Action{
+		Direct: &model.Direct{Status: http.StatusInternalServerError,
+			Body: "Envoy rejects this route: see its conditions."},
+	}
 	return route
 }
 
@@ -102,7 +106,8 @@ func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	return envoy.VirtualHost(vh)
 }
 
-// recoverHost makes a virtual host again whose computation panicked, without the attachments that panic by themselves.
+// recoverHost makes a virtual host again whose computation panicked, without the attachments that
+// panic by themselves.
 func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ bool) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {
@@ -112,7 +117,8 @@ func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ b
 	attached := t.attachedTo(r, key)
 	budget := t.budget(r, key, attached)
 	attached = slices.DeleteFunc(attached, func(a *model.Attachment) bool {
-		panics := attempt(func() { gatewayapi.VirtualHost(g, key.chain, key.host, []*model.Attachment{a}, budget) }) != nil
+		panics := attempt(func() { gatewayapi.VirtualHost(g, key.chain, key.host, []*model.Attachment{a}, budget) }) !=
+			nil
 		if panics {
 			at = append(at, a.Route)
 		}

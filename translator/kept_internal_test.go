@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A mistake of ours keeps a change from proxies. It must not keep there what is asked for no longer.
+// A mistake of ours keeps a change from proxies. It must not keep there what is asked for no
+// longer.
 func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 	s := store.New()
 	tr, broken := New(Config{Controller: "penstock.dev/gateway-controller", AnyClass: true}), false
@@ -28,9 +29,12 @@ func TestListener_UnencodableRoutesKeepTheOldUntilItGoes(t *testing.T) {
 	}
 	update := func(port int32, host gatewayv1.Hostname) Delta {
 		t.Helper()
-		gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: port, Protocol: gatewayv1.HTTPProtocolType, Hostname: &host}},
-		}}
+		gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+					{Name: "http", Port: port, Protocol: gatewayv1.HTTPProtocolType, Hostname: &host},
+				},
+			}}
 		rev, err := s.Apply(store.Gateways.Put(gw))
 		if err != nil {
 			t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Keys of tables and indexes that have parts. A gateway is "namespace/name", a chain is what model.ChainName or
-// model.StreamName makes.
+// Keys of tables and indexes that have parts. A gateway is "namespace/name", a chain is what
+// model.ChainName or model.StreamName makes.
 
 // gatewayKey is the key of something that the Envoys of one Gateway get.
 type gatewayKey interface {
@@ -46,7 +46,8 @@ type hostKey struct{ gateway, chain, host string }
 func (k hostKey) String() string { return k.gateway + " " + k.chain + " " + k.host }
 
 func (k hostKey) compare(o hostKey) int {
-	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain), strings.Compare(k.host, o.host))
+	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain),
+		strings.Compare(k.host, o.host))
 }
 
 // blockKey is one of the blocks that the virtual hosts of a chain are spread over (envoy.BlockOf).
@@ -59,7 +60,8 @@ func blockOf(gateway, chain, host string) blockKey {
 	return blockKey{gateway, chain, envoy.BlockOf(host)}
 }
 
-// compare orders blocks as text, 10 before 2: the bytes of route configurations have always had this order.
+// compare orders blocks as text, 10 before 2: the bytes of route configurations have always had
+// this order.
 func (k blockKey) compare(o blockKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain),
 		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))

@@ -44,18 +44,27 @@ func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 		p := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "llm"}
 		p.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
-		p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Name: "epp", Port: &inferencev1.Port{Number: 9002}, FailureMode: mode}
+		p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{
+			Name: "epp", Port: &inferencev1.Port{Number: 9002}, FailureMode: mode,
+		}
 		return store.InferencePools.Put(p)
 	}
 	lost := func(lost bool) store.Op {
-		return store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Acknowledges: true, Lost: lost})
+		return store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Acknowledges: true,
+			Lost: lost})
 	}
 	route := importRoute("r", "one")
-	route.Spec.Rules[0].BackendRefs[0].Group, route.Spec.Rules[0].BackendRefs[0].Kind = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
+	route.Spec.Rules[0].BackendRefs[0].Group, route.Spec.Rules[0].BackendRefs[0].Kind = ptr[gatewayv1.Group](
+		"inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
 	service, slice := pickerService()
-	if is := apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}}), service, slice, pool("one", inferencev1.EndpointPickerFailOpen), store.HTTPRoutes.Put(route), lost(false)); is != corev3.HealthStatus_UNKNOWN {
+	if is := apply(store.AddressPolicies.Put(addresses.Unrestricted()),
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+					{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+				},
+			}}), service, slice, pool("one", inferencev1.EndpointPickerFailOpen), store.HTTPRoutes.Put(route),
+		lost(false)); is != corev3.HealthStatus_UNKNOWN {
 		t.Errorf("%v before", is)
 	}
 	if is := apply(lost(true)); is != corev3.HealthStatus_UNHEALTHY {
@@ -66,8 +75,8 @@ func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	}
 }
 
-// A picker that has fallen silent is unhealthy whatever its pools' failure modes are, and its cluster changes in place: so Envoy ends the
-// calls that are not answered.
+// A picker that has fallen silent is unhealthy whatever its pools' failure modes are, and its
+// cluster changes in place: so Envoy ends the calls that are not answered.
 func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
@@ -94,16 +103,24 @@ func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	pool := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
 	pool.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "llm"}
 	pool.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
-	pool.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Name: "epp", Port: &inferencev1.Port{Number: 9002}, FailureMode: inferencev1.EndpointPickerFailClose}
+	pool.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{
+		Name: "epp", Port: &inferencev1.Port{Number: 9002}, FailureMode: inferencev1.EndpointPickerFailClose,
+	}
 	frozen := func(is bool) store.Op {
-		return store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Acknowledges: true, Frozen: is})
+		return store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Acknowledges: true,
+			Frozen: is})
 	}
 	route := importRoute("r", "one")
-	route.Spec.Rules[0].BackendRefs[0].Group, route.Spec.Rules[0].BackendRefs[0].Kind = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
+	route.Spec.Rules[0].BackendRefs[0].Group, route.Spec.Rules[0].BackendRefs[0].Kind = ptr[gatewayv1.Group](
+		"inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool")
 	service, slice := pickerService()
-	before, checks, is := apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}}), service, slice, store.InferencePools.Put(pool), store.HTTPRoutes.Put(route), frozen(false))
+	before, checks, is := apply(store.AddressPolicies.Put(addresses.Unrestricted()),
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+					{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+				},
+			}}), service, slice, store.InferencePools.Put(pool), store.HTTPRoutes.Put(route), frozen(false))
 	if checks != 1 || is != corev3.HealthStatus_UNKNOWN {
 		t.Errorf("before: %d health checks, %v", checks, is)
 	}
@@ -120,18 +137,25 @@ func pickerService() (service, slice store.Op) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "epp"}
 	named := meta
 	named.Labels = map[string]string{discoveryv1.LabelServiceName: "epp"}
-	return store.Services.Put(&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 9002, AppProtocol: ptr("kubernetes.io/h2c")}}}}),
+	return store.Services.Put(&corev1.Service{ObjectMeta: meta,
+			Spec: corev1.ServiceSpec{
+				Ports: []corev1.ServicePort{{Port: 9002, AppProtocol: ptr("kubernetes.io/h2c")}},
+			}}),
 		store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
-			ObjectMeta: named, AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: ptr[int32](9002)}},
+			ObjectMeta: named, AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:     []discoveryv1.EndpointPort{{Port: ptr[int32](9002)}},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.9"}}},
 		})
 }
 
-// Envoys pass a picker by that this process has lost, where its cluster fails open: by its endpoints alone, because a changed cluster would end
-// calls in flight. This process goes on trying to connect to it.
+// Envoys pass a picker by that this process has lost, where its cluster fails open: by its
+// endpoints alone, because a changed cluster would end calls in flight. This process goes on trying
+// to connect to it.
 func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 	id := model.ImportPickerCluster("default", "chat", "east")
-	for mode, want := range map[string]corev3.HealthStatus{"FailOpen": corev3.HealthStatus_UNHEALTHY, "FailClose": corev3.HealthStatus_UNKNOWN} {
+	for mode, want := range map[string]corev3.HealthStatus{
+		"FailOpen": corev3.HealthStatus_UNHEALTHY, "FailClose": corev3.HealthStatus_UNKNOWN,
+	} {
 		for _, variant := range []model.ClusterVariant{model.Plain, model.HealthVariant} {
 			s, tr := store.New(), translator.New(config())
 			apply := func(ops ...store.Op) translator.Output {
@@ -147,15 +171,24 @@ func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 				return out
 			}
 			dialect := func(lost bool) store.Op {
-				return store.Dialects.Put(&store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Health: variant == model.HealthVariant, Lost: lost})
+				return store.Dialects.Put(&store.Dialect{
+					ObjectMeta: metav1.ObjectMeta{Name: id.String()}, Health: variant == model.HealthVariant,
+					Lost: lost,
+				})
 			}
-			apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-			}}), offerFailing(mode, "chat", "east", "10.1.0.1"), store.HTTPRoutes.Put(importRoute("r", "chat")), dialect(false))
+			apply(store.AddressPolicies.Put(addresses.Unrestricted()),
+				store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+					Spec: gatewayv1.GatewaySpec{
+						GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+							{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+						},
+					}}), offerFailing(mode, "chat", "east", "10.1.0.1"), store.HTTPRoutes.Put(importRoute("r", "chat")),
+				dialect(false))
 			health := func() corev3.HealthStatus {
 				t.Helper()
 				load := &endpointv3.ClusterLoadAssignment{}
-				if err := proto.Unmarshal(pickerOf(t, tr, resource.Endpoints, id.As(variant)).Body(), load); err != nil {
+				if err := proto.Unmarshal(pickerOf(t, tr, resource.Endpoints, id.As(variant)).Body(),
+					load); err != nil {
 					t.Fatal(err)
 				}
 				return load.Endpoints[0].LbEndpoints[0].HealthStatus

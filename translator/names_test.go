@@ -28,7 +28,9 @@ func newNamed(t *testing.T) *named {
 	w := &named{t, store.New(), translator.New(config()), map[report.Ref]report.Report{}}
 	w.apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+				{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+			},
 		}}))
 	return w
 }
@@ -93,8 +95,13 @@ func (w *named) finding(kind, name string, words ...string) bool {
 // offerSince is an export of a member that this cluster knows since some time.
 func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
 	o := &store.Offer{Import: pool, Since: since, Cluster: inferenceapi.ImportedCluster{
-		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.1.0.1"}},
-		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+		Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.1.0.1"}},
+		EndpointPicker: &inferenceapi.EndpointPickerImport{
+			Service: inferenceapi.ServiceImports{
+				{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}},
+			},
+		},
 	}}
 	if withdrawn {
 		o.Cluster.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Draining"}}
@@ -108,8 +115,12 @@ func offerSince(since int64, pool, cluster string, withdrawn bool) store.Op {
 func failingOpen(pool, cluster string) store.Op {
 	o := &store.Offer{Import: pool, Since: 5, Cluster: inferenceapi.ImportedCluster{
 		Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, FailureMode: "FailOpen",
-		Endpoints:      []inferenceapi.ImportedEndpoint{{Address: "10.1.0.1"}},
-		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
+		Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.1.0.1"}},
+		EndpointPicker: &inferenceapi.EndpointPickerImport{
+			Service: inferenceapi.ServiceImports{
+				{Addresses: []string{"192.0.2.9"}, Ports: []inferenceapi.Port{{Number: 9002}}},
+			},
+		},
 	}}
 	o.Namespace, o.Name = "default", store.OfferName(pool, cluster)
 	return store.Offers.Put(o)
@@ -120,7 +131,9 @@ func written(name string, clusters ...string) *inferenceapi.InferencePoolImport 
 	for _, c := range clusters {
 		imp.Status.Clusters = append(imp.Status.Clusters, inferenceapi.ImportedCluster{
 			Name: c, RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{{
-				Service: []inferenceapi.ServiceImport{{Addresses: []string{"192.0.2.80"}, Ports: []inferenceapi.Port{{Number: 80}}}}}},
+				Service: []inferenceapi.ServiceImport{
+					{Addresses: []string{"192.0.2.80"}, Ports: []inferenceapi.Port{{Number: 80}}},
+				}}},
 		})
 	}
 	return imp
@@ -149,9 +162,11 @@ func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.
 	spills.Spec.Spill = []v1alpha1.PoolRef{{Kind: "InferencePoolImport", Name: "chat-east"}}
 	code := importRoute("code", "code")
 	code.Spec.Hostnames = []gatewayv1.Hostname{"code.example.com"}
-	w.apply(offerSince(1, "chat", "east", false), offerSince(1, "chat", "west", false), offerSince(1, "code", "east", false),
+	w.apply(offerSince(1, "chat", "east", false), offerSince(1, "chat", "west", false),
+		offerSince(1, "code", "east", false),
 		store.HTTPRoutes.Put(importRoute("r", "chat-east")), store.HTTPRoutes.Put(code),
-		store.PoolPolicies.Put(policy), store.PoolPolicies.Put(spills), store.BackendTLSPolicies.Put(tlsPolicy("tls", "chat-east")))
+		store.PoolPolicies.Put(policy), store.PoolPolicies.Put(spills),
+		store.BackendTLSPolicies.Put(tlsPolicy("tls", "chat-east")))
 	const own = "import/default/chat/east"
 	if got := w.leads("a.example.com"); got != own {
 		t.Fatalf("chat-east leads to %s", got)
@@ -161,11 +176,27 @@ func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.
 		ops  []store.Op
 	}{
 		{"a pool of that name", []store.Op{offerSince(2, "chat-east", "north", false)}},
-		{"one of two members", []store.Op{offerSince(2, "chat-east", "north", false), offerSince(3, "chat-east", "south", false)}},
-		{"one whose exporters fail open", []store.Op{failingOpen("chat-east", "north"), failingOpen("chat-east", "south")}},
-		{"an import that Penstock made", []store.Op{offerSince(2, "chat-east", "north", false), store.InferencePoolImports.Put(madeByPenstock(written("chat-east")))}},
+		{
+			"one of two members",
+			[]store.Op{offerSince(2, "chat-east", "north", false), offerSince(3, "chat-east", "south", false)},
+		},
+		{
+			"one whose exporters fail open", []store.Op{
+				failingOpen("chat-east", "north"), failingOpen("chat-east", "south"),
+			},
+		},
+		{
+			"an import that Penstock made", []store.Op{
+				offerSince(2, "chat-east", "north", false),
+				store.InferencePoolImports.Put(madeByPenstock(written("chat-east"))),
+			},
+		},
 		{"its withdrawal, while it drains", []store.Op{offerSince(2, "chat-east", "north", true)}},
-		{"its end", []store.Op{store.Offers.Delete("default/chat-east.north"), store.Offers.Delete("default/chat-east.south"), store.InferencePoolImports.Delete("default/chat-east")}},
+		{
+			"its end",
+			[]store.Op{store.Offers.Delete("default/chat-east.north"), store.Offers.Delete("default/chat-east.south"),
+				store.InferencePoolImports.Delete("default/chat-east")},
+		},
 	} {
 		if changed := w.apply(step.ops...); len(changed) > 0 {
 			t.Errorf("%s: proxies receive %q", step.what, changed)
@@ -175,15 +206,21 @@ func TestImportName_KeepsItsMeaningWhenAMemberExportsAPoolOfThatName(t *testing.
 		}
 	}
 	w.apply(offerSince(2, "chat-east", "north", false))
-	for _, at := range []struct{ kind, name string }{{"HTTPRoute", "r"}, {"InferencePoolImport", "chat-east"}, {"PoolPolicy", "east"}, {"PoolPolicy", "spills"}, {"BackendTLSPolicy", "tls"}} {
-		if !w.finding(at.kind, at.name, "chat-east", "cluster east of InferencePoolImport default/chat", "InferencePoolImport default/chat-east") {
+	for _, at := range []struct{ kind, name string }{
+		{"HTTPRoute", "r"}, {"InferencePoolImport", "chat-east"}, {"PoolPolicy", "east"}, {"PoolPolicy", "spills"},
+		{"BackendTLSPolicy", "tls"},
+	} {
+		if !w.finding(at.kind, at.name, "chat-east", "cluster east of InferencePoolImport default/chat",
+			"InferencePoolImport default/chat-east") {
 			t.Errorf("%s %s has no finding that names both: %+v", at.kind, at.name, w.reports)
 		}
 	}
-	if w.apply(store.InferencePoolImports.Put(written("chat-east", "north"))); w.leads("a.example.com") != "import/default/chat-east/north" {
+	if w.apply(store.InferencePoolImports.Put(written("chat-east", "north"))); w.leads(
+		"a.example.com") != "import/default/chat-east/north" {
 		t.Errorf("an import that a user wrote has its exact name, and it leads to %s", w.leads("a.example.com"))
 	}
-	if !w.finding("HTTPRoute", "r", "InferencePoolImport default/chat-east", "cluster east of InferencePoolImport default/chat") {
+	if !w.finding("HTTPRoute", "r", "InferencePoolImport default/chat-east",
+		"cluster east of InferencePoolImport default/chat") {
 		t.Errorf("the route has no finding: %+v", w.reports)
 	}
 }
@@ -197,7 +234,8 @@ func madeByPenstock(imp *inferenceapi.InferencePoolImport) *inferenceapi.Inferen
 // import that one.
 func imported(imp *inferenceapi.InferencePoolImport, since ...int64) *inferenceapi.InferencePoolImport {
 	for i, at := range since {
-		c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(at, 0)}
+		c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue,
+			LastTransitionTime: metav1.Unix(at, 0)}
 		if at < 0 {
 			c.Status, c.LastTransitionTime = metav1.ConditionFalse, metav1.Unix(1, 0)
 		}
@@ -215,22 +253,56 @@ func TestImportName_MeansWhatItMeantFirst(t *testing.T) {
 		name  string
 		leads string
 	}{
-		{"chat-us had cluster east first", []store.Op{offerSince(1, "chat-us", "east", false), offerSince(2, "chat", "us-east", false)}, "chat-us-east", "import/default/chat-us/east"},
-		{"chat had cluster us-east first", []store.Op{offerSince(2, "chat-us", "east", false), offerSince(1, "chat", "us-east", false)}, "chat-us-east", "import/default/chat/us-east"},
-		{"both at once", []store.Op{offerSince(1, "chat-us", "east", false), offerSince(1, "chat", "us-east", false)}, "chat-us-east", "import/default/chat-us/east"},
-		{"a pool of that name was first", []store.Op{offerSince(1, "chat-east", "north", false), offerSince(2, "chat", "east", false)}, "chat-east", "import/default/chat-east/north"},
-		{"a pool of that name, at once", []store.Op{offerSince(1, "chat-east", "north", false), offerSince(1, "chat", "east", false)}, "chat-east", "import/default/chat/east"},
-		{"a user wrote the import of the cluster", []store.Op{offerSince(1, "chat-us", "east", false), store.InferencePoolImports.Put(written("chat", "us-east"))}, "chat-us-east", "parent/default/chat/us-east"},
-		{"Penstock made it", []store.Op{offerSince(1, "chat-us", "east", false), offerSince(2, "chat", "us-east", false), store.InferencePoolImports.Put(madeByPenstock(written("chat")))}, "chat-us-east", "import/default/chat-us/east"},
+		{
+			"chat-us had cluster east first", []store.Op{
+				offerSince(1, "chat-us", "east", false), offerSince(2, "chat", "us-east", false),
+			}, "chat-us-east", "import/default/chat-us/east",
+		},
+		{
+			"chat had cluster us-east first", []store.Op{
+				offerSince(2, "chat-us", "east", false), offerSince(1, "chat", "us-east", false),
+			}, "chat-us-east", "import/default/chat/us-east",
+		},
+		{"both at once", []store.Op{offerSince(1, "chat-us", "east", false), offerSince(1, "chat", "us-east", false)},
+			"chat-us-east", "import/default/chat-us/east"},
+		{
+			"a pool of that name was first", []store.Op{
+				offerSince(1, "chat-east", "north", false), offerSince(2, "chat", "east", false),
+			}, "chat-east", "import/default/chat-east/north",
+		},
+		{
+			"a pool of that name, at once", []store.Op{
+				offerSince(1, "chat-east", "north", false), offerSince(1, "chat", "east", false),
+			}, "chat-east", "import/default/chat/east",
+		},
+		{"a user wrote the import of the cluster",
+			[]store.Op{offerSince(1, "chat-us", "east", false),
+				store.InferencePoolImports.Put(written("chat", "us-east"))}, "chat-us-east",
+			"parent/default/chat/us-east"},
+		{
+			"Penstock made it",
+			[]store.Op{offerSince(1, "chat-us", "east", false), offerSince(2, "chat", "us-east", false),
+				store.InferencePoolImports.Put(madeByPenstock(written("chat")))}, "chat-us-east",
+			"import/default/chat-us/east",
+		},
 		{"Penstock made it, and added the cluster later", []store.Op{offerSince(2e6, "chat-us", "east", false),
-			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "west", "us-east")), 1, 3))}, "chat-us-east", "import/default/chat-us/east"},
+			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "west", "us-east")), 1, 3))},
+			"chat-us-east", "import/default/chat-us/east"},
 		{"Penstock made it with the cluster", []store.Op{offerSince(2e6, "chat-us", "east", false),
-			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "us-east")), 1))}, "chat-us-east", "parent/default/chat/us-east"},
+			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "us-east")), 1))}, "chat-us-east",
+			"parent/default/chat/us-east"},
 		{"Penstock made it, and the cluster is not imported", []store.Op{offerSince(2e6, "chat-us", "east", false),
-			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "us-east")), -1))}, "chat-us-east", "import/default/chat-us/east"},
-		{"a user wrote the import, and a hub added the cluster later", []store.Op{offerSince(2e6, "chat-us", "east", false),
-			store.InferencePoolImports.Put(imported(written("chat", "us-east"), 3))}, "chat-us-east", "import/default/chat-us/east"},
-		{"the older one drains", []store.Op{offerSince(1, "chat", "us-east", true), offerSince(2, "chat-us", "east", false)}, "chat-us-east", "500: This route has no backend."},
+			store.InferencePoolImports.Put(imported(madeByPenstock(written("chat", "us-east")), -1))}, "chat-us-east",
+			"import/default/chat-us/east"},
+		{"a user wrote the import, and a hub added the cluster later",
+			[]store.Op{offerSince(2e6, "chat-us", "east", false),
+				store.InferencePoolImports.Put(imported(written("chat", "us-east"), 3))}, "chat-us-east",
+			"import/default/chat-us/east"},
+		{
+			"the older one drains",
+			[]store.Op{offerSince(1, "chat", "us-east", true), offerSince(2, "chat-us", "east", false)}, "chat-us-east",
+			"500: This route has no backend.",
+		},
 	} {
 		w := newNamed(t)
 		w.apply(append(c.ops, store.HTTPRoutes.Put(importRoute("r", c.name)))...)
@@ -260,7 +332,8 @@ func TestImportName_OfAClusterOutsideWithinLeadsToNoPoolOfThatName(t *testing.T)
 // else.
 func TestImportName_WithoutItsNameAnImportHasTheNamesOfItsClusters(t *testing.T) {
 	w := newNamed(t)
-	w.apply(offerSince(1, "chat", "east", false), offerSince(2, "chat-east", "north", false), store.HTTPRoutes.Put(importRoute("r", "chat-east-north")),
+	w.apply(offerSince(1, "chat", "east", false), offerSince(2, "chat-east", "north", false),
+		store.HTTPRoutes.Put(importRoute("r", "chat-east-north")),
 		store.BackendTLSPolicies.Put(tlsPolicy("tls", "chat-east")))
 	if got := w.leads("a.example.com"); got != "import/default/chat-east/north" {
 		t.Errorf("chat-east-north leads to %s", got)

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Then is what o and the Output of the Update after it change together: what one took away and the other gives back has
-// not changed. Wanted and Unwanted are left to the caller, who has served o's.
+// Then is what o and the Output of the Update after it change together: what one took away and the
+// other gives back has not changed. Wanted and Unwanted are left to the caller, who has served o's.
 func (o Output) Then(later Output) Output {
 	out := Output{Work: o.Work + "; " + later.Work, Err: errors.Join(o.Err, later.Err)}
 	out.Panics = slices.Concat(o.Panics, later.Panics)
@@ -22,13 +22,21 @@ func (o Output) Then(later Output) Output {
 		out.Failing = later.Failing
 	}
 	out.Deltas = joinDeltas(o.Deltas, later.Deltas)
-	out.Reports, out.ReportsGone = joinSets(o.Reports, later.Reports, func(r report.Report) report.Ref { return r.Owner }, o.ReportsGone, later.ReportsGone, report.Ref.Compare)
-	out.Pools, out.PoolsGone = joinSets(o.Pools, later.Pools, func(p PickerPool) objectid.Target { return p.Pool.Name }, o.PoolsGone, later.PoolsGone, objectid.Target.Compare)
-	out.Parents, _ = joinSets(o.Parents, later.Parents, func(p PoolParents) objectid.Pool { return p.Pool }, nil, nil, objectid.Pool.Compare)
-	out.Ordered, _ = joinSets(o.Ordered, later.Ordered, func(i OrderedImport) objectid.Pool { return i.Import }, nil, nil, objectid.Pool.Compare)
-	out.Unusable, _ = joinSets(o.Unusable, later.Unusable, func(u UnusableClusters) objectid.Pool { return u.Import }, nil, nil, objectid.Pool.Compare)
-	out.Pickers, out.PickersGone = joinSets(o.Pickers, later.Pickers, func(p model.ExternalPicker) model.ClusterID { return p.Cluster }, o.PickersGone, later.PickersGone, model.ClusterID.Compare)
-	out.Names, out.NamesGone = joinSets(o.Names, later.Names, func(name string) string { return name }, o.NamesGone, later.NamesGone, strings.Compare)
+	out.Reports, out.ReportsGone = joinSets(o.Reports, later.Reports,
+		func(r report.Report) report.Ref { return r.Owner }, o.ReportsGone, later.ReportsGone, report.Ref.Compare)
+	out.Pools, out.PoolsGone = joinSets(o.Pools, later.Pools, func(p PickerPool) objectid.Target { return p.Pool.Name },
+		o.PoolsGone, later.PoolsGone, objectid.Target.Compare)
+	out.Parents, _ = joinSets(o.Parents, later.Parents, func(p PoolParents) objectid.Pool { return p.Pool }, nil, nil,
+		objectid.Pool.Compare)
+	out.Ordered, _ = joinSets(o.Ordered, later.Ordered, func(i OrderedImport) objectid.Pool { return i.Import }, nil,
+		nil, objectid.Pool.Compare)
+	out.Unusable, _ = joinSets(o.Unusable, later.Unusable, func(u UnusableClusters) objectid.Pool { return u.Import },
+		nil, nil, objectid.Pool.Compare)
+	out.Pickers, out.PickersGone = joinSets(o.Pickers, later.Pickers,
+		func(p model.ExternalPicker) model.ClusterID { return p.Cluster }, o.PickersGone, later.PickersGone,
+		model.ClusterID.Compare)
+	out.Names, out.NamesGone = joinSets(o.Names, later.Names, func(name string) string { return name }, o.NamesGone,
+		later.NamesGone, strings.Compare)
 	return out
 }
 
@@ -40,7 +48,8 @@ func joinDeltas(first, later []Delta) []Delta {
 	for _, d := range later {
 		old := all[d.Gateway]
 		sum := Delta{Gateway: d.Gateway, Gone: d.Gone || old.Gone && len(d.Upserts) == 0}
-		sum.Upserts, sum.Removes = joinSets(old.Upserts, d.Upserts, func(r *resource.Resource) resource.Ref { return r.Ref }, old.Removes, d.Removes, resource.Ref.Compare)
+		sum.Upserts, sum.Removes = joinSets(old.Upserts, d.Upserts,
+			func(r *resource.Resource) resource.Ref { return r.Ref }, old.Removes, d.Removes, resource.Ref.Compare)
 		all[d.Gateway] = sum
 	}
 	out := make([]Delta, 0, len(all))
@@ -50,8 +59,10 @@ func joinDeltas(first, later []Delta) []Delta {
 	return out
 }
 
-// joinSets joins two changes of a set: what each put, by a key, and which keys it took out. Both come out sorted.
-func joinSets[T any, K comparable](put, laterPut []T, key func(T) K, out, laterOut []K, compare func(a, b K) int) (puts []T, outs []K) {
+// joinSets joins two changes of a set: what each put, by a key, and which keys it took out. Both
+// come out sorted.
+func joinSets[T any, K comparable](put, laterPut []T, key func(T) K, out, laterOut []K,
+	compare func(a, b K) int) (puts []T, outs []K) {
 	if len(put)+len(out) == 0 { // as on a start, where everything comes later
 		return laterPut, laterOut
 	}

@@ -14,15 +14,21 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// A new key or authority must reach proxies as a secret alone: a changed cluster would end the calls that wait for a pick.
+// A new key or authority must reach proxies as a secret alone: a changed cluster would end the
+// calls that wait for a pick.
 func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	s := store.New()
 	authority := func(key string) store.Op {
-		return store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: []byte("certificates"), Key: key})
+		return store.Authorities.Put(&store.Authority{
+			ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: []byte("certificates"), Key: key,
+		})
 	}
-	gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}}
+	gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+		Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+				{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+			},
+		}}
 	if _, err := s.Apply(authority("first"), store.Gateways.Put(gw)); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +47,8 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 	}
 	for _, name := range []string{model.OwnKey, model.OwnTrust} {
 		secret := resource.Ref{Type: resource.Secret, Name: name}
-		if !slices.Contains(refs, secret) || !slices.ContainsFunc(tr.Resources("default/gw"), func(r *resource.Resource) bool { return r.Ref == secret }) {
+		if !slices.Contains(refs, secret) || !slices.ContainsFunc(tr.Resources("default/gw"),
+			func(r *resource.Resource) bool { return r.Ref == secret }) {
 			t.Errorf("the picker's cluster does not come with %s", name)
 		}
 	}
@@ -66,11 +73,18 @@ func TestPickerKey_RotationChangesNoCluster(t *testing.T) {
 // A proxy that gives its key away gives away no other Gateway's.
 func TestPickerKey_EachGatewayGetsItsOwn(t *testing.T) {
 	s := store.New()
-	ops := []store.Op{store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: []byte("certificates"), Key: "root"})}
+	ops := []store.Op{
+		store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority},
+			CA: []byte("certificates"), Key: "root"}),
+	}
 	for _, name := range []string{"one", "two"} {
-		ops = append(ops, store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: gatewayv1.GatewaySpec{
-			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-		}}))
+		ops = append(ops,
+			store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+				Spec: gatewayv1.GatewaySpec{
+					GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+						{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+					},
+				}}))
 	}
 	if _, err := s.Apply(ops...); err != nil {
 		t.Fatal(err)

@@ -12,16 +12,19 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS has a policy for a pool, with a bundle of CAs that appears later: until then no
-// certificate is trusted, and nothing is read in cleartext.
+// TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS has a policy for a pool, with a bundle of CAs
+// that appears later: until then no certificate is trusted, and nothing is read in cleartext.
 func TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS(t *testing.T) {
-	s, tr := store.New(), translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Pickers: config().Pickers})
+	s, tr := store.New(),
+		translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", Pickers: config().Pickers})
 	pool := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool"}}
 	pool.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "m"}
 	pool.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
 	policy := &gatewayv1.BackendTLSPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "tls"}}
 	policy.Spec.TargetRefs = []gatewayv1.LocalPolicyTargetReferenceWithSectionName{{
-		LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{Group: "inference.networking.k8s.io", Kind: "InferencePool", Name: "pool"},
+		LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{
+			Group: "inference.networking.k8s.io", Kind: "InferencePool", Name: "pool",
+		},
 	}}
 	policy.Spec.Validation.Hostname = "llm.example.com"
 	policy.Spec.Validation.CACertificateRefs = []gatewayv1.LocalObjectReference{{Kind: "ConfigMap", Name: "ca"}}
@@ -43,8 +46,10 @@ func TestBackendTLSPolicy_MetricsOfItsPoolAreReadOverTLS(t *testing.T) {
 	if p := step(store.BackendTLSPolicies.Put(policy)); p.TLS == nil || p.CA == nil || len(p.CA) > 0 {
 		t.Errorf("without its bundle: %+v, %q", p.TLS, p.CA)
 	}
-	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ca"}, Data: map[string]string{"ca.crt": string(keyPair(t, "ca")[0])}}
-	if p := step(store.ConfigMaps.Put(ca)); p.TLS == nil || p.TLS.SNI != "llm.example.com" || len(p.TLS.SANs) != 1 || len(p.CA) == 0 {
+	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ca"},
+		Data: map[string]string{"ca.crt": string(keyPair(t, "ca")[0])}}
+	if p := step(store.ConfigMaps.Put(ca)); p.TLS == nil || p.TLS.SNI != "llm.example.com" || len(p.TLS.SANs) != 1 ||
+		len(p.CA) == 0 {
 		t.Errorf("with its bundle: %+v, %q", p.TLS, p.CA)
 	}
 	if p := step(store.BackendTLSPolicies.Delete("ns/tls")); p.TLS != nil {

@@ -63,11 +63,15 @@ func (t *Translator) failing() []report.Report {
 	for _, o := range slices.SortedFunc(maps.Keys(byOwner), report.Ref.Compare) {
 		texts := byOwner[o]
 		slices.Sort(texts)
-		problem := "its translation panics, which is a bug of Penstock (" + texts[0] + "); what proxies had of it stays, and what they never had answers 500"
+		problem := "its translation panics, which is a bug of Penstock (" + texts[0] +
+			"); what proxies had of it stays, and what they never had answers 500"
 		out = append(out, report.Report{
 			Owner:      o,
 			Conditions: []report.Condition{report.NotProgrammed(reasonInternalError, problem)},
-			Findings:   []report.Finding{{Severity: report.Error, Owner: o, Problem: problem, Fix: "undo the object's last change, and report the stack that is in Penstock's log"}},
+			Findings: []report.Finding{
+				{Severity: report.Error, Owner: o, Problem: problem,
+					Fix: "undo the object's last change, and report the stack that is in Penstock's log"},
+			},
 		})
 	}
 	return out
@@ -75,14 +79,18 @@ func (t *Translator) failing() []report.Report {
 
 // objects are the kinds of objects of which tables have one row each, by the table's name.
 var objects = map[string]store.Kind{
-	"gatewayClassReports": store.GatewayClasses, "gateways": store.Gateways, "gatewayReports": store.Gateways, "gatewayCertificates": store.Gateways,
-	"listenerSetReports": store.ListenerSets, "pools": store.InferencePools, "poolReports": store.InferencePools,
-	"imports": store.InferencePoolImports, "importReports": store.InferencePoolImports, "poolPolicyReports": store.PoolPolicies,
+	"gatewayClassReports": store.GatewayClasses, "gateways": store.Gateways, "gatewayReports": store.Gateways,
+	"gatewayCertificates": store.Gateways,
+	"listenerSetReports":  store.ListenerSets, "pools": store.InferencePools, "poolReports": store.InferencePools,
+	"imports": store.InferencePoolImports, "importReports": store.InferencePoolImports,
+	"poolPolicyReports":       store.PoolPolicies,
 	"backendTLSPolicyReports": store.BackendTLSPolicies, "inferenceModelReports": store.InferenceModels,
-	"inferenceModelRewriteReports": store.InferenceModelRewrites, "inferenceObjectiveReports": store.InferenceObjectives, "modelServersReports": store.ModelServers,
+	"inferenceModelRewriteReports": store.InferenceModelRewrites,
+	"inferenceObjectiveReports":    store.InferenceObjectives, "modelServersReports": store.ModelServers,
 }
 
-// owners are the objects that a row is computed for. They are users' objects, one at least where the table is listed here.
+// owners are the objects that a row is computed for. They are users' objects, one at least where
+// the table is listed here.
 func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 	switch k := key.(type) {
 	case string:
@@ -117,7 +125,8 @@ func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 // routeRef is the route of a store.TargetKey.
 func routeRef(key string) []report.Ref {
 	kind, id := store.ParseTargetKey(key)
-	for _, k := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes, store.UDPRoutes} {
+	for _, k := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes,
+		store.UDPRoutes} {
 		if k.Kind() == kind {
 			return []report.Ref{store.RefOf(k, id)}
 		}

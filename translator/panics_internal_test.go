@@ -37,9 +37,13 @@ func newFragile(t *testing.T) *fragile {
 		}
 		return a, ok
 	}
-	f.update(store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}}))
+	f.update(
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+					{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+				},
+			}}))
 	return f
 }
 
@@ -55,14 +59,18 @@ func (f *fragile) update(ops ...store.Op) Output {
 // redirect is a route of a.example that redirects requests below a path.
 func redirect(name, path, to string) store.Op {
 	host := gatewayv1.PreciseHostname(to)
-	return store.HTTPRoutes.Put(&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: gatewayv1.HTTPRouteSpec{
-		CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "gw"}}},
-		Hostnames:       []gatewayv1.Hostname{"a.example"},
-		Rules: []gatewayv1.HTTPRouteRule{{
-			Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Value: &path}}},
-			Filters: []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: &host}}},
-		}},
-	}})
+	return store.HTTPRoutes.Put(&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: gatewayv1.HTTPRouteSpec{
+			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "gw"}}},
+			Hostnames:       []gatewayv1.Hostname{"a.example"},
+			Rules: []gatewayv1.HTTPRouteRule{{
+				Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Value: &path}}},
+				Filters: []gatewayv1.HTTPRouteFilter{
+					{Type: gatewayv1.HTTPRouteFilterRequestRedirect,
+						RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: &host}},
+				},
+			}},
+		}})
 }
 
 // served is where requests for the paths of a.example go: a host, or a status.
@@ -104,10 +112,12 @@ func TestPanic_HarmsOneRouteAlone(t *testing.T) {
 	out := f.update(redirect("a", "/a", "bug"), redirect("b", "/b", "two"))
 	expect("one", "two")
 	ref := report.Ref{Group: gatewayv1.GroupName, Kind: "HTTPRoute", Namespace: "default", Name: "a"}
-	if len(out.Panics) != 1 || !strings.Contains(string(out.Panics[0].Stack), "newFragile") || !out.FailingChanged || len(out.Failing) != 1 || out.Failing[0].Owner != ref {
+	if len(out.Panics) != 1 || !strings.Contains(string(out.Panics[0].Stack), "newFragile") || !out.FailingChanged ||
+		len(out.Failing) != 1 || out.Failing[0].Owner != ref {
 		t.Fatalf("panics %+v, failing %+v", out.Panics, out.Failing)
 	}
-	if c := report.Find(out.Failing[0].Conditions, report.Programmed); c == nil || c.Reason != "InternalError" || !strings.Contains(c.Message, "nil pointer") {
+	if c := report.Find(out.Failing[0].Conditions, report.Programmed); c == nil || c.Reason != "InternalError" ||
+		!strings.Contains(c.Message, "nil pointer") {
 		t.Errorf("conditions %+v", out.Failing[0].Conditions)
 	}
 	if out := f.update(redirect("b", "/b", "three")); len(out.Panics) != 0 || out.FailingChanged {
@@ -142,11 +152,17 @@ func TestPanic_GatewayThatLeavesTakesItsRouteAlong(t *testing.T) {
 	f.update(redirect("a", "/a", "one"))
 	f.update(redirect("a", "/a", "bug"))
 	same := gatewayv1.NamespacesFromSelector
-	f.update(store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType, AllowedRoutes: &gatewayv1.AllowedRoutes{
-			Namespaces: &gatewayv1.RouteNamespaces{From: &same, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "such"}}},
-		}}},
-	}}))
+	f.update(
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock",
+				Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType,
+					AllowedRoutes: &gatewayv1.AllowedRoutes{
+						Namespaces: &gatewayv1.RouteNamespaces{
+							From: &same, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "such"}},
+						},
+					}}},
+			}}))
 	if got := f.served(); len(got) != 0 {
 		t.Errorf("a listener that no longer allows the route has %v", got)
 	}
@@ -158,7 +174,8 @@ func TestVirtualHost_PanicHarmsOneRouteAlone(t *testing.T) {
 	answer := func(status uint32) *model.Action { return &model.Action{Direct: &model.Direct{Status: status}} }
 	ref := func(name string) report.Ref { return report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: name} }
 	host := func(routes ...model.Route) *model.VirtualHost {
-		return &model.VirtualHost{Chain: "http/80", Host: "a.example", Owners: []report.Ref{ref("a"), ref("b")}, Routes: routes}
+		return &model.VirtualHost{Chain: "http/80", Host: "a.example", Owners: []report.Ref{ref("a"), ref("b")},
+			Routes: routes}
 	}
 	last := host(model.Route{Name: "a", Owner: ref("a"), Match: match("/a"), Action: answer(201)})
 	got := encodeHost(host(

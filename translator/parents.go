@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// declareParents declares the Gateways that route to a pool, for pools that other clusters reach through them alone.
+// declareParents declares the Gateways that route to a pool, for pools that other clusters reach
+// through them alone.
 func (t *tables) declareParents() {
 	t.parents = graph.Declare(t.engine, graph.Table[string, []model.ParentGateway]{
 		Name:    "parents",
@@ -18,7 +19,8 @@ func (t *tables) declareParents() {
 		Sources: t.stored(store.InferencePools.Kind()),
 		Equal: func(a, b []model.ParentGateway) bool {
 			return slices.EqualFunc(a, b, func(a, b model.ParentGateway) bool {
-				return a.Ref == b.Ref && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports) && a.PeerPort == b.PeerPort
+				return a.Ref == b.Ref && slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports) &&
+					a.PeerPort == b.PeerPort
 			})
 		},
 		Compute: func(r *graph.Reader, key string) ([]model.ParentGateway, bool) {
@@ -26,12 +28,14 @@ func (t *tables) declareParents() {
 			if !ok || pool.Annotations[inferenceapi.ExportModeAnnotation] != string(inferenceapi.ParentMode) {
 				return nil, false
 			}
-			return t.withPeers(r, key, t.parentsOf(r, store.TargetKey(store.InferencePools.Kind(), pool.Namespace, pool.Name))), true
+			return t.withPeers(r, key,
+				t.parentsOf(r, store.TargetKey(store.InferencePools.Kind(), pool.Namespace, pool.Name))), true
 		},
 	})
 }
 
-// parentsOf lists the Gateways whose routes lead to a backend, sorted, with the ports at which such a route takes requests.
+// parentsOf lists the Gateways whose routes lead to a backend, sorted, with the ports at which such
+// a route takes requests.
 func (t *tables) parentsOf(r *graph.Reader, backend string) (out []model.ParentGateway) {
 	at := map[string]int{}
 	for _, row := range t.attachmentsByBackend.By(r, backend) {
@@ -49,7 +53,8 @@ func (t *tables) parentsOf(r *graph.Reader, backend string) (out []model.ParentG
 				out = append(out, model.ParentGateway{Ref: g.Ref, Addresses: g.Addresses})
 			}
 			one := &out[at[p.Gateway]]
-			if port := (model.ParentPort{Number: g.Listeners[i].Port, HTTPS: g.Listeners[i].Protocol == "HTTPS"}); !slices.Contains(one.Ports, port) {
+			if port := (model.ParentPort{Number: g.Listeners[i].Port,
+				HTTPS: g.Listeners[i].Protocol == "HTTPS"}); !slices.Contains(one.Ports, port) {
 				one.Ports = append(one.Ports, port)
 			}
 		}

@@ -27,9 +27,12 @@ func newPort(t *testing.T, hosts int) (*port, *resource.Resource) {
 	t.Helper()
 	s := store.New()
 	p := &port{t, s, translator.New(config())}
-	ops := []store.Op{store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}})}
+	ops := []store.Op{store.Gateways.Put(
+		&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
+			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+				{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+			},
+		}})}
 	for i := range hosts {
 		ops = append(ops, redirect(i, 301))
 	}
@@ -44,7 +47,8 @@ func redirect(i, status int) store.Op {
 	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
 	r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("h%d.example", i))}
 	r.Spec.Rules = []gatewayv1.HTTPRouteRule{{Filters: []gatewayv1.HTTPRouteFilter{{
-		Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: &to, StatusCode: &status},
+		Type:            gatewayv1.HTTPRouteFilterRequestRedirect,
+		RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: &to, StatusCode: &status},
 	}}}}
 	return store.HTTPRoutes.Put(r)
 }
@@ -60,7 +64,9 @@ func (p *port) update(ops ...store.Op) (routes *resource.Resource, work string) 
 	if out.Err != nil || len(out.Deltas) != 1 {
 		p.t.Fatalf("%v, %d deltas", out.Err, len(out.Deltas))
 	}
-	i := slices.IndexFunc(out.Deltas[0].Upserts, func(r *resource.Resource) bool { return r.Type == resource.RouteConfiguration })
+	i := slices.IndexFunc(out.Deltas[0].Upserts, func(r *resource.Resource) bool {
+		return r.Type == resource.RouteConfiguration
+	})
 	if i < 0 {
 		p.t.Fatalf("no routes among %+v", out.Deltas[0])
 	}
@@ -77,8 +83,8 @@ func TestHTTPRoute_ChangeRecomputesTheSameRowsAmongFewAndMany(t *testing.T) {
 	}
 }
 
-// What makes a change of one host among thousands cheap: all other parts of the route configuration are those of the version
-// before, not copies of them.
+// What makes a change of one host among thousands cheap: all other parts of the route configuration
+// are those of the version before, not copies of them.
 func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 	const hosts = 200
 	p, before := newPort(t, hosts)
@@ -88,7 +94,8 @@ func TestRouteConfiguration_HostChangeKeepsOtherParts(t *testing.T) {
 	}
 	after, _ := p.update(redirect(7, 302))
 	if len(after.Parts) != len(before.Parts) || after.Version == before.Version {
-		t.Fatalf("%d parts became %d, version %s became %s", len(before.Parts), len(after.Parts), before.Version, after.Version)
+		t.Fatalf("%d parts became %d, version %s became %s", len(before.Parts), len(after.Parts), before.Version,
+			after.Version)
 	}
 	fresh := 0
 	for i, part := range after.Parts {

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// peerTables are the listeners of Gateways for members of the cluster set, and the pools that members may use there.
+// peerTables are the listeners of Gateways for members of the cluster set, and the pools that
+// members may use there.
 type peerTables struct {
 	peerPools     *graph.Table[string, peerPool]
 	peerListeners *graph.Table[peerKey, encoded] // each with its route configuration
@@ -26,7 +27,8 @@ type peerTables struct {
 	peerListenersBySecret     *graph.Index[peerKey, encoded, secretKey]
 }
 
-// peerPool is an exported pool at peer listeners: at all the same, for they lead to this cluster's pool alone, and never on.
+// peerPool is an exported pool at peer listeners: at all the same, for they lead to this cluster's
+// pool alone, and never on.
 type peerPool struct {
 	host     *envoy.Encoded
 	err      error
@@ -41,22 +43,25 @@ func (t *tables) declarePeers() {
 		Sources: t.stored(store.Exports.Kind()),
 		Compute: t.peerPool,
 	})
-	t.peerPoolsByGateway = graph.NewIndex(t.peerPools, "gateway", func(_ string, p peerPool) []string { return p.gateways })
+	t.peerPoolsByGateway = graph.NewIndex(t.peerPools, "gateway",
+		func(_ string, p peerPool) []string { return p.gateways })
 	t.peerPoolsByCluster = graph.NewIndex(t.peerPools, "cluster", func(_ string, p peerPool) []model.ClusterID {
 		if len(p.gateways) == 0 {
 			return nil
 		}
 		return p.clusters
 	})
-	t.peerPoolsByGatewayCluster = graph.NewIndex(t.peerPools, "gatewayCluster", func(_ string, p peerPool) (keys []clusterKey) {
-		for _, gw := range p.gateways {
-			for _, c := range p.clusters {
-				keys = append(keys, clusterKey{gw, c})
+	t.peerPoolsByGatewayCluster = graph.NewIndex(t.peerPools, "gatewayCluster",
+		func(_ string, p peerPool) (keys []clusterKey) {
+			for _, gw := range p.gateways {
+				for _, c := range p.clusters {
+					keys = append(keys, clusterKey{gw, c})
+				}
 			}
-		}
-		return keys
-	})
-	t.gatewaysByPeer = graph.NewIndex(t.gateways, "peer", func(gw string, _ *model.Gateway) []peerKey { return []peerKey{{gw}} })
+			return keys
+		})
+	t.gatewaysByPeer = graph.NewIndex(t.gateways, "peer",
+		func(gw string, _ *model.Gateway) []peerKey { return []peerKey{{gw}} })
 	t.peerListeners = declareResources(t, graph.Table[peerKey, encoded]{
 		Name:    "peerListeners",
 		Order:   peerKey.compare,
@@ -71,7 +76,8 @@ func membership(r store.Reader) (*store.Membership, bool) {
 	return m, ok && m.PeerPort > 0 && len(m.Members) > 0
 }
 
-// peerPool is an exported pool as a hop to it is: without spill, so that no request of a member leaves this cluster.
+// peerPool is an exported pool as a hop to it is: without spill, so that no request of a member
+// leaves this cluster.
 func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	e, exported := store.Exports.Get(r, key)
 	m, ok := membership(r)
@@ -88,7 +94,8 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	}
 	out := peerPool{}
 	out.host, out.err = envoy.PeerHost(&model.PeerHost{
-		Host: model.PeerAuthority(p.Ref.Namespace, p.Ref.Name, m.Cluster), Members: e.Members, Backends: hop.Backends, Owners: hop.Owners,
+		Host: model.PeerAuthority(p.Ref.Namespace, p.Ref.Name, m.Cluster), Members: e.Members, Backends: hop.Backends,
+		Owners: hop.Owners,
 	})
 	for _, b := range hop.Backends {
 		out.clusters = append(out.clusters, b.Cluster)
@@ -104,7 +111,8 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	return out, true
 }
 
-// peerListener is the peer listener of a Gateway that serves, with all pools that its routes lead to.
+// peerListener is the peer listener of a Gateway that serves, with all pools that its routes lead
+// to.
 func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	m, is := membership(r)
@@ -114,7 +122,8 @@ func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	if _, taken := t.peerPortTaken(r, g); taken {
 		return encoded{}, false
 	}
-	listener := one(envoy.PeerListener(t.cfg.Envoy, model.PeerListener{Port: gatewayapi.PeerPort(g, m.PeerPort), Cluster: m.Cluster}))
+	listener := one(envoy.PeerListener(t.cfg.Envoy,
+		model.PeerListener{Port: gatewayapi.PeerPort(g, m.PeerPort), Cluster: m.Cluster}))
 	if listener.err != nil {
 		return listener, true
 	}
@@ -133,7 +142,8 @@ func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	return encoded{append(listener.resources, routes.resources...), routes.err}, true
 }
 
-// peerPortTaken is the finding about a Gateway whose own listeners, or proxies, have the port of the peer listener.
+// peerPortTaken is the finding about a Gateway whose own listeners, or proxies, have the port of
+// the peer listener.
 func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Finding, taken bool) {
 	m, ok := membership(r)
 	if !ok {
@@ -142,16 +152,20 @@ func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Findi
 	if m.PeerPort == t.cfg.ReservedPort && (g.Fleet == nil || g.Fleet.Mode != v1alpha1.FleetExternal) {
 		return report.Finding{
 			Severity: report.Error, Owner: g.Ref, Field: "spec.gatewayClassName",
-			Problem: fmt.Sprintf("its proxies bind port %d for themselves, which is that of the ClusterSet's peerListener: members of the cluster set do not reach this Gateway", m.PeerPort),
-			Fix:     "choose another port in spec.peerListener of the ClusterSet",
+			Problem: fmt.Sprintf(
+				"its proxies bind port %d for themselves, which is that of the ClusterSet's peerListener: members of "+
+					"the cluster set do not reach this Gateway", m.PeerPort),
+			Fix: "choose another port in spec.peerListener of the ClusterSet",
 		}, true
 	}
 	for _, l := range g.Listeners {
 		if l.Port == m.PeerPort && l.Chain != "" && !l.Datagrams() {
 			return report.Finding{
 				Severity: report.Error, Owner: g.Ref, Field: "spec.listeners",
-				Problem: fmt.Sprintf("listener %s has port %d, which is that of the ClusterSet's peerListener: members of the cluster set do not reach this Gateway", l.Name, l.Port),
-				Fix:     "choose another port, here or in spec.peerListener of the ClusterSet",
+				Problem: fmt.Sprintf(
+					"listener %s has port %d, which is that of the ClusterSet's peerListener: members of the cluster "+
+						"set do not reach this Gateway", l.Name, l.Port),
+				Fix: "choose another port, here or in spec.peerListener of the ClusterSet",
 			}, true
 		}
 	}

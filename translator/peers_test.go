@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// exporting is a Gateway with a route to pool first, which spills to an import and to another pool, and is exported.
+// exporting is a Gateway with a route to pool first, which spills to an import and to another pool,
+// and is exported.
 func exporting(t *testing.T, more ...store.Op) (*store.Store, *translator.Translator) {
 	t.Helper()
 	return exportingBy(t, config(), more...)
@@ -29,33 +30,44 @@ func exportingBy(t *testing.T, cfg translator.Config, more ...store.Op) (*store.
 	t.Helper()
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	pool := func(name string) store.Op {
-		return store.InferencePools.Put(&inferencev1.InferencePool{ObjectMeta: named(name), Spec: inferencev1.InferencePoolSpec{
-			Selector:    inferencev1.LabelSelector{MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"}},
-			TargetPorts: []inferencev1.Port{{Number: 8000}},
-		}})
+		return store.InferencePools.Put(&inferencev1.InferencePool{ObjectMeta: named(name),
+			Spec: inferencev1.InferencePoolSpec{
+				Selector: inferencev1.LabelSelector{
+					MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"},
+				},
+				TargetPorts: []inferencev1.Port{{Number: 8000}},
+			}})
 	}
 	route := &gatewayv1.HTTPRoute{ObjectMeta: named("r")}
 	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
 	backend := gatewayv1.HTTPBackendRef{}
-	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool"), "first"
+	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"),
+		ptr[gatewayv1.Kind]("InferencePool"), "first"
 	route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: named("p")}
 	policy.Spec.TargetRef.Name = "first"
 	policy.Spec.Spill = []v1alpha1.PoolRef{{Name: "other"}, {Kind: "InferencePoolImport", Name: "far"}}
 	far := &inferenceapi.InferencePoolImport{ObjectMeta: named("far")}
-	far.Status.Clusters = []inferenceapi.ImportedCluster{{Name: "east", RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{{
-		Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 80}}}},
-	}}}}
+	far.Status.Clusters = []inferenceapi.ImportedCluster{{Name: "east", RoutingMode: inferenceapi.ParentMode,
+		Parents: []inferenceapi.ParentImport{{
+			Service: inferenceapi.ServiceImports{
+				{Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 80}}},
+			},
+		}}}}
 	s, pair := store.New(), keyPair(t, "west")
 	ops := append([]store.Op{
-		pool("first"), pool("other"), store.HTTPRoutes.Put(route), store.PoolPolicies.Put(policy), store.InferencePoolImports.Put(far),
+		pool("first"), pool("other"), store.HTTPRoutes.Put(route), store.PoolPolicies.Put(policy),
+		store.InferencePoolImports.Put(far),
 		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: named("gw"), Spec: gatewayv1.GatewaySpec{
-			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+			GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+				{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+			},
 		}}),
 		store.Exports.Put(&store.Export{ObjectMeta: named("first"), Members: []string{"east"}}),
 		store.Memberships.Put(&store.Membership{
-			ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: "west", Chain: pair[0], Key: pair[1], PeerPort: 15443,
-			Members: []store.Member{{Name: "east", Bundle: pair[0]}},
+			ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: "west", Chain: pair[0], Key: pair[1],
+			PeerPort: 15443,
+			Members:  []store.Member{{Name: "east", Bundle: pair[0]}},
 		}),
 	}, more...)
 	if _, err := s.Apply(ops...); err != nil {
@@ -78,7 +90,8 @@ func resourceOf(t *testing.T, tr *translator.Translator, kind resource.Type, nam
 	return all[i]
 }
 
-// A request of a member reaches the local pool, and is never sent on: neither to an import nor to another pool. So no loop can be configured.
+// A request of a member reaches the local pool, and is never sent on: neither to an import nor to
+// another pool. So no loop can be configured.
 func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	_, tr := exporting(t)
 	routes := resourceOf(t, tr, resource.RouteConfiguration, model.PeerChain(15443))
@@ -88,19 +101,24 @@ func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 		}
 	}
 	last := resourceOf(t, tr, resource.Endpoints, "last/pool/default/first")
-	if slices.ContainsFunc(last.Refs, func(r resource.Ref) bool { return r.Type == resource.Listener }) || bytes.Contains(last.Body(), []byte("hop.")) {
+	if slices.ContainsFunc(last.Refs, func(r resource.Ref) bool { return r.Type == resource.Listener }) ||
+		bytes.Contains(last.Body(), []byte("hop.")) {
 		t.Errorf("its cluster leads on to %v", last.Refs)
 	}
 }
 
-// Certificates, members and exports change without the listener, whose change would cut the requests of all members.
+// Certificates, members and exports change without the listener, whose change would cut the
+// requests of all members.
 func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	s, tr := exporting(t)
 	is, _ := store.Memberships.Get(s.View(), store.OwnMembership)
 	changed := is.DeepCopyObject().(*store.Membership)
 	pair := keyPair(t, "west")
-	changed.Chain, changed.Key, changed.Members = pair[0], pair[1], append(changed.Members, store.Member{Name: "north", Bundle: pair[0]})
-	rev, err := s.Apply(store.Memberships.Put(changed), store.Exports.Put(&store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first"}, Members: []string{"east", "north"}}))
+	changed.Chain, changed.Key, changed.Members = pair[0], pair[1],
+		append(changed.Members, store.Member{Name: "north", Bundle: pair[0]})
+	rev, err := s.Apply(store.Memberships.Put(changed),
+		store.Exports.Put(&store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first"},
+			Members: []string{"east", "north"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +136,8 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	}
 }
 
-// A fleet's Service has the port of the peer listener as long as there is one. It has none where its proxies bind that port for themselves, and the
-// finding names what to change.
+// A fleet's Service has the port of the peer listener as long as there is one. It has none where
+// its proxies bind that port for themselves, and the finding names what to change.
 func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	s, tr := exporting(t)
 	if got := tr.PeerPort("default/gw"); got != 15443 {
@@ -144,7 +162,8 @@ func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	}
 	out := translator.New(cfg).Update(s.View(), store.Everything(s.View()))
 	i := slices.IndexFunc(out.Reports, func(r report.Report) bool { return r.Owner.Kind == "Gateway" })
-	if out.Err != nil || i < 0 || len(out.Reports[i].Findings) == 0 || !strings.Contains(out.Reports[i].Findings[0].Problem, "bind port 15443 for themselves") {
+	if out.Err != nil || i < 0 || len(out.Reports[i].Findings) == 0 ||
+		!strings.Contains(out.Reports[i].Findings[0].Problem, "bind port 15443 for themselves") {
 		t.Errorf("%v, reports %+v", out.Err, out.Reports)
 	}
 }

@@ -30,8 +30,9 @@ func pickerOf(t *testing.T, tr *translator.Translator, kind resource.Type, id mo
 	return all[0]
 }
 
-// Envoy ends the calls of a picker that are in flight, and with them the requests, where the picker's cluster changes: so one with another configuration is
-// another cluster. What else changes leaves it as it is.
+// Envoy ends the calls of a picker that are in flight, and with them the requests, where the
+// picker's cluster changes: so one with another configuration is another cluster. What else changes
+// leaves it as it is.
 func TestExternalPicker_ClusterOfAnotherConfigurationIsAnother(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	apply := func(ops ...store.Op) (cluster *clusterv3.Cluster, changed bool) {
@@ -45,7 +46,8 @@ func TestExternalPicker_ClusterOfAnotherConfigurationIsAnother(t *testing.T) {
 			t.Fatal(out.Err)
 		}
 		cluster = &clusterv3.Cluster{}
-		if err := proto.Unmarshal(pickerOf(t, tr, resource.Cluster, model.ImportPickerCluster("default", "chat", "east")).Body(), cluster); err != nil {
+		if err := proto.Unmarshal(pickerOf(t, tr, resource.Cluster,
+			model.ImportPickerCluster("default", "chat", "east")).Body(), cluster); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range out.Deltas {
@@ -57,21 +59,31 @@ func TestExternalPicker_ClusterOfAnotherConfigurationIsAnother(t *testing.T) {
 	}
 	offer := func(protocol, address string) store.Op {
 		o := &store.Offer{Import: "chat", Cluster: inferenceapi.ImportedCluster{
-			Name: "east", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.1.0.1"}},
-			EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{address}, Ports: []inferenceapi.Port{{Number: 9002, AppProtocol: protocol}}}}},
+			Name: "east", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+			Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.1.0.1"}},
+			EndpointPicker: &inferenceapi.EndpointPickerImport{
+				Service: inferenceapi.ServiceImports{
+					{Addresses: []string{address}, Ports: []inferenceapi.Port{{Number: 9002, AppProtocol: protocol}}},
+				},
+			},
 		}}
 		o.Namespace, o.Name = "default", store.OfferName("chat", "east")
 		return store.Offers.Put(o)
 	}
-	tls, _ := apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}, Spec: gatewayv1.GatewaySpec{
-		GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}}), offer("", "192.0.2.9"), store.HTTPRoutes.Put(importRoute("r", "chat")))
+	tls, _ := apply(store.AddressPolicies.Put(addresses.Unrestricted()),
+		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"},
+			Spec: gatewayv1.GatewaySpec{
+				GatewayClassName: "penstock", Listeners: []gatewayv1.Listener{
+					{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+				},
+			}}), offer("", "192.0.2.9"), store.HTTPRoutes.Put(importRoute("r", "chat")))
 	if moved, changed := apply(offer("", "192.0.2.10")); changed || moved.Name != tls.Name {
 		t.Errorf("at another address cluster %s is %s, changed %t", tls.Name, moved.Name, changed)
 	}
 	cleartext, _ := apply(offer("kubernetes.io/h2c", "192.0.2.10"))
 	if cleartext.Name == tls.Name || cleartext.AltStatName != tls.AltStatName {
-		t.Errorf("in cleartext cluster %s is %s, and its statistics are named %s and %s", tls.Name, cleartext.Name, tls.AltStatName, cleartext.AltStatName)
+		t.Errorf("in cleartext cluster %s is %s, and its statistics are named %s and %s", tls.Name, cleartext.Name,
+			tls.AltStatName, cleartext.AltStatName)
 	}
 	if again, _ := apply(offer("", "192.0.2.10")); again.Name != tls.Name {
 		t.Errorf("with TLS again cluster %s is %s", tls.Name, again.Name)

@@ -16,21 +16,27 @@ import (
 type PickerPool struct {
 	Pool    *model.Pool
 	Members []model.Member
-	// External is the pool's own picker, if that is not ours: our picker relays to it all requests (Pool.Relay), or those whose
-	// bodies no picker gets.
+	// External is the pool's own picker, if that is not ours: our picker relays to it all requests
+	// (Pool.Relay), or those whose bodies no picker gets.
 	External *model.ExternalPicker
-	// Gateways are how the gateways of another cluster are reached, if the pool is reached through them alone: nothing is picked for it.
+	// Gateways are how the gateways of another cluster are reached, if the pool is reached through
+	// them alone: nothing is picked for it.
 	Gateways *model.ExternalPicker
-	// Choice are the exporting clusters of an import, if the picker names one of them for each request; nil for all others.
+	// Choice are the exporting clusters of an import, if the picker names one of them for each
+	// request; nil for all others.
 	Choice *Choice
-	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be reached has no address.
+	// Scorers are the processes of Settings.Plugins.External, in their order; one that cannot be
+	// reached has no address.
 	Scorers []model.ExternalPicker
-	// Processor is the service of Settings.Processor; nil without one. One that cannot be reached has no address.
+	// Processor is the service of Settings.Processor; nil without one. One that cannot be reached
+	// has no address.
 	Processor *model.ExternalPicker
-	// Models are what InferenceModels, InferenceModelRewrites and InferenceObjectives do; nil without any.
+	// Models are what InferenceModels, InferenceModelRewrites and InferenceObjectives do; nil
+	// without any.
 	Models *model.Models
-	// TLS is how a BackendTLSPolicy has the pool's servers spoken to; nil without one. CA is the bundle that TLS.Trust names, in PEM: empty
-	// while there is none, so that no certificate is trusted.
+	// TLS is how a BackendTLSPolicy has the pool's servers spoken to; nil without one. CA is the
+	// bundle that TLS.Trust names, in PEM: empty while there is none, so that no certificate is
+	// trusted.
 	TLS *model.UpstreamTLS
 	CA  []byte
 }
@@ -59,8 +65,9 @@ type poolTables struct {
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[objectid.Target, PickerPool]
 	parents *graph.Table[string, []model.ParentGateway] // of pools that are exported in ParentMode
-	// selections waits for the pods that a pool is the first to select (graph.Engine.WaitForDemands), and has no other value.
-	// A pool reads it, so that no route leads to a pool whose pods have not been read.
+	// selections waits for the pods that a pool is the first to select
+	// (graph.Engine.WaitForDemands), and has no other value. A pool reads it, so that no route
+	// leads to a pool whose pods have not been read.
 	selections *graph.Table[string, struct{}]
 
 	poolsByID     *graph.Index[string, *model.Pool, objectid.Target]
@@ -93,7 +100,9 @@ func (t *tables) declarePools() {
 			return p, ok
 		},
 	})
-	t.poolsByID = graph.NewIndex(t.pools, "pool", func(_ string, p *model.Pool) []objectid.Target { return []objectid.Target{p.Name} })
+	t.poolsByID = graph.NewIndex(t.pools, "pool", func(_ string, p *model.Pool) []objectid.Target {
+		return []objectid.Target{p.Name}
+	})
 	t.poolsByPicker = graph.NewIndex(t.pools, "picker", func(_ string, p *model.Pool) []model.ClusterID {
 		if !p.Picker.Cluster.External() {
 			return nil
@@ -101,9 +110,10 @@ func (t *tables) declarePools() {
 		return []model.ClusterID{p.Picker.Cluster.As(model.Plain)}
 	})
 	t.imports = graph.Declare(t.engine, graph.Table[string, *model.Import]{
-		Name:    "imports",
-		Order:   order,
-		Sources: append(t.stored(store.InferencePoolImports.Kind()), t.engine.Stored(store.Offers.Kind(), store.ByImport)),
+		Name:  "imports",
+		Order: order,
+		Sources: append(t.stored(store.InferencePoolImports.Kind()),
+			t.engine.Stored(store.Offers.Kind(), store.ByImport)),
 		Compute: func(r *graph.Reader, key string) (*model.Import, bool) {
 			imp, ok := inference.Import(r, key)
 			if ok {
@@ -119,13 +129,15 @@ func (t *tables) declarePools() {
 	})
 }
 
-// poolAt is the pool, or import, with a key of the store: its names are not empty, and have no slash.
+// poolAt is the pool, or import, with a key of the store: its names are not empty, and have no
+// slash.
 func poolAt(key string) objectid.Pool {
 	p, _ := objectid.ParsePool(key)
 	return p
 }
 
-// ordered is what decides when the clusters of an import are first again. imp is nil if the import is gone.
+// ordered is what decides when the clusters of an import are first again. imp is nil if the import
+// is gone.
 func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out := OrderedImport{Import: p}
 	if imp == nil || !imp.Ordered {
@@ -134,12 +146,14 @@ func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out.Ready = make(map[string]bool, len(imp.Members))
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		out.Ready[m.Name] = m.Problem == "" && m.NotReady == "" // without a weight it is not down: a user has drained it
+		// without a weight it is not down: a user has drained it
+		out.Ready[m.Name] = m.Problem == "" && m.NotReady == ""
 	}
 	return out
 }
 
-// unusable are the clusters of an import that cannot be used, unless that may change as a host name is resolved.
+// unusable are the clusters of an import that cannot be used, unless that may change as a host name
+// is resolved.
 func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	if imp == nil {
 		return nil
@@ -155,7 +169,8 @@ func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	return out
 }
 
-// awaitSpill has a row wait for the pods of the pools that a pool or an import spills to: its hops lead there.
+// awaitSpill has a row wait for the pods of the pools that a pool or an import spills to: its hops
+// lead there.
 func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	for _, s := range list {
 		for _, b := range s.Ends() {
@@ -166,9 +181,10 @@ func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	}
 }
 
-// declareMembers declares what our picker needs of pools: of all that are here, because other gateways and clusters may ask it, and of those
-// exporting clusters of imports that attached routes lead to, those that are reached through gateways included: our picker asks these for
-// their models.
+// declareMembers declares what our picker needs of pools: of all that are here, because other
+// gateways and clusters may ask it, and of those exporting clusters of imports that attached routes
+// lead to, those that are reached through gateways included: our picker asks these for their
+// models.
 func (t *tables) declareMembers() {
 	t.members = graph.Declare(t.engine, graph.Table[objectid.Target, PickerPool]{
 		Name:    "members",
@@ -196,13 +212,15 @@ func (t *tables) declareMembers() {
 			if s := p.Settings.Processor; s != nil {
 				at := inference.ProcessorHost(r, s)
 				if s.Service != "" {
-					at, _ = t.externalPicker(r, model.ServiceCluster(id.Namespace, s.Service, s.Port), p.Cluster, p.Last)
+					at, _ = t.externalPicker(r, model.ServiceCluster(id.Namespace, s.Service, s.Port), p.Cluster,
+						p.Last)
 				}
 				out.Processor = &at
 			}
 			if p.Settings.Plugins != nil {
 				for _, s := range p.Settings.Plugins.External {
-					at, _ := t.externalPicker(r, model.PickerCluster(id.Namespace, s.Service, s.Port), p.Cluster, p.Last)
+					at, _ := t.externalPicker(r, model.PickerCluster(id.Namespace, s.Service, s.Port), p.Cluster,
+						p.Last)
 					out.Scorers = append(out.Scorers, at)
 				}
 			}
@@ -217,7 +235,8 @@ func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bo
 	if !ok || imp.Choice == nil {
 		return PickerPool{}, false
 	}
-	pool := &model.Pool{Name: id, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Picker: imp.Choice.Picker, Owners: []report.Ref{imp.Ref},
+	pool := &model.Pool{Name: id, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Picker: imp.Choice.Picker,
+		Owners:   []report.Ref{imp.Ref},
 		Settings: model.PickerSettings{SessionTTL: imp.Choice.SessionTTL, SessionCookie: imp.Choice.SessionCookie}}
 	choice := &Choice{
 		Margin: imp.Choice.Margin, Latency: imp.Choice.Latency, Blind: imp.Choice.Blind,
@@ -254,7 +273,8 @@ func (t *tables) gatewayPool(r *graph.Reader, id objectid.Target) (PickerPool, b
 	if !ok {
 		return PickerPool{}, false
 	}
-	to := &model.Pool{Name: id, Ref: imp.Ref, Cluster: cluster, Last: cluster, Protocol: m.Protocol, Owners: []report.Ref{imp.Ref}}
+	to := &model.Pool{Name: id, Ref: imp.Ref, Cluster: cluster, Last: cluster, Protocol: m.Protocol,
+		Owners: []report.Ref{imp.Ref}}
 	return PickerPool{Pool: to, Gateways: &at}, true
 }
 

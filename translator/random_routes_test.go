@@ -11,14 +11,19 @@ import (
 
 // listener makes a listener of any protocol on one of a few ports.
 func (c *chaos) listener(i int) gatewayv1.Listener {
-	l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprint("l", i)), Port: pick[gatewayv1.PortNumber](c, 80, 80, 443, 443, 5432, 53), Protocol: gatewayv1.HTTPProtocolType}
+	l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprint("l", i)),
+		Port: pick[gatewayv1.PortNumber](c, 80, 80, 443, 443, 5432, 53), Protocol: gatewayv1.HTTPProtocolType}
 	if h := c.hostname(); h != "" {
 		l.Hostname = &h
 	}
 	switch l.Port {
 	case 443:
 		l.Protocol = pick(c, gatewayv1.HTTPSProtocolType, gatewayv1.TLSProtocolType)
-		l.TLS = &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: gatewayv1.ObjectName(fmt.Sprint("cert", c.IntN(2)))}}}
+		l.TLS = &gatewayv1.ListenerTLSConfig{
+			CertificateRefs: []gatewayv1.SecretObjectReference{
+				{Name: gatewayv1.ObjectName(fmt.Sprint("cert", c.IntN(2)))},
+			},
+		}
 		if l.Protocol == gatewayv1.TLSProtocolType {
 			l.TLS.Mode = ptr(pick(c, gatewayv1.TLSModeTerminate, gatewayv1.TLSModePassthrough))
 		}
@@ -30,7 +35,8 @@ func (c *chaos) listener(i int) gatewayv1.Listener {
 	case 53:
 		l.Protocol, l.Hostname = gatewayv1.UDPProtocolType, nil
 	}
-	from := pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector)
+	from := pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame,
+		gatewayv1.NamespacesFromSelector)
 	l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}
 	if from == gatewayv1.NamespacesFromSelector {
 		l.AllowedRoutes.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
@@ -48,7 +54,9 @@ func (c *chaos) age(meta *metav1.ObjectMeta) {
 func (c *chaos) listenerSet() (store.Op, func(string) store.Op, string) {
 	s := &gatewayv1.ListenerSet{ObjectMeta: c.numbered("set", 3)}
 	c.age(&s.ObjectMeta)
-	s.Spec.ParentRef = gatewayv1.ParentGatewayReference{Namespace: ptr[gatewayv1.Namespace]("default"), Name: gatewayv1.ObjectName(fmt.Sprint("gw", c.IntN(2)))}
+	s.Spec.ParentRef = gatewayv1.ParentGatewayReference{
+		Namespace: ptr[gatewayv1.Namespace]("default"), Name: gatewayv1.ObjectName(fmt.Sprint("gw", c.IntN(2))),
+	}
 	for i := range 1 + c.IntN(2) {
 		s.Spec.Listeners = append(s.Spec.Listeners, gatewayv1.ListenerEntry(c.listener(i)))
 	}
@@ -57,7 +65,8 @@ func (c *chaos) listenerSet() (store.Op, func(string) store.Op, string) {
 
 func (c *chaos) parents() (out gatewayv1.CommonRouteSpec) {
 	for range 1 + c.IntN(2) {
-		ref := gatewayv1.ParentReference{Namespace: ptr[gatewayv1.Namespace]("default"), Name: gatewayv1.ObjectName(fmt.Sprint("gw", c.IntN(2)))}
+		ref := gatewayv1.ParentReference{Namespace: ptr[gatewayv1.Namespace]("default"),
+			Name: gatewayv1.ObjectName(fmt.Sprint("gw", c.IntN(2)))}
 		if c.some(4) {
 			ref.Kind, ref.Name = ptr[gatewayv1.Kind]("ListenerSet"), gatewayv1.ObjectName(fmt.Sprint("set", c.IntN(3)))
 		}

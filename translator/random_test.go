@@ -21,7 +21,8 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// chaos makes random operations on a small universe of objects, small enough that they meet each other often.
+// chaos makes random operations on a small universe of objects, small enough that they meet each
+// other often.
 type chaos struct {
 	*rand.Rand
 	words *rand.Rand   // decides on regular expressions and budgets
@@ -43,8 +44,11 @@ func (c *chaos) numbered(kind string, n int) metav1.ObjectMeta {
 // op makes one operation; about a fourth of them delete.
 func (c *chaos) op() store.Op {
 	kinds := []func() (store.Op, func(id string) store.Op, string){
-		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.udpRoute, c.udpRoute, c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
-		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses, c.learned, c.offer, c.offer, c.failback, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite, c.inferenceObjective, c.fleet, c.membership, c.export,
+		c.gateway, c.route, c.route, c.route, c.grpcRoute, c.tlsRoute, c.tcpRoute, c.udpRoute, c.udpRoute,
+		c.listenerSet, c.service, c.slice, c.pool, c.pool, c.imported, c.imported, c.servers, c.pod,
+		c.policy, c.policy, c.secret, c.grant, c.configMap, c.tlsPolicy, c.tlsPolicy, c.namespace, c.host, c.addresses,
+		c.learned, c.offer, c.offer, c.failback, c.dialect, c.class, c.model, c.model, c.rewrite, c.rewrite,
+		c.inferenceObjective, c.fleet, c.membership, c.export,
 	}
 	put, del, id := kinds[c.IntN(len(kinds))]()
 	if c.some(4) {
@@ -69,7 +73,11 @@ func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 		g.Spec.Listeners = append(g.Spec.Listeners, c.listener(i))
 	}
 	if c.some(2) {
-		g.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: ptr(pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame))}}
+		g.Spec.AllowedListeners = &gatewayv1.AllowedListeners{
+			Namespaces: &gatewayv1.ListenerNamespaces{
+				From: ptr(pick(c, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame)),
+			},
+		}
 	}
 	if c.some(3) {
 		g.Spec.TLS = c.gatewayTLS()
@@ -78,7 +86,8 @@ func (c *chaos) gateway() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) membership() (store.Op, func(string) store.Op, string) {
-	m := &store.Membership{ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: "west", Chain: c.certs[0][0], Key: c.certs[0][1], PeerPort: pick[uint16](c, 0, 443, 15443, 15443)}
+	m := &store.Membership{ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Cluster: "west",
+		Chain: c.certs[0][0], Key: c.certs[0][1], PeerPort: pick[uint16](c, 0, 443, 15443, 15443)}
 	for _, name := range []string{"east", "north"} {
 		if c.some(2) {
 			m.Members = append(m.Members, store.Member{Name: name, Bundle: c.certs[c.IntN(2)][0]})
@@ -127,7 +136,9 @@ func (c *chaos) tenants() (ops []store.Op) {
 }
 
 func fleetRef(name string) *gatewayv1.GatewayInfrastructure {
-	return &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{Group: v1alpha1.Group, Kind: "EnvoyFleet", Name: name}}
+	return &gatewayv1.GatewayInfrastructure{
+		ParametersRef: &gatewayv1.LocalParametersReference{Group: v1alpha1.Group, Kind: "EnvoyFleet", Name: name},
+	}
 }
 
 func (c *chaos) gatewayTLS() *gatewayv1.GatewayTLSConfig {
@@ -149,7 +160,11 @@ func (c *chaos) gatewayTLS() *gatewayv1.GatewayTLSConfig {
 		out.Frontend.PerPort = []gatewayv1.TLSPortConfig{{Port: 443, TLS: validation()}}
 	}
 	if c.some(2) {
-		out.Backend = &gatewayv1.GatewayBackendTLS{ClientCertificateRef: &gatewayv1.SecretObjectReference{Name: gatewayv1.ObjectName(fmt.Sprint("cert", c.IntN(2)))}}
+		out.Backend = &gatewayv1.GatewayBackendTLS{
+			ClientCertificateRef: &gatewayv1.SecretObjectReference{
+				Name: gatewayv1.ObjectName(fmt.Sprint("cert", c.IntN(2))),
+			},
+		}
 	}
 	return out
 }
@@ -172,19 +187,29 @@ func (c *chaos) route() (store.Op, func(string) store.Op, string) {
 func (c *chaos) rule() gatewayv1.HTTPRouteRule {
 	var rule gatewayv1.HTTPRouteRule
 	for range 1 + c.IntN(2) {
-		kind := pick(c, gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchRegularExpression)
-		m := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: ptr(pick(c, "/", "/v1", "/v1/chat", "/a"))}}
+		kind := pick(c, gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchPathPrefix,
+			gatewayv1.PathMatchRegularExpression)
+		m := gatewayv1.HTTPRouteMatch{
+			Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: ptr(pick(c, "/", "/v1", "/v1/chat", "/a"))},
+		}
 		if c.some(3) {
 			m.Method = ptr(gatewayv1.HTTPMethodPost)
 		}
 		if c.some(3) {
-			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: pick[gatewayv1.HTTPHeaderName](c, "X-Team", "X-Gateway-Model-Name"), Value: "a"})
+			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{
+				Name: pick[gatewayv1.HTTPHeaderName](c, "X-Team", "X-Gateway-Model-Name"), Value: "a",
+			})
 		}
 		if c.words.IntN(4) == 0 { // the larger one is above a budget where it stands often enough
-			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: "X-Word", Type: ptr(gatewayv1.HeaderMatchRegularExpression), Value: []string{"a+", "(a[b-z]{900}){3}"}[c.words.IntN(2)]})
+			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{
+				Name: "X-Word", Type: ptr(gatewayv1.HeaderMatchRegularExpression),
+				Value: []string{"a+", "(a[b-z]{900}){3}"}[c.words.IntN(2)],
+			})
 		}
 		for i := range 200 * max(0, c.words.IntN(4)-2) { // a few of these matches are above a budget of Envoy's time
-			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: gatewayv1.HTTPHeaderName(fmt.Sprint("X-", i)), Value: "a"})
+			m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{
+				Name: gatewayv1.HTTPHeaderName(fmt.Sprint("X-", i)), Value: "a",
+			})
 		}
 		rule.Matches = append(rule.Matches, m)
 	}
@@ -202,25 +227,37 @@ func (c *chaos) rule() gatewayv1.HTTPRouteRule {
 		rule.BackendRefs = append(rule.BackendRefs, b)
 	}
 	if c.some(6) {
-		rule.SessionPersistence = &gatewayv1.SessionPersistence{Type: ptr(pick(c, gatewayv1.CookieBasedSessionPersistence, gatewayv1.HeaderBasedSessionPersistence))}
+		rule.SessionPersistence = &gatewayv1.SessionPersistence{
+			Type: ptr(pick(c, gatewayv1.CookieBasedSessionPersistence, gatewayv1.HeaderBasedSessionPersistence)),
+		}
 	}
 	return rule
 }
 
 func (c *chaos) filter() gatewayv1.HTTPRouteFilter {
 	return pick(c,
-		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier, RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: "x-a", Value: "1"}}}},
-		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: ptr[gatewayv1.PreciseHostname]("c.com")}},
-		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterURLRewrite, URLRewrite: &gatewayv1.HTTPURLRewriteFilter{Hostname: ptr[gatewayv1.PreciseHostname]("d.com")}},
-		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{BackendRef: c.serviceRef(), Percent: ptr(pick[int32](c, 0, 30, 100))}},
-		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterCORS, CORS: &gatewayv1.HTTPCORSFilter{AllowOrigins: []gatewayv1.CORSOrigin{"https://*.a.com"}}},
-		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterExternalAuth, ExternalAuth: &gatewayv1.HTTPExternalAuthFilter{
-			ExternalAuthProtocol: pick(c, gatewayv1.HTTPRouteExternalAuthHTTPProtocol, gatewayv1.HTTPRouteExternalAuthGRPCProtocol), BackendRef: c.serviceRef()}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier,
+			RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{{Name: "x-a", Value: "1"}}}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestRedirect,
+			RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Hostname: ptr[gatewayv1.PreciseHostname]("c.com")}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterURLRewrite,
+			URLRewrite: &gatewayv1.HTTPURLRewriteFilter{Hostname: ptr[gatewayv1.PreciseHostname]("d.com")}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror,
+			RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{
+				BackendRef: c.serviceRef(), Percent: ptr(pick[int32](c, 0, 30, 100)),
+			}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterCORS,
+			CORS: &gatewayv1.HTTPCORSFilter{AllowOrigins: []gatewayv1.CORSOrigin{"https://*.a.com"}}},
+		gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterExternalAuth,
+			ExternalAuth: &gatewayv1.HTTPExternalAuthFilter{
+				ExternalAuthProtocol: pick(c, gatewayv1.HTTPRouteExternalAuthHTTPProtocol,
+					gatewayv1.HTTPRouteExternalAuthGRPCProtocol), BackendRef: c.serviceRef()}},
 	)
 }
 
 func (c *chaos) serviceRef() gatewayv1.BackendObjectReference {
-	return gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(fmt.Sprint("svc", c.IntN(3))), Port: ptr[gatewayv1.PortNumber](80)}
+	return gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(fmt.Sprint("svc", c.IntN(3))),
+		Port: ptr[gatewayv1.PortNumber](80)}
 }
 
 func (c *chaos) backend() gatewayv1.HTTPBackendRef {
@@ -229,10 +266,12 @@ func (c *chaos) backend() gatewayv1.HTTPBackendRef {
 	case 0:
 		b.Name, b.Port = gatewayv1.ObjectName(fmt.Sprint("svc", c.IntN(3))), ptr(pick[gatewayv1.PortNumber](c, 80, 81))
 	case 1:
-		b.Group, b.Kind = ptr(pick[gatewayv1.Group](c, "inference.networking.k8s.io", "inference.networking.x-k8s.io")), ptr[gatewayv1.Kind]("InferencePool")
+		b.Group, b.Kind = ptr(pick[gatewayv1.Group](c, "inference.networking.k8s.io", "inference.networking.x-k8s.io")),
+			ptr[gatewayv1.Kind]("InferencePool")
 		b.Name = gatewayv1.ObjectName(fmt.Sprint("pool", c.IntN(3)))
 	case 2:
-		b.Group, b.Kind = ptr[gatewayv1.Group]("inference.networking.x-k8s.io"), ptr[gatewayv1.Kind]("InferencePoolImport")
+		b.Group, b.Kind = ptr[gatewayv1.Group]("inference.networking.x-k8s.io"),
+			ptr[gatewayv1.Kind]("InferencePoolImport")
 		b.Name = gatewayv1.ObjectName(fmt.Sprint("imp", c.IntN(2), pick(c, "", "", "-c-0", "-c-1")))
 	}
 	if c.some(2) {
@@ -242,15 +281,19 @@ func (c *chaos) backend() gatewayv1.HTTPBackendRef {
 		b.Namespace = ptr[gatewayv1.Namespace]("other")
 	}
 	if c.some(4) {
-		b.Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterExtensionRef, ExtensionRef: &gatewayv1.LocalObjectReference{
-			Group: v1alpha1.Group, Kind: "PoolPolicy", Name: gatewayv1.ObjectName(fmt.Sprint("policy", c.IntN(3)))}}}
+		b.Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterExtensionRef,
+			ExtensionRef: &gatewayv1.LocalObjectReference{
+				Group: v1alpha1.Group, Kind: "PoolPolicy",
+				Name: gatewayv1.ObjectName(fmt.Sprint("policy", c.IntN(3)))}}}
 	}
 	return b
 }
 
 func (c *chaos) service() (store.Op, func(string) store.Op, string) {
 	s := &corev1.Service{ObjectMeta: c.numbered("svc", 3)}
-	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: pick[int32](c, 80, 81, 9002), TargetPort: intstr.FromInt32(8080)}}
+	s.Spec.Ports = []corev1.ServicePort{
+		{Name: "http", Port: pick[int32](c, 80, 81, 9002), TargetPort: intstr.FromInt32(8080)},
+	}
 	if c.some(2) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "udp", Port: 80, Protocol: corev1.ProtocolUDP})
 	}
@@ -268,16 +311,22 @@ func (c *chaos) service() (store.Op, func(string) store.Op, string) {
 func (c *chaos) slice() (store.Op, func(string) store.Op, string) {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: c.numbered("slice", 3), AddressType: discoveryv1.AddressTypeIPv4}
 	s.Labels = map[string]string{discoveryv1.LabelServiceName: fmt.Sprint("svc", c.IntN(3))}
-	s.Ports = []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](8080)}, {Name: ptr("udp"), Port: ptr[int32](5353), Protocol: ptr(corev1.ProtocolUDP)}}
+	s.Ports = []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](8080)},
+		{Name: ptr("udp"), Port: ptr[int32](5353), Protocol: ptr(corev1.ProtocolUDP)}}
 	for range c.IntN(3) {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprint("10.1.0.", c.IntN(5))}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(c.some(2)), Serving: ptr(c.some(2))}})
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+			Addresses:  []string{fmt.Sprint("10.1.0.", c.IntN(5))},
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr(c.some(2)), Serving: ptr(c.some(2))},
+		})
 	}
 	return made(store.EndpointSlices, s)
 }
 
 func (c *chaos) pool() (store.Op, func(string) store.Op, string) {
 	p := &inferencev1.InferencePool{ObjectMeta: c.numbered("pool", 3)}
-	p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": pick[inferencev1.LabelValue](c, "a", "b")}
+	p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{
+		"app": pick[inferencev1.LabelValue](c, "a", "b"),
+	}
 	p.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
 	if c.some(3) {
 		p.Spec.TargetPorts = append(p.Spec.TargetPorts, inferencev1.Port{Number: 8001})
@@ -306,7 +355,8 @@ func (c *chaos) importName() string {
 func (c *chaos) imported() (store.Op, func(string) store.Op, string) {
 	imp := &inferenceapi.InferencePoolImport{ObjectMeta: c.meta(c.importName())}
 	if c.some(4) {
-		imp.Labels, imp.CreationTimestamp = map[string]string{v1alpha1.ImportedByLabel: "penstock"}, metav1.Unix(0, int64(c.IntN(3))*1000)
+		imp.Labels, imp.CreationTimestamp = map[string]string{v1alpha1.ImportedByLabel: "penstock"},
+			metav1.Unix(0, int64(c.IntN(3))*1000)
 	}
 	for i := range c.IntN(3) {
 		imp.Status.Clusters = append(imp.Status.Clusters, c.importedCluster(i))
@@ -319,8 +369,12 @@ func (c *chaos) imported() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
-	svc := []inferenceapi.ServiceImport{{Addresses: []string{pick(c, "10.9.0.1", "10.9.0.2", "gpu.example")}, Ports: []inferenceapi.Port{{Number: 9002}}}}
-	m := inferenceapi.ImportedCluster{Name: fmt.Sprint("c-", i), RoutingMode: pick(c, inferenceapi.EndpointMode, inferenceapi.ParentMode), TargetPortNumber: 8000}
+	svc := []inferenceapi.ServiceImport{
+		{Addresses: []string{pick(c, "10.9.0.1", "10.9.0.2", "gpu.example")},
+			Ports: []inferenceapi.Port{{Number: 9002}}},
+	}
+	m := inferenceapi.ImportedCluster{Name: fmt.Sprint("c-", i),
+		RoutingMode: pick(c, inferenceapi.EndpointMode, inferenceapi.ParentMode), TargetPortNumber: 8000}
 	if c.some(3) {
 		m.Weight = ptr(pick[int32](c, 0, 1, 3))
 	}
@@ -331,8 +385,12 @@ func (c *chaos) importedCluster(i int) inferenceapi.ImportedCluster {
 		m.EndpointPicker = &inferenceapi.EndpointPickerImport{Service: svc}
 		m.Parents = []inferenceapi.ParentImport{{Service: svc}}
 		if c.some(2) {
-			m.EndpointPicker.Health = &inferenceapi.EndpointImport{Port: 9003, SecretRef: &corev1.SecretReference{Name: fmt.Sprint("cert", c.IntN(3))}}
-			m.EndpointPicker.Metrics = &inferenceapi.EndpointImport{Port: 9090, SecretRef: m.EndpointPicker.Health.SecretRef}
+			m.EndpointPicker.Health = &inferenceapi.EndpointImport{
+				Port: 9003, SecretRef: &corev1.SecretReference{Name: fmt.Sprint("cert", c.IntN(3))},
+			}
+			m.EndpointPicker.Metrics = &inferenceapi.EndpointImport{
+				Port: 9090, SecretRef: m.EndpointPicker.Health.SecretRef,
+			}
 		}
 	}
 	return m
@@ -344,7 +402,8 @@ func (c *chaos) offer() (store.Op, func(string) store.Op, string) {
 	if c.some(4) {
 		cluster.Name = strings.TrimPrefix(cluster.Name, "c-")
 	}
-	o := &store.Offer{ObjectMeta: c.meta(store.OfferName(name, cluster.Name)), Import: name, Cluster: cluster, Since: int64(c.IntN(3))}
+	o := &store.Offer{ObjectMeta: c.meta(store.OfferName(name, cluster.Name)), Import: name, Cluster: cluster,
+		Since: int64(c.IntN(3))}
 	if c.some(3) {
 		o.Allowed, o.Pods = []string{pick(c, "10.9.0.1/32", "10.0.0.0/8")}, []string{"10.8.0.0/31"}
 	}
@@ -377,7 +436,9 @@ func (c *chaos) pod() (store.Op, func(string) store.Op, string) {
 	p.Labels = map[string]string{"app": pick(c, "a", "b")}
 	p.Status.PodIP = fmt.Sprint("10.3.0.", c.IntN(5))
 	if c.some(3) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: pick(c, corev1.ConditionTrue, corev1.ConditionFalse)}}
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: pick(c, corev1.ConditionTrue, corev1.ConditionFalse)},
+		}
 	}
 	if c.some(5) {
 		p.DeletionTimestamp = &metav1.Time{}
@@ -386,7 +447,12 @@ func (c *chaos) pod() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) subset() *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: pick(c, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, "odd"), Values: []string{pick(c, "a", "b")}}}}
+	return &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "app", Operator: pick(c, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, "odd"),
+				Values: []string{pick(c, "a", "b")}},
+		},
+	}
 }
 
 func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
@@ -395,21 +461,33 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 	if c.some(4) {
 		p.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: c.importName()}
 		if c.some(2) {
-			p.Spec.Selection = &v1alpha1.SelectionSpec{Within: &v1alpha1.WithinSpec{Clusters: []string{pick(c, "c-0", "c-1", "none")}}}
+			p.Spec.Selection = &v1alpha1.SelectionSpec{
+				Within: &v1alpha1.WithinSpec{Clusters: []string{pick(c, "c-0", "c-1", "none")}},
+			}
 		} else if c.some(2) {
-			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectLocality, Within: pick(c, nil, &v1alpha1.WithinSpec{Regions: []string{"eu"}})}
+			p.Spec.Selection = &v1alpha1.SelectionSpec{
+				Policy: v1alpha1.SelectLocality, Within: pick(c, nil, &v1alpha1.WithinSpec{Regions: []string{"eu"}}),
+			}
 		} else if c.some(2) {
-			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectPriority, Order: []string{pick(c, "c-0", "c-1", "none")}}
+			p.Spec.Selection = &v1alpha1.SelectionSpec{
+				Policy: v1alpha1.SelectPriority, Order: []string{pick(c, "c-0", "c-1", "none")},
+			}
 		} else if c.some(2) {
 			p.Spec.RetryOn = []v1alpha1.RetryCause{v1alpha1.RetryTooManyRequests}
-			p.Spec.Selection = &v1alpha1.SelectionSpec{Policy: pick(c, v1alpha1.SelectLeastLoad, v1alpha1.SelectLatency), Affinity: pick(c, v1alpha1.AffinityPrefix, v1alpha1.AffinityNone), LocalMargin: pick(c, nil, &metav1.Duration{Duration: time.Second})}
+			p.Spec.Selection = &v1alpha1.SelectionSpec{
+				Policy:      pick(c, v1alpha1.SelectLeastLoad, v1alpha1.SelectLatency),
+				Affinity:    pick(c, v1alpha1.AffinityPrefix, v1alpha1.AffinityNone),
+				LocalMargin: pick(c, nil, &metav1.Duration{Duration: time.Second}),
+			}
 		}
 	}
 	if c.some(3) {
 		p.Spec.Subset = c.subset()
 	}
 	if c.some(4) {
-		p.Spec.ExternalPicker = &v1alpha1.ExternalPickerSpec{DestinationKey: pick(c, "", "x-pod"), DestinationNamespace: pick(c, "", "picks")}
+		p.Spec.ExternalPicker = &v1alpha1.ExternalPickerSpec{
+			DestinationKey: pick(c, "", "x-pod"), DestinationNamespace: pick(c, "", "picks"),
+		}
 	}
 	if c.some(4) {
 		p.Spec = v1alpha1.PoolPolicySpec{Subset: c.subset()}
@@ -419,7 +497,8 @@ func (c *chaos) policy() (store.Op, func(string) store.Op, string) {
 	p.Spec.Picker.FailureMode = pick(c, "", "FailOpen", "FailClose")
 	p.Spec.Picker.Body = pick(c, "", "None", "Buffered")
 	for range c.IntN(3) {
-		ref := v1alpha1.PoolRef{Kind: pick(c, "InferencePool", "InferencePoolImport"), Namespace: pick(c, "", "", "other")}
+		ref := v1alpha1.PoolRef{Kind: pick(c, "InferencePool", "InferencePoolImport"),
+			Namespace: pick(c, "", "", "other")}
 		if ref.Name = fmt.Sprint("pool", c.IntN(3)); ref.Kind == "InferencePoolImport" {
 			ref.Name = c.importName()
 		}
@@ -441,9 +520,11 @@ func (c *chaos) tlsPolicy() (store.Op, func(string) store.Op, string) {
 		t := gatewayv1.LocalPolicyTargetReferenceWithSectionName{}
 		switch c.IntN(4) {
 		case 0:
-			t.Group, t.Kind, t.Name = "inference.networking.k8s.io", "InferencePool", gatewayv1.ObjectName(fmt.Sprint("pool", c.IntN(3)))
+			t.Group, t.Kind, t.Name = "inference.networking.k8s.io", "InferencePool",
+				gatewayv1.ObjectName(fmt.Sprint("pool", c.IntN(3)))
 		case 1:
-			t.Group, t.Kind, t.Name = "inference.networking.x-k8s.io", "InferencePoolImport", gatewayv1.ObjectName(c.importName())
+			t.Group, t.Kind, t.Name = "inference.networking.x-k8s.io", "InferencePoolImport",
+				gatewayv1.ObjectName(c.importName())
 		default:
 			t.Kind, t.Name = "Service", gatewayv1.ObjectName(fmt.Sprint("svc", c.IntN(3)))
 		}
@@ -454,7 +535,9 @@ func (c *chaos) tlsPolicy() (store.Op, func(string) store.Op, string) {
 	}
 	v := &p.Spec.Validation
 	v.Hostname = "pods.example"
-	v.CACertificateRefs = []gatewayv1.LocalObjectReference{{Kind: "ConfigMap", Name: gatewayv1.ObjectName(fmt.Sprint("ca", c.IntN(2)))}}
+	v.CACertificateRefs = []gatewayv1.LocalObjectReference{
+		{Kind: "ConfigMap", Name: gatewayv1.ObjectName(fmt.Sprint("ca", c.IntN(2)))},
+	}
 	if c.some(4) {
 		v.CACertificateRefs, v.WellKnownCACertificates = nil, ptr(gatewayv1.WellKnownCACertificatesSystem)
 	}
@@ -472,20 +555,31 @@ func (c *chaos) secret() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) grant() (store.Op, func(string) store.Op, string) {
-	g := &gatewayv1beta1.ReferenceGrant{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: fmt.Sprint("grant", c.IntN(2))}}
-	from := pick(c, [2]string{gatewayv1.GroupName, "HTTPRoute"}, [2]string{gatewayv1.GroupName, "Gateway"}, [2]string{v1alpha1.Group, "PoolPolicy"})
-	g.Spec.From = []gatewayv1beta1.ReferenceGrantFrom{{Group: gatewayv1.Group(from[0]), Kind: gatewayv1.Kind(from[1]), Namespace: "default"}}
-	to := pick(c, [2]string{"", "Service"}, [2]string{"", "Secret"}, [2]string{"inference.networking.k8s.io", "InferencePool"})
+	g := &gatewayv1beta1.ReferenceGrant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: fmt.Sprint("grant", c.IntN(2))},
+	}
+	from := pick(c, [2]string{gatewayv1.GroupName, "HTTPRoute"}, [2]string{gatewayv1.GroupName, "Gateway"},
+		[2]string{v1alpha1.Group, "PoolPolicy"})
+	g.Spec.From = []gatewayv1beta1.ReferenceGrantFrom{
+		{Group: gatewayv1.Group(from[0]), Kind: gatewayv1.Kind(from[1]), Namespace: "default"},
+	}
+	to := pick(c, [2]string{"", "Service"}, [2]string{"", "Secret"},
+		[2]string{"inference.networking.k8s.io", "InferencePool"})
 	g.Spec.To = []gatewayv1beta1.ReferenceGrantTo{{Group: gatewayv1.Group(to[0]), Kind: gatewayv1.Kind(to[1])}}
 	return made(store.ReferenceGrants, g)
 }
 
 func (c *chaos) namespace() (store.Op, func(string) store.Op, string) {
-	return made(store.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pick(c, "default", "other"), Labels: map[string]string{"team": pick(c, "a", "b")}}})
+	return made(store.Namespaces, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: pick(c, "default", "other"),
+			Labels: map[string]string{"team": pick(c, "a", "b")}},
+	})
 }
 
 func (c *chaos) host() (store.Op, func(string) store.Op, string) {
-	return made(store.Hosts, &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example"}, Addresses: []string{fmt.Sprint("10.7.0.", c.IntN(3))}})
+	return made(store.Hosts,
+		&store.Host{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example"},
+			Addresses: []string{fmt.Sprint("10.7.0.", c.IntN(3))}})
 }
 
 func (c *chaos) addresses() (store.Op, func(string) store.Op, string) {
@@ -506,13 +600,22 @@ func (c *chaos) learned() (store.Op, func(string) store.Op, string) {
 }
 
 func (c *chaos) dialect() (store.Op, func(string) store.Op, string) {
-	return made(store.Dialects, &store.Dialect{ObjectMeta: metav1.ObjectMeta{Name: pick(c, "picker/default/svc0/9002", "import-picker/default/imp0/c-0")}, Acknowledges: c.some(2), Health: c.some(2), Lost: c.some(2), Frozen: c.some(2)})
+	return made(store.Dialects,
+		&store.Dialect{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: pick(c, "picker/default/svc0/9002", "import-picker/default/imp0/c-0"),
+			},
+			Acknowledges: c.some(2), Health: c.some(2), Lost: c.some(2), Frozen: c.some(2),
+		})
 }
 
 func (c *chaos) class() (store.Op, func(string) store.Op, string) {
 	return made(store.GatewayClasses, &gatewayv1.GatewayClass{
 		ObjectMeta: metav1.ObjectMeta{Name: pick(c, "penstock", "other")},
-		Spec:       gatewayv1.GatewayClassSpec{ControllerName: pick[gatewayv1.GatewayController](c, "penstock.dev/gateway-controller", "example.com/other")},
+		Spec: gatewayv1.GatewayClassSpec{
+			ControllerName: pick[gatewayv1.GatewayController](c, "penstock.dev/gateway-controller",
+				"example.com/other"),
+		},
 	})
 }
 
@@ -521,14 +624,16 @@ func (c *chaos) model() (store.Op, func(string) store.Op, string) {
 	m.Spec.ModelName, m.Spec.PoolRef.Name = pick(c, "llama", "qwen"), fmt.Sprint("pool", c.IntN(3))
 	m.Spec.Criticality = pick(c, "", "Critical", "Sheddable")
 	for i := range c.IntN(3) {
-		m.Spec.TargetModels = append(m.Spec.TargetModels, inferenceapi.TargetModel{Name: fmt.Sprint("v", i), Weight: pick(c, nil, ptr(int32(c.IntN(3))))})
+		m.Spec.TargetModels = append(m.Spec.TargetModels,
+			inferenceapi.TargetModel{Name: fmt.Sprint("v", i), Weight: pick(c, nil, ptr(int32(c.IntN(3))))})
 	}
 	return made(store.InferenceModels, m)
 }
 
 func (c *chaos) rewrite() (store.Op, func(string) store.Op, string) {
 	rw := &llmd.InferenceModelRewrite{ObjectMeta: c.numbered("rewrite", 3)}
-	rw.Spec.PoolRef = &llmd.PoolObjectReference{Name: fmt.Sprint("pool", c.IntN(3)), Kind: pick(c, "", "InferencePool", "InferencePool", "Service")}
+	rw.Spec.PoolRef = &llmd.PoolObjectReference{Name: fmt.Sprint("pool", c.IntN(3)),
+		Kind: pick(c, "", "InferencePool", "InferencePool", "Service")}
 	for range c.IntN(3) {
 		var rule llmd.InferenceModelRewriteRule
 		for range c.IntN(3) {

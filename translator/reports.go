@@ -18,75 +18,85 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// declareReports: of Gateways, ListenerSets, pools and imports. (A route's report comes out of its attachment.)
+// declareReports: of Gateways, ListenerSets, pools and imports. (A route's report comes out of its
+// attachment.)
 func (t *tables) declareReports() {
-	t.declareReport("gatewayReports", t.stored(store.Gateways.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		g, ok := t.gateways.Get(r, key)
-		if !ok && t.cfg.StandAlone != nil { // other gateways ask it
-			return report.Report{}, false
-		}
-		if !ok {
-			return deref(gatewayapi.NotOurs(r, t.cfg.gatewayAPI(), key))
-		}
-		rep := gatewayapi.GatewayReport(g, func(listener string) int32 { return t.attached(r, key, listener) })
-		if f, found := t.peerPortTaken(r, g); found {
-			rep.Findings = append(slices.Clip(rep.Findings), f)
-		}
-		return rep, true
-	})
-	t.declareReport("listenerSetReports", t.stored(store.ListenerSets.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		return deref(gatewayapi.ListenerSetReport(r, t.cfg.gatewayAPI(), key, t.gateway(r),
-			func(gateway, listener string) int32 { return t.attached(r, gateway, listener) }))
-	})
+	t.declareReport("gatewayReports", t.stored(store.Gateways.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			g, ok := t.gateways.Get(r, key)
+			if !ok && t.cfg.StandAlone != nil { // other gateways ask it
+				return report.Report{}, false
+			}
+			if !ok {
+				return deref(gatewayapi.NotOurs(r, t.cfg.gatewayAPI(), key))
+			}
+			rep := gatewayapi.GatewayReport(g, func(listener string) int32 { return t.attached(r, key, listener) })
+			if f, found := t.peerPortTaken(r, g); found {
+				rep.Findings = append(slices.Clip(rep.Findings), f)
+			}
+			return rep, true
+		})
+	t.declareReport("listenerSetReports", t.stored(store.ListenerSets.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			return deref(gatewayapi.ListenerSetReport(r, t.cfg.gatewayAPI(), key, t.gateway(r),
+				func(gateway, listener string) int32 { return t.attached(r, gateway, listener) }))
+		})
 	t.declareReport("poolReports", []graph.Source[string]{t.pools}, t.poolReport)
-	t.declareReport("importReports", []graph.Source[string]{t.imports}, func(r *graph.Reader, key string) (report.Report, bool) {
-		imp, ok := t.imports.Get(r, key)
-		if !ok {
-			return report.Report{}, false
-		}
-		gateways, spilledTo := t.usersOfImport(r, imp)
-		var ports []report.Finding
-		if imp.Credentials {
-			ports = inference.PickerPortFindings(r, key)
-		}
-		return inference.ImportReport(imp, ports, gateways, spilledTo), true
-	})
+	t.declareReport("importReports", []graph.Source[string]{t.imports},
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			imp, ok := t.imports.Get(r, key)
+			if !ok {
+				return report.Report{}, false
+			}
+			gateways, spilledTo := t.usersOfImport(r, imp)
+			var ports []report.Finding
+			if imp.Credentials {
+				ports = inference.PickerPortFindings(r, key)
+			}
+			return inference.ImportReport(imp, ports, gateways, spilledTo), true
+		})
 }
 
 // declarePolicyReports: of policies, and of what describes the servers of pools.
 func (t *tables) declarePolicyReports() {
-	t.declareReport("poolPolicyReports", t.stored(store.PoolPolicies.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		rep, ok := inference.PolicyReport(r, lookup{t}, key)
-		if f, found := inference.NotListening(r, key); t.cfg.NoPublishers && found {
-			rep.Findings = append(rep.Findings, f)
-		}
-		return rep, ok
-	})
-	t.declareReport("backendTLSPolicyReports", t.stored(store.BackendTLSPolicies.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		return gatewayapi.PolicyReport(r, key, lookup{t})
-	})
-	t.declareReport("inferenceModelReports", t.stored(store.InferenceModels.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		return inference.ModelReport(r, lookup{t}, key)
-	})
-	t.declareReport("inferenceModelRewriteReports", t.stored(store.InferenceModelRewrites.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		return inference.RewriteReport(r, lookup{t}, key)
-	})
-	t.declareReport("inferenceObjectiveReports", t.stored(store.InferenceObjectives.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		return inference.ObjectiveReport(r, lookup{t}, key)
-	})
-	// Nearly all EndpointSlices have nothing to report, so only those with a problem, as far as routes lead to them, get a row: one
-	// for each took 600 bytes.
+	t.declareReport("poolPolicyReports", t.stored(store.PoolPolicies.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			rep, ok := inference.PolicyReport(r, lookup{t}, key)
+			if f, found := inference.NotListening(r, key); t.cfg.NoPublishers && found {
+				rep.Findings = append(rep.Findings, f)
+			}
+			return rep, ok
+		})
+	t.declareReport("backendTLSPolicyReports", t.stored(store.BackendTLSPolicies.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			return gatewayapi.PolicyReport(r, key, lookup{t})
+		})
+	t.declareReport("inferenceModelReports", t.stored(store.InferenceModels.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			return inference.ModelReport(r, lookup{t}, key)
+		})
+	t.declareReport("inferenceModelRewriteReports", t.stored(store.InferenceModelRewrites.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			return inference.RewriteReport(r, lookup{t}, key)
+		})
+	t.declareReport("inferenceObjectiveReports", t.stored(store.InferenceObjectives.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			return inference.ObjectiveReport(r, lookup{t}, key)
+		})
+	// Nearly all EndpointSlices have nothing to report, so only those with a problem, as far as
+	// routes lead to them, get a row: one for each took 600 bytes.
 	t.declareReport("endpointSliceReports", []graph.Source[string]{t.assignmentsByOutside}, sliceReport)
 	if !t.cfg.Slices && t.cfg.StandAlone == nil {
 		t.declareReport("serviceReports", t.stored(store.Services.Kind()), serviceReport)
 	}
-	t.declareReport("modelServersReports", t.stored(store.ModelServers.Kind()), func(r *graph.Reader, key string) (report.Report, bool) {
-		return inference.ServersReport(r, key)
-	})
+	t.declareReport("modelServersReports", t.stored(store.ModelServers.Kind()),
+		func(r *graph.Reader, key string) (report.Report, bool) {
+			return inference.ServersReport(r, key)
+		})
 }
 
-// sliceReport reports what of an EndpointSlice has no effect: host names, and addresses that may not become
-// endpoints in one that Kubernetes did not make.
+// sliceReport reports what of an EndpointSlice has no effect: host names, and addresses that may
+// not become endpoints in one that Kubernetes did not make.
 func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	slice, ok := store.EndpointSlices.Get(r, key)
 	if !ok {
@@ -100,7 +110,9 @@ func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 		return rep, true
 	}
 	for _, problem := range services.Outside(r, slice) {
-		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: "endpoints", Problem: problem, Fix: addresses.Fix(problem)})
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Error, Owner: rep.Owner, Field: "endpoints", Problem: problem, Fix: addresses.Fix(problem),
+		})
 	}
 	return rep, len(rep.Findings) > 0
 }
@@ -132,7 +144,8 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 	return inference.PoolReport(p, t.gatewaysNaming(r, p.Ref), routesSpill > 0, members.Members), true
 }
 
-// usersOfImport are the Gateways whose routes name an import, and whether a pool spills to it or to one of its clusters.
+// usersOfImport are the Gateways whose routes name an import, and whether a pool spills to it or to
+// one of its clusters.
 func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []report.Ref, spilledTo bool) {
 	spills := func(name string) bool {
 		routes, _ := t.attachmentsByHop.Each(r, model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, name))
@@ -140,7 +153,8 @@ func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []r
 	}
 	spilledTo = spills(imp.Ref.Name) && gatewayapi.HasItsName(r, imp.Ref.Namespace, imp.Ref.Name)
 	for _, m := range imp.Members {
-		spilledTo = spilledTo || spills(gatewayapi.AliasName(imp.Ref.Name, m.Name)) && gatewayapi.IsImportAlias(r, imp.Ref.Namespace, imp.Ref.Name, m.Name)
+		spilledTo = spilledTo || spills(gatewayapi.AliasName(imp.Ref.Name, m.Name)) &&
+			gatewayapi.IsImportAlias(r, imp.Ref.Namespace, imp.Ref.Name, m.Name)
 	}
 	return t.gatewaysNaming(r, imp.Ref), spilledTo
 }

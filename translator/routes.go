@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// routeTables are routes of every kind: which listeners they name (candidates), which of two routes gets a host
-// (contests), and the result (attachments). A route's key is its store.TargetKey.
+// routeTables are routes of every kind: which listeners they name (candidates), which of two routes
+// gets a host (contests), and the result (attachments). A route's key is its store.TargetKey.
 type routeTables struct {
 	candidates  *graph.Table[string, *model.Candidate]
 	contests    *graph.Table[listenerKey, []model.Loss]
@@ -22,14 +22,16 @@ type routeTables struct {
 	candidatesByContest  *graph.Index[string, *model.Candidate, listenerKey]
 	contestsByRoute      *graph.Index[listenerKey, []model.Loss, string]
 
-	attachmentsByHost           *graph.Index[string, *model.Attachment, hostKey]
-	attachmentsByStream         *graph.Index[string, *model.Attachment, hostKey]
-	attachmentsByListener       *graph.Index[string, *model.Attachment, listenerKey]
-	attachmentsByBackend        *graph.Index[string, *model.Attachment, string] // store.TargetKey
-	attachmentsByCluster        *graph.Index[string, *model.Attachment, model.ClusterID]
-	attachmentsByImportedPool   *graph.Index[string, *model.Attachment, objectid.Target] // exporting clusters of imports
-	attachmentsByPicker         *graph.Index[string, *model.Attachment, model.ClusterID] // external ones
-	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID] // of imports, however they are asked
+	attachmentsByHost     *graph.Index[string, *model.Attachment, hostKey]
+	attachmentsByStream   *graph.Index[string, *model.Attachment, hostKey]
+	attachmentsByListener *graph.Index[string, *model.Attachment, listenerKey]
+	attachmentsByBackend  *graph.Index[string, *model.Attachment, string] // store.TargetKey
+	attachmentsByCluster  *graph.Index[string, *model.Attachment, model.ClusterID]
+	// exporting clusters of imports
+	attachmentsByImportedPool *graph.Index[string, *model.Attachment, objectid.Target]
+	attachmentsByPicker       *graph.Index[string, *model.Attachment, model.ClusterID] // external ones
+	// of imports, however they are asked
+	attachmentsByRemotePicker   *graph.Index[string, *model.Attachment, model.ClusterID]
 	attachmentsByHop            *graph.Index[string, *model.Attachment, model.HopID]
 	attachmentsByGatewayCluster *graph.Index[string, *model.Attachment, clusterKey]
 	attachmentsByGatewayHop     *graph.Index[string, *model.Attachment, hopKey]
@@ -71,7 +73,8 @@ func (t *tables) declareRoutes() {
 
 func (t *tables) declareCandidates() {
 	var sources []graph.Source[string]
-	for _, table := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes, store.UDPRoutes} {
+	for _, table := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes,
+		store.UDPRoutes} {
 		sources = append(sources, t.engine.Stored(table.Kind(), store.ByRoute))
 	}
 	t.candidates = graph.Declare(t.engine, graph.Table[string, *model.Candidate]{
@@ -152,81 +155,89 @@ func (t *tables) indexAttachedHosts() {
 	}
 	t.attachmentsByHost = graph.NewIndex(t.attachments, "host", hosts(false))
 	t.attachmentsByStream = graph.NewIndex(t.attachments, "stream", hosts(true))
-	t.attachmentsByListener = graph.NewIndex(t.attachments, "listener", func(_ string, a *model.Attachment) (keys []listenerKey) {
-		if !gatewayapi.Accepted(a) { // it has places, to answer 500 there, but does not count as attached
-			return nil
-		}
-		for _, p := range a.Places {
-			keys = append(keys, listenerKey{p.Gateway, p.Listener})
-		}
-		return keys
-	})
+	t.attachmentsByListener = graph.NewIndex(t.attachments, "listener",
+		func(_ string, a *model.Attachment) (keys []listenerKey) {
+			if !gatewayapi.Accepted(a) { // it has places, to answer 500 there, but does not count as attached
+				return nil
+			}
+			for _, p := range a.Places {
+				keys = append(keys, listenerKey{p.Gateway, p.Listener})
+			}
+			return keys
+		})
 }
 
 // indexAttachedBackends: by what the rules of attached routes need.
 func (t *tables) indexAttachedBackends() {
-	t.attachmentsByBackend = graph.NewIndex(t.attachments, "backend", func(_ string, a *model.Attachment) []string { return a.Backends })
-	t.attachmentsByCluster = graph.NewIndex(t.attachments, "cluster", func(_ string, a *model.Attachment) []model.ClusterID {
-		if len(a.Places) == 0 {
-			return nil
-		}
-		return a.Clusters
-	})
-	t.attachmentsByImportedPool = graph.NewIndex(t.attachments, "importedPool", func(_ string, a *model.Attachment) (pools []objectid.Target) {
-		if len(a.Places) == 0 {
-			return nil
-		}
-		for _, id := range a.Clusters {
-			if pool := id.Pool(); pool.Imported() {
-				pools = append(pools, pool)
+	t.attachmentsByBackend = graph.NewIndex(t.attachments, "backend",
+		func(_ string, a *model.Attachment) []string { return a.Backends })
+	t.attachmentsByCluster = graph.NewIndex(t.attachments, "cluster",
+		func(_ string, a *model.Attachment) []model.ClusterID {
+			if len(a.Places) == 0 {
+				return nil
 			}
-		}
-		return slices.Compact(pools)
-	})
-	t.attachmentsByPicker = graph.NewIndex(t.attachments, "picker", func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
-		if len(a.Places) == 0 {
-			return nil
-		}
-		for _, id := range a.Clusters {
-			if id.External() {
-				pickers = append(pickers, id.As(model.Plain))
+			return a.Clusters
+		})
+	t.attachmentsByImportedPool = graph.NewIndex(t.attachments, "importedPool",
+		func(_ string, a *model.Attachment) (pools []objectid.Target) {
+			if len(a.Places) == 0 {
+				return nil
 			}
-		}
-		return pickers
-	})
-	t.attachmentsByRemotePicker = graph.NewIndex(t.attachments, "remotePicker", func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
-		if len(a.Places) == 0 {
-			return nil
-		}
-		for _, id := range a.Clusters {
-			if id.Kind == model.ImportKind {
-				pickers = append(pickers, model.ImportPickerCluster(id.Namespace, id.Name, id.Member))
+			for _, id := range a.Clusters {
+				if pool := id.Pool(); pool.Imported() {
+					pools = append(pools, pool)
+				}
 			}
-		}
-		return slices.Compact(pickers)
-	})
+			return slices.Compact(pools)
+		})
+	t.attachmentsByPicker = graph.NewIndex(t.attachments, "picker",
+		func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
+			if len(a.Places) == 0 {
+				return nil
+			}
+			for _, id := range a.Clusters {
+				if id.External() {
+					pickers = append(pickers, id.As(model.Plain))
+				}
+			}
+			return pickers
+		})
+	t.attachmentsByRemotePicker = graph.NewIndex(t.attachments, "remotePicker",
+		func(_ string, a *model.Attachment) (pickers []model.ClusterID) {
+			if len(a.Places) == 0 {
+				return nil
+			}
+			for _, id := range a.Clusters {
+				if id.Kind == model.ImportKind {
+					pickers = append(pickers, model.ImportPickerCluster(id.Namespace, id.Name, id.Member))
+				}
+			}
+			return slices.Compact(pickers)
+		})
 	t.attachmentsByHop = graph.NewIndex(t.attachments, "hop", func(_ string, a *model.Attachment) []model.HopID {
 		if len(a.Places) == 0 {
 			return nil
 		}
 		return a.Hops
 	})
-	t.attachmentsByGatewayCluster = graph.NewIndex(t.attachments, "gatewayCluster", func(_ string, a *model.Attachment) (keys []clusterKey) {
-		for _, gw := range gatewaysOf(a) {
-			for _, c := range a.Clusters {
-				keys = append(keys, clusterKey{gw, c})
+	t.attachmentsByGatewayCluster = graph.NewIndex(t.attachments, "gatewayCluster",
+		func(_ string, a *model.Attachment) (keys []clusterKey) {
+			for _, gw := range gatewaysOf(a) {
+				for _, c := range a.Clusters {
+					keys = append(keys, clusterKey{gw, c})
+				}
 			}
-		}
-		return keys
-	})
-	t.attachmentsByGatewayHop = graph.NewIndex(t.attachments, "gatewayHop", func(_ string, a *model.Attachment) (keys []hopKey) {
-		for _, gw := range gatewaysOf(a) {
-			for _, h := range a.Hops {
-				keys = append(keys, hopKey{gw, h})
+			return keys
+		})
+	t.attachmentsByGatewayHop = graph.NewIndex(t.attachments, "gatewayHop",
+		func(_ string, a *model.Attachment) (keys []hopKey) {
+			for _, gw := range gatewaysOf(a) {
+				for _, h := range a.Hops {
+					keys = append(keys, hopKey{gw, h})
+				}
 			}
-		}
-		return keys
-	})
+			return keys
+		})
 }
 
 // gatewaysOf are the Gateways that a route is attached to, sorted.

@@ -24,8 +24,10 @@ func (t *tables) declarePolicyTrusts() {
 }
 
 func (t *tables) declareSecrets() {
-	t.gatewayClustersBySecret = graph.NewIndex(t.gatewayClusters, "secret", func(key clusterKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
-	t.peerListenersBySecret = graph.NewIndex(t.peerListeners, "secret", func(key peerKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
+	t.gatewayClustersBySecret = graph.NewIndex(t.gatewayClusters, "secret",
+		func(key clusterKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
+	t.peerListenersBySecret = graph.NewIndex(t.peerListeners, "secret",
+		func(key peerKey, e encoded) []secretKey { return secretsOf(key.gateway, e) })
 	// A certificate is not parsed again because another listener of its Gateway has changed.
 	t.presenters = graph.Declare(t.engine, graph.Table[secretKey, []report.Ref]{
 		Name:    "presenters",

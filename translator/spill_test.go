@@ -20,15 +20,19 @@ import (
 func spillWorld() []store.Op {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	pool := func(name string) store.Op {
-		return store.InferencePools.Put(&inferencev1.InferencePool{ObjectMeta: named(name), Spec: inferencev1.InferencePoolSpec{
-			Selector:    inferencev1.LabelSelector{MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"}},
-			TargetPorts: []inferencev1.Port{{Number: 8000}},
-		}})
+		return store.InferencePools.Put(&inferencev1.InferencePool{ObjectMeta: named(name),
+			Spec: inferencev1.InferencePoolSpec{
+				Selector: inferencev1.LabelSelector{
+					MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"},
+				},
+				TargetPorts: []inferencev1.Port{{Number: 8000}},
+			}})
 	}
 	route := &gatewayv1.HTTPRoute{ObjectMeta: named("r")}
 	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
 	backend := gatewayv1.HTTPBackendRef{}
-	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool"), "first"
+	backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"),
+		ptr[gatewayv1.Kind]("InferencePool"), "first"
 	route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
 	return []store.Op{pool("first"), pool("zebra"), pool("alpha"), store.HTTPRoutes.Put(route),
 		store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: named("gw"), Spec: gatewayv1.GatewaySpec{
@@ -38,7 +42,8 @@ func spillWorld() []store.Op {
 	}
 }
 
-// Without a pick the cluster falls back to its spill endpoints: that must be the first target alone, in the user's order.
+// Without a pick the cluster falls back to its spill endpoints: that must be the first target
+// alone, in the user's order.
 func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	policy.Spec.TargetRef.Name = "first"
@@ -76,8 +81,8 @@ func TestPoolPolicy_FallbackUsesOnlyTheFirstSpillTarget(t *testing.T) {
 	}
 }
 
-// A listener that changes drains its connections, and each update of listeners costs Envoy more than one of routes: so hops are virtual
-// hosts of one that never changes.
+// A listener that changes drains its connections, and each update of listeners costs Envoy more
+// than one of routes: so hops are virtual hosts of one that never changes.
 func TestHop_ComesAndGoesWithoutAListener(t *testing.T) {
 	s := store.New()
 	apply := func(ops ...store.Op) []string {

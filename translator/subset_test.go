@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints come and go: with a subset for an external picker, whose list Envoy has, that is one route configuration beside the
-// endpoints; in front of our picker, which has the labels itself, nothing.
+// Endpoints come and go: with a subset for an external picker, whose list Envoy has, that is one
+// route configuration beside the endpoints; in front of our picker, which has the labels itself,
+// nothing.
 func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 	const servers = 1000
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
@@ -35,30 +36,43 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 	for _, external := range []bool{false, true} {
 		t.Run(fmt.Sprint("external ", external), func(t *testing.T) {
 			pool := &inferencev1.InferencePool{ObjectMeta: named("chat"), Spec: inferencev1.InferencePoolSpec{
-				Selector:    inferencev1.LabelSelector{MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"}},
+				Selector: inferencev1.LabelSelector{
+					MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "a"},
+				},
 				TargetPorts: []inferencev1.Port{{Number: 8000}},
 			}}
 			if external {
-				pool.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Name: "epp", Port: &inferencev1.Port{Number: 9002}}
+				pool.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{
+					Name: "epp", Port: &inferencev1.Port{Number: 9002},
+				}
 			}
-			epp := &corev1.Service{ObjectMeta: named("epp"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 9002}}}}
+			epp := &corev1.Service{ObjectMeta: named("epp"),
+				Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 9002}}}}
 			route := func(name string, filters ...gatewayv1.HTTPRouteFilter) *gatewayv1.HTTPRoute {
 				r := &gatewayv1.HTTPRoute{ObjectMeta: named(name)}
 				r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
 				r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(name + ".example")}
 				backend := gatewayv1.HTTPBackendRef{Filters: filters}
-				backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"), ptr[gatewayv1.Kind]("InferencePool"), "chat"
+				backend.Group, backend.Kind, backend.Name = ptr[gatewayv1.Group]("inference.networking.k8s.io"),
+					ptr[gatewayv1.Kind]("InferencePool"), "chat"
 				r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{backend}}}
 				return r
 			}
-			policy := &v1alpha1.PoolPolicy{ObjectMeta: named("east"), Spec: v1alpha1.PoolPolicySpec{Subset: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "east"}}}}
-			filter := gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterExtensionRef, ExtensionRef: &gatewayv1.LocalObjectReference{Group: v1alpha1.Group, Kind: "PoolPolicy", Name: "east"}}
+			policy := &v1alpha1.PoolPolicy{ObjectMeta: named("east"),
+				Spec: v1alpha1.PoolPolicySpec{
+					Subset: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "east"}},
+				}}
+			filter := gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterExtensionRef,
+				ExtensionRef: &gatewayv1.LocalObjectReference{Group: v1alpha1.Group, Kind: "PoolPolicy", Name: "east"}}
 			s := store.New()
-			if _, err := s.Apply(append(pods, store.InferencePools.Put(pool), store.Services.Put(epp), store.PoolPolicies.Put(policy),
+			if _, err := s.Apply(append(pods, store.InferencePools.Put(pool), store.Services.Put(epp),
+				store.PoolPolicies.Put(policy),
 				store.HTTPRoutes.Put(route("east", filter)), store.HTTPRoutes.Put(route("all")),
 				store.Gateways.Put(&gatewayv1.Gateway{ObjectMeta: named("gw"), Spec: gatewayv1.GatewaySpec{
 					GatewayClassName: "penstock",
-					Listeners:        []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+					Listeners: []gatewayv1.Listener{
+						{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+					},
 				}}))...); err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +82,8 @@ func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 			}
 			for _, r := range tr.Resources("default/gw") {
 				// The list is in the routes for streams, for upgrades and for all else.
-				if size := len(r.Body()); r.Type == resource.RouteConfiguration && (size > 80*servers || external != (size > 60*servers)) {
+				if size := len(r.Body()); r.Type == resource.RouteConfiguration &&
+					(size > 80*servers || external != (size > 60*servers)) {
 					t.Errorf("%s has %d bytes", r.Name, len(r.Body()))
 				}
 			}

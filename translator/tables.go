@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tables is everything that is computed. Each table reads only the store and tables declared before it; declare has the
-// order. A field is named as its table; an index as its table and what it is by.
+// tables is everything that is computed. Each table reads only the store and tables declared before
+// it; declare has the order. A field is named as its table; an index as its table and what it is
+// by.
 type tables struct {
 	cfg    Config
 	engine *graph.Engine
@@ -103,7 +104,9 @@ func declareResources[K gatewayKey](t *tables, table graph.Table[K, encoded]) *g
 func (t resourceTableOf[K]) changes(d *graph.Diff, each func(rowID, string, graph.Change[string, encoded])) {
 	for _, c := range t.Changes(d) {
 		gw := c.Key.of()
-		each(rowID{t.Name, c.Key}, gw, graph.Change[string, encoded]{Key: gw, Old: c.Old, New: c.New, Had: c.Had, Has: c.Has})
+		each(rowID{t.Name, c.Key}, gw, graph.Change[string, encoded]{
+			Key: gw, Old: c.Old, New: c.New, Had: c.Had, Has: c.Has,
+		})
 	}
 }
 
@@ -121,6 +124,10 @@ func (t resourceTableOf[K]) all(r *graph.Reader) iter.Seq2[string, encoded] {
 type reportTable = *graph.Table[string, report.Report]
 
 // declareReport declares a table of reports; false from compute leaves the object without one.
-func (t *tables) declareReport(name string, sources []graph.Source[string], compute func(r *graph.Reader, key string) (report.Report, bool)) {
-	t.reports = append(t.reports, graph.Declare(t.engine, graph.Table[string, report.Report]{Name: name, Order: order, Sources: sources, Compute: compute}))
+func (t *tables) declareReport(name string, sources []graph.Source[string],
+	compute func(r *graph.Reader, key string) (report.Report, bool)) {
+	t.reports = append(t.reports,
+		graph.Declare(t.engine, graph.Table[string, report.Report]{
+			Name: name, Order: order, Sources: sources, Compute: compute,
+		}))
 }

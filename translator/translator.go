@@ -32,7 +32,8 @@ func New(cfg Config) *Translator {
 	t := declare(cfg)
 	t.engine.Demand(cfg.OnDemand...)
 	t.engine.Follow(store.Hosts.Kind())
-	return &Translator{tables: t, engine: t.engine, kept: map[rowID][]*resource.Resource{}, panicked: map[rowID]panicked{}}
+	return &Translator{tables: t, engine: t.engine, kept: map[rowID][]*resource.Resource{},
+		panicked: map[rowID]panicked{}}
 }
 
 // Delta is what changed for the Envoys of one Gateway.
@@ -50,24 +51,27 @@ type Output struct {
 	ReportsGone []report.Ref    // objects that have no report any more
 	Pools       []PickerPool    // pools that our picker should know otherwise than before
 	PoolsGone   []objectid.Target
-	// Parents are the Gateways that route to pools with export mode ParentMode, of those pools where they changed.
+	// Parents are the Gateways that route to pools with export mode ParentMode, of those pools
+	// where they changed.
 	Parents []PoolParents
 	// Ordered are the imports whose clusters serve in an order, of those where something changed.
 	Ordered []OrderedImport
 	// Unusable are the exporting clusters that cannot be used, of those imports where that changed.
 	Unusable []UnusableClusters
-	// Pickers are those external ones, and where they are, that routes lead to now and not before, or that are elsewhere now.
+	// Pickers are those external ones, and where they are, that routes lead to now and not before,
+	// or that are elsewhere now.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
-	// Names are host names that rows use now and did not before, NamesGone those that none uses any more. Both are sorted.
+	// Names are host names that rows use now and did not before, NamesGone those that none uses any
+	// more. Both are sorted.
 	Names, NamesGone []string
 	// Wanted and Unwanted are the keys of Config.OnDemand's tables that begin and cease to be read.
 	Wanted, Unwanted []graph.Key
-	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in question keep out of
-	// Deltas, so that what Envoy has stays.
+	// Err joins what could not be encoded or failed the checks: bugs of ours. The resources in
+	// question keep out of Deltas, so that what Envoy has stays.
 	Err error
-	// Panics are rows whose computation panicked: bugs of ours. If that changes the objects at which rows panic, FailingChanged is
-	// set, and Failing has the reports on all of them.
+	// Panics are rows whose computation panicked: bugs of ours. If that changes the objects at
+	// which rows panic, FailingChanged is set, and Failing has the reports on all of them.
 	Panics         []Panic
 	Failing        []report.Report
 	FailingChanged bool
@@ -84,28 +88,31 @@ type PoolParents struct {
 // OrderedImport is an InferencePoolImport whose clusters serve in an order.
 type OrderedImport struct {
 	Import objectid.Pool
-	// Ready has each cluster, and whether it can take requests; nil: the import is gone, or has no order any more.
+	// Ready has each cluster, and whether it can take requests; nil: the import is gone, or has no
+	// order any more.
 	Ready map[string]bool
 }
 
-// UnusableClusters are the exporting clusters of an InferencePoolImport that cannot be used as they are, by name.
+// UnusableClusters are the exporting clusters of an InferencePoolImport that cannot be used as they
+// are, by name.
 type UnusableClusters struct {
 	Import   objectid.Pool
 	Clusters map[string]UnusableCluster // nil: all can be used, or the import is gone
 }
 
-// UnusableCluster is why an exporting cluster cannot be used: a reason for conditions, and a sentence.
+// UnusableCluster is why an exporting cluster cannot be used: a reason for conditions, and a
+// sentence.
 type UnusableCluster struct{ Reason, Problem string }
 
 // Rows counts the rows that were computed since New. It is safe to call while Update runs.
 func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
-// WaitForDemands makes rows wait for the keys of Config.OnDemand's tables that they begin to read from now on, until Update
-// gets them as arrived. See graph.Engine.
+// WaitForDemands makes rows wait for the keys of Config.OnDemand's tables that they begin to read
+// from now on, until Update gets them as arrived. See graph.Engine.
 func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
 
-// Update translates a change: view is the world now, changes what is different from the last Update's. arrived are keys of
-// Output.Wanted whose objects are in view now.
+// Update translates a change: view is the world now, changes what is different from the last
+// Update's. arrived are keys of Output.Wanted whose objects are in view now.
 func (t *Translator) Update(view *store.View, changes []store.Change, arrived ...graph.Key) Output {
 	d := t.engine.Update(view, changes, arrived...)
 	out := Output{Work: d.Work()}
@@ -230,7 +237,8 @@ func (d *Delta) add(old, now []*resource.Resource) {
 // moved leaves out the removal of what another table has now: the listener of a port.
 func (d *Delta) moved() {
 	d.Removes = slices.DeleteFunc(d.Removes, func(ref resource.Ref) bool {
-		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts, func(r *resource.Resource) bool { return r.Ref == ref })
+		return ref.Type == resource.Listener && slices.ContainsFunc(d.Upserts,
+			func(r *resource.Resource) bool { return r.Ref == ref })
 	})
 }
 
@@ -251,7 +259,8 @@ func (t *Translator) reports(d *graph.Diff, out *Output) {
 	slices.SortFunc(out.ReportsGone, report.Ref.Compare)
 }
 
-// routeReports are of routes that changed, and of those some of whose rules went above a budget or came below it.
+// routeReports are of routes that changed, and of those some of whose rules went above a budget or
+// came below it.
 func (t *Translator) routeReports(d *graph.Diff, out *Output) {
 	r := t.engine.Reader()
 	done := map[string]bool{}

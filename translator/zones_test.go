@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Envoy rejects an address with a zone, and with it all endpoints of a cluster. So one with a zone is a
-// finding where it is written, and the others take effect.
+// Envoy rejects an address with a zone, and with it all endpoints of a cluster. So one with a zone
+// is a finding where it is written, and the others take effect.
 func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 	const zoned = "fd00::1%eth0"
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
@@ -60,10 +60,13 @@ func TestAddresses_WithAZoneAreFindingsAndReachNoEnvoy(t *testing.T) {
 	imports := func(name string) store.Op {
 		return route(name, "inference.networking.x-k8s.io", "InferencePoolImport", name, nil)
 	}
-	rev, err := w.store.Apply(store.InferencePoolImports.Put(byHand), store.InferencePoolImports.Put(picker), store.InferencePoolImports.Put(gateways),
-		store.InferencePools.Put(pool), store.ModelServers.Put(servers), store.EndpointSlices.Put(slice), store.Services.Put(service),
+	rev, err := w.store.Apply(store.InferencePoolImports.Put(byHand), store.InferencePoolImports.Put(picker),
+		store.InferencePoolImports.Put(gateways),
+		store.InferencePools.Put(pool), store.ModelServers.Put(servers), store.EndpointSlices.Put(slice),
+		store.Services.Put(service),
 		store.Pods.Put(pod), store.Gateways.Put(second), imports("chat"), imports("code"), imports("parents"),
-		route("own", "inference.networking.k8s.io", "InferencePool", "own", nil), route("plain", "", "Service", "plain", ptr[gatewayv1.PortNumber](80)))
+		route("own", "inference.networking.k8s.io", "InferencePool", "own", nil),
+		route("plain", "", "Service", "plain", ptr[gatewayv1.PortNumber](80)))
 	if err != nil {
 		t.Fatal(err)
 	}

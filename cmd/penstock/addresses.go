@@ -19,10 +19,19 @@ type addressFlags struct {
 
 func (a *addressFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&a.allowed, "allowed-cidrs", nil, "range, as CIDR, in which addresses that users write in objects may be endpoints: those of ModelServers and InferencePoolImports, what host names resolve to, and what remote pickers name; may be repeated. Link-local, multicast and unspecified addresses never may, and in Kubernetes neither may loopback (default: all for files, none for Kubernetes)")
-	f.StringSliceVar(&a.denied, "denied-cidrs", nil, "range, as CIDR, that is excluded from --allowed-cidrs and from EndpointSlices that users write: in Kubernetes the ranges of pods, Services, nodes and the API server; may be repeated (default: none)")
-	f.BoolVar(&a.externalName, "allow-external-name", false, "in Kubernetes, let Services of type ExternalName have endpoints, if their addresses are inside --allowed-cidrs; for files they always have")
-	f.StringVar(&a.dns, "dns-server", "", "DNS server that resolves the host names in objects, as IP:PORT (default: the system's)")
+	f.StringSliceVar(&a.allowed, "allowed-cidrs", nil,
+		"range, as CIDR, in which addresses that users write in objects may be endpoints: those of ModelServers and "+
+			"InferencePoolImports, what host names resolve to, and what remote pickers name; may be repeated. "+
+			"Link-local, multicast and unspecified addresses never may, and in Kubernetes neither may loopback "+
+			"(default: all for files, none for Kubernetes)")
+	f.StringSliceVar(&a.denied, "denied-cidrs", nil,
+		"range, as CIDR, that is excluded from --allowed-cidrs and from EndpointSlices that users write: in "+
+			"Kubernetes the ranges of pods, Services, nodes and the API server; may be repeated (default: none)")
+	f.BoolVar(&a.externalName, "allow-external-name", false,
+		"in Kubernetes, let Services of type ExternalName have endpoints, if their addresses are inside "+
+			"--allowed-cidrs; for files they always have")
+	f.StringVar(&a.dns, "dns-server", "",
+		"DNS server that resolves the host names in objects, as IP:PORT (default: the system's)")
 }
 
 // config is the default for the role where a flag is not set.

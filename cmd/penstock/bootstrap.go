@@ -75,19 +75,30 @@ their place (write a new file beside them, and mv it there); what is written int
 	f := cmd.Flags()
 	f.StringVar(&cfg.Gateway, "gateway", "", "Gateway, as NAMESPACE/NAME (required)")
 	of.flags(cmd, "required without --xds and --state")
-	f.StringSliceVar(&cfg.ADS, "xds", nil, "address of a control plane, as HOST:PORT or unix:PATH; may be repeated (default: the socket in the state folder of -f or --state)")
+	f.StringSliceVar(&cfg.ADS, "xds", nil,
+		"address of a control plane, as HOST:PORT or unix:PATH; may be repeated (default: the socket in the state "+
+			"folder of -f or --state)")
 	f.StringVar(&cfg.NodeID, "node", "", "node ID of this Envoy (default: the Gateway's name)")
 	f.StringVar(&cfg.Zone, "zone", "", "zone of this Envoy, for locality-aware load balancing (default: none)")
-	f.StringVar(&cfg.Admin, "admin", "", "address of Envoy's admin interface, as IP:PORT or unix:PATH; every client that reaches it can stop Envoy (default: a socket in Envoy's working directory, named NODE.admin.sock, which only Envoy's user reaches)")
-	f.DurationVar(&cfg.DrainTime, "drain-time", bootstrap.DefaultDrainTime, "drain time: how long connections may continue after their listener is removed")
+	f.StringVar(&cfg.Admin, "admin", "",
+		"address of Envoy's admin interface, as IP:PORT or unix:PATH; every client that reaches it can stop Envoy "+
+			"(default: a socket in Envoy's working directory, named NODE.admin.sock, which only Envoy's user reaches)")
+	f.DurationVar(&cfg.DrainTime, "drain-time", bootstrap.DefaultDrainTime,
+		"drain time: how long connections may continue after their listener is removed")
 	f.IntVar(&cfg.Concurrency, "concurrency", 0, "number of worker threads (default: one per CPU)")
-	f.StringVar(&tls.CA, "tls-ca", "", "file with the CA certificates that verify the control plane; required for HOST:PORT (default: none)")
+	f.StringVar(&tls.CA, "tls-ca", "",
+		"file with the CA certificates that verify the control plane; required for HOST:PORT (default: none)")
 	f.StringVar(&tls.Cert, "tls-cert", "", "file with this Envoy's client certificate (default: none)")
 	f.StringVar(&tls.Key, "tls-key", "", "file with the private key of --tls-cert (default: none)")
-	f.StringVar(&cfg.Token, "token", "", "file with the token that authenticates this Envoy to the control plane (default: none)")
-	f.StringVar(&cfg.Secrets, "secrets", "", "folder for the files through which Envoy follows changes of CA, certificate and token; keep it as long as Envoy runs (default: none)")
-	f.StringVar(&cfg.Ready, "ready", "", "address, as IP:PORT, at which /ready answers 200 while this Envoy serves (default: none)")
-	f.StringVar(&tls.ServerName, "tls-server-name", "", "name that the control plane's certificate must have (default: the host of --xds)")
+	f.StringVar(&cfg.Token, "token", "",
+		"file with the token that authenticates this Envoy to the control plane (default: none)")
+	f.StringVar(&cfg.Secrets, "secrets", "",
+		"folder for the files through which Envoy follows changes of CA, certificate and token; keep it as long as "+
+			"Envoy runs (default: none)")
+	f.StringVar(&cfg.Ready, "ready", "",
+		"address, as IP:PORT, at which /ready answers 200 while this Envoy serves (default: none)")
+	f.StringVar(&tls.ServerName, "tls-server-name", "",
+		"name that the control plane's certificate must have (default: the host of --xds)")
 	_ = cmd.MarkFlagRequired("gateway")
 	return cmd
 }
@@ -124,20 +135,27 @@ func presents(c bootstrap.Config, tls bootstrap.TLS) error {
 	case tls.CA == "" && tls.Cert != "":
 		return errors.New("--tls-cert needs --tls-ca, which verifies the control plane")
 	case c.Token != "" && (tls.CA == "" || c.Secrets == ""):
-		return errors.New("--token needs --tls-ca, which verifies the control plane, and --secrets, a folder for the files that Envoy follows")
+		return errors.New(
+			"--token needs --tls-ca, which verifies the control plane, and --secrets, a folder for the files that " +
+				"Envoy follows")
 	}
 	for _, a := range c.ADS {
 		switch socket := strings.HasPrefix(a, unixPrefix); {
 		case !socket && tls.CA == "":
-			return fmt.Errorf("--xds %s is no socket: add --tls-ca, and --tls-cert and --tls-key, or --token and --secrets, which match the --xds-… flags of penstock serve", a)
+			return fmt.Errorf(
+				"--xds %s is no socket: add --tls-ca, and --tls-cert and --tls-key, or --token and --secrets, which "+
+					"match the --xds-… flags of penstock serve", a)
 		case !socket && tls.Cert == "" && c.Token == "":
-			return fmt.Errorf("--xds %s is no socket, so its control plane serves Envoys with a certificate or a token alone: add --tls-cert and --tls-key, or --token and --secrets", a)
+			return fmt.Errorf(
+				"--xds %s is no socket, so its control plane serves Envoys with a certificate or a token alone: add "+
+					"--tls-cert and --tls-key, or --token and --secrets", a)
 		}
 	}
 	return nil
 }
 
-// absolute makes the given paths absolute: Envoy resolves relative ones against its own working directory, or rejects them.
+// absolute makes the given paths absolute: Envoy resolves relative ones against its own working
+// directory, or rejects them.
 func absolute(paths ...*string) (err error) {
 	for _, p := range paths {
 		if *p == "" {

@@ -14,9 +14,10 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// The Python clients openai and anthropic, plain and streaming, through pools whose InferenceModel and InferenceModelRewrite replace the
-// model: one that is picked for at the edge, and one that spills, which is behind a hop. $PENSTOCK_PYTHON has the clients of
-// testdata/clients.txt (make test-clients).
+// The Python clients openai and anthropic, plain and streaming, through pools whose InferenceModel
+// and InferenceModelRewrite replace the model: one that is picked for at the edge, and one that
+// spills, which is behind a hop. $PENSTOCK_PYTHON has the clients of testdata/clients.txt (make
+// test-clients).
 func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 	python := os.Getenv("PENSTOCK_PYTHON")
 	if python == "" {
@@ -26,19 +27,26 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 	server := modelServer(t, sim.Config{Name: "pod", Model: "llama-v2"})
 	files := map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port),
-		"spare.yaml":   poolYAML("spare") + "---\n" + serversYAML("spare", modelServer(t, sim.Config{Name: "spare", Model: "llama-v2"})),
-		"policy.yaml":  "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: spilling}\nspec: {targetRef: {name: spilling}, spill: [{name: spare}]}\n",
+		"spare.yaml": poolYAML("spare") + "---\n" +
+			serversYAML("spare", modelServer(t, sim.Config{Name: "spare", Model: "llama-v2"})),
+		"policy.yaml": "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: spilling}\nspec: " +
+			"{targetRef: {name: spilling}, spill: [{name: spare}]}\n",
 	}
 	for _, pool := range []string{"edge", "spilling"} {
-		files[pool+".yaml"] = routeYAML(pool, "/"+pool, toPool(pool)) + "---\n" + poolYAML(pool) + "---\n" + serversYAML(pool, server) +
+		files[pool+".yaml"] = routeYAML(pool, "/"+pool, toPool(pool)) + "---\n" + poolYAML(pool) + "---\n" +
+			serversYAML(pool, server) +
 			modelYAML(pool, pool, "public", "{name: llama-v2}") +
-			fmt.Sprintf("---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceModelRewrite\nmetadata: {name: %s}\nspec: {poolRef: {name: %[1]s}, rules: [{matches: [{model: {value: alias}}], targets: [{modelRewrite: llama-v2, weight: 1}]}]}\n", pool)
+			fmt.Sprintf(
+				"---\napiVersion: llm-d.ai/v1alpha2\nkind: InferenceModelRewrite\nmetadata: {name: %s}\nspec: "+
+					"{poolRef: {name: %[1]s}, rules: [{matches: [{model: {value: alias}}], targets: [{modelRewrite: "+
+					"llama-v2, weight: 1}]}]}\n", pool)
 	}
 	up(t, files)
 	for _, pool := range []string{"edge", "spilling"} {
 		url := local(port) + "/" + pool
 		eventually(t, pool+" answers", func() error {
-			if got := ask(t, url, `{"model": "public", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}`); got.status != http.StatusOK {
+			if got := ask(t, url,
+				`{"model": "public", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}`); got.status != http.StatusOK {
 				return fmt.Errorf("%d: %s", got.status, got.body)
 			}
 			return nil
@@ -80,5 +88,7 @@ func TestPythonClients_ModelsAreReplaced(t *testing.T) {
 }
 
 func modelYAML(name, pool, model, targets string) string {
-	return fmt.Sprintf("---\napiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferenceModel\nmetadata: {name: %s}\nspec: {modelName: %s, poolRef: {name: %s}, targetModels: [%s]}\n", name, model, pool, targets)
+	return fmt.Sprintf(
+		"---\napiVersion: inference.networking.x-k8s.io/v1alpha2\nkind: InferenceModel\nmetadata: {name: %s}\nspec: "+
+			"{modelName: %s, poolRef: {name: %s}, targetModels: [%s]}\n", name, model, pool, targets)
 }

@@ -25,7 +25,9 @@ penstock up or serve with --members-listen: run "show" here and "join" there wit
 }
 
 // errNoSet is the error of a cluster without a ClusterSet, or without a certificate yet.
-var errNoSet = errors.New("this cluster takes part in no cluster set, or runs with another --state: give the -f and --state that it runs with; or write a ClusterSet, and start penstock up or serve with --members-listen")
+var errNoSet = errors.New(
+	"this cluster takes part in no cluster set, or runs with another --state: give the -f and --state that it runs " +
+		"with; or write a ClusterSet, and start penstock up or serve with --members-listen")
 
 func newClustersShow() *cobra.Command {
 	var t target
@@ -106,7 +108,8 @@ members keep what they export: requests go on as long as its model servers answe
 	}
 	t.flags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the members again after each change; with -o json, one line each time")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
+		"print the members again after each change; with -o json, one line each time")
 	return cmd
 }
 
@@ -119,7 +122,8 @@ func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 	if is := at.hub(cmd.Context()); is != nil {
 		return errors.New(hubsFolder(is))
 	}
-	return watchLines(cmd, at, "/clusters?watch", output, func(is *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
+	return watchLines(cmd, at, "/clusters?watch", output,
+		func(is *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
 }
 
 // printClusters prints a cluster set for people.
@@ -136,9 +140,11 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	if is.Draining {
 		except := ""
 		if away := awayFrom(is); away != nil {
-			except = fmt.Sprintf(", except %s, which may not have received the drain", strings.Join(append(away.members, away.silent...), ", "))
+			except = fmt.Sprintf(", except %s, which may not have received the drain",
+				strings.Join(append(away.members, away.silent...), ", "))
 		}
-		draining = fmt.Sprintf(" is draining: members send it no new request%s; %d of theirs are in flight", except, is.InFlight)
+		draining = fmt.Sprintf(" is draining: members send it no new request%s; %d of theirs are in flight", except,
+			is.InFlight)
 	}
 	fmt.Fprintf(out, "Cluster %s%s\n", is.Cluster, draining)
 	if len(is.Members) == 0 {
@@ -155,7 +161,8 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 		if !m.Updated.IsZero() {
 			updated = max(now.Sub(m.Updated), 0).Round(time.Second).String() + " ago"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.State, connected, updated, imported(m.Exports), imported(m.Imports))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.State, connected, updated, imported(m.Exports),
+			imported(m.Imports))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -180,7 +187,9 @@ func printTraffic(out io.Writer, to string, t *clusterset.Traffic) {
 	if t.Spilled > 0 {
 		spilled = fmt.Sprintf(", %d of all spilled by pools here", t.Spilled)
 	}
-	fmt.Fprintf(out, "to %s: %d requests served, %d failed, %d declined there%s; %d bytes of responses, first byte after %s on average\n", to, t.Served, t.Failed, t.Declined, spilled, t.Bytes,
+	fmt.Fprintf(out,
+		"to %s: %d requests served, %d failed, %d declined there%s; %d bytes of responses, first byte after %s "+
+			"on average\n", to, t.Served, t.Failed, t.Declined, spilled, t.Bytes,
 		time.Duration(t.FirstByte).Round(time.Millisecond/10))
 }
 

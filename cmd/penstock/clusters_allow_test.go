@@ -18,10 +18,12 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	here := up(t, map[string]string{
-		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"), "route.yaml": routeYAML("far", "/", toImport("chat")),
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
+		"route.yaml": routeYAML("far", "/", toImport("chat")),
 	}, "--members-listen", "127.0.0.1:0")
 	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1", Model: "public"}))
-	files["set.yaml"], files["pool.yaml"] = clusterSetYAML("east"), exportedPool(`inference.networking.x-k8s.io/export: ClusterSet`)
+	files["set.yaml"], files["pool.yaml"] = clusterSetYAML("east"),
+		exportedPool(`inference.networking.x-k8s.io/export: ClusterSet`)
 	east := up(t, files, "--members-listen", "127.0.0.1:0")
 	member := func(allow v1alpha1.ClusterSetAllow) string {
 		t.Helper()
@@ -31,7 +33,8 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 		}
 		set.Spec.Members[0].Allow = allow
 		raw, err := yaml.Marshal(map[string]any{
-			"apiVersion": "penstock.dev/v1alpha1", "kind": "ClusterSet", "metadata": map[string]any{"name": "gpus"}, "spec": set.Spec,
+			"apiVersion": "penstock.dev/v1alpha1", "kind": "ClusterSet", "metadata": map[string]any{"name": "gpus"},
+			"spec": set.Spec,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -62,14 +65,18 @@ func TestAllow_MemberExportsOnlyWhatTheClusterSetNames(t *testing.T) {
 		})
 	}
 	reports("the finding has the line", here, "to import them, write for this member: allow: {pools: [default/chat]}")
-	reports("the exporter's condition", east, "add pools: [default/chat] or namespaces: [default] to allow of member east")
+	reports("the exporter's condition", east,
+		"add pools: [default/chat] or namespaces: [default] to allow of member east")
 	if got := request(); got != http.StatusInternalServerError {
 		t.Errorf("a pool that is not named: %d", got)
 	}
 	here.write("set.yaml", member(v1alpha1.ClusterSetAllow{Pools: []string{"default/chat"}}))
 	serves("a pool that is named", http.StatusOK)
-	east.write("pool.yaml", exportedPool(`inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: ParentMode`))
-	reports("cleartext is not allowed", here, "which the ClusterSet does not allow member east; have the Gateway there listen with HTTPS")
+	east.write("pool.yaml",
+		exportedPool(
+			`inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: ParentMode`))
+	reports("cleartext is not allowed", here,
+		"which the ClusterSet does not allow member east; have the Gateway there listen with HTTPS")
 	serves("gateways without TLS", http.StatusInternalServerError)
 	here.write("set.yaml", member(v1alpha1.ClusterSetAllow{Pools: []string{"default/chat"}, Cleartext: true}))
 	serves("gateways without TLS, allowed", http.StatusOK)

@@ -29,7 +29,8 @@ func (s *site) join(other *site) {
 		if err := os.WriteFile(path, []byte(side.text), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
-		if out := side.of.penstock("clusters", "join", path, "--allow-namespaces", "default"); !strings.Contains(out, "is a member now") {
+		if out := side.of.penstock("clusters", "join", path, "--allow-namespaces", "default"); !strings.Contains(out,
+			"is a member now") {
 			s.t.Fatalf("join: %s", out)
 		}
 	}
@@ -55,7 +56,8 @@ func exportingSite(t *testing.T, name string) *site {
 	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: name + "-1", Model: "llama"}))
 	files["set.yaml"] = clusterSetYAML(name)
 	files["pool.yaml"] = exportedPool("inference.networking.x-k8s.io/export: ClusterSet")
-	return up(t, files, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)), "--picker", "127.0.0.1:"+fmt.Sprint(freePort(t)))
+	return up(t, files, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)), "--picker",
+		"127.0.0.1:"+fmt.Sprint(freePort(t)))
 }
 
 // A cluster is drained, restarted, brought back, and leaves, while requests go on.
@@ -64,7 +66,8 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	port := freePort(t)
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
-		"route.yaml": routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
+		"route.yaml": routeYAML("far", "/",
+			"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
 	}, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)))
 	east, west := exportingSite(t, "east"), exportingSite(t, "west")
 	here.join(east)
@@ -105,7 +108,9 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	if text := here.penstock("status"); !strings.Contains(text, "Cluster here\nMEMBER") {
 		t.Errorf("status does not show the cluster set:\n%s", text)
 	}
-	if page := here.metrics(); !strings.Contains(page, `penstock_clusterset_imports{member="east",state="Draining"} 1`) || !strings.Contains(page, `penstock_clusterset_members{state="Ready"} 1`) ||
+	if page := here.metrics(); !strings.Contains(page,
+		`penstock_clusterset_imports{member="east",state="Draining"} 1`) ||
+		!strings.Contains(page, `penstock_clusterset_members{state="Ready"} 1`) ||
 		!strings.Contains(page, `penstock_clusterset_member_connected{member="west"} 1`) {
 		t.Errorf("the metrics:\n%s", page)
 	}
@@ -114,11 +119,13 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 	east.out.expect(t, "serves at")
 	traffic.flows(t, 50)
 	served("east-1", false) // it drains on after a restart
-	if out := east.penstock("clusters", "drain", "--undo"); !strings.Contains(out, "takes requests of its members again") {
+	if out := east.penstock("clusters", "drain", "--undo"); !strings.Contains(out,
+		"takes requests of its members again") {
 		t.Errorf("undo: %s", out)
 	}
 	served("east-1", true)
-	if out := east.penstock("clusters", "leave"); !strings.Contains(out, "Cluster east has left. Remove the member east from the ClusterSet of here") {
+	if out := east.penstock("clusters", "leave"); !strings.Contains(out,
+		"Cluster east has left. Remove the member east from the ClusterSet of here") {
 		t.Errorf("leave: %s", out)
 	}
 	served("east-1", false)
@@ -133,7 +140,8 @@ func TestClusterSet_DrainAndLeaveFailNoRequest(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := penstock(t, "clusters", "leave", "-f", east.dir, "--state", east.state); err == nil || !strings.Contains(err.Error(), "nothing to leave") {
+	if out, err := penstock(t, "clusters", "leave", "-f", east.dir, "--state", east.state); err == nil ||
+		!strings.Contains(err.Error(), "nothing to leave") {
 		t.Errorf("leave twice: %s %v", out, err)
 	}
 }

@@ -45,7 +45,9 @@ spec: {cluster: NAME}`, s.paths[0])
 		err = kyaml.UnmarshalStrict(raw, &d.set)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s:%d: ClusterSet %s cannot be read: %w; penstock status shows what to correct", d.Path, d.Line, d.Name, err)
+		return nil,
+			fmt.Errorf("%s:%d: ClusterSet %s cannot be read: %w; penstock status shows what to correct", d.Path, d.Line,
+				d.Name, err)
 	}
 	return d, nil
 }
@@ -54,12 +56,15 @@ spec: {cluster: NAME}`, s.paths[0])
 func (d *document) spec() (*yaml.Node, error) {
 	spec := file.Field(d.Node, "spec")
 	if spec == nil || spec.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s:%d: ClusterSet %s: spec: it is missing; write spec.cluster, the name of this cluster", d.Path, d.Line, d.Name)
+		return nil,
+			fmt.Errorf("%s:%d: ClusterSet %s: spec: it is missing; write spec.cluster, the name of this cluster",
+				d.Path, d.Line, d.Name)
 	}
 	return spec, nil
 }
 
-// setMembers writes the members of set to the document. What a user wrote of members that stay as they are stays too.
+// setMembers writes the members of set to the document. What a user wrote of members that stay as
+// they are stays too.
 func (d *document) setMembers() error {
 	spec, err := d.spec()
 	if err != nil {
@@ -203,7 +208,8 @@ func node(v any) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// ownMember is what `penstock clusters show` prints here; "" if this cluster has no certificate yet.
+// ownMember is what `penstock clusters show` prints here; "" if this cluster has no certificate
+// yet.
 func (s *files) ownMember() (string, error) {
 	dir, err := s.stateDir()
 	if err != nil {
@@ -222,7 +228,8 @@ func (a *target) clusterStatus(ctx context.Context) (is clusterset.Status, err e
 	return is, err
 }
 
-// hub returns the state of a process that is a hub, which has other pages than a Penstock; nil: it is none, or it does not answer.
+// hub returns the state of a process that is a hub, which has other pages than a Penstock; nil: it
+// is none, or it does not answer.
 func (r running) hub(ctx context.Context) *clusterset.Status {
 	var is clusterset.Status
 	if err := r.get(ctx, "/clusters", &is); err != nil || !is.Hub {
@@ -233,7 +240,9 @@ func (r running) hub(ctx context.Context) *clusterset.Status {
 
 // hubsFolder states what a hub has instead of what a command of clusters looks for.
 func hubsFolder(is *clusterset.Status) string {
-	return fmt.Sprintf("%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a loopback address) shows its members and what is wrong, and so do its metrics penstock_hub_*",
+	return fmt.Sprintf(
+		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
+			"loopback address) shows its members and what is wrong, and so do its metrics penstock_hub_*",
 		cmp.Or(is.Cluster, "the process that runs for it"))
 }
 

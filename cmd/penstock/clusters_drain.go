@@ -18,18 +18,20 @@ import (
 )
 
 const (
-	// adoptTimeout is how long a process takes to read a file that has changed, at most: it takes milliseconds.
+	// adoptTimeout is how long a process takes to read a file that has changed, at most: it takes
+	// milliseconds.
 	adoptTimeout = 15 * time.Second
-	// drainQuiet is how long no request of other clusters is in flight before a drain is over: members need a moment to receive it, and so
-	// do their Envoys.
+	// drainQuiet is how long no request of other clusters is in flight before a drain is over:
+	// members need a moment to receive it, and so do their Envoys.
 	drainQuiet = 3 * time.Second
 	drainPoll  = 100 * time.Millisecond
-	// acknowledgeTimeout is how long a drain waits for members that are connected to acknowledge it. One whose updates have cost much is
-	// acknowledged up to 5 s late.
+	// acknowledgeTimeout is how long a drain waits for members that are connected to acknowledge
+	// it. One whose updates have cost much is acknowledged up to 5 s late.
 	acknowledgeTimeout = 10 * time.Second
 )
 
-// setChange has the flags of drain and leave: where the ClusterSet is, and the processes that have it.
+// setChange has the flags of drain and leave: where the ClusterSet is, and the processes that have
+// it.
 type setChange struct {
 	files
 	kubeconfig string
@@ -41,9 +43,13 @@ type setChange struct {
 func (d *setChange) flags(cmd *cobra.Command) {
 	d.files.flags(cmd, "required without --kubeconfig")
 	f := cmd.Flags()
-	f.StringVar(&d.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose ClusterSet is changed, instead of that of a folder (default: none)")
-	f.StringSliceVar(&d.http, "http", nil, "with --kubeconfig: address of a penstock's --admin (or, on loopback, its --http), which counts the requests in flight; repeat it for each process of the cluster (default: none)")
-	f.DurationVar(&d.timeout, "timeout", 0, "longest time to wait for requests in flight (default: the running penstock's --drain-time)")
+	f.StringVar(&d.kubeconfig, "kubeconfig", "",
+		"kubeconfig file of the cluster whose ClusterSet is changed, instead of that of a folder (default: none)")
+	f.StringSliceVar(&d.http, "http", nil,
+		"with --kubeconfig: address of a penstock's --admin (or, on loopback, its --http), which counts the requests "+
+			"in flight; repeat it for each process of the cluster (default: none)")
+	f.DurationVar(&d.timeout, "timeout", 0,
+		"longest time to wait for requests in flight (default: the running penstock's --drain-time)")
 	exclusive(cmd, "file", "kubeconfig")
 	exclusive(cmd, "file", "http")
 	exclusive(cmd, "state", "http")
@@ -114,7 +120,8 @@ name all with --http, by a port-forward to each pod. Without --http the command 
 				fmt.Fprintf(out, "%s is changed; no penstock runs for it now\n", changed)
 				return nil
 			case errors.Is(err, errNotNamed):
-				fmt.Fprintf(out, "%s is changed; name each penstock with --http to wait until requests have ended\n", changed)
+				fmt.Fprintf(out, "%s is changed; name each penstock with --http to wait until requests have ended\n",
+					changed)
 				return nil
 			case err != nil:
 				return err
@@ -147,7 +154,9 @@ removed nevertheless, such as after a member is gone for good.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.leave(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	d.flags(cmd)
-	cmd.Flags().BoolVar(&d.force, "force", false, "remove the members even if some have not received the drain, which send requests to this cluster until it is removed there")
+	cmd.Flags().BoolVar(&d.force, "force", false,
+		"remove the members even if some have not received the drain, which send requests to this cluster until it "+
+			"is removed there")
 	return cmd
 }
 
@@ -165,18 +174,23 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if !d.counted() {
-		return fmt.Errorf("%w: name each penstock of the cluster with --http, because members are removed once their requests have ended", errNotNamed)
+		return fmt.Errorf(
+			"%w: name each penstock of the cluster with --http, because members are removed once their requests "+
+				"have ended", errNotNamed)
 	}
 	is, err := d.setDraining(ctx, set, true)
 	if errors.Is(err, errNotRunning) {
-		return fmt.Errorf("%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from %s yourself", err, changed)
+		return fmt.Errorf(
+			"%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from "+
+				"%s yourself", err, changed)
 	}
 	if err == nil {
 		err = d.wait(ctx, out)
 	}
 	if away := (*unconnected)(nil); errors.As(err, &away) {
 		if !d.force {
-			return fmt.Errorf("%w; no member is removed: run the command again then, or with --force if they stay away", err)
+			return fmt.Errorf("%w; no member is removed: run the command again then, or with --force if they stay away",
+				err)
 		}
 		err = nil
 	}
@@ -196,7 +210,8 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if _, err := d.adopted(ctx, func(is clusterset.Status) bool { return len(is.Members) == 0 }); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", is.Cluster, is.Cluster, strings.Join(names, ", "))
+	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", is.Cluster, is.Cluster,
+		strings.Join(names, ", "))
 	return nil
 }
 
@@ -242,8 +257,10 @@ func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error
 	for _, one := range list[1:] {
 		for i := range is.Members { // one process that is connected is enough, and one process publishes
 			to := &is.Members[i]
-			if at := slices.IndexFunc(one.Members, func(m clusterset.MemberStatus) bool { return m.Name == to.Name }); at >= 0 {
-				to.Connected, to.Unacknowledged = to.Connected || one.Members[at].Connected, to.Unacknowledged || one.Members[at].Unacknowledged
+			if at := slices.IndexFunc(one.Members,
+				func(m clusterset.MemberStatus) bool { return m.Name == to.Name }); at >= 0 {
+				to.Connected, to.Unacknowledged = to.Connected || one.Members[at].Connected,
+					to.Unacknowledged || one.Members[at].Unacknowledged
 			}
 		}
 		is.InFlight += one.InFlight
@@ -258,7 +275,10 @@ func (d *setChange) setDraining(ctx context.Context, set changeable, draining bo
 	list, _ := d.statuses(ctx) // that none answers is an error below
 	if i := slices.IndexFunc(list, func(is clusterset.Status) bool { return is.Hub }); i >= 0 {
 		object, _ := set.place()
-		return is, fmt.Errorf("%s: it is that of a hub, which takes no requests that could be drained: run the command for the cluster that is to be drained; %s", object, hubsFolder(&list[i]))
+		return is,
+			fmt.Errorf(
+				"%s: it is that of a hub, which takes no requests that could be drained: run the command for the "+
+					"cluster that is to be drained; %s", object, hubsFolder(&list[i]))
 	}
 	if d.kubeconfig != "" && d.counted() { // a mistake must not leave half of the work done
 		list, err := d.statuses(ctx)
@@ -267,7 +287,10 @@ func (d *setChange) setDraining(ctx context.Context, set changeable, draining bo
 		}
 		for i := range list {
 			if object, _ := set.place(); list[i].Cluster != "" && list[i].Cluster != set.now().Cluster {
-				return is, fmt.Errorf("%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name those of the cluster that --kubeconfig has", object, set.now().Cluster, list[i].Cluster)
+				return is,
+					fmt.Errorf(
+						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name those "+
+							"of the cluster that --kubeconfig has", object, set.now().Cluster, list[i].Cluster)
 			}
 		}
 	}
@@ -310,7 +333,8 @@ type unconnected struct {
 	silent  []string // members that are connected, and have not acknowledged
 }
 
-// awayFrom returns nil if all members are connected and have acknowledged what this cluster publishes.
+// awayFrom returns nil if all members are connected and have acknowledged what this cluster
+// publishes.
 func awayFrom(is *clusterset.Status) *unconnected {
 	u := &unconnected{cluster: is.Cluster}
 	for _, m := range is.Members {
@@ -341,10 +365,16 @@ func (u *unconnected) Error() string {
 			parts = append(parts, fmt.Sprintf(many, strings.Join(names, ", "), u.cluster))
 		}
 	}
-	part(u.members, "member %s is not connected, and sends requests: the drain of cluster %s stays in force, and reaches it when it connects",
-		"members %s are not connected, and send requests: the drain of cluster %s stays in force, and reaches them when they connect")
-	part(u.silent, "member %s has not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, and takes effect there when it responds again",
-		"members %s have not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, and takes effect there when they respond again")
+	part(u.members,
+		"member %s is not connected, and sends requests: the drain of cluster %s stays in force, and reaches it when "+
+			"it connects",
+		"members %s are not connected, and send requests: the drain of cluster %s stays in force, and reaches them "+
+			"when they connect")
+	part(u.silent,
+		"member %s has not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, "+
+			"and takes effect there when it responds again",
+		"members %s have not acknowledged the drain, and may send requests: the drain of cluster %s stays in force, "+
+			"and takes effect there when they respond again")
 	return strings.Join(parts, "; ")
 }
 
@@ -368,22 +398,27 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 	if len(is.Uncounted) > 0 {
 		counted = " at its own picker"
 	}
-	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight%s\n", is.Cluster, is.InFlight, counted)
+	fmt.Fprintf(out, "Cluster %s drains: %d requests of other clusters are in flight%s\n", is.Cluster, is.InFlight,
+		counted)
 	away := awayFrom(&is)
 	if away != nil {
 		for _, name := range away.members {
-			fmt.Fprintf(out, "Member %s is not connected: it sends requests until it receives that this cluster drains\n", name)
+			fmt.Fprintf(out,
+				"Member %s is not connected: it sends requests until it receives that this cluster drains\n", name)
 		}
 	}
 	if len(is.Uncounted) > 0 {
-		fmt.Fprintf(out, "Requests of other clusters for %s are not counted here, because they arrive at a Gateway or ask an external picker: the drain takes all of %s (--timeout)\n",
+		fmt.Fprintf(out,
+			"Requests of other clusters for %s are not counted here, because they arrive at a Gateway or ask an "+
+				"external picker: the drain takes all of %s (--timeout)\n",
 			strings.Join(is.Uncounted[:min(len(is.Uncounted), listed)], ", "), timeout)
 	}
 	began := time.Now()
 	until, quiet := began.Add(timeout), began
 	for {
 		now := time.Now()
-		if list := awayFrom(&is); !reflect.DeepEqual(list, away) { // a member that connects receives the drain only then
+		// a member that connects receives the drain only then
+		if list := awayFrom(&is); !reflect.DeepEqual(list, away) {
 			away, quiet = list, now
 		}
 		if is.InFlight > 0 || away.waits() && now.Sub(began) < acknowledgeTimeout {
@@ -393,7 +428,9 @@ func (d *setChange) wait(ctx context.Context, out io.Writer) error {
 		case len(is.Uncounted) == 0 && now.Sub(quiet) >= drainQuiet:
 			return away.end(out, fmt.Sprintf("Cluster %s is drained", is.Cluster))
 		case !now.Before(until):
-			return away.end(out, fmt.Sprintf("The drain time of %s is over; %d requests of other clusters are in flight", timeout, is.InFlight))
+			return away.end(out,
+				fmt.Sprintf("The drain time of %s is over; %d requests of other clusters are in flight", timeout,
+					is.InFlight))
 		}
 		select {
 		case <-ctx.Done():

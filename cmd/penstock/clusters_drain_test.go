@@ -15,12 +15,15 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// A drain on Kubernetes waits for the requests that each process counts: one that is not asked would end with its requests.
+// A drain on Kubernetes waits for the requests that each process counts: one that is not asked
+// would end with its requests.
 func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	t.Parallel()
 	process := func(inFlight func() int) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = fmt.Fprintf(w, `{"cluster": "east", "draining": true, "inFlight": %d, "drainTime": "10m0s", "members": []}`, inFlight())
+			_, _ = fmt.Fprintf(w,
+				`{"cluster": "east", "draining": true, "inFlight": %d, "drainTime": "10m0s", "members": []}`,
+				inFlight())
 		}))
 		t.Cleanup(s.Close)
 		return strings.TrimPrefix(s.URL, "http://")
@@ -38,7 +41,8 @@ func TestClusterSet_DrainWaitsForRequestsOfEachProcess(t *testing.T) {
 	if err := d.wait(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := out.String(), "Cluster east drains: 2 requests of other clusters are in flight\nCluster east is drained\n"; got != want {
+	if got, want := out.String(),
+		"Cluster east drains: 2 requests of other clusters are in flight\nCluster east is drained\n"; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if n := asked.Load(); n <= 10 {
@@ -62,13 +66,15 @@ func served(t *testing.T, page func() string) (state string) {
 	return state
 }
 
-// A member that is not connected sends requests on, whatever this cluster does: a script that goes on with the maintenance, or a cluster that removes its
-// members, would cost them.
+// A member that is not connected sends requests on, whatever this cluster does: a script that goes
+// on with the maintenance, or a cluster that removes its members, would cost them.
 func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "set.yaml")
-	if err := os.WriteFile(file, []byte(clusterSetYAML("east", memberYAML(t, "west", "192.0.2.1:1", caBundle(t, time.Hour)), memberYAML(t, "north", "192.0.2.2:1", caBundle(t, time.Hour)))), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte(clusterSetYAML("east", memberYAML(t, "west", "192.0.2.1:1", caBundle(t, time.Hour)),
+			memberYAML(t, "north", "192.0.2.2:1", caBundle(t, time.Hour)))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	is := func() string {
@@ -83,40 +89,48 @@ func TestClusterSet_DrainAndLeaveFailWhileAMemberIsNotConnected(t *testing.T) {
 		if !strings.Contains(is(), "west") {
 			members = ""
 		}
-		return fmt.Sprintf(`{"cluster": "east", "draining": %v, "drainTime": "10m0s", "members": [%s]}`, strings.Contains(is(), "draining: true"), members)
+		return fmt.Sprintf(`{"cluster": "east", "draining": %v, "drainTime": "10m0s", "members": [%s]}`,
+			strings.Contains(is(), "draining: true"), members)
 	})
 	in := []string{"-f", dir, "--state", state}
-	const want = "members west, north are not connected, and send requests: the drain of cluster east stays in force, and reaches them when they connect"
+	const want = "members west, north are not connected, and send requests: the drain of cluster east stays in " +
+		"force, and reaches them when they connect"
 	out, err := penstock(t, append([]string{"clusters", "drain"}, in...)...)
 	if err == nil || err.Error() != want || strings.Contains(out, "is drained") {
 		t.Errorf("drain: %v\n%s", err, out)
 	}
-	if out, err := penstock(t, append([]string{"clusters", "leave"}, in...)...); err == nil || !strings.Contains(err.Error(), want+"; no member is removed") || !strings.Contains(err.Error(), "--force") {
+	if out, err := penstock(t, append([]string{"clusters", "leave"}, in...)...); err == nil ||
+		!strings.Contains(err.Error(), want+"; no member is removed") || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("leave: %v\n%s", err, out)
 	}
 	if text := is(); !strings.Contains(text, "draining: true") || !strings.Contains(text, "west") {
 		t.Errorf("the drain does not stay, or the members do not:\n%s", text)
 	}
-	if out, err := penstock(t, append([]string{"clusters", "leave", "--force"}, in...)...); err != nil || !strings.Contains(out, "Cluster east has left") || strings.Contains(is(), "west") {
+	if out, err := penstock(t, append([]string{"clusters", "leave", "--force"}, in...)...); err != nil ||
+		!strings.Contains(out, "Cluster east has left") || strings.Contains(is(), "west") {
 		t.Errorf("leave --force: %v\n%s\n%s", err, out, is())
 	}
 }
 
-// A member that is frozen is connected until its lease ends, and its Envoy sends requests on: the drain waits for its acknowledgement.
+// A member that is frozen is connected until its lease ends, and its Envoy sends requests on: the
+// drain waits for its acknowledgement.
 func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 	t.Parallel()
 	page := func(unacknowledged bool) string {
-		return fmt.Sprintf(`{"cluster": "east", "draining": true, "drainTime": "10m0s", "members": [{"name": "north", "connected": true}, {"name": "west", "connected": true, "unacknowledged": %v}]}`, unacknowledged)
+		return fmt.Sprintf(
+			`{"cluster": "east", "draining": true, "drainTime": "10m0s", "members": [{"name": "north", "connected": true}, {"name": "west", "connected": true, "unacknowledged": %v}]}`, unacknowledged)
 	}
 	drain := func(t *testing.T, timeout time.Duration, waits func() bool) (string, error) {
 		process := func(page func() string) string {
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, page()) }))
+			s := httptest.NewServer(
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, page()) }))
 			t.Cleanup(s.Close)
 			return strings.TrimPrefix(s.URL, "http://")
 		}
 		var out strings.Builder
 		other := process(func() string { return page(false) }) // it does not publish
-		d := setChange{kubeconfig: "named", http: []string{other, process(func() string { return page(waits()) })}, timeout: timeout}
+		d := setChange{kubeconfig: "named", http: []string{other, process(func() string { return page(waits()) })},
+			timeout: timeout}
 		err := d.wait(t.Context(), &out)
 		return out.String(), err
 	}
@@ -131,15 +145,20 @@ func TestClusterSet_DrainWaitsForAcknowledgements(t *testing.T) {
 	t.Run("never", func(t *testing.T) {
 		t.Parallel()
 		out, err := drain(t, drainQuiet+time.Second, func() bool { return true })
-		const want = "member west has not acknowledged the drain, and may send requests: the drain of cluster east stays in force, and takes effect there when it responds again"
+		const want = "member west has not acknowledged the drain, and may send requests: the drain of cluster east " +
+			"stays in force, and takes effect there when it responds again"
 		if err == nil || err.Error() != want || strings.Contains(out, "is drained") {
 			t.Errorf("%s %v", out, err)
 		}
 	})
 	t.Run("list", func(t *testing.T) {
 		t.Parallel()
-		out, err := penstock(t, "clusters", "list", "-f", t.TempDir(), "--state", served(t, func() string { return page(true) }))
-		if err != nil || !strings.HasPrefix(out, "Cluster east is draining: members send it no new request, except west, which may not have received the drain; 0 of theirs are in flight\n") {
+		out, err := penstock(t, "clusters", "list", "-f", t.TempDir(), "--state",
+			served(t, func() string { return page(true) }))
+		if err != nil ||
+			!strings.HasPrefix(out,
+				"Cluster east is draining: members send it no new request, except west, which may not have received "+
+					"the drain; 0 of theirs are in flight\n") {
 			t.Errorf("%s %v", out, err)
 		}
 	})

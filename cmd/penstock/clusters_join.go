@@ -73,7 +73,8 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 	cmd.Flags().StringSliceVar(&how.namespaces, "allow-namespaces", nil,
 		"namespaces in which the cluster's exports are imported here, in place of those that FILE has; comma-separated")
 	cmd.Flags().StringSliceVar(&how.pools, "allow-pools", nil,
-		"pools that are imported from the cluster, as NAMESPACE/NAME, in place of the namespaces that FILE has; comma-separated")
+		"pools that are imported from the cluster, as NAMESPACE/NAME, in place of the namespaces that FILE has; "+
+			"comma-separated")
 	cmd.Flags().BoolVar(&how.replace, "replace", false,
 		"let the cluster have the name of a member that is not known to have its CA certificates: its authority is new")
 	return cmd
@@ -111,7 +112,8 @@ func mayExport(m *v1alpha1.ClusterSetMember) string {
 		parts = append(parts, "pools "+strings.Join(m.Allow.Pools, ", "))
 	}
 	if len(parts) == 0 {
-		return m.Name + " may export nothing here: allow it with --allow-namespaces or --allow-pools, or in the ClusterSet"
+		return m.Name +
+			" may export nothing here: allow it with --allow-namespaces or --allow-pools, or in the ClusterSet"
 	}
 	return m.Name + " may export here: " + strings.Join(parts, "; ")
 }
@@ -158,7 +160,9 @@ func (t *target) join(cmd *cobra.Command, members []v1alpha1.ClusterSetMember, h
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	if text == "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "What it joins this cluster with is there once penstock up or serve runs with --members-listen: see penstock clusters show")
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"What it joins this cluster with is there once penstock up or serve runs with --members-listen: see "+
+				"penstock clusters show")
 		return nil
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "There, join this cluster with what follows, unless that is done:")
@@ -181,14 +185,16 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 		return err
 	}
 	manifest := map[string]any{
-		"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": "ClusterSet", "metadata": map[string]any{"name": set.Name}, "spec": set.Spec,
+		"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": "ClusterSet",
+		"metadata": map[string]any{"name": set.Name}, "spec": set.Spec,
 	}
 	raw, err := kyaml.Marshal(manifest)
 	if err != nil {
 		return err
 	}
 	for _, line := range done {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, set.Name)
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, set.Name)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	_, err = cmd.OutOrStdout().Write(raw)
@@ -204,7 +210,10 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 		return nil, err
 	}
 	if len(page.Objects) == 0 {
-		return nil, errors.New("there is no ClusterSet: apply one, with the name of this cluster in spec.cluster, or in a ClusterProperty cluster.clusterset.k8s.io")
+		return nil,
+			errors.New(
+				"there is no ClusterSet: apply one, with the name of this cluster in spec.cluster, or in a " +
+					"ClusterProperty cluster.clusterset.k8s.io")
 	}
 	set := new(v1alpha1.ClusterSet)
 	for i, raw := range page.Objects {
@@ -232,8 +241,8 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	return &list[0], nil
 }
 
-// published returns the CA certificates that a member has published under the bundle that the set has; the process may have
-// read another one, of before an edit.
+// published returns the CA certificates that a member has published under the bundle that the set
+// has; the process may have read another one, of before an edit.
 func published(is *clusterset.Status, set *v1alpha1.ClusterSet, member string) string {
 	at := slices.IndexFunc(set.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
 	i := slices.IndexFunc(is.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })
@@ -246,8 +255,8 @@ func published(is *clusterset.Status, set *v1alpha1.ClusterSet, member string) s
 	return is.Members[i].Published
 }
 
-// joinAll adds or renews members. known has this cluster as a member, and what members have published.
-// It returns a line for each, and one about what each may export.
+// joinAll adds or renews members. known has this cluster as a member, and what members have
+// published. It returns a line for each, and one about what each may export.
 func joinAll(
 	set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, known *clusterset.Status, how joining,
 ) (done, may []string, err error) {

@@ -62,8 +62,9 @@ func (c *testCA) signs(t *testing.T) *testCA { return issue(t, c, newKey(t), tim
 func issue(t *testing.T, by *testCA, key *ecdsa.PrivateKey, until time.Duration) *testCA {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "penstock test"}, NotBefore: time.Now().Add(-48 * time.Hour),
-		NotAfter: time.Now().Add(until), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "penstock test"},
+		NotBefore: time.Now().Add(-48 * time.Hour),
+		NotAfter:  time.Now().Add(until), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	parent, signer := template, key
 	if by != nil {
@@ -89,14 +90,17 @@ func caBundle(t *testing.T, until time.Duration) string {
 // memberYAML is a member as `penstock clusters show` prints it.
 func memberYAML(t *testing.T, name, address, bundle string) string {
 	t.Helper()
-	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{{Name: name, Peer: &v1alpha1.ClusterSetPeer{Address: address, Bundle: bundle}}})
+	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{
+		{Name: name, Peer: &v1alpha1.ClusterSetPeer{Address: address, Bundle: bundle}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(raw)
 }
 
-// clusterFolder is a folder with a ClusterSet, and a state folder of a cluster that has the given certificate.
+// clusterFolder is a folder with a ClusterSet, and a state folder of a cluster that has the given
+// certificate.
 func clusterFolder(t *testing.T, set, bundle string) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), state: t.TempDir()}
@@ -125,7 +129,8 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	own, first, next := caBundle(t, time.Hour), caBundle(t, time.Hour), caBundle(t, time.Hour)
 	s := clusterFolder(t, "# Ours.\n"+clusterSetYAML("here"), own)
 	out, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", first))
-	if err != nil || !strings.Contains(out, "east is a member now of ClusterSet gpus") || !strings.Contains(out, memberYAML(t, "here", "127.0.0.1:1", own)) {
+	if err != nil || !strings.Contains(out, "east is a member now of ClusterSet gpus") ||
+		!strings.Contains(out, memberYAML(t, "here", "127.0.0.1:1", own)) {
 		t.Fatalf("join: %s %v", out, err)
 	}
 	read := func() (text string, set v1alpha1.ClusterSet) {
@@ -140,7 +145,8 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 		return string(raw), set
 	}
 	text, set := read()
-	if !strings.HasPrefix(text, "# Ours.\n") || set.Spec.Cluster != "here" || len(set.Spec.Members) != 1 || set.Spec.Members[0].Peer.Bundle != first {
+	if !strings.HasPrefix(text, "# Ours.\n") || set.Spec.Cluster != "here" || len(set.Spec.Members) != 1 ||
+		set.Spec.Members[0].Peer.Bundle != first {
 		t.Fatalf("the ClusterSet:\n%s", text)
 	}
 	s.write("set.yaml", strings.Replace(text, "namespaces: []", "namespaces: [chat] # only chat", 1))
@@ -148,12 +154,14 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if err != nil || !strings.Contains(out, "east has a new address or new certificates") {
 		t.Fatalf("renewed: %s %v", out, err)
 	}
-	if text, set := read(); len(set.Spec.Members) != 1 || set.Spec.Members[0].Peer.Bundle != first+next || !strings.Contains(text, "# only chat") || set.Spec.Members[0].Allow.Namespaces[0] != "chat" {
+	if text, set := read(); len(set.Spec.Members) != 1 || set.Spec.Members[0].Peer.Bundle != first+next ||
+		!strings.Contains(text, "# only chat") || set.Spec.Members[0].Allow.Namespaces[0] != "chat" {
 		t.Errorf("after the renewal:\n%s", text)
 	}
 	before, _ := read()
 	other := caBundle(t, time.Hour)
-	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", other)); err == nil || !strings.Contains(err.Error(), "add --replace") {
+	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", other)); err == nil ||
+		!strings.Contains(err.Error(), "add --replace") {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	if after, _ := read(); after != before {
@@ -165,10 +173,13 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if _, set := read(); set.Spec.Members[0].Peer.Bundle != other {
 		t.Error("the bundle is not replaced")
 	}
-	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.1:9443", next)); err == nil || !strings.Contains(err.Error(), "ClusterSet gpus: member west: peer.address: 192.0.2.1:9443 is that of member east too") {
+	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.1:9443", next)); err == nil ||
+		!strings.Contains(err.Error(),
+			"ClusterSet gpus: member west: peer.address: 192.0.2.1:9443 is that of member east too") {
 		t.Errorf("one address for two: %v", err)
 	}
-	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.2:9443", other)); err == nil || !strings.Contains(err.Error(), "its certificate is that of member east too") {
+	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.2:9443", other)); err == nil ||
+		!strings.Contains(err.Error(), "its certificate is that of member east too") {
 		t.Errorf("one certificate for two: %v", err)
 	}
 }
@@ -199,7 +210,8 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 		{"the known key signs the next, alone", known, old.signs(t).bundle, nil},
 	} {
 		peer := "peer: {address: \"192.0.2.1:9443\", bundle: " + strconv.Quote(c.has) + "}"
-		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+peer+"\n", caBundle(t, time.Hour))
+		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+peer+"\n",
+			caBundle(t, time.Hour))
 		text := memberYAML(t, "east", "192.0.2.9:9443", c.text)
 		_, err := s.joinText(text)
 		if c.denied == nil {
@@ -212,7 +224,8 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 			t.Errorf("%s: it has the name", c.what)
 			continue
 		}
-		for _, want := range []string{"member east: peer.bundle: ", "CN=penstock test", print(c.denied), "add --replace", "spec.cluster"} {
+		for _, want := range []string{"member east: peer.bundle: ", "CN=penstock test", print(c.denied),
+			"add --replace", "spec.cluster"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error lacks %q: %v", c.what, want, err)
 			}
@@ -226,8 +239,8 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 	}
 }
 
-// What a member has published counts as its own, as it does for connections: after it has made a new
-// authority, its name needs no --replace.
+// What a member has published counts as its own, as it does for connections: after it has made a
+// new authority, its name needs no --replace.
 func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 	old, next, other := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
 	peer := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: old.bundle}
@@ -265,7 +278,8 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 	}
 }
 
-// An operator who replaces a bundle revokes what was published under it, also before the process has read the new one.
+// An operator who replaces a bundle revokes what was published under it, also before the process
+// has read the new one.
 func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) {
 	leaked, replaced, later := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
 	set := &v1alpha1.ClusterSet{}
@@ -284,17 +298,20 @@ func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) 
 // A member that a hub reaches has no certificate that could be known: the error states what it is.
 func TestClusterSet_JoinNamesAMemberOfAHub(t *testing.T) {
 	for _, access := range []string{"kubeconfig: {file: east}", "clusterProfile: {name: east, namespace: fleet}"} {
-		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+access+"\n", caBundle(t, time.Hour))
+		s := clusterFolder(t, clusterSetYAML("here")+"  members:\n  - name: east\n    "+access+"\n",
+			caBundle(t, time.Hour))
 		text := memberYAML(t, "east", "192.0.2.9:9443", caBundle(t, time.Hour))
 		_, err := s.joinText(text)
-		if err == nil || !strings.Contains(err.Error(), "member east: it is reached by kubeconfig or clusterProfile, for penstock hub") {
+		if err == nil || !strings.Contains(err.Error(),
+			"member east: it is reached by kubeconfig or clusterProfile, for penstock hub") {
 			t.Errorf("%s: %v", access, err)
 		}
 		if out, err := s.joinText(text, "--replace"); err != nil || !strings.Contains(out, "new certificates") {
 			t.Errorf("%s, with --replace: %s %v", access, out, err)
 		}
 		written, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
-		if err != nil || strings.Contains(string(written), "file: east") || strings.Contains(string(written), "clusterProfile") {
+		if err != nil || strings.Contains(string(written), "file: east") ||
+			strings.Contains(string(written), "clusterProfile") {
 			t.Errorf("%s: the member has a peer, and beside it what a peer excludes: %s %v", access, written, err)
 		}
 	}
@@ -306,7 +323,8 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 	bundle := caBundle(t, time.Hour)
 	claims := func(namespaces ...string) string {
 		raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{{
-			Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: bundle}, Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces},
+			Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: bundle},
+			Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -318,23 +336,31 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 		args                    []string
 		want                    v1alpha1.ClusterSetAllow
 	}{
-		{"what it exports", "", claims("prod", "team"), "east may export here: namespaces prod, team", nil, v1alpha1.ClusterSetAllow{Namespaces: []string{"prod", "team"}}},
-		{"nothing", "", claims(), "east may export nothing here: allow it with --allow-namespaces or --allow-pools", nil, v1alpha1.ClusterSetAllow{}},
-		{"flags", "", claims("prod"), "east may export here: namespaces team; pools prod/chat", []string{"--allow-namespaces", "team", "--allow-pools", "prod/chat"},
+		{"what it exports", "", claims("prod", "team"), "east may export here: namespaces prod, team", nil,
+			v1alpha1.ClusterSetAllow{Namespaces: []string{"prod", "team"}}},
+		{"nothing", "", claims(), "east may export nothing here: allow it with --allow-namespaces or --allow-pools",
+			nil, v1alpha1.ClusterSetAllow{}},
+		{"flags", "", claims("prod"), "east may export here: namespaces team; pools prod/chat",
+			[]string{"--allow-namespaces", "team", "--allow-pools", "prod/chat"},
 			v1alpha1.ClusterSetAllow{Namespaces: []string{"team"}, Pools: []string{"prod/chat"}}},
-		{"a pool alone", "", claims("prod"), "east may export here: pools prod/chat", []string{"--allow-pools", "prod/chat"}, v1alpha1.ClusterSetAllow{Pools: []string{"prod/chat"}}},
-		{"it is a member already", "allow: {namespaces: [chat], exports: 7}", claims("prod"), "east may export here: namespaces chat", nil,
+		{"a pool alone", "", claims("prod"), "east may export here: pools prod/chat",
+			[]string{"--allow-pools", "prod/chat"}, v1alpha1.ClusterSetAllow{Pools: []string{"prod/chat"}}},
+		{"it is a member already", "allow: {namespaces: [chat], exports: 7}", claims("prod"),
+			"east may export here: namespaces chat", nil,
 			v1alpha1.ClusterSetAllow{Namespaces: []string{"chat"}, Exports: new(int32(7))}},
-		{"it is one, and a flag is given", "allow: {namespaces: [chat], exports: 7}", claims("prod"), "east may export here: pools prod/chat", []string{"--allow-pools", "prod/chat"},
+		{"it is one, and a flag is given", "allow: {namespaces: [chat], exports: 7}", claims("prod"),
+			"east may export here: pools prod/chat", []string{"--allow-pools", "prod/chat"},
 			v1alpha1.ClusterSetAllow{Pools: []string{"prod/chat"}, Exports: new(int32(7))}},
 	} {
 		set := clusterSetYAML("here")
 		if c.set != "" {
-			set += "  members:\n  - name: east\n    " + c.set + "\n    peer: {address: \"192.0.2.1:1\", bundle: " + strconv.Quote(bundle) + "}\n"
+			set += "  members:\n  - name: east\n    " + c.set + "\n    peer: {address: \"192.0.2.1:1\", bundle: " +
+				strconv.Quote(bundle) + "}\n"
 		}
 		s := clusterFolder(t, set, caBundle(t, time.Hour))
 		out, err := s.joinText(c.text, c.args...)
-		if err != nil || !strings.Contains(out, c.prints) || !strings.Contains(out, "east claims: its address is 192.0.2.1:9443, the SHA-256 of its CA certificates ") {
+		if err != nil || !strings.Contains(out, c.prints) ||
+			!strings.Contains(out, "east claims: its address is 192.0.2.1:9443, the SHA-256 of its CA certificates ") {
 			t.Errorf("%s: %s %v", c.what, out, err)
 		}
 		raw, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
@@ -357,7 +383,8 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 		{claims("prod"), "--allow-pools", "chat", `--allow-pools: "chat" is no pool: write NAMESPACE/NAME`},
 		{claims("prod"), "--allow-namespaces", "Prod", `--allow-namespaces: "Prod" is no namespace`},
 		{claims("a b"), "--replace", "", `allow.namespaces: "a b" is no namespace`},
-		{strings.Replace(claims("prod"), "- allow:", "- allow:\n    cleartext: true", 1), "--replace", "", "allow: it has more than the namespaces"},
+		{strings.Replace(claims("prod"), "- allow:", "- allow:\n    cleartext: true", 1), "--replace", "",
+			"allow: it has more than the namespaces"},
 	} {
 		flag := c.flag
 		if c.value != "" {
@@ -378,22 +405,41 @@ func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 	}
 	const at = "192.0.2.1:9443"
 	for what, c := range map[string]struct{ text, want string }{
-		"no YAML":                 {"[", "east.yaml is no list of members"},
-		"a text":                  {"nonsense", "east.yaml is no list of members; write what `penstock clusters show` prints at the other cluster"},
-		"nothing":                 {"", "east.yaml has no member: write what `penstock clusters show` prints"},
-		"an unknown field":        {"- name: east\n  pear: {}\n", `unknown field "pear"`},
-		"a name with a capital":   {memberYAML(t, "East", at, good), `member "East": [0].name: "East" is no DNS label; correct spec.cluster`},
-		"the name of this":        {memberYAML(t, "here", at, good), "ClusterSet gpus: spec.cluster: here is the name of this cluster too"},
-		"two of one name":         {memberYAML(t, "east", at, good) + memberYAML(t, "east", "192.0.2.2:1", good), `[1].name: another member has it too`},
-		"no peer":                 {"- name: east\n", "[0].peer: it is missing"},
-		"a hub that relayed":      {strings.Replace(memberYAML(t, "hub", at, good), "  peer:\n", "  peer:\n    hub: true\n", 1), `[0].peer.hub: no hub relays between Penstocks any more; join the clusters that it relayed to each other`},
-		"no port":                 {memberYAML(t, "east", "192.0.2.1", good), `[0].peer.address: "192.0.2.1" is no address that can be reached; start penstock there with --members-address HOST:PORT`},
-		"every address":           {memberYAML(t, "east", "0.0.0.0:9443", good), "0.0.0.0:9443 is every address of that machine, and can't be reached from another one; start penstock there with --members-address HOST:PORT"},
-		"an expired certificate":  {memberYAML(t, "east", at, caBundle(t, -time.Hour)), "[0].peer.bundle: its certificates expired on"},
-		"this one's certificate":  {memberYAML(t, "east", at, own), "its certificate is that of this cluster"},
-		"a damaged certificate":   {memberYAML(t, "east", at, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "[0].peer.bundle: a certificate is damaged"},
-		"no certificate":          {memberYAML(t, "east", at, "x"), "[0].peer.bundle: it has no PEM certificate"},
-		"a private key":           {memberYAML(t, "east", at, good+"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "[0].peer.bundle: it has a PRIVATE KEY"},
+		"no YAML": {"[", "east.yaml is no list of members"},
+		"a text": {
+			"nonsense",
+			"east.yaml is no list of members; write what `penstock clusters show` prints at the other cluster",
+		},
+		"nothing":          {"", "east.yaml has no member: write what `penstock clusters show` prints"},
+		"an unknown field": {"- name: east\n  pear: {}\n", `unknown field "pear"`},
+		"a name with a capital": {memberYAML(t, "East", at, good),
+			`member "East": [0].name: "East" is no DNS label; correct spec.cluster`},
+		"the name of this": {memberYAML(t, "here", at, good),
+			"ClusterSet gpus: spec.cluster: here is the name of this cluster too"},
+		"two of one name": {memberYAML(t, "east", at, good) + memberYAML(t, "east", "192.0.2.2:1", good),
+			`[1].name: another member has it too`},
+		"no peer": {"- name: east\n", "[0].peer: it is missing"},
+		"a hub that relayed": {
+			strings.Replace(memberYAML(t, "hub", at, good), "  peer:\n", "  peer:\n    hub: true\n", 1),
+			`[0].peer.hub: no hub relays between Penstocks any more; join the clusters that it relayed to each other`,
+		},
+		"no port": {memberYAML(t, "east", "192.0.2.1", good),
+			`[0].peer.address: "192.0.2.1" is no address that can be reached; start penstock there with --members-address HOST:PORT`},
+		"every address": {memberYAML(t, "east", "0.0.0.0:9443", good),
+			"0.0.0.0:9443 is every address of that machine, and can't be reached from another one; start penstock " +
+				"there with --members-address HOST:PORT"},
+		"an expired certificate": {memberYAML(t, "east", at, caBundle(t, -time.Hour)),
+			"[0].peer.bundle: its certificates expired on"},
+		"this one's certificate": {memberYAML(t, "east", at, own), "its certificate is that of this cluster"},
+		"a damaged certificate": {
+			memberYAML(t, "east", at, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+			"[0].peer.bundle: a certificate is damaged",
+		},
+		"no certificate": {memberYAML(t, "east", at, "x"), "[0].peer.bundle: it has no PEM certificate"},
+		"a private key": {
+			memberYAML(t, "east", at, good+"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
+			"[0].peer.bundle: it has a PRIVATE KEY",
+		},
 		"more than a list may be": {strings.Repeat("#", 1<<20+1), "has more than 1048576 bytes"},
 	} {
 		out, err := s.joinText(c.text)
@@ -405,7 +451,8 @@ func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 		t.Errorf("the file has changed: %v\n%s", err, after)
 	}
 	s.write("set.yaml", "")
-	if _, err := s.joinText(memberYAML(t, "east", at, good)); err == nil || !strings.Contains(err.Error(), "there is no ClusterSet in "+s.dir+": write one, with a name for this cluster") {
+	if _, err := s.joinText(memberYAML(t, "east", at, good)); err == nil ||
+		!strings.Contains(err.Error(), "there is no ClusterSet in "+s.dir+": write one, with a name for this cluster") {
 		t.Errorf("without a ClusterSet: %v", err)
 	}
 }
@@ -424,7 +471,8 @@ func TestClusters_JoinReportsADamagedFileOfItsOwn(t *testing.T) {
 	}
 }
 
-// The ClusterSet that join prints is applied: names that begin as keys do are those that the process has.
+// The ClusterSet that join prints is applied: names that begin as keys do are those that the
+// process has.
 func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
 	const key = "sk-0123456789abcdef01234567"
 	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: key}, Spec: v1alpha1.ClusterSetSpec{

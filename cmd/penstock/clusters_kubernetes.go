@@ -48,7 +48,12 @@ func openClusterObject(ctx context.Context, kubeconfig string) (*clusterObject, 
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
 	}
-	c := &clusterObject{host: config.Host, client: client.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "clustersets"})}
+	c := &clusterObject{
+		host: config.Host,
+		client: client.Resource(schema.GroupVersionResource{
+			Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "clustersets",
+		}),
+	}
 	return c, c.read(ctx)
 }
 
@@ -57,17 +62,22 @@ func (c *clusterObject) read(ctx context.Context) error {
 	list, err := c.client.List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the API server at %s does not serve the kind ClusterSet (penstock.dev/v1alpha1): install the CRDs of Penstock's chart, or name another cluster with --kubeconfig", c.host)
+		return fmt.Errorf(
+			"the API server at %s does not serve the kind ClusterSet (penstock.dev/v1alpha1): install the CRDs of "+
+				"Penstock's chart, or name another cluster with --kubeconfig", c.host)
 	case err != nil:
 		return c.failed("ClusterSet", "list", err)
 	case len(list.Items) == 0:
-		return fmt.Errorf("there is no ClusterSet at %s: apply one, with the name of this cluster in spec.cluster", c.host)
+		return fmt.Errorf("there is no ClusterSet at %s: apply one, with the name of this cluster in spec.cluster",
+			c.host)
 	case len(list.Items) > 1:
 		var names []string
 		for _, u := range list.Items {
 			names = append(names, u.GetName())
 		}
-		return fmt.Errorf("there are several ClusterSets at %s, and one alone counts: keep one of %s (penstock status shows the one that is accepted)", c.host, strings.Join(names, ", "))
+		return fmt.Errorf(
+			"there are several ClusterSets at %s, and one alone counts: keep one of %s (penstock status shows the "+
+				"one that is accepted)", c.host, strings.Join(names, ", "))
 	}
 	return c.take(&list.Items[0])
 }
@@ -84,11 +94,16 @@ func (c *clusterObject) take(u *unstructured.Unstructured) error {
 func (c *clusterObject) failed(object, verb string, err error) error {
 	switch call := (*url.Error)(nil); {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: the user of --kubeconfig is forbidden to %s it: allow list and patch of clustersets in group penstock.dev by a ClusterRole (%w)", object, verb, err)
+		return fmt.Errorf(
+			"%s: the user of --kubeconfig is forbidden to %s it: allow list and patch of clustersets in group "+
+				"penstock.dev by a ClusterRole (%w)", object, verb, err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: the credentials of --kubeconfig are not valid at %s: renew them (%w)", object, c.host, err)
+		return fmt.Errorf("%s: the credentials of --kubeconfig are not valid at %s: renew them (%w)", object, c.host,
+			err)
 	case errors.As(err, &call):
-		return fmt.Errorf("%s: the API server at %s cannot be reached: %w; correct clusters[].cluster of --kubeconfig, or the network", object, c.host, call.Err)
+		return fmt.Errorf(
+			"%s: the API server at %s cannot be reached: %w; correct clusters[].cluster of --kubeconfig, or "+
+				"the network", object, c.host, call.Err)
 	default:
 		return fmt.Errorf("%s: %s: %w", object, verb, err)
 	}
@@ -104,15 +119,19 @@ func (c *clusterObject) place() (object, written string) {
 
 func (c *clusterObject) check(draining, leave bool) error {
 	if by := c.writers("members"); leave && len(by) > 0 {
-		return fmt.Errorf("ClusterSet %s: spec.members: %s has written it, and may write it again: run penstock clusters drain, and remove it there", c.set.Name, strings.Join(by, ", "))
+		return fmt.Errorf(
+			"ClusterSet %s: spec.members: %s has written it, and may write it again: run penstock clusters drain, "+
+				"and remove it there", c.set.Name, strings.Join(by, ", "))
 	}
 	if by := c.writers("draining"); c.set.Spec.Draining != draining && len(by) > 0 {
-		return fmt.Errorf("ClusterSet %s: spec.draining: %s has written it, and may write it again: set it to %t there", c.set.Name, strings.Join(by, ", "), draining)
+		return fmt.Errorf("ClusterSet %s: spec.draining: %s has written it, and may write it again: set it to %t there",
+			c.set.Name, strings.Join(by, ", "), draining)
 	}
 	return nil
 }
 
-// writers are the controllers that have written a field of spec, such as those of GitOps. A kubectl is no controller: who ran it runs this command.
+// writers are the controllers that have written a field of spec, such as those of GitOps. A kubectl
+// is no controller: who ran it runs this command.
 func (c *clusterObject) writers(field string) (out []string) {
 	for _, w := range c.written {
 		var fields struct {
@@ -121,7 +140,8 @@ func (c *clusterObject) writers(field string) (out []string) {
 		if w.FieldsV1 == nil || json.Unmarshal(w.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
-		if _, ok := fields.Spec["f:"+field]; ok && w.Manager != commandManager && !strings.HasPrefix(w.Manager, "kubectl") {
+		if _, ok := fields.Spec["f:"+field]; ok && w.Manager != commandManager &&
+			!strings.HasPrefix(w.Manager, "kubectl") {
 			out = append(out, w.Manager)
 		}
 	}
@@ -129,7 +149,8 @@ func (c *clusterObject) writers(field string) (out []string) {
 	return slices.Compact(out)
 }
 
-// change leaves all other fields as they are. What another client writes at the same time is read, and the change is made again.
+// change leaves all other fields as they are. What another client writes at the same time is read,
+// and the change is made again.
 func (c *clusterObject) change(ctx context.Context, draining, leave bool) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if err := c.check(draining, leave); err != nil {
@@ -142,11 +163,14 @@ func (c *clusterObject) change(ctx context.Context, draining, leave bool) error 
 		if leave {
 			spec["members"] = nil
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": c.set.ResourceVersion}, "spec": spec})
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": c.set.ResourceVersion}, "spec": spec,
+		})
 		if err != nil {
 			return err
 		}
-		u, err := c.client.Patch(ctx, c.set.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: commandManager})
+		u, err := c.client.Patch(ctx, c.set.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: commandManager})
 		if apierrors.IsConflict(err) {
 			if again := c.read(ctx); again != nil {
 				return again
@@ -159,7 +183,9 @@ func (c *clusterObject) change(ctx context.Context, draining, leave bool) error 
 		return c.take(u)
 	})
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf("ClusterSet %s: another client changes it all the time, so spec.draining is not written: run the command again (%w)", c.set.Name, err)
+		return fmt.Errorf(
+			"ClusterSet %s: another client changes it all the time, so spec.draining is not written: run the command "+
+				"again (%w)", c.set.Name, err)
 	}
 	return err
 }

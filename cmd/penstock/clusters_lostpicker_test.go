@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// The only cluster that exports a pool stops its Penstock, and its model servers go on. Its picker reads bodies as a stream, so that Envoy answers
-// each request whose call it begins with a 503: hundreds of them, until its own health check has noticed.
+// The only cluster that exports a pool stops its Penstock, and its model servers go on. Its picker
+// reads bodies as a stream, so that Envoy answers each request whose call it begins with a 503:
+// hundreds of them, until its own health check has noticed.
 func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 	t.Parallel()
 	const few = 100 // of those that are sent one after the other
@@ -19,10 +20,12 @@ func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 	port, picker, members, peer, metrics := freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)
 	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1"}))
 	files["set.yaml"], files["pool.yaml"] = withPeers(clusterSetYAML("east"), peer), exportedPool(exportAnnotation)
-	east := up(t, files, "--members-listen", fmt.Sprintf("127.0.0.1:%d", members), "--picker", fmt.Sprintf("127.0.0.1:%d", picker), "--http", fmt.Sprintf("127.0.0.1:%d", metrics),
+	east := up(t, files, "--members-listen", fmt.Sprintf("127.0.0.1:%d", members), "--picker",
+		fmt.Sprintf("127.0.0.1:%d", picker), "--http", fmt.Sprintf("127.0.0.1:%d", metrics),
 		"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
 	here := up(t, map[string]string{
-		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()), "route.yaml": routeYAML("far", "/", toImport("chat")),
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
+		"route.yaml": routeYAML("far", "/", toImport("chat")),
 	}, "--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", withPeers(clusterSetYAML("east", here.show()), peer))
 	picks := func() float64 {
@@ -32,7 +35,8 @@ func TestClusterSet_LostPickerIsPassedByAtOnce(t *testing.T) {
 		t.Helper()
 		eventually(t, "the picker of the other cluster picks", func() error {
 			if got, err := chat(t.Context(), local(port)); err != nil || got.status != http.StatusOK || picks() == 0 {
-				return fmt.Errorf("%d %s %v, %v picks; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err, picks(), here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("%d %s %v, %v picks; status here:\n%s\nin the other cluster:\n%s", got.status,
+					got.body, err, picks(), here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})

@@ -24,7 +24,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// upstreamEntry is an entry of an import's status.clusters[] as upstream's types have it: a controller of others reads no other field.
+// upstreamEntry is an entry of an import's status.clusters[] as upstream's types have it: a
+// controller of others reads no other field.
 type upstreamEntry struct {
 	Name             string `json:"name"`
 	RoutingMode      string `json:"routingMode"`
@@ -57,7 +58,8 @@ func only(t *testing.T, list []upstreamService) (address string, port int) {
 func (s *site) imported(name, cluster string) (out upstreamEntry) {
 	s.t.Helper()
 	eventually(s.t, "an entry "+cluster+" of import "+name, func() error {
-		text, err := penstock(s.t, "debug", "store", "show", "Offer", "default/"+name+"."+cluster, "-o", "yaml", "-f", s.dir, "--state", s.state)
+		text, err := penstock(s.t, "debug", "store", "show", "Offer", "default/"+name+"."+cluster, "-o", "yaml", "-f",
+			s.dir, "--state", s.state)
 		if err != nil {
 			return err
 		}
@@ -71,33 +73,42 @@ func (s *site) imported(name, cluster string) (out upstreamEntry) {
 	return out
 }
 
-// offering is a cluster with three pools: chat, which it exports and offers; code, which it exports; and own, which it offers and does not export. The
-// other cluster, here, has the imports.
+// offering is a cluster with three pools: chat, which it exports and offers; code, which it
+// exports; and own, which it offers and does not export. The other cluster, here, has the imports.
 func offering(t *testing.T, own int, chats ...string) (east, here *site) {
 	t.Helper()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	files := chatFiles(freePort(t), chats...)
 	files["pool.yaml"], files["set.yaml"] = exportedPoolNamed("chat"), clusterSetYAML("east")
-	files["code.yaml"] = exportedPoolNamed("code") + "---\n" + serversYAML("code", modelServer(t, sim.Config{Name: "code-1"}))
+	files["code.yaml"] = exportedPoolNamed("code") + "---\n" +
+		serversYAML("code", modelServer(t, sim.Config{Name: "code-1"}))
 	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "own-1"}))
-	east = up(t, files, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", freePort(t)), "--picker-open", "--offer", "default/chat=0", "--offer", fmt.Sprintf("default/own=%d", own),
-		"--drain-time", "1s", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
-	here = up(t, map[string]string{"set.yaml": clusterSetYAML("here", east.show()), "gateway.yaml": gatewayYAML("gw", freePort(t)), "route.yaml": routeYAML("far", "/", toImport("chat"))}, "--members-listen", "127.0.0.1:0")
+	east = up(t, files, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", freePort(t)),
+		"--picker-open", "--offer", "default/chat=0", "--offer", fmt.Sprintf("default/own=%d", own),
+		"--drain-time", "1s", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca",
+		in("ca.crt"))
+	here = up(t,
+		map[string]string{"set.yaml": clusterSetYAML("here", east.show()),
+			"gateway.yaml": gatewayYAML("gw", freePort(t)), "route.yaml": routeYAML("far", "/", toImport("chat"))},
+		"--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	return east, here
 }
 
-// An Envoy that another project configures needs upstream's fields of the import alone: the port of its picker means the pool.
+// An Envoy that another project configures needs upstream's fields of the import alone: the port of
+// its picker means the pool.
 func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 	t.Parallel()
-	_, here := offering(t, freePort(t), modelServer(t, sim.Config{Name: "chat-1"}), modelServer(t, sim.Config{Name: "chat-2"}))
+	_, here := offering(t, freePort(t), modelServer(t, sim.Config{Name: "chat-1"}),
+		modelServer(t, sim.Config{Name: "chat-2"}))
 	entry := here.imported("chat", "east")
 	if entry.RoutingMode != "EndpointMode" || entry.TargetPortNumber != 8000 {
 		t.Errorf("%+v", entry)
 	}
 	_, picker := only(t, entry.EndpointPicker.Service)
-	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{picker}, Clusters: []string{"original-dst"}, TLS: true}) // it knows no endpoint
+	// it knows no endpoint
+	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{picker}, Clusters: []string{"original-dst"}, TLS: true})
 	for _, way := range e.ways() {
 		by := map[string]int{}
 		for range 10 {
@@ -111,7 +122,8 @@ func TestOffer_EnvoyOfOthersIsServedByTheImportsStatusAlone(t *testing.T) {
 			t.Errorf("%s: served by %v, want pods of chat alone", way, by)
 		}
 	}
-	if got, err := chat(t.Context(), here.gateway()); err != nil || got.status != http.StatusOK || !strings.HasPrefix(got.header.Get("x-served-by"), "chat-") {
+	if got, err := chat(t.Context(), here.gateway()); err != nil || got.status != http.StatusOK ||
+		!strings.HasPrefix(got.header.Get("x-served-by"), "chat-") {
 		t.Errorf("a member: %d %s %v", got.status, got.body, err)
 	}
 }
@@ -126,7 +138,8 @@ func (s *site) gateway() string {
 	return strings.Fields(rest)[0]
 }
 
-// asked is the endpoint that a picker names to a client of the protocol, which has nothing of Penstock but the headers given.
+// asked is the endpoint that a picker names to a client of the protocol, which has nothing of
+// Penstock but the headers given.
 func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), md...), pollTimeout)
@@ -139,7 +152,12 @@ func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, 
 	for _, h := range [][2]string{{":method", "GET"}, {":path", "/v1/anything"}, {":authority", "llm.example"}} {
 		headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])})
 	}
-	_ = stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{Headers: headers, EndOfStream: true}}})
+	_ = stream.Send(
+		&extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestHeaders{
+				RequestHeaders: &extprocv3.HttpHeaders{Headers: headers, EndOfStream: true},
+			},
+		})
 	answer, err := stream.Recv()
 	if err != nil {
 		return "", err
@@ -152,7 +170,8 @@ func asked(t *testing.T, conn *grpc.ClientConn, md ...string) (endpoint string, 
 	return "", fmt.Errorf("no endpoint in %v", answer)
 }
 
-// A client of upstream's protocol gets an endpoint of the pool from its port, whatever it sends, and nothing once the pool is not exported.
+// A client of upstream's protocol gets an endpoint of the pool from its port, whatever it sends,
+// and nothing once the pool is not exported.
 func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 	t.Parallel()
 	chats := []string{modelServer(t, sim.Config{Name: "chat-1"}), modelServer(t, sim.Config{Name: "chat-2"})}
@@ -160,25 +179,35 @@ func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 	east, here := offering(t, own, chats...)
 	dial := func(address string, port int) *grpc.ClientConn {
 		t.Helper()
-		conn, err := grpc.NewClient(fmt.Sprintf("%s:%d", address, port), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+		conn, err := grpc.NewClient(fmt.Sprintf("%s:%d", address, port),
+			grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
-	alone, shared := dial(only(t, here.imported("chat", "east").EndpointPicker.Service)), dial(only(t, here.imported("code", "east").EndpointPicker.Service))
-	for _, md := range [][]string{nil, {"x-penstock-spill", "envoy://hops/hop.default.pool.own", "x-penstock-subset", "app=own", "x-penstock-last", "true"}} {
+	alone, shared := dial(only(t, here.imported("chat", "east").EndpointPicker.Service)),
+		dial(only(t, here.imported("code", "east").EndpointPicker.Service))
+	for _, md := range [][]string{
+		nil,
+		{"x-penstock-spill", "envoy://hops/hop.default.pool.own", "x-penstock-subset", "app=own", "x-penstock-last",
+			"true"},
+	} {
 		for range 5 {
 			if got, err := asked(t, alone, md...); err != nil || !slices.Contains(chats, got) {
 				t.Errorf("with %v: %q %v, want one of %v", md, got, err, chats)
 			}
 		}
 	}
-	if got, err := asked(t, alone, "x-penstock-pool", "default/chat"); err != nil || len(got) != len(chats[0]+","+chats[1]) { // a member reads lists
+	// a member reads lists
+	if got, err := asked(t, alone, "x-penstock-pool", "default/chat"); err != nil ||
+		len(got) != len(chats[0]+","+chats[1]) {
 		t.Errorf("a member: %q %v", got, err)
 	}
-	for what, md := range map[string][]string{"another pool": {"x-penstock-pool", "default/code"}, "a pool that is not exported": {"x-penstock-pool", "default/own"}, "an upload": {"x-penstock-upload", "1000000"}} {
+	for what, md := range map[string][]string{"another pool": {"x-penstock-pool", "default/code"},
+		"a pool that is not exported": {"x-penstock-pool", "default/own"},
+		"an upload":                   {"x-penstock-upload", "1000000"}} {
 		if got, err := asked(t, alone, md...); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s: %q %v", what, got, err)
 		}
@@ -196,7 +225,8 @@ func TestOffer_PortMeansThePoolAlone(t *testing.T) {
 		})
 	}
 	conditions("chat", `"imported by 1 member"`)
-	conditions("code", `imported by 1 member; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer default/code=PORT`)
+	conditions("code",
+		`imported by 1 member; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer default/code=PORT`)
 	if got, err := asked(t, dial("127.0.0.1", own)); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("offered, and not exported: %q %v", got, err)
 	}
@@ -231,19 +261,26 @@ static_resources:
     load_assignment: {cluster_name: parent, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: %s, port_value: %d}}}}]}]}
 `
 
-// Where Gateways have a peer listener, a pool in ParentMode that is offered has their ordinary addresses, and one that is not states who can use it.
+// Where Gateways have a peer listener, a pool in ParentMode that is offered has their ordinary
+// addresses, and one that is not states who can use it.
 func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	t.Parallel()
 	gateway, peer, own := freePort(t), freePort(t), freePort(t)
 	parent := func(name string) string {
-		return strings.Replace(exportedPoolNamed(name), exportAnnotation, exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode", 1)
+		return strings.Replace(exportedPoolNamed(name), exportAnnotation,
+			exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode", 1)
 	}
 	files := chatFiles(gateway, modelServer(t, sim.Config{Name: "chat-1"}))
 	files["pool.yaml"], files["set.yaml"] = parent("chat"), withPeers(clusterSetYAML("east"), peer)
-	files["code.yaml"] = parent("code") + "---\n" + serversYAML("code", modelServer(t, sim.Config{Name: "code-1"})) + "---\n" + routeYAML("code", "/code", toPool("code"))
+	files["code.yaml"] = parent("code") + "---\n" + serversYAML("code", modelServer(t, sim.Config{Name: "code-1"})) +
+		"---\n" + routeYAML("code", "/code", toPool("code"))
 	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "own-1"}))
-	east := up(t, files, "--members-listen", "127.0.0.1:0", "--offer", "default/chat", "--offer", fmt.Sprintf("default/own=%d", own))
-	here := up(t, map[string]string{"set.yaml": clusterSetYAML("here", east.show()), "gateway.yaml": gatewayYAML("gw", freePort(t)), "route.yaml": routeYAML("far", "/", toImport("chat"))}, "--members-listen", "127.0.0.1:0")
+	east := up(t, files, "--members-listen", "127.0.0.1:0", "--offer", "default/chat", "--offer",
+		fmt.Sprintf("default/own=%d", own))
+	here := up(t,
+		map[string]string{"set.yaml": clusterSetYAML("here", east.show()),
+			"gateway.yaml": gatewayYAML("gw", freePort(t)), "route.yaml": routeYAML("far", "/", toImport("chat"))},
+		"--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", withPeers(clusterSetYAML("east", here.show()), peer))
 	entry := here.imported("chat", "east")
 	if entry.RoutingMode != "ParentMode" || len(entry.Parents) != 1 {
@@ -259,16 +296,21 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 		t.Errorf("a pool that is not offered is at port %d, want the peer listener's %d", port, peer)
 	}
 	port := freePort(t)
-	envoytest.Start(t, envoytest.Config{Bootstrap: fmt.Appendf(nil, parentEnvoy, port, address, at), Args: []string{"--concurrency", "1", "--disable-hot-restart"}, LogLevel: "warning"}).WaitLive()
-	for what, url := range map[string]string{"an HTTP client": fmt.Sprintf("http://%s:%d", address, at), "an Envoy": local(port), "a member": here.gateway()} {
+	envoytest.Start(t,
+		envoytest.Config{Bootstrap: fmt.Appendf(nil, parentEnvoy, port, address, at),
+			Args: []string{"--concurrency", "1", "--disable-hot-restart"}, LogLevel: "warning"}).WaitLive()
+	for what, url := range map[string]string{"an HTTP client": fmt.Sprintf("http://%s:%d", address, at),
+		"an Envoy": local(port), "a member": here.gateway()} {
 		eventually(t, what, func() error {
-			if got, err := chat(t.Context(), url); err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "chat-1" {
+			if got, err := chat(t.Context(), url); err != nil || got.status != http.StatusOK ||
+				got.header.Get("x-served-by") != "chat-1" {
 				return fmt.Errorf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
 			}
 			return nil
 		})
 	}
-	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", own), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", own),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +318,9 @@ func TestOffer_ParentOfOthersIsTheGatewaysOrdinaryAddress(t *testing.T) {
 	if got, err := asked(t, conn); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("offered, and not exported: %q %v", got, err)
 	}
-	for _, want := range []string{`"imported by 1 member"`, "imported by 1 member; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer default/code"} {
+	for _, want := range []string{`"imported by 1 member"`,
+		"imported by 1 member; only members can use it, by the peer listener of its Gateways: for others, start " +
+			"penstock with --offer default/code"} {
 		eventually(t, want, func() error {
 			if text := east.penstock("status", "-o", "json"); !strings.Contains(text, want) {
 				return fmt.Errorf("%s", text)
@@ -295,9 +339,12 @@ func TestOffer_FlagNamesWhatToWriteInstead(t *testing.T) {
 		"--offer chat=9010":           "write NAMESPACE/NAME=PORT",
 		"--offer a/b=x":               "write a port from 0 to 65535",
 		"--offer a/b=0 --offer a/b=0": "remove one of them",
-		"--offer a/b=0 --xds-cert " + in("penstock.crt") + " --xds-key " + in("penstock.key") + " --xds-client-ca " + in("ca.crt"): "requires --picker-open",
+		"--offer a/b=0 --xds-cert " + in("penstock.crt") + " --xds-key " + in("penstock.key") + " --xds-client-ca " +
+			in("ca.crt"): "requires --picker-open",
 	} {
-		if out, err := penstock(t, append([]string{"up", "-f", t.TempDir(), "--state", t.TempDir()}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if out, err := penstock(t,
+			append([]string{"up", "-f", t.TempDir(), "--state", t.TempDir()}, strings.Fields(args)...)...); err ==
+			nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v %s; want %q", args, err, out, want)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// A pool in ParentMode is reached through the Gateway of its own cluster: no picker and no pod of it is, here or there.
+// A pool in ParentMode is reached through the Gateway of its own cluster: no picker and no pod of
+// it is, here or there.
 func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testing.T) {
 	t.Parallel()
 	port, gateway := freePort(t), freePort(t)
@@ -20,11 +21,13 @@ func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testin
 	eastFiles["pool.yaml"] = exportedPool(exportAnnotation + ", inference.networking.x-k8s.io/export-mode: ParentMode")
 	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0")
 	here := up(t, map[string]string{
-		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()), "route.yaml": routeYAML("far", "/", toImport("chat")),
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
+		"route.yaml": routeYAML("far", "/", toImport("chat")),
 	}, "--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	eventually(t, "a pool without a Gateway is not exported", func() error {
-		if text := east.penstock("status"); !strings.Contains(text, "no Gateway routes to it") || !strings.Contains(text, "name the pool in an HTTPRoute") || !strings.Contains(text, "NoAddress") {
+		if text := east.penstock("status"); !strings.Contains(text, "no Gateway routes to it") ||
+			!strings.Contains(text, "name the pool in an HTTPRoute") || !strings.Contains(text, "NoAddress") {
 			return fmt.Errorf("%s", text)
 		}
 		return nil
@@ -34,7 +37,8 @@ func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testin
 		eventually(t, what, func() error {
 			got, err := chat(t.Context(), local(port))
 			if (got.status == http.StatusOK && got.header.Get("x-served-by") == "east-1") != want {
-				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err, here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err,
+					here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
@@ -42,12 +46,14 @@ func TestClusterSet_ParentModeServesThroughTheGatewayOfTheOtherCluster(t *testin
 	served("not exported", false)
 	east.write("route.yaml", route)
 	served("through the other cluster's Gateway", true)
-	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", gateway)) {
+	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
+		fmt.Sprintf("127.0.0.1:%d", gateway)) {
 		t.Errorf("explain: %s", text)
 	}
 	east.write("pool.yaml", exportedPool(exportAnnotation))
 	eventually(t, "in EndpointMode the pod itself is an endpoint", func() error {
-		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", gateway)) {
+		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); strings.Contains(text,
+			fmt.Sprintf("127.0.0.1:%d", gateway)) {
 			return fmt.Errorf("%s", text)
 		}
 		return nil

@@ -70,7 +70,8 @@ func (m *testMember) sign(template *x509.Certificate) tls.Certificate {
 // gateway is the certificate of a Gateway of a cluster, as this member signs it.
 func (m *testMember) gateway(cluster string) tls.Certificate {
 	return m.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), KeyUsage: x509.KeyUsageDigitalSignature, URIs: []*url.URL{{Scheme: "spiffe", Host: cluster, Path: "/gateway"}},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), KeyUsage: x509.KeyUsageDigitalSignature,
+		URIs:        []*url.URL{{Scheme: "spiffe", Host: cluster, Path: "/gateway"}},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	})
 }
@@ -81,7 +82,8 @@ func (m *testMember) member(more ...*testMember) string {
 	for _, o := range more {
 		text += o.bundle
 	}
-	return fmt.Sprintf("- name: %s\n  peer:\n    address: 127.0.0.1:%d\n    bundle: |\n      %s\n", m.name, len(m.name), strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
+	return fmt.Sprintf("- name: %s\n  peer:\n    address: 127.0.0.1:%d\n    bundle: |\n      %s\n", m.name, len(m.name),
+		strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
 }
 
 func peerListenerYAML(port int) string { return fmt.Sprintf("  peerListener: {port: %d}\n", port) }
@@ -92,9 +94,11 @@ func withPeers(set string, port int) string {
 }
 
 // askPeer asks a peer listener as a Gateway of a member does.
-func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host string, header http.Header) (reply, error) {
+func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host string, header http.Header) (reply,
+	error) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions", port), strings.NewReader(question))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions", port), strings.NewReader(question))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +109,13 @@ func askPeer(t *testing.T, port int, certificate tls.Certificate, server, host s
 	req.Header.Set("content-type", "application/json")
 	c := client()
 	tr := c.Transport.(*http.Transport)
-	tr.ForceAttemptHTTP2, tr.TLSClientConfig = true, &tls.Config{ServerName: server, InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}}
+	tr.ForceAttemptHTTP2, tr.TLSClientConfig = true,
+		&tls.Config{ServerName: server, InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}}
 	return do(c, req)
 }
 
-// A member's Gateway reaches the pools that are exported to it, by the certificate of its cluster, and nothing else of this cluster.
+// A member's Gateway reaches the pools that are exported to it, by the certificate of its cluster,
+// and nothing else of this cluster.
 func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	t.Parallel()
 	port, peer := freePort(t), freePort(t)
@@ -117,8 +123,10 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "east-chat"}))
 	route := files["route.yaml"]
 	files["set.yaml"] = withPeers(clusterSetYAML("east", home.member(), south.member()), peer)
-	files["pool.yaml"] = exportedPool(exportAnnotation + ", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: home")
-	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "east-own"})) + "---\n" + routeYAML("own", "/own", toPool("own"))
+	files["pool.yaml"] = exportedPool(exportAnnotation +
+		", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: home")
+	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "east-own"})) +
+		"---\n" + routeYAML("own", "/own", toPool("own"))
 	east := up(t, files, "--members-listen", "127.0.0.1:0", "--drain-time", "1s")
 	const chatHost, ownHost = "chat.default.east.pool.penstock", "own.default.east.pool.penstock"
 	at := home.gateway("home")
@@ -129,8 +137,10 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 			if want == 0 && err != nil { // denied in the handshake
 				return nil
 			}
-			if err != nil || got.status != want || want == http.StatusOK && got.header.Get("x-served-by") != "east-chat" {
-				return fmt.Errorf("%d %s %v, want %d; status:\n%s", got.status, got.body, err, want, east.penstock("status"))
+			if err != nil || got.status != want ||
+				want == http.StatusOK && got.header.Get("x-served-by") != "east-chat" {
+				return fmt.Errorf("%d %s %v, want %d; status:\n%s", got.status, got.body, err, want,
+					east.penstock("status"))
 			}
 			return nil
 		})
@@ -184,7 +194,8 @@ func TestPeerListener_ServesMembersTheExportedPoolsAlone(t *testing.T) {
 	answered("no peer listener", 0, at, chatHost, chatHost)
 	east.write("set.yaml", withPeers(clusterSetYAML("east", home.member()), port))
 	eventually(t, "the port of the Gateway's own listener", func() error {
-		if text := east.penstock("status"); !strings.Contains(text, fmt.Sprintf("listener http has port %d, which is that of the ClusterSet's peerListener", port)) {
+		if text := east.penstock("status"); !strings.Contains(text,
+			fmt.Sprintf("listener http has port %d, which is that of the ClusterSet's peerListener", port)) {
 			return fmt.Errorf("%s", text)
 		}
 		return nil
@@ -210,12 +221,14 @@ func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testi
 		}
 		return nil
 	})
-	if got, err := askPeer(t, peer, south.gateway("south"), host, host, nil); err == nil && got.status == http.StatusOK {
+	if got, err := askPeer(t, peer, south.gateway("south"), host, host, nil); err == nil &&
+		got.status == http.StatusOK {
 		t.Error("the member whose certificate does not vouch for it is served")
 	}
 	text := east.penstock("status")
 	for _, want := range []string{
-		"spec.members[1].peer.bundle", "member south: ", "cannot be read by Envoy", "run `penstock clusters show` there",
+		"spec.members[1].peer.bundle", "member south: ", "cannot be read by Envoy",
+		"run `penstock clusters show` there",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the status lacks %q:\n%s", want, text)
@@ -223,8 +236,8 @@ func TestPeerListener_MemberWhoseCertificateEnvoyCannotReadHarmsNoOther(t *testi
 	}
 }
 
-// In ParentMode, members send requests through the peer listener alone: with the client's authority, whatever hosts the exporter's route has, and
-// verified on both sides.
+// In ParentMode, members send requests through the peer listener alone: with the client's
+// authority, whatever hosts the exporter's route has, and verified on both sides.
 func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 	t.Parallel()
 	port, gateway, peer := freePort(t), freePort(t), freePort(t)
@@ -235,7 +248,8 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 	east := up(t, files, "--members-listen", "127.0.0.1:0")
 	south := newTestMember(t, "south")
 	here := up(t, map[string]string{
-		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()), "route.yaml": routeYAML("far", "/", toImport("chat")),
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
+		"route.yaml": routeYAML("far", "/", toImport("chat")),
 	}, "--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", withPeers(clusterSetYAML("east", here.show(), south.member()), peer))
 	served := func(what string, want int) {
@@ -243,13 +257,15 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 		eventually(t, what, func() error {
 			got, err := chat(t.Context(), local(port))
 			if err != nil || got.status != want || want == http.StatusOK && got.header.Get("x-served-by") != "east-1" {
-				return fmt.Errorf("%d %s %v, want %d; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err, want, here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("%d %s %v, want %d; status here:\n%s\nin the other cluster:\n%s", got.status,
+					got.body, err, want, here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
 	}
 	served("through the peer listener", http.StatusOK)
-	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", peer)) || strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", gateway)) {
+	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
+		fmt.Sprintf("127.0.0.1:%d", peer)) || strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", gateway)) {
 		t.Errorf("explain: %s", text)
 	}
 	got, err := chat(t.Context(), local(port))
@@ -263,15 +279,19 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 		_ = list.Body.Close()
 	}
 
-	// Exported to another member alone, it is not reached from here, neither then nor by what is left here.
-	east.write("pool.yaml", exportedPool(exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: south"))
+	// Exported to another member alone, it is not reached from here, neither then nor by what is
+	// left here.
+	east.write("pool.yaml",
+		exportedPool(
+			exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: south"))
 	served("exported to another member", http.StatusInternalServerError)
 	east.write("pool.yaml", files["pool.yaml"])
 	served("exported to all", http.StatusOK)
 	east.write("route.yaml", routeYAML("chat", "/", toPool("chat")))
 	east.write("set.yaml", clusterSetYAML("east", here.show(), south.member()))
 	eventually(t, "without a peer listener, the Gateway's own port", func() error {
-		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", gateway)) {
+		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
+			fmt.Sprintf("127.0.0.1:%d", gateway)) {
 			return fmt.Errorf("%s", text)
 		}
 		return nil
@@ -279,7 +299,8 @@ func TestPeerListener_MembersUseItInParentMode(t *testing.T) {
 	served("at the Gateway's own port", http.StatusOK)
 	east.write("set.yaml", withPeers(clusterSetYAML("east", here.show(), south.member()), peer))
 	eventually(t, "the peer listener again", func() error {
-		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, fmt.Sprintf("127.0.0.1:%d", peer)) {
+		if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
+			fmt.Sprintf("127.0.0.1:%d", peer)) {
 			return fmt.Errorf("%s", text)
 		}
 		return nil

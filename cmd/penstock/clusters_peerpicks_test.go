@@ -16,10 +16,13 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// callPicker is a connection to a picker as a Gateway of a member opens one, with a certificate or none.
+// callPicker is a connection to a picker as a Gateway of a member opens one, with a certificate or
+// none.
 func callPicker(t *testing.T, port int, server string, certificate ...tls.Certificate) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, ServerName: server, Certificates: certificate})))
+	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port),
+		grpc.WithTransportCredentials(
+			credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, ServerName: server, Certificates: certificate})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,8 +30,8 @@ func callPicker(t *testing.T, port int, server string, certificate ...tls.Certif
 	return conn
 }
 
-// Where Gateways have a peer listener, Gateways of members pick from the pools that are exported to them, whether Envoy calls the picker or ours
-// relays: by their certificates alone.
+// Where Gateways have a peer listener, Gateways of members pick from the pools that are exported to
+// them, whether Envoy calls the picker or ours relays: by their certificates alone.
 func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 	t.Parallel()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
@@ -37,23 +40,30 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 	home, south := newTestMember(t, "home"), newTestMember(t, "south")
 	server := modelServer(t, sim.Config{Name: "east-1"})
 	files := chatFiles(freePort(t), server)
-	files["policy.yaml"] = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: {failureMode: FailClose}}\n"
+	files["policy.yaml"] =
+		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: " +
+			"chat}, picker: {failureMode: FailClose}}\n"
 	files["set.yaml"] = withPeers(clusterSetYAML("east"), peer)
 	files["pool.yaml"] = exportedPool(exportAnnotation + ", penstock.dev/export-to: 'here,home'")
 	files["own.yaml"] = poolYAML("own") + "---\n" + serversYAML("own", modelServer(t, sim.Config{Name: "east-own"}))
 	east := up(t, files, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", picker),
-		"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"), "--drain-time", "1s")
-	relayed := strings.NewReplacer("{pool:", "{peer: true, pool:", ", appProtocol: kubernetes.io/h2c", "", "name: west", "name: east").Replace(relayedYAML("far", server, picker, "default/chat"))
+		"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"),
+		"--drain-time", "1s")
+	relayed := strings.NewReplacer("{pool:", "{peer: true, pool:", ", appProtocol: kubernetes.io/h2c", "", "name: west",
+		"name: east").Replace(relayedYAML("far", server, picker, "default/chat"))
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
-		"chat.yaml": routeYAML("chat", "/chat", toImport("chat")), "far.yaml": relayed + "---\n" + routeYAML("far", "/far", toImport("far")),
+		"chat.yaml": routeYAML("chat", "/chat", toImport("chat")),
+		"far.yaml":  relayed + "---\n" + routeYAML("far", "/far", toImport("far")),
 	}, "--members-listen", "127.0.0.1:0")
 	members := func(list ...string) { east.write("set.yaml", withPeers(clusterSetYAML("east", list...), peer)) }
 	members(here.show(), home.member(), south.member())
 	for _, path := range []string{"/chat", "/far"} {
 		eventually(t, path+" is served", func() error {
-			if got, err := chat(t.Context(), local(port)+path); err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "east-1" {
-				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err, here.penstock("status"), east.penstock("status"))
+			if got, err := chat(t.Context(), local(port)+path); err != nil || got.status != http.StatusOK ||
+				got.header.Get("x-served-by") != "east-1" {
+				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err,
+					here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
@@ -61,7 +71,8 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 	if text := here.errs.String(); strings.Contains(text, "did not answer its probe") {
 		t.Errorf("a picker of Penstock's is probed:\n%s", text)
 	}
-	if text := here.penstock("status"); strings.Contains(text, "its picker over TLS, and the certificate is not verified") {
+	if text := here.penstock("status"); strings.Contains(text,
+		"its picker over TLS, and the certificate is not verified") {
 		t.Errorf("the picker is not verified:\n%s", text)
 	}
 
@@ -72,17 +83,42 @@ func TestPeerListener_MembersPickWithoutAnOpenPicker(t *testing.T) {
 		md   []string
 		want codes.Code
 	}{
-		"a member":                                 {callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/chat"}, codes.OK},
-		"a pool that is not exported":              {callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/own"}, codes.PermissionDenied},
-		"no pool":                                  {callPicker(t, picker, name, at), nil, codes.PermissionDenied},
-		"room for a body":                          {callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/chat", "x-penstock-upload", "1000"}, codes.PermissionDenied},
-		"a member that it is not exported to":      {callPicker(t, picker, name, south.gateway("south")), []string{"x-penstock-pool", "default/chat"}, codes.PermissionDenied},
-		"a member in another's name":               {callPicker(t, picker, name, south.gateway("home")), []string{"x-penstock-pool", "default/chat"}, codes.Unavailable},
-		"a member without a certificate":           {callPicker(t, picker, name), []string{"x-penstock-pool", "default/chat"}, codes.Unavailable},
-		"a name of another cluster":                {callPicker(t, picker, "chat.default.west.pool.penstock", at), []string{"x-penstock-pool", "default/chat"}, codes.Unavailable},
-		"a member's certificate, and no name":      {callPicker(t, picker, "penstock", at), []string{"x-penstock-pool", "default/chat"}, codes.Unauthenticated},
-		"without certificate and name":             {callPicker(t, picker, "penstock"), []string{"x-penstock-pool", "default/chat"}, codes.Unauthenticated},
-		"a claim to be a gateway elsewhere, alone": {callPicker(t, picker, "penstock"), []string{"x-penstock-pool", "default/chat", "x-penstock-import", "true"}, codes.Unauthenticated},
+		"a member": {
+			callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/chat"}, codes.OK,
+		},
+		"a pool that is not exported": {
+			callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/own"}, codes.PermissionDenied,
+		},
+		"no pool": {callPicker(t, picker, name, at), nil, codes.PermissionDenied},
+		"room for a body": {
+			callPicker(t, picker, name, at), []string{"x-penstock-pool", "default/chat", "x-penstock-upload", "1000"},
+			codes.PermissionDenied,
+		},
+		"a member that it is not exported to": {
+			callPicker(t, picker, name, south.gateway("south")), []string{"x-penstock-pool", "default/chat"},
+			codes.PermissionDenied,
+		},
+		"a member in another's name": {
+			callPicker(t, picker, name, south.gateway("home")), []string{"x-penstock-pool", "default/chat"},
+			codes.Unavailable,
+		},
+		"a member without a certificate": {
+			callPicker(t, picker, name), []string{"x-penstock-pool", "default/chat"}, codes.Unavailable,
+		},
+		"a name of another cluster": {
+			callPicker(t, picker, "chat.default.west.pool.penstock", at), []string{"x-penstock-pool", "default/chat"},
+			codes.Unavailable,
+		},
+		"a member's certificate, and no name": {
+			callPicker(t, picker, "penstock", at), []string{"x-penstock-pool", "default/chat"}, codes.Unauthenticated,
+		},
+		"without certificate and name": {
+			callPicker(t, picker, "penstock"), []string{"x-penstock-pool", "default/chat"}, codes.Unauthenticated,
+		},
+		"a claim to be a gateway elsewhere, alone": {
+			callPicker(t, picker, "penstock"), []string{"x-penstock-pool", "default/chat", "x-penstock-import", "true"},
+			codes.Unauthenticated,
+		},
 	} {
 		if got, err := asked(t, c.conn, c.md...); status.Code(err) != c.want || err == nil && got != server {
 			t.Errorf("%s: %q %v, want %v", what, got, err, c.want)

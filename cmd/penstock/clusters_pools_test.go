@@ -41,18 +41,21 @@ status:
 const exportAnnotation = `inference.networking.x-k8s.io/export: ClusterSet`
 
 func exportedPoolNamed(name string) string {
-	return strings.Replace(poolYAML(name), "metadata: {name: "+name+"}", "metadata: {name: "+name+", annotations: {"+exportAnnotation+"}}", 1)
+	return strings.Replace(poolYAML(name), "metadata: {name: "+name+"}",
+		"metadata: {name: "+name+", annotations: {"+exportAnnotation+"}}", 1)
 }
 
 func toImport(name string) string {
 	return "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: " + name + "}"
 }
 
-// Two pools behind the one port of a picker: each request reaches a pod of its own pool, whether Envoy asks the picker or ours relays.
+// Two pools behind the one port of a picker: each request reaches a pod of its own pool, whether
+// Envoy asks the picker or ours relays.
 func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	port, picker := freePort(t), freePort(t)
-	chatServer, codeServer := modelServer(t, sim.Config{Name: "east-chat"}), modelServer(t, sim.Config{Name: "east-code"})
+	chatServer, codeServer := modelServer(t, sim.Config{Name: "east-chat"}),
+		modelServer(t, sim.Config{Name: "east-code"})
 	eastFiles := chatFiles(freePort(t), chatServer)
 	eastFiles["set.yaml"], eastFiles["pool.yaml"] = clusterSetYAML("east"), exportedPoolNamed("chat")
 	eastFiles["code.yaml"] = exportedPoolNamed("code") + "---\n" + serversYAML("code", codeServer)
@@ -60,14 +63,17 @@ func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 	east := up(t, eastFiles, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", picker))
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
-		"chat.yaml": routeYAML("chat", "/chat", toImport("chat")), "code.yaml": routeYAML("code", "/code", toImport("code")),
-		"far.yaml": relayedYAML("far", codeServer, picker, "default/code") + "---\n" + routeYAML("far", "/far", toImport("far")),
+		"chat.yaml": routeYAML("chat", "/chat", toImport("chat")),
+		"code.yaml": routeYAML("code", "/code", toImport("code")),
+		"far.yaml": relayedYAML("far", codeServer, picker, "default/code") + "---\n" +
+			routeYAML("far", "/far", toImport("far")),
 	}, "--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	for path, want := range map[string]string{"/chat": "east-chat", "/code": "east-code", "/far": "east-code"} {
 		eventually(t, path+" is served", func() error {
 			if got, err := chat(t.Context(), local(port)+path); err != nil || got.status != http.StatusOK {
-				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err, here.penstock("status"), east.penstock("status"))
+				return fmt.Errorf("%d %s %v; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, err,
+					here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
@@ -77,7 +83,9 @@ func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 			}
 		}
 	}
-	for pool, want := range map[string]codes.Code{"default/own": codes.PermissionDenied, "default/code": codes.OK, "default/none": codes.PermissionDenied} {
+	for pool, want := range map[string]codes.Code{
+		"default/own": codes.PermissionDenied, "default/code": codes.OK, "default/none": codes.PermissionDenied,
+	} {
 		if err := askAsMember(t, picker, pool); status.Code(err) != want {
 			t.Errorf("a member asks for %s: %v, want %s", pool, err, want)
 		}
@@ -87,22 +95,29 @@ func TestClusterSet_TwoPoolsBehindOnePickerAreNotMixedUp(t *testing.T) {
 // askAsMember asks a picker for a pool as a gateway of another cluster does.
 func askAsMember(t *testing.T, picker int, pool string) error {
 	t.Helper()
-	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", picker), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", picker),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	stream, err := extprocv3.NewExternalProcessorClient(conn).Process(metadata.AppendToOutgoingContext(t.Context(), "x-penstock-pool", pool, "x-penstock-import", "true"))
+	stream, err := extprocv3.NewExternalProcessorClient(conn).Process(
+		metadata.AppendToOutgoingContext(t.Context(), "x-penstock-pool", pool, "x-penstock-import", "true"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}})
+	_ = stream.Send(
+		&extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestHeaders{
+				RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true},
+			},
+		})
 	_, err = stream.Recv()
 	return err
 }
 
-// A request counts at the picker of the other cluster until its response has ended, and not only until it is picked for, whether Envoy asks
-// that picker or ours relays.
+// A request counts at the picker of the other cluster until its response has ended, and not only
+// until it is picked for, whether Envoy asks that picker or ours relays.
 func TestInferencePoolImport_RequestCountsThereUntilItsEnd(t *testing.T) {
 	for what, pods := range map[string]string{"relayed": "", "direct": "    endpoints: [{address: 127.0.0.1}]\n"} {
 		t.Run(what, func(t *testing.T) {
@@ -116,8 +131,12 @@ func countsUntilItsEnd(t *testing.T, pods string) {
 	t.Helper()
 	port, picker, admin := freePort(t), freePort(t), freePort(t)
 	server := modelServer(t, sim.Config{Name: "east-1", InterTokenLatency: 300 * time.Millisecond})
-	up(t, chatFiles(freePort(t), server), "--picker", fmt.Sprintf("127.0.0.1:%d", picker), "--http", fmt.Sprintf("127.0.0.1:%d", admin))
-	up(t, map[string]string{"gateway.yaml": gatewayYAML("gw", port), "far.yaml": strings.Replace(relayedYAML("far", server, picker, "default/chat"), "    podCIDRs", pods+"    podCIDRs", 1) + "---\n" + routeYAML("far", "/", toImport("far"))})
+	up(t, chatFiles(freePort(t), server), "--picker", fmt.Sprintf("127.0.0.1:%d", picker), "--http",
+		fmt.Sprintf("127.0.0.1:%d", admin))
+	up(t,
+		map[string]string{"gateway.yaml": gatewayYAML("gw", port),
+			"far.yaml": strings.Replace(relayedYAML("far", server, picker, "default/chat"), "    podCIDRs",
+				pods+"    podCIDRs", 1) + "---\n" + routeYAML("far", "/", toImport("far"))})
 	answers(t, local(port), http.StatusOK)
 	counted := func() float64 { return metric(t, admin, `penstock_picker_in_flight_requests{pool="default/chat"}`) }
 	eventually(t, "nothing is in flight", func() error {
@@ -126,7 +145,9 @@ func countsUntilItsEnd(t *testing.T, pods string) {
 		}
 		return nil
 	})
-	resp, err := client().Post(local(port)+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"llama","stream":true,"max_tokens":12,"messages":[{"role":"user","content":"one two three four five six seven eight"}]}`))
+	resp, err := client().Post(local(port)+"/v1/chat/completions", "application/json",
+		strings.NewReader(
+			`{"model":"llama","stream":true,"max_tokens":12,"messages":[{"role":"user","content":"one two three four five six seven eight"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +170,15 @@ func countsUntilItsEnd(t *testing.T, pods string) {
 	})
 }
 
-// While the picker of another cluster is away, its pool's failureMode decides here as it does there.
+// While the picker of another cluster is away, its pool's failureMode decides here as it does
+// there.
 func TestClusterSet_ExportedPoolKeepsItsFailureMode(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	files := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-open"}))
 	files["set.yaml"], files["pool.yaml"] = clusterSetYAML("east"), exportedPoolNamed("chat")
-	files["closed.yaml"] = exportedPoolNamed("closed") + "---\n" + serversYAML("closed", modelServer(t, sim.Config{Name: "east-closed"})) + `---
+	files["closed.yaml"] = exportedPoolNamed("closed") + "---\n" +
+		serversYAML("closed", modelServer(t, sim.Config{Name: "east-closed"})) + `---
 apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: closed}
@@ -164,7 +187,8 @@ spec: {targetRef: {name: closed}, picker: {failureMode: FailClose}}
 	east := up(t, files, "--members-listen", "127.0.0.1:0")
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
-		"open.yaml": routeYAML("open", "/open", toImport("chat")), "closed.yaml": routeYAML("closed", "/closed", toImport("closed")),
+		"open.yaml":   routeYAML("open", "/open", toImport("chat")),
+		"closed.yaml": routeYAML("closed", "/closed", toImport("closed")),
 	}, "--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	answers(t, local(port)+"/open", http.StatusOK)
@@ -174,7 +198,8 @@ spec: {targetRef: {name: closed}, picker: {failureMode: FailClose}}
 	answers(t, local(port)+"/open", http.StatusOK)
 }
 
-// An import that exists already has an entry of the exporting cluster: it stays, and the exporter names the importer until it is gone.
+// An import that exists already has an entry of the exporting cluster: it stays, and the exporter
+// names the importer until it is gone.
 func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	t.Parallel()
 	port, picker := freePort(t), freePort(t)
@@ -184,7 +209,8 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	east := up(t, files, "--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", picker))
 	entry := strings.Replace(relayedYAML("chat", server, picker, "default/chat"), "name: west", "name: east", 1)
 	here := up(t, map[string]string{
-		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()), "route.yaml": routeYAML("far", "/", toImport("chat")), "import.yaml": entry,
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
+		"route.yaml": routeYAML("far", "/", toImport("chat")), "import.yaml": entry,
 	}, "--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	shows := func(what, want string) {
@@ -199,13 +225,16 @@ func TestClusterSet_EntryOfAnotherIsAConflict(t *testing.T) {
 	}
 	const exported = `default/chat +InferencePoolImport chat +\S+ +- +- +`
 	shows("a conflict", exported+"False")
-	eventually(t, "the member's report has arrived", func() error { // before, it is False because the member is not known yet
-		if text := east.penstock("clusters", "list"); !strings.Contains(text, "Conflict: status.clusters of InferencePoolImport default/chat") {
+	// before, it is False because the member is not known yet
+	eventually(t, "the member's report has arrived", func() error {
+		if text := east.penstock("clusters", "list"); !strings.Contains(text,
+			"Conflict: status.clusters of InferencePoolImport default/chat") {
 			return fmt.Errorf("clusters list:\n%s", text)
 		}
 		return nil
 	})
-	if text := here.penstock("clusters", "list"); !strings.Contains(text, "status.clusters of InferencePoolImport default/chat has an entry east of another") {
+	if text := here.penstock("clusters", "list"); !strings.Contains(text,
+		"status.clusters of InferencePoolImport default/chat has an entry east of another") {
 		t.Errorf("clusters list:\n%s", text)
 	}
 	here.write("import.yaml", strings.Replace(entry, "name: east", "name: mars", 1))
@@ -229,14 +258,15 @@ func healthServer(t *testing.T) (is *health.Server, port int) {
 	return is, l.Addr().(*net.TCPAddr).Port
 }
 
-// The other cluster is connected, and the picker of its pool is not reached, or reports that it does not serve: the import's status has it, and
-// requests go on, as the pool fails open.
+// The other cluster is connected, and the picker of its pool is not reached, or reports that it
+// does not serve: the import's status has it, and requests go on, as the pool fails open.
 func TestClusterSet_PickerThatIsDownIsReported(t *testing.T) {
 	t.Parallel()
 	server := modelServer(t, sim.Config{Name: "east-1"})
 	port, external := freePort(t), freePort(t)
 	is, healthPort := healthServer(t)
-	away := up(t, chatFiles(freePort(t), server), "--picker", fmt.Sprintf("127.0.0.1:%d", external), "--default-pool", "default/chat")
+	away := up(t, chatFiles(freePort(t), server), "--picker", fmt.Sprintf("127.0.0.1:%d", external), "--default-pool",
+		"default/chat")
 	files := chatFiles(freePort(t), server)
 	files["set.yaml"] = clusterSetYAML("east")
 	files["pool.yaml"] = strings.TrimSuffix(exportedPoolNamed("chat"), "\n") + fmt.Sprintf(`
@@ -251,7 +281,8 @@ spec:
 `, external, external, healthPort)
 	east := up(t, files, "--members-listen", "127.0.0.1:0")
 	here := up(t, map[string]string{
-		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()), "route.yaml": routeYAML("far", "/", toImport("chat")),
+		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here", east.show()),
+		"route.yaml": routeYAML("far", "/", toImport("chat")),
 	}, "--members-listen", "127.0.0.1:0")
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	answers(t, local(port), http.StatusOK)
@@ -259,7 +290,8 @@ spec:
 		t.Helper()
 		eventually(t, what, func() error {
 			text := here.penstock("status")
-			down := strings.Contains(text, "cluster east: its condition Ready is Unknown, reason PickerDown: its picker fails: "+why)
+			down := strings.Contains(text,
+				"cluster east: its condition Ready is Unknown, reason PickerDown: its picker fails: "+why)
 			if down != (why != "") {
 				return fmt.Errorf("%s", text)
 			}

@@ -17,7 +17,8 @@ import (
 
 // clusterSetYAML is a ClusterSet with members as `penstock clusters show` prints them.
 func clusterSetYAML(cluster string, members ...string) string {
-	text := fmt.Sprintf("apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: %s\n", cluster)
+	text := fmt.Sprintf(
+		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: %s\n", cluster)
 	if len(members) == 0 {
 		return text
 	}
@@ -34,7 +35,8 @@ func clusterSetYAML(cluster string, members ...string) string {
 // names what it may.
 func allowing(shown string) string {
 	var list []v1alpha1.ClusterSetMember
-	if err := yaml.UnmarshalStrict([]byte(shown), &list); err != nil || len(list) != 1 || list[0].Peer == nil || list[0].Peer.Address == "" || len(list[0].Allow.Pools) > 0 {
+	if err := yaml.UnmarshalStrict([]byte(shown), &list); err != nil || len(list) != 1 || list[0].Peer == nil ||
+		list[0].Peer.Address == "" || len(list[0].Allow.Pools) > 0 {
 		return shown
 	}
 	list[0].Allow.Cleartext = true
@@ -59,16 +61,19 @@ func (s *site) show() (text string) {
 }
 
 func exportedPool(annotations string) string {
-	return strings.Replace(poolYAML("chat"), "metadata: {name: chat}", "metadata: {name: chat, annotations: {"+annotations+"}}", 1)
+	return strings.Replace(poolYAML("chat"), "metadata: {name: chat}",
+		"metadata: {name: chat, annotations: {"+annotations+"}}", 1)
 }
 
-// A pool that is annotated in one cluster serves requests of another one, without an object there but the route.
+// A pool that is annotated in one cluster serves requests of another one, without an object there
+// but the route.
 func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
-		"route.yaml": routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
+		"route.yaml": routeYAML("far", "/",
+			"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
 	}, "--members-listen", "127.0.0.1:0")
 	eastFiles := chatFiles(freePort(t), modelServer(t, sim.Config{Name: "east-1", Model: "public"}))
 	eastFiles["set.yaml"] = clusterSetYAML("east")
@@ -76,14 +81,18 @@ func TestClusterSet_AnnotatedPoolServesRequestsOfTheOtherCluster(t *testing.T) {
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	here.errs.expect(t, "cluster=east") // its connection
-	if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusInternalServerError {
+	if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status !=
+		http.StatusInternalServerError {
 		t.Errorf("before the export: %d %s", got.status, got.body)
 	}
 	const export = `inference.networking.x-k8s.io/export: ClusterSet`
 	east.write("pool.yaml", exportedPool(export))
 	eventually(t, "the pool of the other cluster serves", func() error {
-		if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusOK || got.header.Get("x-served-by") != "east-1" {
-			return fmt.Errorf("%d %s; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, here.penstock("status"), east.penstock("status"))
+		if got := ask(t, local(port),
+			`{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusOK ||
+			got.header.Get("x-served-by") != "east-1" {
+			return fmt.Errorf("%d %s; status here:\n%s\nin the other cluster:\n%s", got.status, got.body,
+				here.penstock("status"), east.penstock("status"))
 		}
 		return nil
 	})
@@ -124,11 +133,13 @@ func TestClusterSet_RestartWhileAMemberIsAwayKeepsItsExports(t *testing.T) {
 	port := freePort(t)
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
-		"route.yaml": routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
+		"route.yaml": routeYAML("far", "/",
+			"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}"),
 	}, "--members-listen", "127.0.0.1:0")
 	eastFiles := chatFiles(freePort(t), server)
 	eastFiles["set.yaml"] = clusterSetYAML("east")
-	eastFiles["pool.yaml"] = strings.TrimSuffix(exportedPool(`inference.networking.x-k8s.io/export: ClusterSet`), "\n") + fmt.Sprintf(`
+	eastFiles["pool.yaml"] = strings.TrimSuffix(exportedPool(`inference.networking.x-k8s.io/export: ClusterSet`),
+		"\n") + fmt.Sprintf(`
   endpointPickerRef: {name: epp, port: {number: %d}}
 ---
 apiVersion: v1
@@ -138,14 +149,18 @@ spec:
   externalIPs: [127.0.0.1]
   ports: [{port: %d, appProtocol: kubernetes.io/h2c}]
 `, external, external)
-	east := up(t, eastFiles, "--members-listen", local(freePort(t))[len("http://"):]) // the same address after a restart
+	// the same address after a restart
+	east := up(t, eastFiles, "--members-listen", local(freePort(t))[len("http://"):])
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
 	east.write("set.yaml", clusterSetYAML("east", here.show()))
 	served := func(what string) {
 		t.Helper()
 		eventually(t, what, func() error {
-			if got := ask(t, local(port), `{"model":"llama","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusOK || got.header.Get("x-served-by") != "east-1" {
-				return fmt.Errorf("%d %s; status here:\n%s\nin the other cluster:\n%s", got.status, got.body, here.penstock("status"), east.penstock("status"))
+			if got := ask(t, local(port),
+				`{"model":"llama","messages":[{"role":"user","content":"hello"}]}`); got.status != http.StatusOK ||
+				got.header.Get("x-served-by") != "east-1" {
+				return fmt.Errorf("%d %s; status here:\n%s\nin the other cluster:\n%s", got.status, got.body,
+					here.penstock("status"), east.penstock("status"))
 			}
 			return nil
 		})
@@ -157,7 +172,8 @@ spec:
 	east.out.expect(t, "serves at")
 	eventually(t, "the other cluster has published again", func() error {
 		raw, err := os.ReadFile(filepath.Join(here.state, "cluster", "records", "east.jsonl"))
-		if err == nil && !strings.Contains(string(raw), `"name":"chat","uid"`) || strings.Count(string(raw), `"epoch":2`) != 2 {
+		if err == nil && !strings.Contains(string(raw), `"name":"chat","uid"`) ||
+			strings.Count(string(raw), `"epoch":2`) != 2 {
 			err = fmt.Errorf("%s", raw)
 		}
 		return err
@@ -172,7 +188,8 @@ spec:
 	if text := here.penstock("status"); !strings.Contains(text, "member east: it is Unreachable") {
 		t.Errorf("status:\n%s", text)
 	}
-	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text, "east is Unreachable, and keeps what it exports") {
+	if text := here.penstock("explain", local(port)+"/v1/chat/completions"); !strings.Contains(text,
+		"east is Unreachable, and keeps what it exports") {
 		t.Errorf("explain:\n%s", text)
 	}
 
@@ -194,7 +211,8 @@ spec:
 	here.out.expect(t, "serves at")
 	eventually(t, "the findings", func() error {
 		text := here.penstock("status")
-		for _, want := range []string{records + " is damaged in line 1", identity + " is damaged: restore it, or remove it"} {
+		for _, want := range []string{records + " is damaged in line 1",
+			identity + " is damaged: restore it, or remove it"} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("no %q in\n%s", want, text)
 			}
@@ -222,11 +240,14 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 	all := func(text string) string { return strings.Replace(text, "spec:\n", "spec:\n  imports: All\n", 1) }
 	hereFiles := chatFiles(port, modelServer(t, sim.Config{Name: "here-1", Model: "public"}))
 	hereFiles["pool.yaml"] = exportedPool(export)
-	hereFiles["route.yaml"] = routeYAML("far", "/", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}")
+	hereFiles["route.yaml"] = routeYAML("far", "/",
+		"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}")
 	hereFiles["set.yaml"] = all(clusterSetYAML("here"))
 	here := up(t, hereFiles, "--members-listen", "127.0.0.1:0")
 	eventually(t, "the only cluster that exports the pool serves", func() error {
-		if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.header.Get("x-served-by") != "here-1" {
+		if got := ask(t, local(port),
+			`{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.header.Get(
+			"x-served-by") != "here-1" {
 			return fmt.Errorf("%d %s; status:\n%s", got.status, got.body, here.penstock("status"))
 		}
 		return nil
@@ -249,7 +270,8 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 	})
 	eventually(t, "the share of this cluster itself is listed", func() error {
 		ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`)
-		if text := here.penstock("clusters", "list"); !regexp.MustCompile(`(?m)^to here itself: [1-9]\d* requests served, 0 failed`).MatchString(text) {
+		if text := here.penstock("clusters", "list"); !regexp.MustCompile(
+			`(?m)^to here itself: [1-9]\d* requests served, 0 failed`).MatchString(text) {
 			return fmt.Errorf("%s", text)
 		}
 		return nil
@@ -257,7 +279,9 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 	here.write("set.yaml", clusterSetYAML("here", east.show()))
 	eventually(t, "the other cluster alone serves", func() error {
 		for range 10 {
-			if got := ask(t, local(port), `{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.header.Get("x-served-by") != "east-1" {
+			if got := ask(t, local(port),
+				`{"model":"public","messages":[{"role":"user","content":"hello"}]}`); got.header.Get(
+				"x-served-by") != "east-1" {
 				return fmt.Errorf("%d by %s", got.status, got.header.Get("x-served-by"))
 			}
 		}
@@ -269,6 +293,7 @@ func TestClusterSet_ImportsAllSharesWithTheLocalPool(t *testing.T) {
 func exporter(t *testing.T, servers ...string) (gateway, picker int) {
 	t.Helper()
 	gateway, picker = freePort(t), freePort(t)
-	up(t, chatFiles(gateway, servers...), "--picker", fmt.Sprintf("127.0.0.1:%d", picker), "--default-pool", "default/chat")
+	up(t, chatFiles(gateway, servers...), "--picker", fmt.Sprintf("127.0.0.1:%d", picker), "--default-pool",
+		"default/chat")
 	return gateway, picker
 }

@@ -42,13 +42,33 @@ func TestCommand_FlagsWithoutEffectAreErrors(t *testing.T) {
 		args  string
 		names []string
 	}{
-		{"explain --last 2 --why x", []string{"--last and --why exclude each other: use --why ID for the picks of one request, or --last N for the newest picks"}},
-		{"explain --why x --pool a/b", []string{"--pool goes with --last: leave it out, or use --last N instead of --why"}}, {"explain --pool a/b", []string{"--pool goes with --last: add --last N"}},
-		{"explain --last 2 -X POST", []string{"--method (-X) goes with a URL: leave it out, or use a URL instead of --last"}}, {"explain --why x -H a:b", []string{"--header (-H) goes with a URL: leave it out, or use a URL instead of --why"}},
-		{"explain --last 2 --model m", []string{"--model goes with a URL:"}}, {"explain --last 2 --gateway default/gw", []string{"--gateway goes with a URL:"}}, {"explain --last 2 http://a", []string{"leave out the URL"}},
+		{
+			"explain --last 2 --why x",
+			[]string{
+				"--last and --why exclude each other: use --why ID for the picks of one request, or --last N for the " +
+					"newest picks",
+			},
+		},
+		{
+			"explain --why x --pool a/b", []string{
+				"--pool goes with --last: leave it out, or use --last N instead of --why",
+			},
+		}, {"explain --pool a/b", []string{"--pool goes with --last: add --last N"}},
+		{
+			"explain --last 2 -X POST",
+			[]string{"--method (-X) goes with a URL: leave it out, or use a URL instead of --last"},
+		},
+		{
+			"explain --why x -H a:b",
+			[]string{"--header (-H) goes with a URL: leave it out, or use a URL instead of --why"},
+		},
+		{"explain --last 2 --model m", []string{"--model goes with a URL:"}},
+		{"explain --last 2 --gateway default/gw", []string{"--gateway goes with a URL:"}},
+		{"explain --last 2 http://a", []string{"leave out the URL"}},
 		{"explain --last 0", []string{"--last must be 1 or more"}}, {"explain --why=", []string{"--why needs the ID"}},
 		{"up --record-bytes 2Mi -f " + t.TempDir(), []string{"--record-bytes", "--record:"}},
-		{"sim --max-num-seqs 0 --listen 127.0.0.1:0", []string{"--max-num-seqs"}}, {"sim --kv-cache-tokens 0 --listen 127.0.0.1:0", []string{"--kv-cache-tokens"}},
+		{"sim --max-num-seqs 0 --listen 127.0.0.1:0", []string{"--max-num-seqs"}},
+		{"sim --kv-cache-tokens 0 --listen 127.0.0.1:0", []string{"--kv-cache-tokens"}},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of a server that starts
 		root := newRoot()
@@ -83,7 +103,8 @@ func TestCommand_HasExamples(t *testing.T) {
 
 func TestCommand_UnknownSubcommandIsAnError(t *testing.T) {
 	for _, args := range [][]string{{"frob"}, {"debug", "frob"}, {"debug", "store", "frob"}} {
-		if _, err := penstock(t, args...); err == nil || !strings.Contains(err.Error(), `unknown command "frob" for "penstock`) {
+		if _, err := penstock(t, args...); err == nil ||
+			!strings.Contains(err.Error(), `unknown command "frob" for "penstock`) {
 			t.Errorf("penstock %s: %v", strings.Join(args, " "), err)
 		}
 	}
@@ -95,7 +116,8 @@ func TestCommand_UnknownSubcommandIsAnError(t *testing.T) {
 func TestCommand_MissingFolderIsAnErrorWithAFix(t *testing.T) {
 	for _, args := range [][]string{{"up"}, {"status"}, {"translate"}, {"debug", "xds", "streams"}} {
 		_, err := penstock(t, append(args, "-f", "nodir")...)
-		if err == nil || !strings.Contains(err.Error(), "nodir: no such file or directory; name a folder or file that exists") {
+		if err == nil || !strings.Contains(err.Error(),
+			"nodir: no such file or directory; name a folder or file that exists") {
 			t.Errorf("penstock %s: %v", strings.Join(args, " "), err)
 		}
 	}
@@ -116,9 +138,14 @@ func TestDebug_ErrorsNameTheProcessOnceAndTheFix(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"store", "show", "Nope", "--http", at}, "the process at " + at + ` answered 404 Not Found: no kind "Nope"`},
-		{[]string{"store", "show", "Service", "default/none", "--http", at}, "this process has no Service default/none: penstock debug store show Service lists those that it has"},
-		{[]string{"xds", "streams", "--state", state}, "no penstock answers at " + state + "/api.sock: connect: no such file or directory; start penstock up -f FOLDER, or give the -f and --state that it runs with"},
+		{[]string{"store", "show", "Nope", "--http", at},
+			"the process at " + at + ` answered 404 Not Found: no kind "Nope"`},
+		{[]string{"store", "show", "Service", "default/none", "--http", at},
+			"this process has no Service default/none: penstock debug store show Service lists those that it has"},
+		{[]string{"xds", "streams", "--state", state},
+			"no penstock answers at " + state +
+				"/api.sock: connect: no such file or directory; start penstock up -f FOLDER, or give the -f and " +
+				"--state that it runs with"},
 	} {
 		if _, err := penstock(t, append([]string{"debug"}, c.args...)...); err == nil || err.Error() != c.want {
 			t.Errorf("penstock debug %s:\n%v\nwant\n%s", strings.Join(c.args, " "), err, c.want)
@@ -133,9 +160,14 @@ func TestStateFolder_InUseEndsAProcessBeforeItPrintsAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	for _, args := range [][]string{{"serve", "--picker", "127.0.0.1:0"}, {"picker", "--pool-name", "chat", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"}, {"hub", "--http", "127.0.0.1:0"}} {
+	for _, args := range [][]string{{"serve", "--picker", "127.0.0.1:0"},
+		{"picker", "--pool-name", "chat", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"},
+		{"hub", "--http", "127.0.0.1:0"}} {
 		out, err := penstock(t, append(args, "-f", files, "--state", state)...)
-		if err == nil || !strings.Contains(err.Error(), "another penstock serves this state folder already ("+state+"): stop it, or choose another one with --state") || strings.Contains(out, " at 127.0.0.1:") || strings.Contains(out, "picking") {
+		if err == nil || !strings.Contains(err.Error(),
+			"another penstock serves this state folder already ("+state+
+				"): stop it, or choose another one with --state") || strings.Contains(out, " at 127.0.0.1:") ||
+			strings.Contains(out, "picking") {
 			t.Errorf("penstock %s: %v\n%s", args[0], err, out)
 		}
 	}
@@ -166,13 +198,18 @@ func TestSim_HelpAndReferenceHaveEveryPath(t *testing.T) {
 
 func TestDebug_PickerShowsWhyAnEndpointIsNotFresh(t *testing.T) {
 	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"known": true, "strategy": "load", "verdicts": [{"address": "10.0.0.1:80", "state": {"fresh": false}, "problem": "metrics page http://10.0.0.1:80/metrics: status 404"},
+		_, _ = w.Write(
+			[]byte(
+				`{"known": true, "strategy": "load", "verdicts": [{"address": "10.0.0.1:80", "state": {"fresh": false}, "problem": "metrics page http://10.0.0.1:80/metrics: status 404"},
 			{"address": "10.0.0.2:80", "state": {"fresh": true}}]}`))
 	}))
 	defer pages.Close()
-	out, err := penstock(t, "debug", "picker", "show", "default/chat", "--http", strings.TrimPrefix(pages.URL, "http://"))
+	out, err := penstock(t, "debug", "picker", "show", "default/chat", "--http",
+		strings.TrimPrefix(pages.URL, "http://"))
 	lines := strings.Split(out, "\n")
-	if err != nil || len(lines) < 4 || !strings.HasSuffix(lines[1], "PROBLEM") || !strings.HasSuffix(lines[2], "metrics page http://10.0.0.1:80/metrics: status 404") || !strings.HasSuffix(lines[3], " -") {
+	if err != nil || len(lines) < 4 || !strings.HasSuffix(lines[1], "PROBLEM") ||
+		!strings.HasSuffix(lines[2], "metrics page http://10.0.0.1:80/metrics: status 404") ||
+		!strings.HasSuffix(lines[3], " -") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -183,8 +220,13 @@ func TestPicker_TableShowsThePartsOfACost(t *testing.T) {
 		v          schedule.Verdict
 		cell, text string
 	}{
-		{schedule.Verdict{Cost: number(0.12), Costs: map[string]float64{"in-flight": 0.02, "backlog": 0.1, "others": 0}}, "0.120 (backlog 0.100, in-flight 0.020)", "; cost 0.120 s (backlog 0.100, in-flight 0.020)"},
-		{schedule.Verdict{Cost: number(0), Costs: map[string]float64{"in-flight": 0, "backlog": 0}}, "0.000", "; cost 0.000 s"},
+		{
+			schedule.Verdict{
+				Cost: number(0.12), Costs: map[string]float64{"in-flight": 0.02, "backlog": 0.1, "others": 0},
+			}, "0.120 (backlog 0.100, in-flight 0.020)", "; cost 0.120 s (backlog 0.100, in-flight 0.020)",
+		},
+		{schedule.Verdict{Cost: number(0), Costs: map[string]float64{"in-flight": 0, "backlog": 0}}, "0.000",
+			"; cost 0.000 s"},
 		{schedule.Verdict{Cost: number(3), Costs: map[string]float64{"requests": 3}}, "3.000", "; cost 3"},
 		{schedule.Verdict{}, "-", ""}, // of a strategy that compares by no number
 	} {
@@ -207,17 +249,20 @@ func TestVersion_NamesTheEnvoyThatUpStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var v versions
-	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Envoy != envoy.Version || v.Path != envoy.Path || v.NoEnvoy != "" || v.Penstock == "" {
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Envoy != envoy.Version || v.Path != envoy.Path ||
+		v.NoEnvoy != "" || v.Penstock == "" {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err = penstock(t, "version"); err != nil || !strings.HasPrefix(out, "penstock ") || !strings.Contains(out, envoy.Version+" ("+envoy.Path+")") {
+	if out, err = penstock(t, "version"); err != nil || !strings.HasPrefix(out, "penstock ") ||
+		!strings.Contains(out, envoy.Version+" ("+envoy.Path+")") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
 // The versions of APIs are those of the manifests that README.md installs.
 func TestVersion_NamesWhatTheReleaseIsTestedWith(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "penstock", "version", "-o", "json").Output() // a test's own binary has no list of modules
+	// a test's own binary has no list of modules
+	out, err := exec.CommandContext(t.Context(), "penstock", "version", "-o", "json").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +274,9 @@ func TestVersion_NamesWhatTheReleaseIsTestedWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"/gateway-api/releases/download/" + v.GatewayAPI + "/", "/gateway-api-inference-extension/releases/download/" + v.InferenceExtension + "/", "Envoy " + v.TestedEnvoy + " "} {
+	for _, want := range []string{"/gateway-api/releases/download/" + v.GatewayAPI + "/",
+		"/gateway-api-inference-extension/releases/download/" + v.InferenceExtension + "/",
+		"Envoy " + v.TestedEnvoy + " "} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("README.md has no %q: %s", want, out)
 		}
@@ -251,7 +298,8 @@ func TestVersion_UnknownOutputIsAnError(t *testing.T) {
 }
 
 func TestSim_InvalidFlagIsAnError(t *testing.T) {
-	if _, err := penstock(t, "sim", "--listen", "127.0.0.1:0", "--fail-rate", "2"); err == nil || !strings.Contains(err.Error(), "between 0 and 1") {
+	if _, err := penstock(t, "sim", "--listen", "127.0.0.1:0", "--fail-rate", "2"); err == nil ||
+		!strings.Contains(err.Error(), "between 0 and 1") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// ownName is a name in the certificate of every control plane, whatever its hosts: proxies verify it.
+// ownName is a name in the certificate of every control plane, whatever its hosts: proxies verify
+// it.
 const ownName = "penstock"
 
 func newCredentials() *cobra.Command {
@@ -40,8 +41,10 @@ Envoys. Keep ca.key away from both.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.dir, "dir", "", "folder for the files; made if it does not exist (required)")
-	f.StringSliceVar(&c.hosts, "host", nil, "IP address or DNS name at which Envoys or peers reach a control plane; may be repeated (required)")
-	f.DurationVar(&c.life, "life", 365*24*time.Hour, "how long the certificates are valid; the CA is valid for ten years")
+	f.StringSliceVar(&c.hosts, "host", nil,
+		"IP address or DNS name at which Envoys or peers reach a control plane; may be repeated (required)")
+	f.DurationVar(&c.life, "life", 365*24*time.Hour,
+		"how long the certificates are valid; the CA is valid for ten years")
 	_ = cmd.MarkFlagRequired("dir")
 	_ = cmd.MarkFlagRequired("host")
 	cmd.AddCommand(newCredentialsRotate())
@@ -96,7 +99,8 @@ func (c *credentialFiles) write(out io.Writer) error {
 func (c *credentialFiles) check() error {
 	for _, h := range c.hosts {
 		if _, err := netip.ParseAddr(h); err != nil && len(validation.IsDNS1123Subdomain(strings.ToLower(h))) > 0 {
-			return fmt.Errorf("--host %q: write an IP address, such as 192.0.2.1, or a DNS name, such as penstock.example.com", h)
+			return fmt.Errorf(
+				"--host %q: write an IP address, such as 192.0.2.1, or a DNS name, such as penstock.example.com", h)
 		}
 	}
 	return nil
@@ -117,8 +121,8 @@ func (c *credentialFiles) authority(now time.Time) (p authority.Pair, err error)
 	return p, c.save("ca", p)
 }
 
-// save replaces the two files of a name. Each is replaced as a whole, the key first: a process that reads between them
-// reports that they do not match, and keeps its connections.
+// save replaces the two files of a name. Each is replaced as a whole, the key first: a process that
+// reads between them reports that they do not match, and keeps its connections.
 func (c *credentialFiles) save(name string, p authority.Pair) error {
 	for _, f := range []struct {
 		ext     string
@@ -135,7 +139,8 @@ func (c *credentialFiles) path(name string) string { return filepath.Join(c.dir,
 
 // explain prints the commands that use the files.
 func (c *credentialFiles) explain(out io.Writer) {
-	fmt.Fprintf(out, "# On each control plane, here the first one:\npenstock serve -f ./config --xds %s --picker %s", at(c.hosts[0], "18000"), at(c.hosts[0], "9002"))
+	fmt.Fprintf(out, "# On each control plane, here the first one:\npenstock serve -f ./config --xds %s --picker %s",
+		at(c.hosts[0], "18000"), at(c.hosts[0], "9002"))
 	var names []string
 	for _, h := range c.hosts {
 		if _, err := netip.ParseAddr(h); err != nil {
@@ -144,12 +149,14 @@ func (c *credentialFiles) explain(out io.Writer) {
 		}
 		fmt.Fprintf(out, " --picker-address %s", at(h, "9002"))
 	}
-	fmt.Fprintf(out, " \\\n    --xds-cert %s --xds-key %s --xds-client-ca %s\n", c.path(ownName+".crt"), c.path(ownName+".key"), c.path("ca.crt"))
+	fmt.Fprintf(out, " \\\n    --xds-cert %s --xds-key %s --xds-client-ca %s\n", c.path(ownName+".crt"),
+		c.path(ownName+".key"), c.path("ca.crt"))
 	for _, h := range names {
 		fmt.Fprintf(out, "# Replace IP-OF-%s by its IP address: Envoys dial a picker by IP address only.\n", h)
 	}
 	if len(c.hosts) > 1 {
-		fmt.Fprintf(out, "# and, because there are several:\n    --peers-listen %s --peers-ca %s --peers-cert %s --peers-key %s",
+		fmt.Fprintf(out,
+			"# and, because there are several:\n    --peers-listen %s --peers-ca %s --peers-cert %s --peers-key %s",
 			at(c.hosts[0], "18001"), c.path("ca.crt"), c.path(ownName+".crt"), c.path(ownName+".key"))
 		for _, h := range c.hosts {
 			fmt.Fprintf(out, " --peers %s", at(h, "18001"))
@@ -160,7 +167,8 @@ func (c *credentialFiles) explain(out io.Writer) {
 	for _, h := range c.hosts {
 		fmt.Fprintf(out, " --xds %s", at(h, "18000"))
 	}
-	fmt.Fprintf(out, " \\\n    --tls-server-name %s --tls-ca %s --tls-cert %s --tls-key %s --secrets ./secrets > envoy.yaml\n",
+	fmt.Fprintf(out,
+		" \\\n    --tls-server-name %s --tls-ca %s --tls-cert %s --tls-key %s --secrets ./secrets > envoy.yaml\n",
 		ownName, c.path("ca.crt"), c.path("envoy.crt"), c.path("envoy.key"))
 }
 

@@ -38,7 +38,9 @@ The files of penstock credentials stay as they are: make a new folder to replace
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if overlap < shortestOverlap {
-				return fmt.Errorf("--overlap %s: write %s or more: processes and proxies receive the new authority meanwhile", overlap, shortestOverlap)
+				return fmt.Errorf(
+					"--overlap %s: write %s or more: processes and proxies receive the new authority meanwhile",
+					overlap, shortestOverlap)
 			}
 			if kubeconfig != "" {
 				return rotateSecrets(cmd, kubeconfig, namespace, overlap)
@@ -49,7 +51,8 @@ The files of penstock credentials stay as they are: make a new folder to replace
 	at.flags(cmd, "required without --kubeconfig and --state")
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "",
-		"kubeconfig file of the cluster whose Secrets are replaced, of a user who may get and update them (default: none)")
+		"kubeconfig file of the cluster whose Secrets are replaced, of a user who may get and update them "+
+			"(default: none)")
 	f.StringVar(&namespace, "namespace", "", "namespace of penstock, with --kubeconfig (default: the kubeconfig's)")
 	f.DurationVar(&overlap, "overlap", time.Hour,
 		"how long the new authority is published before it signs, and how long the one before is trusted afterwards")
@@ -96,7 +99,8 @@ func rotateSecrets(cmd *cobra.Command, kubeconfig, namespace string, overlap tim
 	}
 	found := 0
 	for _, name := range app.AuthoritySecrets {
-		switch err := rotate(cmd.Context(), cmd.OutOrStdout(), "Secret "+objectid.Join(namespace, name), all[name], overlap); {
+		switch err := rotate(cmd.Context(), cmd.OutOrStdout(), "Secret "+objectid.Join(namespace, name), all[name],
+			overlap); {
 		case err == nil:
 			found++
 		case !authority.ErrNone(err):
@@ -104,7 +108,8 @@ func rotateSecrets(cmd *cobra.Command, kubeconfig, namespace string, overlap tim
 		}
 	}
 	if found == 0 {
-		return fmt.Errorf("namespace %s has none of the Secrets %q: name penstock's in --namespace", namespace, app.AuthoritySecrets)
+		return fmt.Errorf("namespace %s has none of the Secrets %q: name penstock's in --namespace", namespace,
+			app.AuthoritySecrets)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), afterwards)
 	return nil

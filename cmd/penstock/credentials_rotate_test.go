@@ -15,14 +15,16 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A process publishes a new authority while it runs, and presents the one before until members have the new one.
+// A process publishes a new authority while it runs, and presents the one before until members have
+// the new one.
 func TestRotate_RunningProcessPublishesTheNewAuthority(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, map[string]string{"set.yaml": clusterSetYAML("east")})
 	s.run("serve", "--picker", "127.0.0.1:0", "--members-listen", "127.0.0.1:0")
 	before := s.show()
 	out := s.penstock("credentials", "rotate", "--overlap", "10m")
-	if !strings.Contains(out, "signs from ") || strings.Contains(out, "No penstock runs") || !strings.Contains(out, "penstock clusters show") {
+	if !strings.Contains(out, "signs from ") || strings.Contains(out, "No penstock runs") ||
+		!strings.Contains(out, "penstock clusters show") {
 		t.Errorf("it prints %s", out)
 	}
 	eventually(t, "clusters show has both authorities", func() error {
@@ -50,7 +52,8 @@ contexts: [{name: c, context: {cluster: c, namespace: penstock-system}}], curren
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := penstock(t, "credentials", "rotate", "--kubeconfig", config); err == nil || !strings.Contains(err.Error(), "--namespace") {
+	if out, err := penstock(t, "credentials", "rotate", "--kubeconfig", config); err == nil ||
+		!strings.Contains(err.Error(), "--namespace") {
 		t.Errorf("without a Secret: %v %s", err, out)
 	}
 	const name = "penstock-members-ca"
@@ -63,7 +66,8 @@ contexts: [{name: c, context: {cluster: c, namespace: penstock-system}}], curren
 		t.Fatal(err)
 	}
 	out, err := penstock(t, "credentials", "rotate", "--kubeconfig", config)
-	if err != nil || strings.Count(out, "a new authority") != 1 || !strings.Contains(out, "Secret penstock-system/"+name+":") {
+	if err != nil || strings.Count(out, "a new authority") != 1 ||
+		!strings.Contains(out, "Secret penstock-system/"+name+":") {
 		t.Errorf("it prints %s, %v", out, err)
 	}
 	poll.NoError(t, "the Secret has both authorities", poll.Limit, func() error {
@@ -80,10 +84,15 @@ func TestRotate_MistakesAreErrors(t *testing.T) {
 	dir := t.TempDir()
 	for want, args := range map[string][]string{
 		"there is no authority: penstock makes it when it first runs, with a ClusterSet": {"--state", dir},
-		"--overlap 1s: write 1m0s or more":                                               {"--state", dir, "--overlap", "1s"},
-		"--state and --kubeconfig are both given":                                        {"--state", dir, "--kubeconfig", dir},
+		"--overlap 1s: write 1m0s or more": {
+			"--state", dir, "--overlap", "1s",
+		},
+		"--state and --kubeconfig are both given": {
+			"--state", dir, "--kubeconfig", dir,
+		},
 	} {
-		if out, err := penstock(t, append([]string{"credentials", "rotate"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if out, err := penstock(t, append([]string{"credentials", "rotate"}, args...)...); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v %s, want %s", args, err, out, want)
 		}
 	}

@@ -22,7 +22,8 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// newDebug returns the commands that inspect a running process. Scripts in testdata/scenario use the same verbs.
+// newDebug returns the commands that inspect a running process. Scripts in testdata/scenario use
+// the same verbs.
 func newDebug() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug",
@@ -57,8 +58,10 @@ func (a *target) process() (running, error) {
 	return runningFor(dir), err
 }
 
-// debugCommand returns a command that queries a running process; run receives the process and the arguments.
-func debugCommand(use, short, example string, args cobra.PositionalArgs, run func(cmd *cobra.Command, at running, args []string) error) *cobra.Command {
+// debugCommand returns a command that queries a running process; run receives the process and the
+// arguments.
+func debugCommand(use, short, example string, args cobra.PositionalArgs,
+	run func(cmd *cobra.Command, at running, args []string) error) *cobra.Command {
 	var a target
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args,
@@ -76,30 +79,33 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs, run fun
 
 func newStoreShow() *cobra.Command {
 	var output string
-	cmd := debugCommand("show KIND [NAMESPACE/NAME]", "Print the objects of a kind: a line each, or YAML", `  penstock debug store show HTTPRoute -f ./config
+	cmd := debugCommand("show KIND [NAMESPACE/NAME]", "Print the objects of a kind: a line each, or YAML",
+		`  penstock debug store show HTTPRoute -f ./config
   penstock debug store show InferencePool default/chat -o yaml -f ./config`, takes(1, 2), func(cmd *cobra.Command, at running, args []string) error {
-		query := url.Values{}
-		if len(args) == 2 {
-			query.Set("name", args[1])
-		}
-		var answer struct {
-			Revision uint64            `json:"revision"`
-			Objects  []json.RawMessage `json:"objects"`
-		}
-		if err := at.get(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?"+query.Encode(), &answer); err != nil {
-			return err
-		}
-		if len(args) == 2 && len(answer.Objects) == 0 {
-			return fmt.Errorf("this process has no %s %s: penstock debug store show %[1]s lists those that it has", args[0], args[1])
-		}
-		switch output {
-		case "yaml":
-			return printYAML(cmd.OutOrStdout(), answer.Objects)
-		case "name":
-			return printObjectNames(cmd.OutOrStdout(), answer.Objects)
-		}
-		return fmt.Errorf("--output %q is unknown: write name or yaml", output)
-	})
+			query := url.Values{}
+			if len(args) == 2 {
+				query.Set("name", args[1])
+			}
+			var answer struct {
+				Revision uint64            `json:"revision"`
+				Objects  []json.RawMessage `json:"objects"`
+			}
+			if err := at.get(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?"+query.Encode(),
+				&answer); err != nil {
+				return err
+			}
+			if len(args) == 2 && len(answer.Objects) == 0 {
+				return fmt.Errorf("this process has no %s %s: penstock debug store show %[1]s lists those that it has",
+					args[0], args[1])
+			}
+			switch output {
+			case "yaml":
+				return printYAML(cmd.OutOrStdout(), answer.Objects)
+			case "name":
+				return printObjectNames(cmd.OutOrStdout(), answer.Objects)
+			}
+			return fmt.Errorf("--output %q is unknown: write name or yaml", output)
+		})
 	cmd.Flags().StringVarP(&output, "output", "o", "name", "name or yaml")
 	return cmd
 }
@@ -137,8 +143,10 @@ func printObjectNames(w io.Writer, objects []json.RawMessage) error {
 }
 
 func newStoreWatch() *cobra.Command {
-	return debugCommand("watch KIND", "Print a line for each object of a kind, and then for each change, until interrupted",
-		`  penstock debug store watch EndpointSlice --http 127.0.0.1:9091`, takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
+	return debugCommand("watch KIND",
+		"Print a line for each object of a kind, and then for each change, until interrupted",
+		`  penstock debug store watch EndpointSlice --http 127.0.0.1:9091`, takes(1, 1),
+		func(cmd *cobra.Command, at running, args []string) error {
 			err := at.stream(cmd.Context(), "/debug/store/"+url.PathEscape(args[0])+"?watch", func(line []byte) error {
 				var e struct {
 					Revision   uint64
@@ -174,7 +182,9 @@ func (r running) stream(ctx context.Context, path string, line func([]byte) erro
 }
 
 func newGraphWhy() *cobra.Command {
-	return debugCommand("why KEY", "Print why rows of the translation are as they are: what each was computed from, what reads it, when it changed and why",
+	return debugCommand("why KEY",
+		"Print why rows of the translation are as they are: what each was computed from, what reads it, when it "+
+			"changed and why",
 		`  penstock debug graph why pool/default/chat -f ./config
   penstock debug graph why default/chat -f ./config`, takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var rows []graph.Explanation
@@ -191,7 +201,8 @@ func newGraphWhy() *cobra.Command {
 				if r.Cause != "" {
 					cause = "of " + r.Cause
 				}
-				fmt.Fprintf(out, "  recomputed at revision %d because %s; last changed at revision %d\n", r.Computed, cause, r.Changed)
+				fmt.Fprintf(out, "  recomputed at revision %d because %s; last changed at revision %d\n", r.Computed,
+					cause, r.Changed)
 				for _, read := range r.Reads {
 					fmt.Fprintf(out, "  reads   %s\n", read)
 				}
@@ -204,25 +215,32 @@ func newGraphWhy() *cobra.Command {
 }
 
 func newXDSStreams() *cobra.Command {
-	return debugCommand("streams", "Print the connected proxies, and how many resources each holds, lacks and has rejected", `  penstock debug xds streams -f ./config`, cobra.NoArgs, func(cmd *cobra.Command, at running, _ []string) error {
-		var proxies []server.ProxyStatus
-		if err := at.get(cmd.Context(), "/proxies", &proxies); err != nil {
-			return err
-		}
-		t := newTable(cmd.OutOrStdout(), "NODE", "GATEWAY", "ENVOY", "CONNECTED", "HELD", "PENDING", "REJECTED", "IN SYNC")
-		for _, p := range proxies {
-			held, pending, rejected := 0, 0, 0
-			for _, s := range p.Types {
-				held, pending, rejected = held+s.Held, pending+s.Pending, rejected+s.Rejected
+	return debugCommand("streams",
+		"Print the connected proxies, and how many resources each holds, lacks and has rejected",
+		`  penstock debug xds streams -f ./config`, cobra.NoArgs,
+		func(cmd *cobra.Command, at running, _ []string) error {
+			var proxies []server.ProxyStatus
+			if err := at.get(cmd.Context(), "/proxies", &proxies); err != nil {
+				return err
 			}
-			t.row(p.Node, p.Gateway, p.Version, p.Connected.UTC().Format(time.RFC3339), held, pending, rejected, p.InSync)
-		}
-		return t.flush()
-	})
+			t := newTable(cmd.OutOrStdout(), "NODE", "GATEWAY", "ENVOY", "CONNECTED", "HELD", "PENDING", "REJECTED",
+				"IN SYNC")
+			for _, p := range proxies {
+				held, pending, rejected := 0, 0, 0
+				for _, s := range p.Types {
+					held, pending, rejected = held+s.Held, pending+s.Pending, rejected+s.Rejected
+				}
+				t.row(p.Node, p.Gateway, p.Version, p.Connected.UTC().Format(time.RFC3339), held, pending, rejected,
+					p.InSync)
+			}
+			return t.flush()
+		})
 }
 
 func newXDSDump() *cobra.Command {
-	return debugCommand("dump NAMESPACE/NAME", "Print what is served to a Gateway's proxies, in the form of Envoy's /config_dump", `  penstock debug xds dump default/gw -f ./config | jq '.configs[].dynamic_active_clusters[]?.cluster.name'`,
+	return debugCommand("dump NAMESPACE/NAME",
+		"Print what is served to a Gateway's proxies, in the form of Envoy's /config_dump",
+		`  penstock debug xds dump default/gw -f ./config | jq '.configs[].dynamic_active_clusters[]?.cluster.name'`,
 		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var dump json.RawMessage
 			if err := at.get(cmd.Context(), "/debug/xds/dump?gateway="+url.QueryEscape(args[0]), &dump); err != nil {
@@ -233,7 +251,9 @@ func newXDSDump() *cobra.Command {
 }
 
 func newXDSDiff() *cobra.Command {
-	return debugCommand("diff NODE", "Print the resources of which a proxy does not have the served version; nothing if it is in sync", `  penstock debug xds diff default/gw -f ./config`,
+	return debugCommand("diff NODE",
+		"Print the resources of which a proxy does not have the served version; nothing if it is in sync",
+		`  penstock debug xds diff default/gw -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var proxies []server.ProxyDifferences
 			if err := at.get(cmd.Context(), "/debug/xds/diff?node="+url.QueryEscape(args[0]), &proxies); err != nil {
@@ -253,14 +273,17 @@ func newXDSDiff() *cobra.Command {
 }
 
 func newPickerShow() *cobra.Command {
-	return debugCommand("show NAMESPACE/NAME", "Print a pool's strategy and the state of each of its endpoints, with why one is not fresh", `  penstock debug picker show default/chat -f ./config`,
+	return debugCommand("show NAMESPACE/NAME",
+		"Print a pool's strategy and the state of each of its endpoints, with why one is not fresh",
+		`  penstock debug picker show default/chat -f ./config`,
 		takes(1, 1), func(cmd *cobra.Command, at running, args []string) error {
 			var e picker.Explanation
 			if err := at.get(cmd.Context(), "/debug/pool?pool="+url.QueryEscape(args[0]), &e); err != nil {
 				return err
 			}
 			if !e.Known {
-				return fmt.Errorf("the picker of this process has no pool %s: see penstock status for those that exist", args[0])
+				return fmt.Errorf("the picker of this process has no pool %s: see penstock status for those that exist",
+					args[0])
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "strategy %s\n", strategyText(e))
@@ -268,10 +291,12 @@ func newPickerShow() *cobra.Command {
 				fmt.Fprintf(out, "relayed to %s\n", strings.Join(e.Relay, ", "))
 				return nil
 			}
-			t := newTable(out, "ENDPOINT", "POD", "FRESH", "QUEUE", "KV CACHE", "RUNNING", "IN FLIGHT", "FILTERED BY", "COST", "PROBLEM")
+			t := newTable(out, "ENDPOINT", "POD", "FRESH", "QUEUE", "KV CACHE", "RUNNING", "IN FLIGHT", "FILTERED BY",
+				"COST", "PROBLEM")
 			for _, v := range e.Verdicts {
 				s := v.State
-				t.row(v.Address, orDash(v.Pod), s.Fresh, fmt.Sprintf("%g", s.Queue), fmt.Sprintf("%.0f%%", 100*s.KV), fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), costCell(v), orDash(v.Problem))
+				t.row(v.Address, orDash(v.Pod), s.Fresh, fmt.Sprintf("%g", s.Queue), fmt.Sprintf("%.0f%%", 100*s.KV),
+					fmt.Sprintf("%g", s.Running), s.InFlight, orDash(v.Out), costCell(v), orDash(v.Problem))
 			}
 			return t.flush()
 		})

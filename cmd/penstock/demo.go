@@ -64,7 +64,8 @@ error and brought back, and the Penstock of one stops while requests go on.`,
 	return cmd
 }
 
-// wantsColour reports whether out is a terminal whose user has not asked for plain text (https://no-color.org).
+// wantsColour reports whether out is a terminal whose user has not asked for plain text
+// (https://no-color.org).
 func wantsColour(out io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(out)
 }

@@ -31,7 +31,8 @@ func startDemo(t *testing.T, args ...string) *demonstration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &demonstration{cmd: exec.Command("penstock", append([]string{"demo"}, args...)...), temp: shortTemp(t), out: newTranscript(), errs: newTranscript()}
+	d := &demonstration{cmd: exec.Command("penstock", append([]string{"demo"}, args...)...), temp: shortTemp(t),
+		out: newTranscript(), errs: newTranscript()}
 	d.cmd.Env = append(os.Environ(), "ENVOY="+envoy.Path, "TMPDIR="+d.temp)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.errs
 	if err := d.cmd.Start(); err != nil {
@@ -63,7 +64,8 @@ func (d *demonstration) ended(t *testing.T, steps int) {
 		t.Fatalf("%v\n%s%s", err, d.out, d.errs)
 	}
 	text := d.out.String()
-	if !strings.Contains(text, fmt.Sprintf("All %d steps went as promised", steps)) || strings.Count(text, "✓") != steps+1 || strings.Contains(text, "✗") {
+	if !strings.Contains(text, fmt.Sprintf("All %d steps went as promised", steps)) ||
+		strings.Count(text, "✓") != steps+1 || strings.Contains(text, "✗") {
 		t.Errorf("not every step went as promised:\n%s", text)
 	}
 	if strings.Contains(text, "\x1b") {
@@ -102,7 +104,8 @@ func TestDemo_TwoSideBySidePassAndLeaveNothingBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(files[0], bytes.Replace(text, []byte("weight: 50"), []byte("weight: -1"), 1), 0o600); err != nil {
+	if err := os.WriteFile(files[0], bytes.Replace(text, []byte("weight: 50"), []byte("weight: -1"), 1),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	kept.out.expect(t, "here: error: ")
@@ -141,11 +144,14 @@ exec penstock "$@"
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err = demo.Run(t.Context(), demo.Config{Penstock: binary, Typed: "penstock", Env: []string{"ENVOY=" + envoy.Path}, Out: &out, Ask: get})
+	err = demo.Run(t.Context(),
+		demo.Config{Penstock: binary, Typed: "penstock", Env: []string{"ENVOY=" + envoy.Path}, Out: &out, Ask: get})
 	if !errors.Is(err, demo.ErrFailed) {
 		t.Errorf("expected that the demo fails, got %v", err)
 	}
-	if text := out.String(); !strings.Contains(text, "✗ expected that a new route answers 200 from its first request on, got 503") || strings.Contains(text, "All 10 steps") {
+	if text := out.String(); !strings.Contains(text,
+		"✗ expected that a new route answers 200 from its first request on, got 503") ||
+		strings.Contains(text, "All 10 steps") {
 		t.Errorf("the output lacks what was expected and what was seen:\n%s", text)
 	}
 	expectEmpty(t, temp)

@@ -66,7 +66,8 @@ something in NEW does not take effect; a running penstock keeps the last good ve
 	return cmd
 }
 
-// trouble prints an error and returns its exit status. exitDiffers is a result, not an error, and is returned as it is.
+// trouble prints an error and returns its exit status. exitDiffers is a result, not an error, and
+// is returned as it is.
 func trouble(cmd *cobra.Command, err error) error {
 	if err == nil || errors.Is(err, exitDiffers) {
 		return err
@@ -76,7 +77,9 @@ func trouble(cmd *cobra.Command, err error) error {
 }
 
 func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
-	printers := map[string]func(io.Writer, []difference) error{"diff": printDiff, "names": printNames, "json": printDifferences}
+	printers := map[string]func(io.Writer, []difference) error{
+		"diff": printDiff, "names": printNames, "json": printDifferences,
+	}
 	show := printers[o.output]
 	if show == nil {
 		return fmt.Errorf("--output %q is unknown: write diff, names or json", o.output)
@@ -91,7 +94,9 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 	}
 	worse := 0
 	for _, f := range found {
-		known := func(c report.Finding) bool { return c.Owner == f.Owner && c.Field == f.Field && c.Problem == f.Problem }
+		known := func(c report.Finding) bool {
+			return c.Owner == f.Owner && c.Field == f.Field && c.Problem == f.Problem
+		}
 		if !slices.ContainsFunc(old, known) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", f.Severity, f)
 			if f.Severity == report.Error {
@@ -107,7 +112,9 @@ func (o *diffOptions) run(cmd *cobra.Command, before, after string) error {
 		return err
 	}
 	if worse > 0 {
-		return fmt.Errorf("%s has errors that %s does not have (%d): the printed difference is that of a fresh start; a running penstock keeps the last good version of invalid objects", after, before, worse)
+		return fmt.Errorf(
+			"%s has errors that %s does not have (%d): the printed difference is that of a fresh start; a running "+
+				"penstock keeps the last good version of invalid objects", after, before, worse)
 	}
 	if len(differences) > 0 {
 		return exitDiffers

@@ -16,9 +16,10 @@ func TestDiff_PrivateKeyIsNeverPrinted(t *testing.T) {
 		source := func(s string) *corev3.DataSource {
 			return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
 		}
-		r, err := resource.New(resource.Secret, "secret/default/cert", &tlsv3.Secret{Name: "secret/default/cert", Type: &tlsv3.Secret_TlsCertificate{
-			TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: source("a chain"), PrivateKey: source(key)},
-		}}, nil, nil)
+		r, err := resource.New(resource.Secret, "secret/default/cert",
+			&tlsv3.Secret{Name: "secret/default/cert", Type: &tlsv3.Secret_TlsCertificate{
+				TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: source("a chain"), PrivateKey: source(key)},
+			}}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,8 @@ func TestDiff_PrivateKeyIsNeverPrinted(t *testing.T) {
 	if err := printDifferences(&out, list); err != nil {
 		t.Fatal(err)
 	}
-	if got := out.String(); !strings.Contains(got, "A private key or another credential differs.") || strings.Contains(got, "one key") || strings.Contains(got, "another key") {
+	if got := out.String(); !strings.Contains(got, "A private key or another credential differs.") ||
+		strings.Contains(got, "one key") || strings.Contains(got, "another key") {
 		t.Error(got)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// errorRow is a row of REFERENCE.md's tables of results and reasons: a code, then a status of 400 or more.
+// errorRow is a row of REFERENCE.md's tables of results and reasons: a code, then a status of 400
+// or more.
 var errorRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (?:[45][0-9][0-9]|other [45]xx)")
 
 // Each reason with which Penstock answers an error has a cause and a cure in docs/why-errors.md.
@@ -23,7 +24,9 @@ func TestDocs_EveryReasonHasACauseAndACure(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(reference), "## Results of picks")
 	section, _, _ = strings.Cut(section, "\n## ")
-	reasons := []string{"invalid_body", "invalid_model", "body_too_large", "picker_overloaded", "too_many_uploads", "gateway_loop"} // in its prose
+	// in its prose
+	reasons := []string{"invalid_body", "invalid_model", "body_too_large", "picker_overloaded", "too_many_uploads",
+		"gateway_loop"}
 	for _, row := range errorRow.FindAllStringSubmatch(section, -1) {
 		reasons = append(reasons, row[1])
 	}

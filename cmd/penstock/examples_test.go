@@ -21,8 +21,8 @@ import (
 // silent are kinds without a status: the objects that use them report it.
 var silent = []string{"Namespace", "Service", "ReferenceGrant", "Secret", "ConfigMap"}
 
-// All examples of the Gateway API, one file at a time and all at once, whatever their Gateways' class. Each object of each
-// file has a condition or a finding, and Envoy rejects nothing.
+// All examples of the Gateway API, one file at a time and all at once, whatever their Gateways'
+// class. Each object of each file has a condition or a finding, and Envoy rejects nothing.
 func TestGatewayAPIExamples_EachObjectIsReported(t *testing.T) {
 	t.Parallel()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -96,13 +96,15 @@ func objectsOf(t *testing.T, file string) []object {
 	}
 }
 
-// mentioned reports whether an object has a condition, at one of its parents or itself, or there is a finding about it.
+// mentioned reports whether an object has a condition, at one of its parents or itself, or there is
+// a finding about it.
 func mentioned(doc *status.Document, o object) bool {
 	for _, s := range doc.Objects {
 		if s.Kind != o.Kind || s.Name != o.Metadata.Name {
 			continue
 		}
-		if len(s.Status.Conditions) > 0 || slices.ContainsFunc(s.Status.Parents, func(p status.Parent) bool { return len(p.Conditions) > 0 }) {
+		if len(s.Status.Conditions) > 0 || slices.ContainsFunc(s.Status.Parents,
+			func(p status.Parent) bool { return len(p.Conditions) > 0 }) {
 			return true
 		}
 	}

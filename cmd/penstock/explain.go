@@ -32,8 +32,9 @@ func newExplain() *cobra.Command {
 	var method, gateway, model, output string
 	var headers []string
 	cmd := &cobra.Command{
-		Use:   "explain URL | --last N | --why REQUEST_ID",
-		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or why past ones went where they did",
+		Use: "explain URL | --last N | --why REQUEST_ID",
+		Short: "Explain where a request would go, and why: listener, route, backend, picker, endpoint; or why past " +
+			"ones went where they did",
 		Long: `Explain where a request would go, and why: the listener, host, route and rule that match it, the backends with their
 shares, the picker, the endpoint that it would pick now, what happens without a pick, and the conditions of the objects
 involved. The answer includes what Envoy changes in a request before it matches routes: normalized paths, removed headers.
@@ -81,7 +82,8 @@ it has ended there, and what became of it.`,
 				return fmt.Errorf("%q is not a URL: %w: write http://HOST:PORT/PATH", args[0], err)
 			}
 			q.Model, q.Gateway = model, gateway
-			page := url.Values{"url": {text}, "method": {method}, "gateway": {gateway}, "header": headers, "model": {model}}
+			page := url.Values{"url": {text}, "method": {method}, "gateway": {gateway}, "header": headers,
+				"model": {model}}
 			e, err := s.explain(cmd, q, "/explain?"+page.Encode())
 			if err != nil {
 				return err
@@ -104,9 +106,13 @@ it has ended there, and what became of it.`,
 	why.flags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&method, "method", "X", "",
-		"HTTP method of the request (default: POST where the path is of an API with prompts, or has no route for GET, else GET)")
-	f.StringArrayVarP(&headers, "header", "H", nil, "request header, as 'name: value'; Host replaces the URL's host, but not the server name of TLS; may be repeated (default: none)")
-	f.StringVar(&model, "model", "", "model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
+		"HTTP method of the request (default: POST where the path is of an API with prompts, or has no route for "+
+			"GET, else GET)")
+	f.StringArrayVarP(&headers, "header", "H", nil,
+		"request header, as 'name: value'; Host replaces the URL's host, but not the server name of TLS; may be "+
+			"repeated (default: none)")
+	f.StringVar(&model, "model", "",
+		"model name in the request's body, for routes that match X-Gateway-Model-Name (default: none)")
 	f.StringVar(&gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: any)")
 	f.StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return cmd
@@ -128,7 +134,8 @@ func (s *target) explain(cmd *cobra.Command, q translator.Query, page string) (a
 	if len(s.paths) == 0 {
 		return e, fmt.Errorf("no penstock runs with the state folder %s; name the files to read: -f FOLDER", dir)
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running for these files: the explanation comes from the files, without the picker's view")
+	fmt.Fprintln(cmd.ErrOrStderr(),
+		"penstock is not running for these files: the explanation comes from the files, without the picker's view")
 	if _, err := os.Stat(dir); err != nil {
 		dir = "" // nothing ran here before: there are no last good versions to read, and none should be recorded
 	}
@@ -137,7 +144,8 @@ func (s *target) explain(cmd *cobra.Command, q translator.Query, page string) (a
 		return e, err
 	}
 	p, err := app.NewOffline(app.OfflineConfig{
-		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Processor: processor, Log: slog.New(slog.DiscardHandler),
+		Paths: s.paths, StateDir: dir, PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
+		Processor: processor, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return e, err
@@ -217,7 +225,8 @@ func printExplained(w io.Writer, e app.Explained) error {
 	return p.err
 }
 
-// backend prints one share of a rule's requests or connections, with the backends behind its hops indented.
+// backend prints one share of a rule's requests or connections, with the backends behind its hops
+// indented.
 func (p *printer) backend(indent, what string, b translator.BackendView, e app.Explained) {
 	to := b.Backend
 	if b.Cluster != "" { // empty for a backend that does not exist
@@ -226,7 +235,9 @@ func (p *printer) backend(indent, what string, b translator.BackendView, e app.E
 	p.line(indent+"backend", "%s of %s to %s", b.Share, what, to)
 	indent += "  "
 	if id, ok := model.ParseClusterID(b.Cluster); ok && e.Silent[id.Member] != "" {
-		p.line(indent+"member", "%s is %s, and keeps what it exports: requests go there as long as they are served (penstock clusters list)", id.Member, e.Silent[id.Member])
+		p.line(indent+"member",
+			"%s is %s, and keeps what it exports: requests go there as long as they are served (penstock "+
+				"clusters list)", id.Member, e.Silent[id.Member])
 	}
 	for _, f := range b.Filters {
 		p.line(indent+"filter", "%s", f)
@@ -286,7 +297,8 @@ func bodyText(b translator.BackendView, e app.Explained) string {
 		return "headers and a stream of the body"
 	}
 	var ours picker.Explanation
-	if raw := e.Picks[b.Pool]; raw != nil && json.Unmarshal(raw, &ours) == nil && ours.Body == string(picker.BodyPrompts) {
+	if raw := e.Picks[b.Pool]; raw != nil && json.Unmarshal(raw, &ours) == nil &&
+		ours.Body == string(picker.BodyPrompts) {
 		if u, err := url.Parse(e.URL); err == nil && request.KindOf([]byte(u.Path)) == request.OtherKind {
 			return "headers only: the path is of no API with prompts that it reads"
 		}
@@ -303,7 +315,8 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	if e.Flow != nil {
 		text := fmt.Sprintf("saturation %.2f", e.Flow.Saturation)
 		for _, b := range e.Flow.Waiting {
-			text += fmt.Sprintf("; of priority %d wait %s, of %s", b.Priority, counted(b.Requests, "request"), counted(b.Flows, "fairness ID"))
+			text += fmt.Sprintf("; of priority %d wait %s, of %s", b.Priority, counted(b.Requests, "request"),
+				counted(b.Flows, "fairness ID"))
 		}
 		p.line(indent+"flow control", "%s", text)
 	}
@@ -315,12 +328,14 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 	}
 	switch {
 	case len(e.Clusters) > 0:
-		p.line(indent+"now", "cluster %s (strategy %s, for a request without a prompt)", e.Clusters[0].Cluster, strategyText(e))
+		p.line(indent+"now", "cluster %s (strategy %s, for a request without a prompt)", e.Clusters[0].Cluster,
+			strategyText(e))
 		for _, c := range e.Clusters {
 			p.line("", indent+"%s", clusterText(c))
 		}
 	case len(e.Relay) > 0:
-		p.line(indent+"now", "the remote picker decides: %s (--why shows what it has named for a request)", strings.Join(e.Relay, " "))
+		p.line(indent+"now", "the remote picker decides: %s (--why shows what it has named for a request)",
+			strings.Join(e.Relay, " "))
 	case e.Status != 0:
 		p.line(indent+"now", "%d (%s)", e.Status, e.Reason)
 	default:
@@ -330,7 +345,8 @@ func (p *printer) pick(indent string, raw json.RawMessage) {
 		p.line(indent+"limit", "%s", excessText(x))
 	}
 	if e.Scored != nil {
-		p.line("", indent+"scores of external scorers are those of the pick at %s", e.Scored.UTC().Format("2006-01-02T15:04:05Z"))
+		p.line("", indent+"scores of external scorers are those of the pick at %s",
+			e.Scored.UTC().Format("2006-01-02T15:04:05Z"))
 	}
 	for _, v := range e.Verdicts {
 		p.line("", indent+"%s", verdictText(v))
@@ -349,7 +365,8 @@ func clusterText(c picker.ClusterCost) string {
 	if c.Basis == string(selection.Answered) || c.Basis == string(selection.Tried) {
 		wait = "first byte"
 	}
-	text := fmt.Sprintf("%s: cost %.3f s (%s %.3f s by %s, round trip %.3f s", c.Cluster, c.Cost, wait, c.Wait, c.Basis, c.RoundTrip)
+	text := fmt.Sprintf("%s: cost %.3f s (%s %.3f s by %s, round trip %.3f s", c.Cluster, c.Cost, wait, c.Wait, c.Basis,
+		c.RoundTrip)
 	if c.Prompt > 0 {
 		text += fmt.Sprintf(", prompt %.3f s", c.Prompt)
 	}
@@ -442,8 +459,8 @@ func verdictText(v schedule.Verdict) string {
 	return text + costText(v)
 }
 
-// adaptersText describes the LoRA adapters that a server's page shows. Slots are how many run at a time, so those whose requests all wait
-// are beside them.
+// adaptersText describes the LoRA adapters that a server's page shows. Slots are how many run at a
+// time, so those whose requests all wait are beside them.
 func adaptersText(a *endpoint.Adapters) string {
 	if a == nil {
 		return ""
@@ -516,7 +533,8 @@ func scoreParts(v schedule.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
-// costCell is an endpoint's cost in a table, with its parts if it has several, or its score; "-" if the strategy has neither.
+// costCell is an endpoint's cost in a table, with its parts if it has several, or its score; "-" if
+// the strategy has neither.
 func costCell(v schedule.Verdict) string {
 	if len(v.Scores) > 0 {
 		return fmt.Sprintf("score %.3f (%s)", v.Score, scoreParts(v))

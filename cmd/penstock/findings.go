@@ -11,10 +11,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// printedAtOnce bounds how many findings are printed at once: a member of the cluster set can cause as many as it exports pools.
+// printedAtOnce bounds how many findings are printed at once: a member of the cluster set can cause
+// as many as it exports pools.
 const printedAtOnce = 100
 
-// printFindings prints errors and warnings once, when they appear, and one line when all are resolved.
+// printFindings prints errors and warnings once, when they appear, and one line when all are
+// resolved.
 func printFindings(ctx context.Context, board *status.Board, out io.Writer) error {
 	printed := map[string]bool{}
 	err := board.Stream(ctx, app.Controller, func(doc *status.Document) error {

@@ -11,13 +11,17 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// A member of the cluster set can cause as many findings as it exports pools: the log has the first ones, and how many there are.
+// A member of the cluster set can cause as many findings as it exports pools: the log has the first
+// ones, and how many there are.
 func TestFindings_ManyAtOnceAreCounted(t *testing.T) {
 	board := status.NewBoard(nil)
 	var reports []report.Report
 	for n := range printedAtOnce + 7 {
 		owner := report.Ref{Kind: "InferencePoolImport", Namespace: "default", Name: fmt.Sprintf("pool-%03d", n)}
-		reports = append(reports, report.Report{Owner: owner, Findings: []report.Finding{{Severity: report.Warning, Owner: owner, Problem: "is odd"}}})
+		reports = append(reports,
+			report.Report{
+				Owner: owner, Findings: []report.Finding{{Severity: report.Warning, Owner: owner, Problem: "is odd"}},
+			})
 	}
 	board.Set(status.Imports, reports...)
 	out, in := io.Pipe()
@@ -33,7 +37,8 @@ func TestFindings_ManyAtOnceAreCounted(t *testing.T) {
 		}
 		text = append(text, chunk[:n]...)
 	}
-	if n := strings.Count(string(text), "warning: InferencePoolImport default/pool-"); n != printedAtOnce || !strings.Contains(string(text), "and 7 errors and warnings more") {
+	if n := strings.Count(string(text), "warning: InferencePoolImport default/pool-"); n != printedAtOnce ||
+		!strings.Contains(string(text), "and 7 errors and warnings more") {
 		t.Errorf("%d of %d findings, then %q", n, len(reports), text[max(0, len(text)-100):])
 	}
 }

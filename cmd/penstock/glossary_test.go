@@ -17,12 +17,14 @@ import (
 	"github.com/penstock-project/penstock/manifests/features"
 )
 
-// standardPhrases are fixed expressions of the system, of Envoy, of OpenAI's requests and of Kubernetes' own field descriptions that contain a word
-// which the glossary otherwise rules out.
-var standardPhrases = regexp.MustCompile(`(?i)connections? (is |was |are )?refused|refus(e|es|ed|ing) (a |the |all |its |every )?connections?|refused[-_]stream|ECONNREFUSED|RefusedStream|nobody:x:65534:65534:nobody|tells the scheduler|"refusal"|penstock-peer-refused`)
+// standardPhrases are fixed expressions of the system, of Envoy, of OpenAI's requests and of
+// Kubernetes' own field descriptions that contain a word which the glossary otherwise rules out.
+var standardPhrases = regexp.MustCompile(
+	`(?i)connections? (is |was |are )?refused|refus(e|es|ed|ing) (a |the |all |its |every )?connections?|refused[-_]stream|ECONNREFUSED|RefusedStream|nobody:x:65534:65534:nobody|tells the scheduler|"refusal"|penstock-peer-refused`)
 
 // notProse are texts of other projects, generated code, and data that the code under test produces.
-var notProse = regexp.MustCompile(`(^|/)(testdata|bin|\.tools|\.git)/|zz_generated|go\.sum$|^LICENSE$|^manifests/crds/(gateway|inference\.networking\.k8s\.io)|^conformance/suites/reports/.*yaml$`)
+var notProse = regexp.MustCompile(
+	`(^|/)(testdata|bin|\.tools|\.git)/|zz_generated|go\.sum$|^LICENSE$|^manifests/crds/(gateway|inference\.networking\.k8s\.io)|^conformance/suites/reports/.*yaml$`)
 
 // cased finds the words in a line; a camelCase identifier is several.
 var cased = regexp.MustCompile(`[A-Z]+(?:[a-z]+|\b)|[a-z]+`)
@@ -95,8 +97,10 @@ func TestGlossary_RuledOutWordsAreAbsent(t *testing.T) {
 			}
 			return nil
 		}
-		prose := slices.Contains([]string{".go", ".md", ".yaml", ".lua", ".sh", ".tpl"}, filepath.Ext(file)) || slices.Contains([]string{"Makefile", ".ci/run"}, rel)
-		if !entry.Type().IsRegular() || !prose || notProse.MatchString(rel) || rel == "CONTRIBUTING.md" || rel == "cmd/penstock/glossary_test.go" {
+		prose := slices.Contains([]string{".go", ".md", ".yaml", ".lua", ".sh", ".tpl"}, filepath.Ext(file)) ||
+			slices.Contains([]string{"Makefile", ".ci/run"}, rel)
+		if !entry.Type().IsRegular() || !prose || notProse.MatchString(rel) || rel == "CONTRIBUTING.md" ||
+			rel == "cmd/penstock/glossary_test.go" {
 			return nil
 		}
 		files++
@@ -141,8 +145,8 @@ func TestGlossary_FindsWordsInNamesAndProse(t *testing.T) {
 	}
 }
 
-// testName is the form of every test's name: the feature's own term, then what a user would lose. A fuzz target has its invariant
-// there.
+// testName is the form of every test's name: the feature's own term, then what a user would lose. A
+// fuzz target has its invariant there.
 var testName = regexp.MustCompile(`^(Test|Fuzz)[A-Z][A-Za-z0-9]*_[A-Z0-9]`)
 
 // testNames lists the test functions of all modules: name -> file.
@@ -159,7 +163,9 @@ func testNames(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		for _, decl := range parsed.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) && f.Name.Name != "TestMain" {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil &&
+				(strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) &&
+				f.Name.Name != "TestMain" {
 				names[f.Name.Name] = filepath.ToSlash(file)
 			}
 		}
@@ -178,8 +184,9 @@ func TestGlossary_TestNamesBeginWithAFeature(t *testing.T) {
 	}
 }
 
-// TestGlossary_EveryFeatureAndKindHasANamedTest finds, for each feature that a GatewayClass claims and for each kind that
-// is read, a test whose name contains it (underscores do not count), so that `go test -run HTTPRouteCORS` finds its tests.
+// TestGlossary_EveryFeatureAndKindHasANamedTest finds, for each feature that a GatewayClass claims
+// and for each kind that is read, a test whose name contains it (underscores do not count), so that
+// `go test -run HTTPRouteCORS` finds its tests.
 func TestGlossary_EveryFeatureAndKindHasANamedTest(t *testing.T) {
 	var all strings.Builder
 	for name := range testNames(t) {

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A golden is one feature in one file: a description, the YAML that the user writes, and the results below want/. A golden
-// shows the resources that matter to it and omits the rest:
+// A golden is one feature in one file: a description, the YAML that the user writes, and the
+// results below want/. A golden shows the resources that matter to it and omits the rest:
 //
 //	want/routes.yaml                            all resources of a type, of all Gateways
 //	want/clusters/pool/default/chat.yaml        the one with this name, a picker's in any configuration
@@ -115,7 +115,8 @@ func produce(t *testing.T, dir, section string) string {
 	kind, name, _ := strings.Cut(strings.TrimSuffix(section, ".yaml"), "/")
 	var docs []string
 	for _, g := range gateways {
-		all, ok := map[string][]json.RawMessage{"listeners": g.Listeners, "routes": g.Routes, "clusters": g.Clusters, "endpoints": g.Endpoints, "secrets": g.Secrets}[kind]
+		all, ok := map[string][]json.RawMessage{"listeners": g.Listeners, "routes": g.Routes, "clusters": g.Clusters,
+			"endpoints": g.Endpoints, "secrets": g.Secrets}[kind]
 		if !ok {
 			t.Fatalf("no golden has a section %q", wanted+section)
 		}
@@ -152,8 +153,8 @@ func resourceName(t *testing.T, raw json.RawMessage) string {
 	return name
 }
 
-// run runs a command over a golden's folder. In its output, file names are relative as in the golden. Findings that make it
-// fail are part of the golden.
+// run runs a command over a golden's folder. In its output, file names are relative as in the
+// golden. Findings that make it fail are part of the golden.
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -167,7 +168,8 @@ func run(t *testing.T, dir string, args ...string) string {
 	return strings.ReplaceAll(out.String(), dir+string(filepath.Separator), "")
 }
 
-// TestTranslate_GoldenInputsAreAcceptedByEnvoy delivers the configuration of every golden to the real Envoy.
+// TestTranslate_GoldenInputsAreAcceptedByEnvoy delivers the configuration of every golden to the
+// real Envoy.
 func TestTranslate_GoldenInputsAreAcceptedByEnvoy(t *testing.T) {
 	for name, golden := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +179,8 @@ func TestTranslate_GoldenInputsAreAcceptedByEnvoy(t *testing.T) {
 	}
 }
 
-// acceptedByEnvoy fails if Envoy rejects a resource of a folder's configuration. It returns the folder's status.
+// acceptedByEnvoy fails if Envoy rejects a resource of a folder's configuration. It returns the
+// folder's status.
 func acceptedByEnvoy(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	args = append([]string{"translate", "--status"}, args...)

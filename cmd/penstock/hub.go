@@ -62,16 +62,27 @@ its next start, and writes nothing if nothing has changed meanwhile.`,
 	}
 	h.files.flags(cmd, "required without --kubeconfig, except in a pod")
 	f := cmd.Flags()
-	f.StringVar(&h.kubeconfig, "kubeconfig", "", "kubeconfig file of the management cluster (default: the cluster that penstock runs in, if no -f is given)")
-	f.StringVar(&h.namespace, "namespace", "", "namespace of the hub's Lease (default: the pod's namespace, else the kubeconfig's)")
-	f.StringVar(&h.kubeconfigs, "kubeconfigs", "", "folder with the kubeconfigs that spec.members[].kubeconfig.file names (default: none)")
-	f.StringVar(&h.providers, "clusterprofile-provider-file", "", "JSON file with the credential providers of ClusterProfiles, as KEP-5339 has it (default: none)")
-	f.StringVar(&h.http, "http", "", "address of /metrics and /healthz, as HOST:PORT; a loopback address also serves the page of --admin (default: none)")
-	f.StringVar(&h.admin, "admin", "", "address of /members, which shows the members and what is wrong with them to every client: choose a loopback address such as 127.0.0.1:9091 (default: none)")
-	f.BoolVar(&h.takeOver, "take-over", false, "write imports that another hub has written: for a hub that takes the place of one that is gone for good")
-	f.DurationVar(&h.drain, "drain-time", 10*time.Minute, "how long the requests of a withdrawn export may go on before its entry is removed")
+	f.StringVar(&h.kubeconfig, "kubeconfig", "",
+		"kubeconfig file of the management cluster (default: the cluster that penstock runs in, if no -f is given)")
+	f.StringVar(&h.namespace, "namespace", "",
+		"namespace of the hub's Lease (default: the pod's namespace, else the kubeconfig's)")
+	f.StringVar(&h.kubeconfigs, "kubeconfigs", "",
+		"folder with the kubeconfigs that spec.members[].kubeconfig.file names (default: none)")
+	f.StringVar(&h.providers, "clusterprofile-provider-file", "",
+		"JSON file with the credential providers of ClusterProfiles, as KEP-5339 has it (default: none)")
+	f.StringVar(&h.http, "http", "",
+		"address of /metrics and /healthz, as HOST:PORT; a loopback address also serves the page of --admin "+
+			"(default: none)")
+	f.StringVar(&h.admin, "admin", "",
+		"address of /members, which shows the members and what is wrong with them to every client: choose a loopback "+
+			"address such as 127.0.0.1:9091 (default: none)")
+	f.BoolVar(&h.takeOver, "take-over", false,
+		"write imports that another hub has written: for a hub that takes the place of one that is gone for good")
+	f.DurationVar(&h.drain, "drain-time", 10*time.Minute,
+		"how long the requests of a withdrawn export may go on before its entry is removed")
 	f.Var(&h.memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: "+
-		"Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set, and a fifth of it is for the objects of members "+
+		"Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set, and a fifth of it is for the objects "+
+		"of members "+
 		"(default: no limit, and a fifth of 512Mi for objects)")
 	cmd.AddCommand(newHubRules())
 	return cmd
@@ -90,14 +101,17 @@ func newHubRules() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&namespace, "namespace", "penstock-hub", "namespace of the hub's service account in the member")
-	cmd.Flags().BoolVar(&create, "create-namespaces", false, "allow the hub to make namespaces, for spec.createNamespaces of its ClusterSet")
+	cmd.Flags().StringVar(&namespace, "namespace", "penstock-hub",
+		"namespace of the hub's service account in the member")
+	cmd.Flags().BoolVar(&create, "create-namespaces", false,
+		"allow the hub to make namespaces, for spec.createNamespaces of its ClusterSet")
 	return cmd
 }
 
 func (h *hubFlags) run(cmd *cobra.Command) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	cfg := management.Config{Kubeconfigs: h.kubeconfigs, Providers: h.providers, TakeOver: h.takeOver, Drain: h.drain, Disk: &filesystem.Disk{}, Log: log}
+	cfg := management.Config{Kubeconfigs: h.kubeconfigs, Providers: h.providers, TakeOver: h.takeOver, Drain: h.drain,
+		Disk: &filesystem.Disk{}, Log: log}
 	cfg.Memory = h.memory.Value()
 	defer app.KeepWithin(h.memory.Value())()
 	app.CollectTight()
@@ -121,10 +135,13 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// servePages serves /metrics and /healthz, and, as far as only this machine reaches it, the hub's own pages.
-func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, stateDir string, log *slog.Logger) error {
+// servePages serves /metrics and /healthz, and, as far as only this machine reaches it, the hub's
+// own pages.
+func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, stateDir string,
+	log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{is, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+	for _, c := range []prometheus.Collector{is, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := metrics.Register(c); err != nil {
 			return err
 		}
@@ -162,7 +179,8 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *ma
 }
 
 // serveSocket serves all pages on the socket in the state folder of a hub of files, if it has one.
-func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all http.Handler, stateDir string, log *slog.Logger) error {
+func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all http.Handler, stateDir string,
+	log *slog.Logger) error {
 	if stateDir == "" {
 		return nil
 	}
@@ -171,7 +189,9 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 	case err == nil:
 		group.Go(func() error { return app.ServeSocket(ctx, l, all) })
 	case app.Unwritable(err):
-		log.Error("other penstock commands do not reach this hub until it starts again with a state folder that takes files", "error", err)
+		log.Error(
+			"other penstock commands do not reach this hub until it starts again with a state folder that takes files",
+			"error", err)
 	default:
 		return err
 	}
@@ -183,7 +203,9 @@ func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths
 		if len(h.paths) == 0 {
-			return "", errors.New("the hub needs a ClusterSet: name its file with -f, or a management cluster with --kubeconfig")
+			return "",
+				errors.New(
+					"the hub needs a ClusterSet: name its file with -f, or a management cluster with --kubeconfig")
 		}
 		if err := h.exist(); err != nil {
 			return "", err
@@ -210,6 +232,7 @@ func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("name of this process: %w", err)
 	}
-	cfg.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(), strings.ToLower(rand.Text()))
+	cfg.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(),
+		strings.ToLower(rand.Text()))
 	return "", nil
 }

@@ -27,7 +27,8 @@ func TestHub_SecondOneOfAStateFolderEnds(t *testing.T) {
 	}
 }
 
-// In the folder of a hub the commands of a cluster name the hub's page: they would look for a penstock up, or write a drain that has no effect.
+// In the folder of a hub the commands of a cluster name the hub's page: they would look for a
+// penstock up, or write a drain that has no effect.
 func TestHub_CommandsForItsFolderNameItsPage(t *testing.T) {
 	t.Parallel()
 	h := folderHub(t)
@@ -35,12 +36,15 @@ func TestHub_CommandsForItsFolderNameItsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "hub is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a loopback address)"
+	const want = "hub is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http " +
+		"on a loopback address)"
 	in := []string{"-f", h.dir, "--state", h.state}
 	for _, c := range []struct {
 		fails bool
 		args  []string
-	}{{false, []string{"clusters", "list"}}, {true, []string{"clusters", "list", "--watch"}}, {true, []string{"status"}}, {true, []string{"status", "--watch"}}, {true, []string{"clusters", "show"}}, {true, []string{"clusters", "drain"}}} {
+	}{{false, []string{"clusters", "list"}}, {true, []string{"clusters", "list", "--watch"}},
+		{true, []string{"status"}}, {true, []string{"status", "--watch"}}, {true, []string{"clusters", "show"}},
+		{true, []string{"clusters", "drain"}}} {
 		out, err := penstock(t, append(c.args, in...)...)
 		if (err != nil) != c.fails || !strings.Contains(fmt.Sprint(out, err), want) {
 			t.Errorf("penstock %s: %v\n%s", strings.Join(c.args, " "), err, out)

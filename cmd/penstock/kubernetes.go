@@ -32,10 +32,17 @@ type kubernetes struct {
 
 func (k *kubernetes) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no -f is given)")
-	f.StringVar(&k.namespace, "namespace", "", "namespace of penstock's Lease (default: the pod's namespace, else the kubeconfig's)")
-	f.StringVar(&k.service, "service", "", "Service in that namespace that selects all penstock processes: Envoys reach the pickers at its port named "+app.PickerPort+", and the processes find each other at the one named "+app.PeerPort+" (default: none)")
-	f.StringSliceVar(&k.watched, "watch-namespaces", nil, "namespace whose objects are read, besides that of --namespace; may be repeated. Objects of other namespaces count as not existing, and penstock needs no permission there (default: all namespaces)")
+	f.StringVar(&k.kubeconfig, "kubeconfig", "",
+		"kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no "+
+			"-f is given)")
+	f.StringVar(&k.namespace, "namespace", "",
+		"namespace of penstock's Lease (default: the pod's namespace, else the kubeconfig's)")
+	f.StringVar(&k.service, "service", "",
+		"Service in that namespace that selects all penstock processes: Envoys reach the pickers at its port named "+
+			app.PickerPort+", and the processes find each other at the one named "+app.PeerPort+" (default: none)")
+	f.StringSliceVar(&k.watched, "watch-namespaces", nil,
+		"namespace whose objects are read, besides that of --namespace; may be repeated. Objects of other namespaces "+
+			"count as not existing, and penstock needs no permission there (default: all namespaces)")
 	k.fleet.flags(cmd)
 }
 
@@ -65,9 +72,11 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	if err != nil {
 		return nil, fmt.Errorf("name of this process: %w", err)
 	}
-	// The process ID keeps two processes on one machine apart, and the random text two of one pod: a container that starts again has the
-	// same ID, and each process that leads must be a transition of the Lease, which is an epoch of what it publishes.
-	out.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(), strings.ToLower(rand.Text()))
+	// The process ID keeps two processes on one machine apart, and the random text two of one pod:
+	// a container that starts again has the same ID, and each process that leads must be a
+	// transition of the Lease, which is an epoch of what it publishes.
+	out.Identity = fmt.Sprintf("%s-%d-%.8s", cmp.Or(os.Getenv("POD_NAME"), host), os.Getpid(),
+		strings.ToLower(rand.Text()))
 	if k.service != "" {
 		out.Service = objectid.Join(out.Namespace, strings.TrimPrefix(k.service, out.Namespace+"/"))
 	}
@@ -77,7 +86,8 @@ func (k *kubernetes) config(cmd *cobra.Command, paths []string, s *secure) (*app
 	return out, nil
 }
 
-// clusterAt returns how to reach the cluster of a kubeconfig, or that of this pod for "", and the namespace of this process there.
+// clusterAt returns how to reach the cluster of a kubeconfig, or that of this pod for "", and the
+// namespace of this process there.
 func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, namespace string, err error) {
 	if kubeconfig == "" {
 		if config, err = rest.InClusterConfig(); err != nil {
@@ -106,7 +116,8 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// clusterState is the state folder of a process that reads a cluster: it holds the socket and nothing else.
+// clusterState is the state folder of a process that reads a cluster: it holds the socket and
+// nothing else.
 func clusterState() (string, error) {
 	home, err := state.Home()
 	return filepath.Join(home, "cluster"), err

@@ -43,8 +43,8 @@ var opensItself = map[string]string{
 	"xds/xdstest/envoytest/binary.go":              "tests alone",
 }
 
-// A FIFO, or a mount that does not answer, in place of a file that a user names blocks nothing: such
-// files are read by discovery/filesystem.
+// A FIFO, or a mount that does not answer, in place of a file that a user names blocks nothing:
+// such files are read by discovery/filesystem.
 func TestLayout_FilesOfUsersAreReadWithinBounds(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range sources(t) {
@@ -66,7 +66,9 @@ func TestLayout_FilesOfUsersAreReadWithinBounds(t *testing.T) {
 				return true
 			}
 			if used[s.file] = true; opensItself[s.file] == "" {
-				t.Errorf("%s: %s.%s: read what a user names by discovery/filesystem, or state in opensItself whose file it is",
+				t.Errorf(
+					"%s: %s.%s: read what a user names by discovery/filesystem, or state in opensItself whose "+
+						"file it is",
 					set.Position(n.Pos()), pkg.Name, of.Sel.Name)
 			}
 			return true

@@ -14,8 +14,9 @@ import (
 // namesPackage has the one parser of "namespace/name".
 const namesPackage = "discovery/objectid"
 
-// splitters are the files that split other texts at slashes, with what these are. A new file that splits "namespace/name" does not
-// belong here: it parses with objectid, where the text enters the process.
+// splitters are the files that split other texts at slashes, with what these are. A new file that
+// splits "namespace/name" does not belong here: it parses with objectid, where the text enters the
+// process.
 var splitters = map[string]string{
 	"cmd/penstock/golden_test.go":                         "names of sections of a golden",
 	"discovery/store/rows/rows_test.go":                   "keys of a test",
@@ -48,7 +49,8 @@ var cutting = []string{
 	"Index", "IndexByte", "IndexRune", "IndexAny", "LastIndex", "LastIndexByte", "LastIndexAny",
 }
 
-// joiners are the files that write "namespace/name" by hand, with why. All others call objectid.Join, or String of an identity.
+// joiners are the files that write "namespace/name" by hand, with why. All others call
+// objectid.Join, or String of an identity.
 var joiners = map[string]string{
 	"discovery/kube/kubetest/server.go": "paths of URLs",
 	"discovery/status/report/report.go": "it imports nothing",
@@ -74,13 +76,15 @@ func TestLayout_OnlyOnePackageSplitsNames(t *testing.T) {
 			case *ast.CallExpr:
 				if splitsAtSlash(n) {
 					if split[name] = true; splitters[name] == "" {
-						t.Errorf("%s splits a text at a slash: parse it with %s where it enters the process", fset.Position(n.Pos()), namesPackage)
+						t.Errorf("%s splits a text at a slash: parse it with %s where it enters the process",
+							fset.Position(n.Pos()), namesPackage)
 					}
 				}
 			case *ast.BinaryExpr:
 				if joinsNames(n) && !strings.HasSuffix(name, "_test.go") {
 					if joined[name] = true; joiners[name] == "" {
-						t.Errorf("%s joins a namespace and a name: call String of the identity, or objectid.Join", fset.Position(n.Pos()))
+						t.Errorf("%s joins a namespace and a name: call String of the identity, or objectid.Join",
+							fset.Position(n.Pos()))
 					}
 				}
 			}
@@ -106,7 +110,8 @@ func splitsAtSlash(call *ast.CallExpr) bool {
 		return false
 	}
 	pkg, ok := f.X.(*ast.Ident)
-	return ok && (pkg.Name == "strings" || pkg.Name == "bytes") && slices.Contains(cutting, f.Sel.Name) && isSlash(call.Args[1])
+	return ok && (pkg.Name == "strings" || pkg.Name == "bytes") && slices.Contains(cutting, f.Sel.Name) &&
+		isSlash(call.Args[1])
 }
 
 // isSlash reports whether an expression is "/" or '/', or a conversion of it.
@@ -145,9 +150,12 @@ func joinsNames(e *ast.BinaryExpr) bool {
 
 func TestLayout_RuleFindsNamesThatAreSplitOrJoined(t *testing.T) {
 	for code, found := range map[string]bool{
-		`strings.Cut(key, "/")`: true, `strings.SplitN(key, "/", 2)`: true, `bytes.IndexByte(key, '/')`: true, `bytes.Cut(key, []byte("/"))`: true,
-		`ns + "/" + name`: true, `o.Namespace + "/" + o.Name`: true, `o.GetNamespace() + "/" + name`: true, `"Gateway " + namespace + "/" + name`: true,
-		`strings.Cut(key, "@")`: false, `strings.HasPrefix(key, "/")`: false, `dir + "/" + file`: false, `objectid.Join(namespace, name)`: false,
+		`strings.Cut(key, "/")`: true, `strings.SplitN(key, "/", 2)`: true, `bytes.IndexByte(key, '/')`: true,
+		`bytes.Cut(key, []byte("/"))`: true,
+		`ns + "/" + name`:             true, `o.Namespace + "/" + o.Name`: true, `o.GetNamespace() + "/" + name`: true,
+		`"Gateway " + namespace + "/" + name`: true,
+		`strings.Cut(key, "@")`:               false, `strings.HasPrefix(key, "/")`: false, `dir + "/" + file`: false,
+		`objectid.Join(namespace, name)`: false,
 	} {
 		e, err := parser.ParseExpr(code)
 		if err != nil {

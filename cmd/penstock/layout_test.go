@@ -18,17 +18,20 @@ const (
 	root   = "../.." // of the repository, from here
 )
 
-// topLevel lists what the top of the repository may hold, besides dot files and build output; true means required.
+// topLevel lists what the top of the repository may hold, besides dot files and build output; true
+// means required.
 var topLevel = map[string]bool{
 	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
 	"manifests": true, "conformance": true, "docs": true,
 	"Makefile": true, "go.mod": true, "go.sum": true,
-	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "ENVOY.md": true, "LICENSE": true, "CONTRIBUTING.md": true,
-	"OPERATIONS.md": true, "REFERENCE.md": true, "SECURITY.md": true,
+	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "ENVOY.md": true, "LICENSE": true,
+	"CONTRIBUTING.md": true,
+	"OPERATIONS.md":   true, "REFERENCE.md": true, "SECURITY.md": true,
 }
 
-// allowed lists which folders may import which across the top level; a rule holds for everything below them. All other
-// imports are forbidden: siblings meet through small interfaces that the consumer declares.
+// allowed lists which folders may import which across the top level; a rule holds for everything
+// below them. All other imports are forbidden: siblings meet through small interfaces that the
+// consumer declares.
 var allowed = []struct{ from, to string }{
 	{"cmd", "."},
 	{".", "discovery/status/report"},
@@ -66,8 +69,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"xds/resource", "xds", "translator imports resource, and must not get the server with it"},
 }
 
-// testsMayUse lists what every test may also import: the fake Envoy, the real one with its bootstrap, the store for
-// fixtures, and the commands of penstock-external for REFERENCE.md.
+// testsMayUse lists what every test may also import: the fake Envoy, the real one with its
+// bootstrap, the store for fixtures, and the commands of penstock-external for REFERENCE.md.
 var testsMayUse = []string{"xds/xdstest", "xds/bootstrap", "discovery/store", "cmd/internal/external/commands"}
 
 // source is one Go file of the main module.
@@ -88,8 +91,8 @@ func TestLayout_SiblingsDoNotImportEachOther(t *testing.T) {
 	}
 }
 
-// impure are packages through which translation could depend on more than its arguments. (A clock is a function, not a package:
-// time is also where durations live.)
+// impure are packages through which translation could depend on more than its arguments. (A clock
+// is a function, not a package: time is also where durations live.)
 var impure = []string{"os", "syscall", "log", "math/rand", "crypto/rand", "io/fs"}
 
 func TestLayout_TranslationIsPure(t *testing.T) {
@@ -149,7 +152,8 @@ func verdict(from, to string, test bool) string {
 	}
 	if top(from) == top(to) {
 		for _, rule := range forbidden {
-			if below(from, rule.from) && below(to, rule.to) && !below(to, rule.from) && !below(to, "discovery/status/report") {
+			if below(from, rule.from) && below(to, rule.to) && !below(to, rule.from) &&
+				!below(to, "discovery/status/report") {
 				return rule.why
 			}
 		}
@@ -181,7 +185,9 @@ func TestLayout_TopLevelIsComplete(t *testing.T) {
 	for _, e := range entries {
 		found[e.Name()] = true
 		_, named := topLevel[e.Name()]
-		built := e.Name() == "bin" || e.Name() == "dist" || strings.HasSuffix(e.Name(), ".test") || strings.HasSuffix(e.Name(), ".prof") // as in .gitignore
+		// as in .gitignore
+		built := e.Name() == "bin" || e.Name() == "dist" || strings.HasSuffix(e.Name(), ".test") ||
+			strings.HasSuffix(e.Name(), ".prof")
 		if !named && !built && !strings.HasPrefix(e.Name(), ".") {
 			t.Errorf("%s is not in the list of what the top level holds", e.Name())
 		}
@@ -205,17 +211,20 @@ func TestLayout_EveryPackageHasADocGo(t *testing.T) {
 			t.Errorf("%s has no doc.go", dir)
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, dir, "doc.go"), nil, parser.ParseComments|parser.PackageClauseOnly)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, dir, "doc.go"), nil,
+			parser.ParseComments|parser.PackageClauseOnly)
 		if err != nil {
 			t.Error(err)
 		} else if file.Doc == nil || len(file.Doc.Text()) < 100 {
-			t.Errorf("%s/doc.go lacks what the package owns, who calls it, its invariants, and how to test it alone", dir)
+			t.Errorf("%s/doc.go lacks what the package owns, who calls it, its invariants, and how to test it alone",
+				dir)
 		}
 	}
 }
 
-// An import that hides a package's name behind an alias, or two packages with one name, make a reader guess which one a
-// qualifier means. An alias of another module's package is fine if its own name is ambiguous (v1) or taken.
+// An import that hides a package's name behind an alias, or two packages with one name, make a
+// reader guess which one a qualifier means. An alias of another module's package is fine if its own
+// name is ambiguous (v1) or taken.
 func TestLayout_PackageNamesAreUnique(t *testing.T) {
 	named := map[string]string{} // package name -> folder
 	fset := token.NewFileSet()
@@ -225,7 +234,8 @@ func TestLayout_PackageNamesAreUnique(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, spec := range parsed.Imports {
-			if spec.Name != nil && spec.Name.Name != "_" && strings.HasPrefix(strings.Trim(spec.Path.Value, `"`), module+"/") {
+			if spec.Name != nil && spec.Name.Name != "_" &&
+				strings.HasPrefix(strings.Trim(spec.Path.Value, `"`), module+"/") {
 				t.Errorf("%s imports %s as %s: rename the package instead", file, spec.Path.Value, spec.Name.Name)
 			}
 		}
@@ -268,7 +278,8 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// walk calls visit with the path, from the root, of every Go file; nested modules only if asked for.
+// walk calls visit with the path, from the root, of every Go file; nested modules only if asked
+// for.
 func walk(t *testing.T, nested bool, visit func(file string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -297,7 +308,8 @@ func walk(t *testing.T, nested bool, visit func(file string)) {
 	}
 }
 
-// The questions were written before the tree was rearranged; a move must keep their answers true, and so guessable.
+// The questions were written before the tree was rearranged; a move must keep their answers true,
+// and so guessable.
 func TestLayout_NewcomersQuestionsHaveAnswers(t *testing.T) {
 	numbered := regexp.MustCompile(`(?m)^(\d+)\. (.+)$`)
 	read := func(name string) map[string]string {

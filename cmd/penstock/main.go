@@ -67,7 +67,8 @@ server for every request.`,
 	return root
 }
 
-// rejectUnknown makes an unknown subcommand of a group an error, as one of the root is. Cobra would print the help and succeed.
+// rejectUnknown makes an unknown subcommand of a group an error, as one of the root is. Cobra would
+// print the help and succeed.
 func rejectUnknown(cmd *cobra.Command) {
 	if !cmd.HasSubCommands() {
 		return
@@ -81,7 +82,8 @@ func rejectUnknown(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
 			names = append(names, sub.Name())
 		}
-		return fmt.Errorf("unknown command %q for %q: choose one of %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))
+		return fmt.Errorf("unknown command %q for %q: choose one of %s", args[0], cmd.CommandPath(),
+			strings.Join(names, ", "))
 	}
 	if cmd.RunE == nil {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -101,7 +103,8 @@ func takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// exclusive makes two flags of a command an error if both are given: cobra's own error names neither of them as a user writes it.
+// exclusive makes two flags of a command an error if both are given: cobra's own error names
+// neither of them as a user writes it.
 func exclusive(cmd *cobra.Command, a, b string) {
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// readable are the files that others may read, by the source that writes them, and why they hold no credential.
+// readable are the files that others may read, by the source that writes them, and why they hold no
+// credential.
 var readable = map[string]string{
 	"cmd/penstock/bootstrap.go":                "names of files, for Envoys of another user",
 	"cmd/penstock/drain.go":                    "a copy of this program",
@@ -43,7 +44,8 @@ func TestSecrets_FilesHaveMode0600(t *testing.T) {
 			return err
 		}
 		for _, call := range writes.FindAllString(string(text), -1) {
-			if strings.Contains(call, "0o600") || strings.Contains(call, "0o700") || strings.Contains(name, "internal/state/") {
+			if strings.Contains(call, "0o600") || strings.Contains(call, "0o700") ||
+				strings.Contains(name, "internal/state/") {
 				continue
 			}
 			found[name] = true

@@ -29,7 +29,8 @@ func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 		name, port, alone := strings.Cut(text, "=")
 		pool, ok := objectid.ParsePool(name)
 		if !ok {
-			return out, fmt.Errorf("--offer %q: write NAMESPACE/NAME=PORT, or NAMESPACE/NAME for a pool in ParentMode", text)
+			return out,
+				fmt.Errorf("--offer %q: write NAMESPACE/NAME=PORT, or NAMESPACE/NAME for a pool in ParentMode", text)
 		}
 		if slices.ContainsFunc(out, func(o app.Offer) bool { return o.Pool == pool }) {
 			return out, fmt.Errorf("--offer %q: the pool has another --offer; remove one of them", text)
@@ -40,7 +41,10 @@ func (s *service) offered(ctx context.Context) (out []app.Offer, err error) {
 				return out, fmt.Errorf("--offer %q: write a port from 0 to 65535", text)
 			}
 			if !s.secure.openPicker && (s.fleet || s.secure.cert != "") {
-				return out, errors.New("--offer with a port requires --picker-open: without it, the picker accepts picks from the Gateways' own proxies only")
+				return out,
+					errors.New(
+						"--offer with a port requires --picker-open: without it, the picker accepts picks from the " +
+							"Gateways' own proxies only")
 			}
 			host, _, err := net.SplitHostPort(s.picker)
 			if err != nil {

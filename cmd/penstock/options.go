@@ -37,11 +37,16 @@ type files struct {
 }
 
 func (s *files) flags(cmd *cobra.Command, required string) {
-	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil, "folder (read recursively) or file with YAML or JSON; may be repeated ("+required+")")
-	cmd.Flags().StringVar(&s.state, "state", "", "folder for the last good versions of objects, the status, and the socket for other commands. It must belong to the user that runs penstock, with mode 0700, which an empty one is given (default: one for the given files, below $XDG_STATE_HOME/penstock)")
+	cmd.Flags().StringArrayVarP(&s.paths, "file", "f", nil,
+		"folder (read recursively) or file with YAML or JSON; may be repeated ("+required+")")
+	cmd.Flags().StringVar(&s.state, "state", "",
+		"folder for the last good versions of objects, the status, and the socket for other commands. It must belong "+
+			"to the user that runs penstock, with mode 0700, which an empty one is given (default: one for the given "+
+			"files, below $XDG_STATE_HOME/penstock)")
 }
 
-// exist returns an error if a named folder or file does not exist, unless --state names the state folder.
+// exist returns an error if a named folder or file does not exist, unless --state names the state
+// folder.
 func (s *files) exist() error {
 	if s.state != "" {
 		return nil
@@ -111,25 +116,59 @@ func (s *service) flags(cmd *cobra.Command, picker, logLevel string) {
 	}
 	s.files.flags(cmd, required)
 	f := cmd.Flags()
-	f.StringVar(&s.xds, "xds", "", "address on which ADS is served: HOST:PORT, which requires --xds-cert, because ADS has private keys (port 0 is any free port), or unix:PATH, a socket that only this user opens (default: the socket "+socketOfADS+" in the state folder)")
+	f.StringVar(&s.xds, "xds", "",
+		"address on which ADS is served: HOST:PORT, which requires --xds-cert, because ADS has private keys (port 0 "+
+			"is any free port), or unix:PATH, a socket that only this user opens (default: "+
+			"the socket "+socketOfADS+" in the state folder)")
 	s.pickerPort = picker
-	f.StringVar(&s.picker, "picker", "", "address on which the endpoint picker (ext_proc) is served, as HOST:PORT, for gateways of others too (port 0 is any free port), or unix:PATH, which only this user reaches (default: the socket "+socketOfPicker+" in the state folder; with --xds HOST:PORT, --xds-cert, --members-listen or --offer "+picker+")")
-	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil, "address at which Envoys reach the picker, as IP:PORT or unix:PATH; may be repeated (default: that of --picker)")
-	f.StringVar(&s.http, "http", "", "address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves the pages of --admin (default: none)")
-	f.StringVar(&s.admin, "admin", "", "address on which /status, /proxies, /explain and /debug/... are served, which show every object to every client: choose a loopback address such as 127.0.0.1:9091. The URL has localhost or an IP address: requests by another host name are denied (default: none)")
+	f.StringVar(&s.picker, "picker", "",
+		"address on which the endpoint picker (ext_proc) is served, as HOST:PORT, for gateways of others too (port 0 "+
+			"is any free port), or unix:PATH, which only this user reaches (default: "+
+			"the socket "+socketOfPicker+" in the state folder; with --xds HOST:PORT, --xds-cert, --members-listen "+
+			"or --offer "+picker+")")
+	f.StringSliceVar(&s.pickerAddresses, "picker-address", nil,
+		"address at which Envoys reach the picker, as IP:PORT or unix:PATH; may be repeated (default: that "+
+			"of --picker)")
+	f.StringVar(&s.http, "http", "",
+		"address on which /metrics, /healthz and /readyz are served, as HOST:PORT; a loopback address also serves "+
+			"the pages of --admin (default: none)")
+	f.StringVar(&s.admin, "admin", "",
+		"address on which /status, /proxies, /explain and /debug/... are served, which show every object to every "+
+			"client: choose a loopback address such as 127.0.0.1:9091. The URL has localhost or an IP address: "+
+			"requests by another host name are denied (default: none)")
 	s.addresses.flags(cmd)
-	f.StringVar(&s.members, "members-listen", "", "address on which other members of the ClusterSet subscribe to the pools that this cluster exports, over mTLS, as HOST:PORT (default: none)")
-	f.StringVar(&s.membersAddress, "members-address", "", "address at which they reach it, as HOST:PORT (default: that of --members-listen)")
-	f.StringVar(&s.defaultPool, "default-pool", "", "pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
-	f.StringArrayVar(&s.offers, "offer", nil, "exported pool that gateways other than Penstock's may use, too, as NAMESPACE/NAME=PORT: the import then has a port of the picker that serves picks from this pool alone. Port 0 is any free port. NAMESPACE/NAME is enough in ParentMode: the import has the Gateways' ordinary addresses. May be repeated (default: none; with one pool, or --default-pool, the port of --picker serves it)")
+	f.StringVar(&s.members, "members-listen", "",
+		"address on which other members of the ClusterSet subscribe to the pools that this cluster exports, over "+
+			"mTLS, as HOST:PORT (default: none)")
+	f.StringVar(&s.membersAddress, "members-address", "",
+		"address at which they reach it, as HOST:PORT (default: that of --members-listen)")
+	f.StringVar(&s.defaultPool, "default-pool", "",
+		"pool for picks of gateways that name none, as NAMESPACE/NAME (default: the only pool)")
+	f.StringArrayVar(&s.offers, "offer", nil,
+		"exported pool that gateways other than Penstock's may use, too, as NAMESPACE/NAME=PORT: the import then has "+
+			"a port of the picker that serves picks from this pool alone. Port 0 is any free port. NAMESPACE/NAME is "+
+			"enough in ParentMode: the import has the Gateways' ordinary addresses. May be repeated (default: none; "+
+			"with one pool, or --default-pool, the port of --picker serves it)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
-	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone, and 503 answers what an external picker must read, whose model is replaced, or of a pool with a processor")
-	f.StringVar(&s.kvEvents, "picker-kv-events", "", "address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools whose PoolPolicy has picker.kvEvents.mode Listen; others than the model servers' IP addresses are rejected (default: none)")
-	f.StringVar(&s.record, "record", "", "file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line that penstock replay reads; what the file had becomes FILE.1 (default: none)")
+	f.Var(&s.heldBodies, "picker-held-bodies",
+		"largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints "+
+			"are picked by load alone, and 503 answers what an external picker must read, whose model is replaced, "+
+			"or of a pool with a processor")
+	f.StringVar(&s.kvEvents, "picker-kv-events", "",
+		"address at which model servers connect to publish their KV events over ZeroMQ, as HOST:PORT, for pools "+
+			"whose PoolPolicy has picker.kvEvents.mode Listen; others than the model servers' IP addresses are "+
+			"rejected (default: none)")
+	f.StringVar(&s.record, "record", "",
+		"file to which the picker writes each request whose prompt it reads, without the prompt, as a JSON line that "+
+			"penstock replay reads; what the file had becomes FILE.1 (default: none)")
 	s.recordBytes.Quantity = *resource.NewQuantity(1<<30, resource.BinarySI)
-	f.Var(&s.recordBytes, "record-bytes", "largest size of the file of --record and of FILE.1 together, as a quantity; a full file becomes FILE.1, in place of the older one")
-	f.StringVar(&s.accessLog, "access-log", "", "file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
-	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute, "drain time: how long connections may continue after their listener is removed")
+	f.Var(&s.recordBytes, "record-bytes",
+		"largest size of the file of --record and of FILE.1 together, as a quantity; a full file becomes FILE.1, in "+
+			"place of the older one")
+	f.StringVar(&s.accessLog, "access-log", "",
+		"file to which Envoys log each request as JSON, such as /dev/stdout (default: none)")
+	f.DurationVar(&s.drainTime, "drain-time", 10*time.Minute,
+		"drain time: how long connections may continue after their listener is removed")
 	s.stop.flags(f)
 	s.secure.flags(f)
 	f.StringVar(&s.logLevel, "log-level", logLevel, "lowest level that is logged: debug, info, warn or error")
@@ -140,12 +179,16 @@ func (s *service) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", s.logLevel)
 	}
-	return slog.New(newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level, ReplaceAttr: bounded}))), nil
+	return slog.New(
+			newRepeats(slog.NewTextHandler(cmd.ErrOrStderr(),
+				&slog.HandlerOptions{Level: level, ReplaceAttr: bounded}))),
+		nil
 }
 
-// newApp makes the app that up and serve run. build makes it of the configuration, for its role; shutdown flushes the
-// remaining spans.
-func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config, shutdown func(), err error) {
+// newApp makes the app that up and serve run. build makes it of the configuration, for its role;
+// shutdown flushes the remaining spans.
+func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, error)) (p *app.App, cfg app.Config,
+	shutdown func(), err error) {
 	if cmd.Flags().Changed("record-bytes") && s.record == "" {
 		return nil, cfg, nil, errors.New("--record-bytes bounds the file of --record: name one, or leave it out")
 	}
@@ -172,9 +215,9 @@ func (s *service) newApp(cmd *cobra.Command, build func(app.Config) (*app.App, e
 	return p, cfg, func() { t.end(); s.tidy(cfg) }, err
 }
 
-// listenLocal opens the socket for the Envoys of this user: the socket of --xds, or one in the state
-// folder. A state folder that takes no files ends nothing: a temporary one, which is private, with
-// a name that cannot be known before, takes its place for sockets and for the Envoys' files.
+// listenLocal opens the socket for the Envoys of this user: the socket of --xds, or one in the
+// state folder. A state folder that takes no files ends nothing: a temporary one, which is private,
+// with a name that cannot be known before, takes its place for sockets and for the Envoys' files.
 func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error) {
 	s.runtime = dir
 	path, given := strings.CutPrefix(s.xds, unixPrefix)
@@ -190,10 +233,15 @@ func (s *service) listenLocal(dir string, log *slog.Logger) (net.Listener, error
 	}
 	temporary, failed := os.MkdirTemp("", "penstock-")
 	if failed != nil {
-		return nil, fmt.Errorf("--state %s: %w; nor does the folder for temporary files take any: name a folder with --state that does", dir, err)
+		return nil,
+			fmt.Errorf(
+				"--state %s: %w; nor does the folder for temporary files take any: name a folder with "+
+					"--state that does", dir, err)
 	}
 	s.runtime = temporary
-	log.Error("the state folder takes no files: Envoys have theirs in a temporary folder, and nothing is kept over a restart", "error", err, "temporary", temporary)
+	log.Error(
+		"the state folder takes no files: Envoys have theirs in a temporary folder, and nothing is kept over a restart",
+		"error", err, "temporary", temporary)
 	return app.ListenSocket(ports.ADS, filepath.Join(temporary, socketOfADS))
 }
 
@@ -226,7 +274,8 @@ func (s *service) tidy(cfg app.Config) {
 	}
 }
 
-// config opens the listeners and makes the configuration of the app. The app closes the listeners when it ends.
+// config opens the listeners and makes the configuration of the app. The app closes the listeners
+// when it ends.
 func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (cfg app.Config, err error) {
 	switch {
 	case s.cluster && s.state == "":
@@ -306,7 +355,10 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		}
 		addr, err := netip.ParseAddrPort(a)
 		if err != nil {
-			return cfg, fmt.Errorf("--picker-address %q: write IP:PORT or unix:PATH, because Envoy dials IP addresses and sockets only", a)
+			return cfg,
+				fmt.Errorf(
+					"--picker-address %q: write IP:PORT or unix:PATH, because Envoy dials IP addresses and "+
+						"sockets only", a)
 		}
 		cfg.PickerAddresses = append(cfg.PickerAddresses, addr)
 	}
@@ -326,7 +378,8 @@ func (s *service) config(ctx context.Context, log *slog.Logger, t *telemetry) (c
 		return cfg, fmt.Errorf("--default-pool %q: write NAMESPACE/NAME", s.defaultPool)
 	}
 	if cfg.HeldBodies = s.heldBodies.Value(); cfg.HeldBodies < 1 {
-		return cfg, fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
+		return cfg,
+			fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
 	}
 	if s.recordBytes.Value() < 1<<20 {
 		return cfg, fmt.Errorf("--record-bytes %s: write a quantity of 1Mi or more", s.recordBytes.String())
@@ -351,8 +404,11 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	if cfg.Credentials, err = s.secure.credentials(); err != nil {
 		return err
 	}
-	if cfg.Credentials != nil && (s.replicas || len(cfg.Peers.Addresses) > 0) && (cfg.Peers.Listener == nil || cfg.Peers.TLS == nil) {
-		return errors.New("--peers or --service with --xds-cert requires --peers-listen, --peers-ca, --peers-cert and --peers-key: the port of --xds is for proxies")
+	if cfg.Credentials != nil && (s.replicas || len(cfg.Peers.Addresses) > 0) &&
+		(cfg.Peers.Listener == nil || cfg.Peers.TLS == nil) {
+		return errors.New(
+			"--peers or --service with --xds-cert requires --peers-listen, --peers-ca, --peers-cert and --peers-key: " +
+				"the port of --xds is for proxies")
 	}
 	if s.replicas && cfg.Peers.TLS == nil {
 		return errors.New("--service requires --peers-listen, --peers-ca, --peers-cert and --peers-key, " +
@@ -360,7 +416,8 @@ func (s *service) authenticate(cfg *app.Config, log *slog.Logger) (err error) {
 	}
 	if cfg.Credentials == nil && cfg.XDS != nil {
 		return fmt.Errorf("--xds %s: ADS gives each client the private keys of Gateways, and every user of this "+
-			"machine reaches a port: remove --xds for a socket in the state folder, write unix:PATH, or add --xds-cert, "+
+			"machine reaches a port: remove --xds for a socket in the state folder, write unix:PATH, or add "+
+			"--xds-cert, "+
 			"--xds-key and --xds-client-ca or --xds-token (penstock credentials makes the files)", cfg.XDS.Addr())
 	}
 	if err := authenticated(cfg.Peers); err != nil {

@@ -19,7 +19,8 @@ import (
 func TestPeer_WithoutCertificateIsDenied(t *testing.T) {
 	one, two := peerCertificate(t), peerCertificate(t)
 	flags := func(ca, cert string) *peerFlags {
-		return &peerFlags{listen: "127.0.0.1:0", ca: filepath.Join(ca, "cert"), cert: filepath.Join(cert, "cert"), key: filepath.Join(cert, "key")}
+		return &peerFlags{listen: "127.0.0.1:0", ca: filepath.Join(ca, "cert"), cert: filepath.Join(cert, "cert"),
+			key: filepath.Join(cert, "key")}
 	}
 	ours, err := flags(one, one).config(t.Context(), nil)
 	if err != nil {
@@ -56,7 +57,8 @@ func TestPeer_WithoutCertificateIsDenied(t *testing.T) {
 	if dial(theirs.Client) == nil || dial(&tls.Config{InsecureSkipVerify: true}) == nil {
 		t.Error("a client without a certificate is served")
 	}
-	for _, half := range []*peerFlags{{ca: "a", cert: "b", key: "c"}, {listen: "127.0.0.1:0", ca: "a"}, flags(t.TempDir(), one)} {
+	for _, half := range []*peerFlags{{ca: "a", cert: "b", key: "c"}, {listen: "127.0.0.1:0", ca: "a"},
+		flags(t.TempDir(), one)} {
 		if _, err := half.config(t.Context(), nil); err == nil {
 			t.Errorf("%+v is taken", half)
 		}
@@ -71,8 +73,11 @@ func peerCertificate(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth,
+		},
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -83,7 +88,9 @@ func peerCertificate(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: cert}, "key": {Type: "PRIVATE KEY", Bytes: private}} {
+	for name, block := range map[string]*pem.Block{
+		"cert": {Type: "CERTIFICATE", Bytes: cert}, "key": {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -80,30 +80,55 @@ When it ends, health checks fail for --drain-timeout while it still picks, so th
 	}
 	f := cmd.Flags()
 	s.files.flags(cmd, "required without --kubeconfig, except in a pod")
-	f.StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no -f is given)")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "",
+		"kubeconfig file of the cluster to read instead of files (default: the cluster that penstock runs in, if no "+
+			"-f is given)")
 	f.StringVar(&s.bind, "bind-address", "", "IP address of all ports (default: every address)")
 	f.Uint16Var(&s.grpcPort, "grpc-port", 9002, "port of the endpoint picker protocol; 0 is any free port")
 	f.Uint16Var(&s.healthPort, "grpc-health-port", 9003, "port of gRPC health checks, without TLS; 0 is any free port")
-	f.Uint16Var(&s.pagesPort, "metrics-port", 9090, "port of /metrics, /healthz and /readyz, for every client that reaches it; 0 is any free port")
-	f.StringVar(&s.pool, "pool-name", "", "name of the InferencePool, or NAMESPACE/NAME (default: the only one of the files)")
-	f.StringVar(&s.namespace, "pool-namespace", "", "namespace of the InferencePool (default: the environment's NAMESPACE, else the pod's or the kubeconfig's, else default)")
-	f.StringVar(&s.group, "pool-group", store.InferencePools.Group(), "API group of the InferencePool on Kubernetes, "+store.InferencePools.Group()+" or "+inferenceapi.Group)
-	f.StringVar(&s.selector, "endpoint-selector", "", "labels of the model servers' pods, in place of an InferencePool, as KEY=VALUE,KEY=VALUE; requires --endpoint-target-ports (default: none)")
-	f.UintSliceVar(&s.ports, "endpoint-target-ports", nil, "ports of the model servers of --endpoint-selector, one to eight (default: none)")
-	f.StringVar(&s.configFile, "config-file", "", "file with the EndpointPickerConfig, whose plugins pick; read again when it changes (default: the strategy of the pool's PoolPolicy, else load)")
-	f.StringVar(&s.configText, "config-text", "", "the EndpointPickerConfig itself, in place of --config-file (default: none)")
+	f.Uint16Var(&s.pagesPort, "metrics-port", 9090,
+		"port of /metrics, /healthz and /readyz, for every client that reaches it; 0 is any free port")
+	f.StringVar(&s.pool, "pool-name", "",
+		"name of the InferencePool, or NAMESPACE/NAME (default: the only one of the files)")
+	f.StringVar(&s.namespace, "pool-namespace", "",
+		"namespace of the InferencePool (default: the environment's NAMESPACE, else the pod's or the kubeconfig's, "+
+			"else default)")
+	f.StringVar(&s.group, "pool-group", store.InferencePools.Group(),
+		"API group of the InferencePool on Kubernetes, "+store.InferencePools.Group()+" or "+inferenceapi.Group)
+	f.StringVar(&s.selector, "endpoint-selector", "",
+		"labels of the model servers' pods, in place of an InferencePool, as KEY=VALUE,KEY=VALUE; requires "+
+			"--endpoint-target-ports (default: none)")
+	f.UintSliceVar(&s.ports, "endpoint-target-ports", nil,
+		"ports of the model servers of --endpoint-selector, one to eight (default: none)")
+	f.StringVar(&s.configFile, "config-file", "",
+		"file with the EndpointPickerConfig, whose plugins pick; read again when it changes (default: the strategy "+
+			"of the pool's PoolPolicy, else load)")
+	f.StringVar(&s.configText, "config-text", "",
+		"the EndpointPickerConfig itself, in place of --config-file (default: none)")
 	s.tls.flags(f)
-	f.StringVar(&s.protocol.Destination, flagDestination, extproc.DefaultNames().Destination, "header and metadata key by which a pick names endpoints")
-	f.StringVar(&s.protocol.Namespace, flagNamespace, extproc.DefaultNames().Namespace, "metadata namespace of a pick, and of the endpoint that served")
-	f.StringVar(&s.protocol.Subset, flagSubset, extproc.DefaultNames().Subset, "metadata namespace of the endpoints among which a gateway has the picker choose")
-	f.BoolVar(&s.protocol.IgnoreSubset, "disable-endpoint-subset-filter", false, "pick among all endpoints, whatever subset a gateway sends")
-	f.BoolVar(&s.protocol.Conformance, "conformance", false, "obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the conformance suite of the inference extension: every client may then choose its endpoint")
-	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second, "how long the picker still picks after it was asked to end, while its health checks fail (default for files: 0)")
+	f.StringVar(&s.protocol.Destination, flagDestination, extproc.DefaultNames().Destination,
+		"header and metadata key by which a pick names endpoints")
+	f.StringVar(&s.protocol.Namespace, flagNamespace, extproc.DefaultNames().Namespace,
+		"metadata namespace of a pick, and of the endpoint that served")
+	f.StringVar(&s.protocol.Subset, flagSubset, extproc.DefaultNames().Subset,
+		"metadata namespace of the endpoints among which a gateway has the picker choose")
+	f.BoolVar(&s.protocol.IgnoreSubset, "disable-endpoint-subset-filter", false,
+		"pick among all endpoints, whatever subset a gateway sends")
+	f.BoolVar(&s.protocol.Conformance, "conformance", false,
+		"obey the request header test-epp-endpoint-selection, and send x-conformance-test-served-endpoint, for the "+
+			"conformance suite of the inference extension: every client may then choose its endpoint")
+	f.DurationVar(&s.drain, "drain-timeout", 30*time.Second,
+		"how long the picker still picks after it was asked to end, while its health checks fail (default "+
+			"for files: 0)")
 	s.stop.flags(f)
 	f.BoolVar(&s.tracing, "tracing", true, "send spans where the environment has an OpenTelemetry endpoint (OTEL_*)")
 	s.heldBodies.Quantity = *resource.NewQuantity(extproc.DefaultBodies, resource.BinarySI)
-	f.Var(&s.heldBodies, "picker-held-bodies", "largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints are picked by load alone")
-	f.Var(&s.memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set (default: none)")
+	f.Var(&s.heldBodies, "picker-held-bodies",
+		"largest sum of the request bodies that the picker holds at one time, as a quantity; beyond it, endpoints "+
+			"are picked by load alone")
+	f.Var(&s.memory, "memory-limit",
+		"memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, "+
+			"unless GOMEMLIMIT is set (default: none)")
 	s.addresses.flags(cmd)
 	s.peers.flags(cmd)
 	s.logs.flags(f)
@@ -117,7 +142,8 @@ func onlyEmpty(cmd *cobra.Command, args []string) error {
 	return cobra.NoArgs(cmd, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" }))
 }
 
-// withCommand adds the command picker to arguments that begin with one of its long flags. Empty arguments before it do not count.
+// withCommand adds the command picker to arguments that begin with one of its long flags. Empty
+// arguments before it do not count.
 func withCommand(root *cobra.Command, args []string) []string {
 	first := slices.IndexFunc(args, func(arg string) bool { return arg != "" })
 	if first < 0 || !strings.HasPrefix(args[first], "--") {
@@ -168,7 +194,8 @@ func (s *standAlone) run(cmd *cobra.Command) error {
 	if !role.Pool.IsZero() {
 		pool = role.Pool.String()
 	}
-	log.Info("picking", "pool", pool, "picker", cfg.Picker.Addr(), "health", role.Health.Addr(), "metrics", cfg.HTTP.Addr())
+	log.Info("picking", "pool", pool, "picker", cfg.Picker.Addr(), "health", role.Health.Addr(), "metrics",
+		cfg.HTTP.Addr())
 	defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() {})()
 	group, ctx := errgroup.WithContext(cmd.Context())
 	group.Go(func() error { return p.Run(ctx) })
@@ -205,7 +232,8 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 		return nil, fmt.Errorf("--drain-timeout %s: write a duration of 0 or more, such as 30s", s.drain)
 	}
 	if !slices.Contains([]string{store.InferencePools.Group(), inferenceapi.Group}, s.group) {
-		return nil, fmt.Errorf("--pool-group %q: write %s or %s", s.group, store.InferencePools.Group(), inferenceapi.Group)
+		return nil,
+			fmt.Errorf("--pool-group %q: write %s or %s", s.group, store.InferencePools.Group(), inferenceapi.Group)
 	}
 	namespace = cmp.Or(s.namespace, os.Getenv("NAMESPACE"), namespace, metav1.NamespaceDefault)
 	if out.Pool, err = s.poolID(namespace); err != nil {
@@ -218,14 +246,19 @@ func (s *standAlone) role(cmd *cobra.Command, log *slog.Logger) (*app.StandAlone
 		out.Pool = objectid.PoolOf(out.Own)
 	}
 	if out.Pool.IsZero() && out.REST != nil {
-		return nil, errors.New("--pool-name is required on Kubernetes: write the InferencePool's name, or use --endpoint-selector and --endpoint-target-ports")
+		return nil,
+			errors.New(
+				"--pool-name is required on Kubernetes: write the InferencePool's name, or use --endpoint-selector " +
+					"and --endpoint-target-ports")
 	}
 	switch {
 	case s.configFile != "" && s.configText != "":
 		return nil, errors.New("--config-file and --config-text exclude each other: remove one")
 	case s.configFile != "" || s.configText != "":
 		if out.Document, err = app.ReadDocument(&s.tls.disk, s.configFile, s.configText, log); err != nil {
-			return nil, fmt.Errorf("%s: %w", map[bool]string{true: "--config-file", false: "--config-text"}[s.configFile != ""], err)
+			return nil,
+				fmt.Errorf("%s: %w", map[bool]string{true: "--config-file", false: "--config-text"}[s.configFile != ""],
+					err)
 		}
 	}
 	out.TLS, err = s.tls.config()
@@ -247,14 +280,18 @@ var (
 // checkNames returns an error for a name that no Envoy takes: it would answer each request 500.
 func checkNames(n extproc.Names) error {
 	if !headerName.MatchString(n.Destination) {
-		return fmt.Errorf("--%s %q: write the name of a header, 1 to 128 letters, digits and dashes, such as %s", flagDestination, n.Destination, extproc.DefaultNames().Destination)
+		return fmt.Errorf("--%s %q: write the name of a header, 1 to 128 letters, digits and dashes, such as %s",
+			flagDestination, n.Destination, extproc.DefaultNames().Destination)
 	}
 	if n.Reserved() {
-		return fmt.Errorf("--%s %q: this header has a meaning of its own for gateways: write another, such as %s", flagDestination, n.Destination, extproc.DefaultNames().Destination)
+		return fmt.Errorf("--%s %q: this header has a meaning of its own for gateways: write another, such as %s",
+			flagDestination, n.Destination, extproc.DefaultNames().Destination)
 	}
 	for flag, name := range map[string]string{flagNamespace: n.Namespace, flagSubset: n.Subset} {
 		if !namespaceName.MatchString(name) {
-			return fmt.Errorf("--%s %q: write the name of a metadata namespace, 1 to 128 letters, digits, dots, dashes and underscores, such as %s", flag, name, extproc.DefaultNames().Namespace)
+			return fmt.Errorf(
+				"--%s %q: write the name of a metadata namespace, 1 to 128 letters, digits, dots, dashes and "+
+					"underscores, such as %s", flag, name, extproc.DefaultNames().Namespace)
 		}
 	}
 	return nil
@@ -280,7 +317,8 @@ func (s *standAlone) poolID(namespace string) (objectid.Pool, error) {
 // own is the InferencePool that --endpoint-selector stands for.
 func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 	if s.selector == "" || len(s.ports) == 0 || len(s.ports) > 8 {
-		return nil, errors.New("--endpoint-selector and --endpoint-target-ports require each other, with one to eight ports")
+		return nil,
+			errors.New("--endpoint-selector and --endpoint-target-ports require each other, with one to eight ports")
 	}
 	out := &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "endpoint-selector"}}
 	out.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{}
@@ -288,7 +326,10 @@ func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
 		value = strings.TrimPrefix(value, "=")
 		if !ok || key == "" || strings.ContainsAny(key+value, " !()=") {
-			return nil, fmt.Errorf("--endpoint-selector %q: write KEY=VALUE,KEY=VALUE; sets and inequalities are not supported, as in an InferencePool", s.selector)
+			return nil,
+				fmt.Errorf(
+					"--endpoint-selector %q: write KEY=VALUE,KEY=VALUE; sets and inequalities are not supported, as "+
+						"in an InferencePool", s.selector)
 		}
 		out.Spec.Selector.MatchLabels[inferencev1.LabelKey(key)] = inferencev1.LabelValue(value)
 	}
@@ -302,7 +343,8 @@ func (s *standAlone) own(namespace string) (*inferencev1.InferencePool, error) {
 }
 
 // config opens the listeners. The app closes them when it ends.
-func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog.Logger, t *telemetry) (cfg app.Config, err error) {
+func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog.Logger, t *telemetry) (cfg app.Config,
+	err error) {
 	if s.bind != "" {
 		if _, err := netip.ParseAddr(s.bind); err != nil {
 			return cfg, fmt.Errorf("--bind-address %q: write an IP address, such as 127.0.0.1", s.bind)
@@ -330,7 +372,8 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		return cfg, err
 	}
 	if cfg.HeldBodies = s.heldBodies.Value(); cfg.HeldBodies < 1 {
-		return cfg, fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
+		return cfg,
+			fmt.Errorf("--picker-held-bodies %s: write a positive quantity, such as 256Mi", s.heldBodies.String())
 	}
 	if cfg.Addresses, err = s.addresses.config(role.REST != nil); err != nil {
 		return cfg, err
@@ -344,7 +387,8 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 		port uint16
 		at   *net.Listener
 	}{
-		{ports.Picker, "--grpc-port", s.grpcPort, &cfg.Picker}, {ports.Health, "--grpc-health-port", s.healthPort, &role.Health},
+		{ports.Picker, "--grpc-port", s.grpcPort, &cfg.Picker},
+		{ports.Health, "--grpc-health-port", s.healthPort, &role.Health},
 		{ports.Pages, "--metrics-port", s.pagesPort, &cfg.HTTP},
 	} {
 		if *l.at, err = listen(ctx, l.kind, l.flag, net.JoinHostPort(s.bind, strconv.Itoa(int(l.port)))); err != nil {
@@ -356,7 +400,8 @@ func (s *standAlone) config(ctx context.Context, role *app.StandAlone, log *slog
 	return cfg, nil
 }
 
-// trustPeers returns an error if others than peers could publish to this process, or read what it publishes.
+// trustPeers returns an error if others than peers could publish to this process, or read what it
+// publishes.
 func (s *standAlone) trustPeers(p app.Peers) error {
 	if len(p.Addresses) > 0 && p.Listener == nil {
 		return errors.New("--peers requires --peers-listen: this process serves no ADS, whose port peers would use")

@@ -79,13 +79,15 @@ func TestStandAlonePicker_NamesThePrefillServer(t *testing.T) {
 			if err != nil || got.header.Get("x-served-by") != "decode" {
 				return fmt.Errorf("%d from %q: %s %w", got.status, got.header.Get("x-served-by"), got.body, err)
 			}
-			if h := lastHeaders(t, decode); h.Get("x-prefiller-host-port") != prefill || len(h.Values("x-prefiller-host-port")) != 1 || h.Get("x-encoder-hosts-ports") != "" {
+			if h := lastHeaders(t, decode); h.Get("x-prefiller-host-port") != prefill ||
+				len(h.Values("x-prefiller-host-port")) != 1 || h.Get("x-encoder-hosts-ports") != "" {
 				return fmt.Errorf("it got %v", h)
 			}
 			return nil
 		})
 	}
-	if page := p.page(); !strings.Contains(page, `llm_d_epp_disagg_decision_total{decision_type="prefill-decode",model_name="llama",plugin_name="disagg-profile-handler",plugin_type="disagg-profile-handler"}`) {
+	if page := p.page(); !strings.Contains(page,
+		`llm_d_epp_disagg_decision_total{decision_type="prefill-decode",model_name="llama",plugin_name="disagg-profile-handler",plugin_type="disagg-profile-handler"}`) {
 		t.Errorf("metrics:\n%s", page)
 	}
 }

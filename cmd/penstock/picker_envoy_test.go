@@ -13,9 +13,11 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// aloneFiles are a pool whose picker is another one's Service, as for gateways that Penstock does not configure.
+// aloneFiles are a pool whose picker is another one's Service, as for gateways that Penstock does
+// not configure.
 func aloneFiles(servers ...string) map[string]string {
-	pool := strings.Replace(poolYAML("chat"), "spec:\n", "spec:\n  endpointPickerRef: {name: epp, port: {number: 9002}}\n", 1)
+	pool := strings.Replace(poolYAML("chat"), "spec:\n",
+		"spec:\n  endpointPickerRef: {name: epp, port: {number: 9002}}\n", 1)
 	return map[string]string{"pool.yaml": pool, "servers.yaml": serversYAML("chat", servers...)}
 }
 
@@ -23,7 +25,9 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 	t.Parallel()
 	east, west := modelServer(t, sim.Config{Name: "pod-east"}), modelServer(t, sim.Config{Name: "pod-west"})
 	files := aloneFiles(east, west)
-	files["policy.yaml"] = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: {strategy: load}}\n"
+	files["policy.yaml"] =
+		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: " +
+			"chat}, picker: {strategy: load}}\n"
 	p := startPicker(t, files, "--conformance")
 	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(east), portOf(west)}, TLS: true})
 	for _, way := range e.ways() {
@@ -34,7 +38,8 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 		for pod, address := range map[string]string{"pod-east": east, "pod-west": west} {
 			got, err := e.chat(way, "test-epp-endpoint-selection", address)
 			if err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != pod {
-				t.Errorf("%s to %s: %d from %q: %s %v", way, pod, got.status, got.header.Get("x-served-by"), got.body, err)
+				t.Errorf("%s to %s: %d from %q: %s %v", way, pod, got.status, got.header.Get("x-served-by"), got.body,
+					err)
 			}
 			if strings.HasSuffix(way, "override-host") && got.header.Get("x-conformance-test-served-endpoint") == "" {
 				t.Errorf("%s: no header with the endpoint that served", way)
@@ -45,16 +50,21 @@ func TestStandAlonePicker_ServesGatewaysThatPenstockDoesNotConfigure(t *testing.
 			t.Errorf("%s, subset: %d from %q %v", way, got.status, got.header.Get("x-served-by"), err)
 		}
 		got, err = e.chat(way, "x-subset", "192.0.2.1:80")
-		if err != nil || got.status != http.StatusServiceUnavailable || got.header.Get("x-penstock-reason") != "subset_empty" {
+		if err != nil || got.status != http.StatusServiceUnavailable ||
+			got.header.Get("x-penstock-reason") != "subset_empty" {
 			t.Errorf("%s, empty subset: %d %q %v", way, got.status, got.header.Get("x-penstock-reason"), err)
 		}
 	}
 	page := p.page()
 	for _, want := range []string{
-		`penstock_picker_picks_total{pool="default/chat",result="picked"}`, `llm_d_epp_ready_endpoints{name="chat"} 2`, `inference_pool_ready_pods{name="chat"} 2`,
-		`llm_d_epp_request_total{fairness_id="",model_name="llama",priority="0",target_model_name="llama"}`, `inference_pool_average_queue_size{name="chat"} 0`,
-		`llm_d_epp_scheduler_attempts_total{endpoint_name="chat/127.0.0.1",namespace="default",port="` + fmt.Sprint(portOf(east)) + `",status="success",target_model_name="llama"}`,
-		`error_code="503"`, "llm_d_epp_request_duration_seconds_count", "llm_d_epp_scheduler_e2e_duration_seconds_count", "llm_d_epp_request_ttft_seconds_count",
+		`penstock_picker_picks_total{pool="default/chat",result="picked"}`, `llm_d_epp_ready_endpoints{name="chat"} 2`,
+		`inference_pool_ready_pods{name="chat"} 2`,
+		`llm_d_epp_request_total{fairness_id="",model_name="llama",priority="0",target_model_name="llama"}`,
+		`inference_pool_average_queue_size{name="chat"} 0`,
+		`llm_d_epp_scheduler_attempts_total{endpoint_name="chat/127.0.0.1",namespace="default",port="` +
+			fmt.Sprint(portOf(east)) + `",status="success",target_model_name="llama"}`,
+		`error_code="503"`, "llm_d_epp_request_duration_seconds_count",
+		"llm_d_epp_scheduler_e2e_duration_seconds_count", "llm_d_epp_request_ttft_seconds_count",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("metrics lack %s:\n%s", want, page)
@@ -86,7 +96,9 @@ func TestStandAlonePicker_ClientCADeniesOtherClients(t *testing.T) {
 	}
 	server := modelServer(t, sim.Config{Name: "pod"})
 	p := startPicker(t, aloneFiles(server), "--client-ca", filepath.Join(dir, "ca.crt"))
-	known := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(server)}, TLS: true, ClientCert: filepath.Join(dir, "tls.crt"), ClientKey: filepath.Join(dir, "tls.key")})
+	known := startBareEnvoy(t,
+		bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(server)}, TLS: true,
+			ClientCert: filepath.Join(dir, "tls.crt"), ClientKey: filepath.Join(dir, "tls.key")})
 	unknown := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(server)}, TLS: true})
 	if got, err := known.chat("duplex-original-dst"); err != nil || got.status != http.StatusOK {
 		t.Errorf("with a certificate: %d %s %v", got.status, got.body, err)
@@ -100,7 +112,8 @@ func TestStandAlonePicker_NamesAndConfigFileAreThoseOfItsFlags(t *testing.T) {
 	t.Parallel()
 	east, west := modelServer(t, sim.Config{Name: "pod-east"}), modelServer(t, sim.Config{Name: "pod-west"})
 	files := aloneFiles()
-	files["servers.yaml"] = strings.Replace(serversYAML("east", east), "app: east", "app: chat, zone: east", 1) + "---\n" +
+	files["servers.yaml"] = strings.Replace(serversYAML("east", east), "app: east", "app: chat, zone: east", 1) +
+		"---\n" +
 		strings.Replace(serversYAML("west", west), "app: west", "app: chat, zone: west", 1)
 	config := filepath.Join(t.TempDir(), "plugins.yaml")
 	write := func(text string) {
@@ -109,9 +122,13 @@ func TestStandAlonePicker_NamesAndConfigFileAreThoseOfItsFlags(t *testing.T) {
 		}
 	}
 	write(zonePlugins("east"))
-	p := startPicker(t, files, "--config-file", config, "--secure-serving=false", "--destination-endpoint-hint-key", "x-pod",
-		"--destination-endpoint-hint-metadata-namespace", "picks", "--destination-endpoint-subset-metadata-namespace", "subset")
-	e := startBareEnvoy(t, bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(east), portOf(west)}, Key: "x-pod", Namespace: "picks", Subset: "subset"})
+	p := startPicker(t, files, "--config-file", config, "--secure-serving=false", "--destination-endpoint-hint-key",
+		"x-pod",
+		"--destination-endpoint-hint-metadata-namespace", "picks", "--destination-endpoint-subset-metadata-namespace",
+		"subset")
+	e := startBareEnvoy(t,
+		bareEnvoy{Pickers: []int{p.port}, Servers: []int{portOf(east), portOf(west)}, Key: "x-pod", Namespace: "picks",
+			Subset: "subset"})
 	servedBy := func(pod string) {
 		t.Helper()
 		for _, way := range e.ways() {
@@ -125,7 +142,8 @@ func TestStandAlonePicker_NamesAndConfigFileAreThoseOfItsFlags(t *testing.T) {
 		}
 	}
 	servedBy("pod-east")
-	if got, err := e.chat("duplex-original-dst", "x-subset", west); err != nil || got.status != http.StatusServiceUnavailable {
+	if got, err := e.chat("duplex-original-dst", "x-subset", west); err != nil ||
+		got.status != http.StatusServiceUnavailable {
 		t.Errorf("a subset without the only server of the zone: %d %v", got.status, err)
 	}
 	write(zonePlugins("west"))
@@ -159,7 +177,8 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		{"--config-file a --config-text b", "exclude each other"},
 		{"--config-text {}", "kind"},
 		{"--model-server-metrics-scheme ftp", "http or https"},
-		{"--model-server-metrics-scheme https --model-server-metrics-https-insecure-skip-verify=false", "BackendTLSPolicy"},
+		{"--model-server-metrics-scheme https --model-server-metrics-https-insecure-skip-verify=false",
+			"BackendTLSPolicy"},
 		{"--model-server-metrics-path metrics", "begins with /"},
 		{"--pool-name a argument", "unknown command \"argument\""},
 		{"--pool-name a/b/c", "NAMESPACE/NAME"},
@@ -176,10 +195,13 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		{"--drain-timeout -1s", "0 or more"},
 		{"--pool-group example.com", "inference.networking.k8s.io"},
 		{"--zap-encoder xml", "json or console"},
-		{"--destination-endpoint-hint-key Bad:Key", `--destination-endpoint-hint-key "Bad:Key": write the name of a header`},
-		{"--destination-endpoint-hint-key Content-Length", `--destination-endpoint-hint-key "Content-Length": this header has a meaning of its own`},
+		{"--destination-endpoint-hint-key Bad:Key",
+			`--destination-endpoint-hint-key "Bad:Key": write the name of a header`},
+		{"--destination-endpoint-hint-key Content-Length",
+			`--destination-endpoint-hint-key "Content-Length": this header has a meaning of its own`},
 		{"--destination-endpoint-hint-key=", `--destination-endpoint-hint-key "": write`},
-		{"--destination-endpoint-hint-metadata-namespace=", `hint-metadata-namespace "": write the name of a metadata namespace`},
+		{"--destination-endpoint-hint-metadata-namespace=",
+			`hint-metadata-namespace "": write the name of a metadata namespace`},
 		{"--destination-endpoint-subset-metadata-namespace a/b", `subset-metadata-namespace "a/b": write`},
 	} {
 		args := append([]string{"picker", "-f", dir}, strings.Fields(tt.args)...)
@@ -191,8 +213,10 @@ func TestStandAlonePicker_FlagsNameWhatToWriteInstead(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--pool-name", "x"}, "picker"}, {[]string{"--endpoint-selector=a=b"}, "picker"}, {[]string{"--help"}, "--help"}, {[]string{"status"}, "status"}, {nil, ""},
-		{[]string{"", "--pool-name", "x", ""}, "picker --pool-name x "}, {[]string{"", "status"}, " status"}, {[]string{""}, ""},
+		{[]string{"--pool-name", "x"}, "picker"}, {[]string{"--endpoint-selector=a=b"}, "picker"},
+		{[]string{"--help"}, "--help"}, {[]string{"status"}, "status"}, {nil, ""},
+		{[]string{"", "--pool-name", "x", ""}, "picker --pool-name x "}, {[]string{"", "status"}, " status"},
+		{[]string{""}, ""},
 	} {
 		if got := strings.Join(append(withCommand(newRoot(), tt.args), ""), " "); !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%q: %q", tt.args, got)
@@ -229,7 +253,8 @@ spec: {modelName: other, poolRef: {name: other}}
 		})
 	}
 	several := runAlone(t, files)
-	readyz(several, http.StatusServiceUnavailable, "write the one to pick from in --pool-name: default/chat, default/other")
+	readyz(several, http.StatusServiceUnavailable,
+		"write the one to pick from in --pool-name: default/chat, default/other")
 	several.errs.expect(t, "level=ERROR")
 	several.errs.expect(t, "--pool-name: default/chat, default/other")
 	several.isServing(false)
@@ -238,7 +263,8 @@ spec: {modelName: other, poolRef: {name: other}}
 	readyz(several, http.StatusOK, "ok")
 
 	absent := runAlone(t, files, "--pool-name", "nope")
-	readyz(absent, http.StatusServiceUnavailable, "there is no InferencePool default/nope; write one of default/chat, default/other in --pool-name")
+	readyz(absent, http.StatusServiceUnavailable,
+		"there is no InferencePool default/nope; write one of default/chat, default/other in --pool-name")
 	absent.isServing(false)
 	absent.errs.expect(t, "there is no InferencePool default/nope")
 	for _, wrong := range []string{"there is no InferencePool default/chat", "GatewayClass"} {

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// twoPickers are two stand-alone pickers that are peers, each with an Envoy of its own which asks that one alone.
+// twoPickers are two stand-alone pickers that are peers, each with an Envoy of its own which asks
+// that one alone.
 func twoPickers(t *testing.T, files map[string]string, servers ...string) []*bareEnvoy {
 	t.Helper()
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
@@ -38,9 +39,11 @@ func twoPickers(t *testing.T, files map[string]string, servers ...string) []*bar
 	return envoys
 }
 
-// ask sends a chat completion in the mode of gateways in which a call of the picker lasts as long as its request.
+// ask sends a chat completion in the mode of gateways in which a call of the picker lasts as long
+// as its request.
 func (e *bareEnvoy) ask(ctx context.Context, body string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, local(e.Port)+"/v1/chat/completions", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, local(e.Port)+"/v1/chat/completions",
+		strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +60,9 @@ func TestStandAlonePicker_PeersShareWherePrefixesAre(t *testing.T) {
 	}
 	envoys := twoPickers(t, aloneFiles(servers...), servers...)
 	by := func(e *bareEnvoy, i int) string {
-		body := fmt.Sprintf(`{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": "conversation %d: %s"}]}`, i, strings.Repeat(fmt.Sprintf("word-%d ", i), 1000))
+		body := fmt.Sprintf(
+			`{"model": "llama", "max_tokens": 1, "messages": [{"role": "user", "content": "conversation %d: %s"}]}`, i,
+			strings.Repeat(fmt.Sprintf("word-%d ", i), 1000))
 		resp, err := e.ask(t.Context(), body)
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +86,8 @@ func TestStandAlonePicker_PeersShareWherePrefixesAre(t *testing.T) {
 		}
 	}
 	if same < conversations-4 { // by chance three of them
-		t.Errorf("%d of %d conversations went to the server that has them; the first picker chose %v", same, conversations-2, first)
+		t.Errorf("%d of %d conversations went to the server that has them; the first picker chose %v", same,
+			conversations-2, first)
 	}
 }
 
@@ -90,11 +96,14 @@ func TestStandAlonePicker_PeersShareWhatIsInFlight(t *testing.T) {
 	slow := sim.Config{Name: "pod", InterTokenLatency: 50 * time.Millisecond}
 	server := modelServer(t, slow)
 	files := aloneFiles(server)
-	files["policy.yaml"] = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: {full: {inFlight: 1}}}\n"
+	files["policy.yaml"] =
+		"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: " +
+			"chat}, picker: {full: {inFlight: 1}}}\n"
 	envoys := twoPickers(t, files, server)
 	ctx, hangUp := context.WithCancel(t.Context())
 	defer hangUp()
-	resp, err := envoys[0].ask(ctx, fmt.Sprintf(`{"stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000)))
+	resp, err := envoys[0].ask(ctx,
+		fmt.Sprintf(`{"stream": true, "messages": [{"role": "user", "content": %q}]}`, strings.Repeat("word ", 3000)))
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp, err)
 	}
@@ -102,7 +111,8 @@ func TestStandAlonePicker_PeersShareWhatIsInFlight(t *testing.T) {
 	status := func(want int) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("the other picker answers %d", want), func() error {
-			got, err := envoys[1].ask(t.Context(), `{"max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}`)
+			got, err := envoys[1].ask(t.Context(),
+				`{"max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}`)
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,9 @@ func startPicker(t *testing.T, files map[string]string, args ...string) *alonePi
 func runAlone(t *testing.T, files map[string]string, args ...string) *alonePicker {
 	t.Helper()
 	s := prepare(t, files)
-	s.run("picker", append([]string{"--bind-address", "127.0.0.1", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"}, args...)...)
+	s.run("picker",
+		append([]string{"--bind-address", "127.0.0.1", "--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port",
+			"0"}, args...)...)
 	s.errs.expect(t, "metrics=")
 	m := regexp.MustCompile(` picker=(\S+) health=(\S+) metrics=(\S+)`).FindStringSubmatch(s.errs.String())
 	return &alonePicker{site: s, port: portOf(m[1]), health: m[2], metrics: m[3]}
@@ -56,7 +58,8 @@ func (p *alonePicker) isServing(want bool) {
 	defer func() { _ = conn.Close() }()
 	for _, service := range []string{"", "readiness", "inference-extension", extproc.ServiceName} {
 		eventually(p.t, fmt.Sprintf("health of %q: serving is %v", service, want), func() error {
-			got, err := grpc_health_v1.NewHealthClient(conn).Check(p.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+			got, err := grpc_health_v1.NewHealthClient(conn).Check(p.t.Context(),
+				&grpc_health_v1.HealthCheckRequest{Service: service})
 			if err != nil || (got.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING) != want {
 				return fmt.Errorf("%v %w", got, err)
 			}
@@ -98,13 +101,15 @@ type bareEnvoy struct {
 	t                *testing.T
 }
 
-// Processing modes of gateways that call a picker. Envoy Gateway, and with it Envoy AI Gateway, uses gateway; duplex is what the
-// protocol's reference implementation describes.
+// Processing modes of gateways that call a picker. Envoy Gateway, and with it Envoy AI Gateway,
+// uses gateway; duplex is what the protocol's reference implementation describes.
 var processingModes = map[string]string{
 	"headers":  "{request_header_mode: SEND, response_header_mode: SEND}",
 	"buffered": "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: BUFFERED}",
-	"duplex":   "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, request_trailer_mode: SEND}",
-	"gateway":  "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, request_trailer_mode: SEND, response_body_mode: FULL_DUPLEX_STREAMED, response_trailer_mode: SEND}",
+	"duplex": "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, " +
+		"request_trailer_mode: SEND}",
+	"gateway": "{request_header_mode: SEND, response_header_mode: SEND, request_body_mode: FULL_DUPLEX_STREAMED, " +
+		"request_trailer_mode: SEND, response_body_mode: FULL_DUPLEX_STREAMED, response_trailer_mode: SEND}",
 }
 
 // startBareEnvoy fills in what is not set.
@@ -126,7 +131,9 @@ func startBareEnvoy(t *testing.T, e bareEnvoy) *bareEnvoy {
 	if err := tmpl.Execute(&config, e); err != nil {
 		t.Fatal(err)
 	}
-	envoytest.Start(t, envoytest.Config{Bootstrap: config.Bytes(), Args: []string{"--concurrency", "1", "--disable-hot-restart"}, LogLevel: "warning"}).WaitLive()
+	envoytest.Start(t,
+		envoytest.Config{Bootstrap: config.Bytes(), Args: []string{"--concurrency", "1", "--disable-hot-restart"},
+			LogLevel: "warning"}).WaitLive()
 	return &e
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that penstock picker does not accept. Manifests
-// for that EPP carry them, so that swapping the image must either keep its meaning or report what differs.
+// upstreamFlags are the flags of llm-d's EPP (v0.8 to v0.10) that have no effect here, or that
+// penstock picker does not accept. Manifests for that EPP carry them, so that swapping the image
+// must either keep its meaning or report what differs.
 type upstreamFlags struct{}
 
 // upstreamFlag is one of them.
@@ -32,24 +33,37 @@ var upstream = []upstreamFlag{
 	{name: "ha-enable-leader-election", value: "false", isBool: true, why: "every replica picks, and none leads"},
 	{name: "health-checking", value: "true", isBool: true, why: "the picker's port always answers health checks"},
 	{name: "enable-pprof", value: "true", isBool: true, why: "profiles are served on the socket of --state alone"},
-	{name: "enable-cert-reload", value: "true", isBool: true, why: "the certificate is always read again for each connection"},
-	{name: "metrics-endpoint-auth", value: "false", isBool: true, why: "/metrics has no content of requests and is served to every client: restrict the port by a NetworkPolicy"},
-	{name: "enable-grpc-stream-metrics", value: "false", isBool: true, why: "penstock_picker_pick_seconds and penstock_picker_open_leases measure calls"},
-	{name: "emit-endpoint-scores", value: "false", isBool: true, why: "penstock explain --why shows what a pick compared"},
-	{name: "allow-experimental-plugins", value: "false", isBool: true, why: "each plugin that is supported is allowed; others are reported by name"},
+	{name: "enable-cert-reload", value: "true", isBool: true,
+		why: "the certificate is always read again for each connection"},
+	{name: "metrics-endpoint-auth", value: "false", isBool: true,
+		why: "/metrics has no content of requests and is served to every client: restrict the port by a NetworkPolicy"},
+	{name: "enable-grpc-stream-metrics", value: "false", isBool: true,
+		why: "penstock_picker_pick_seconds and penstock_picker_open_leases measure calls"},
+	{name: "emit-endpoint-scores", value: "false", isBool: true,
+		why: "penstock explain --why shows what a pick compared"},
+	{name: "allow-experimental-plugins", value: "false", isBool: true,
+		why: "each plugin that is supported is allowed; others are reported by name"},
 	{name: "grpc-max-recv-msg-size", why: "the largest message is 33Mi"},
 	{name: "grpc-max-send-msg-size", why: "a message sent has 64Ki at most"},
-	{name: "refresh-metrics-interval", why: "metrics pages are read by what picks need, up to 20 times a second; those of an idle pool are not read"},
+	{
+		name: "refresh-metrics-interval",
+		why:  "metrics pages are read by what picks need, up to 20 times a second; those of an idle pool are not read",
+	},
 	{name: "refresh-prometheus-metrics-interval", why: "metrics are computed when they are read"},
 	{name: "metrics-staleness-threshold", why: "what a page shows ages continuously in the cost of a server"},
 	{name: "zap-devel", isBool: true, why: "logs have one form; see --zap-encoder"},
 	{name: "zap-stacktrace-level", why: "logs have no stack traces, except for panics"},
 	{name: "zap-time-encoding", why: "times are those of RFC 3339"},
-	{name: "total-queued-requests-metric", value: "vllm:num_requests_waiting", instead: true, why: "spec.picker.metrics.queue of a PoolPolicy for the pool"},
-	{name: "total-running-requests-metric", value: "vllm:num_requests_running", instead: true, why: "spec.picker.metrics.running of a PoolPolicy for the pool"},
-	{name: "kv-cache-usage-percentage-metric", value: "vllm:kv_cache_usage_perc", instead: true, why: "spec.picker.metrics.kvCache of a PoolPolicy for the pool"},
-	{name: "lora-info-metric", value: "vllm:lora_requests_info", instead: true, why: "spec.picker.metrics.engine of a PoolPolicy for the pool; each engine's own metric of adapters is read"},
-	{name: "cache-info-metric", value: "vllm:cache_config_info", instead: true, why: "spec.picker.metrics.engine of a PoolPolicy for the pool; each engine's own metric of its cache is read"},
+	{name: "total-queued-requests-metric", value: "vllm:num_requests_waiting", instead: true,
+		why: "spec.picker.metrics.queue of a PoolPolicy for the pool"},
+	{name: "total-running-requests-metric", value: "vllm:num_requests_running", instead: true,
+		why: "spec.picker.metrics.running of a PoolPolicy for the pool"},
+	{name: "kv-cache-usage-percentage-metric", value: "vllm:kv_cache_usage_perc", instead: true,
+		why: "spec.picker.metrics.kvCache of a PoolPolicy for the pool"},
+	{name: "lora-info-metric", value: "vllm:lora_requests_info", instead: true,
+		why: "spec.picker.metrics.engine of a PoolPolicy for the pool; each engine's own metric of adapters is read"},
+	{name: "cache-info-metric", value: "vllm:cache_config_info", instead: true,
+		why: "spec.picker.metrics.engine of a PoolPolicy for the pool; each engine's own metric of its cache is read"},
 	{name: "model-server-metrics-port", instead: true, why: "spec.picker.metrics.port of a PoolPolicy for the pool"},
 	{name: "metrics-client-ca-file", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
 	{name: "metrics-cert-dir", instead: true, why: "a NetworkPolicy for the metrics port, which has no TLS"},
@@ -63,11 +77,14 @@ type pageFlags struct {
 
 func (p *pageFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&p.scheme, "model-server-metrics-scheme", "http",
-		"of llm-d's EPP: http or https, for the metrics pages of the model servers; a BackendTLSPolicy for the InferencePool comes first, and verifies")
+		"of llm-d's EPP: http or https, for the metrics pages of the model servers; a BackendTLSPolicy for the "+
+			"InferencePool comes first, and verifies")
 	f.StringVar(&p.path, "model-server-metrics-path", "",
-		"of llm-d's EPP: path of the metrics pages; spec.picker.metrics.path of a PoolPolicy comes first (default: that of the engine)")
+		"of llm-d's EPP: path of the metrics pages; spec.picker.metrics.path of a PoolPolicy comes first (default: "+
+			"that of the engine)")
 	f.BoolVar(&p.unverified, "model-server-metrics-https-insecure-skip-verify", true,
-		"of llm-d's EPP: with https, do not verify the model servers; false is an error: a BackendTLSPolicy for the InferencePool verifies them")
+		"of llm-d's EPP: with https, do not verify the model servers; false is an error: a BackendTLSPolicy for the "+
+			"InferencePool verifies them")
 }
 
 func (p *pageFlags) source() (none endpointpicker.PageSource, _ error) {
@@ -122,7 +139,9 @@ type pickerLogs struct {
 
 func (l *pickerLogs) flags(f *pflag.FlagSet) {
 	f.StringVar(&l.level, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
-	f.StringVar(&l.zapLevel, "zap-log-level", "", "of llm-d's EPP: debug, info, error, panic, or a number, of which 4 and above are debug (default: that of --log-level)")
+	f.StringVar(&l.zapLevel, "zap-log-level", "",
+		"of llm-d's EPP: debug, info, error, panic, or a number, of which 4 and above are debug (default: that of "+
+			"--log-level)")
 	f.IntVarP(&l.verbosity, "v", "v", 0, "of llm-d's EPP: 4 and above log at level debug")
 	f.StringVar(&l.encoder, "zap-encoder", "console", "form of logs: json or console (key=value)")
 }
@@ -144,7 +163,8 @@ func (l *pickerLogs) logger(out io.Writer) (*slog.Logger, error) {
 	case l.zapLevel == "error", l.zapLevel == "panic":
 		level = slog.LevelError
 	default:
-		return nil, fmt.Errorf("--zap-log-level %q: write debug, info, error, panic, or a number of 0 or more", l.zapLevel)
+		return nil,
+			fmt.Errorf("--zap-log-level %q: write debug, info, error, panic, or a number of 0 or more", l.zapLevel)
 	}
 	if l.verbosity >= debugVerbosity {
 		level = slog.LevelDebug

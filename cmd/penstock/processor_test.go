@@ -11,14 +11,18 @@ import (
 
 func TestProcessor_InvalidEnvironmentIsNamed(t *testing.T) {
 	for _, tt := range []struct{ url, use, router, want string }{
-		{"http://processor", "", "", ""}, {"https://processor:8443/v1/process", "1", "false", ""}, {"", "false", "true", ""}, {"nonsense", "false", "", ""},
-		{"processor:8080", "", "", `EXTERNAL_LLM_PROCESSOR_ENDPOINT="processor:8080": write http://HOST:PORT`}, {"http://u@h", "", "", "write http://HOST:PORT"}, {"http://a b", "", "", "write http://HOST:PORT"},
-		{"", "true", "", "USE_EXTERNAL_LLM_PROCESSOR=true: it needs EXTERNAL_LLM_PROCESSOR_ENDPOINT"}, {"http://p", "", "maybe", `USE_EXTERNAL_LLM_ROUTER="maybe": write true or false`},
+		{"http://processor", "", "", ""}, {"https://processor:8443/v1/process", "1", "false", ""},
+		{"", "false", "true", ""}, {"nonsense", "false", "", ""},
+		{"processor:8080", "", "", `EXTERNAL_LLM_PROCESSOR_ENDPOINT="processor:8080": write http://HOST:PORT`},
+		{"http://u@h", "", "", "write http://HOST:PORT"}, {"http://a b", "", "", "write http://HOST:PORT"},
+		{"", "true", "", "USE_EXTERNAL_LLM_PROCESSOR=true: it needs EXTERNAL_LLM_PROCESSOR_ENDPOINT"},
+		{"http://p", "", "maybe", `USE_EXTERNAL_LLM_ROUTER="maybe": write true or false`},
 	} {
 		t.Setenv("EXTERNAL_LLM_PROCESSOR_ENDPOINT", tt.url)
 		t.Setenv("USE_EXTERNAL_LLM_PROCESSOR", tt.use)
 		t.Setenv("USE_EXTERNAL_LLM_ROUTER", tt.router)
-		if _, err := defaultProcessor(); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if _, err := defaultProcessor(); (err != nil) != (tt.want != "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}
@@ -37,14 +41,17 @@ func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
 	for url, reads := range map[string]bool{"": false, "http://127.0.0.1:9": true} {
 		t.Setenv("EXTERNAL_LLM_PROCESSOR_ENDPOINT", url)
 		var out, complaints strings.Builder
-		if err := runCommand([]string{"translate", "-f", dir}, &out, &complaints); err != nil || strings.Contains(out.String(), "BUFFERED") != reads {
+		if err := runCommand([]string{"translate", "-f", dir}, &out, &complaints); err != nil ||
+			strings.Contains(out.String(), "BUFFERED") != reads {
 			t.Errorf("with %q, bodies are read: %v; %v %s", url, !reads, err, complaints.String())
 		}
 	}
 	t.Setenv("EXTERNAL_LLM_PROCESSOR_ENDPOINT", "processor:8080")
-	for _, args := range [][]string{{"translate", "-f", dir}, {"diff", dir, dir}, {"explain", "-f", dir, "http://localhost/"}} {
+	for _, args := range [][]string{{"translate", "-f", dir}, {"diff", dir, dir},
+		{"explain", "-f", dir, "http://localhost/"}} {
 		var complaints strings.Builder
-		if err := runCommand(args, io.Discard, &complaints); err == nil || !strings.Contains(fmt.Sprint(err, complaints.String()), "write http://HOST:PORT") {
+		if err := runCommand(args, io.Discard, &complaints); err == nil ||
+			!strings.Contains(fmt.Sprint(err, complaints.String()), "write http://HOST:PORT") {
 			t.Errorf("%v: %v %s", args, err, complaints.String())
 		}
 	}
@@ -52,5 +59,6 @@ func TestProcessor_EnvironmentCountsOffline(t *testing.T) {
 
 // pickerYAML is a policy for the pool chat.
 func pickerYAML(picker string) string {
-	return "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: " + picker + "}\n"
+	return "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: " +
+		"chat}, picker: " + picker + "}\n"
 }

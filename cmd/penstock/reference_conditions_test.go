@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// conditionRow is one line of the tables of conditions: what a user reads in a status, and what it means.
+// conditionRow is one line of the tables of conditions: what a user reads in a status, and what it
+// means.
 type conditionRow struct {
 	Object  string // the kind, or a part of it such as "Gateway listener"
 	Type    string
@@ -29,8 +30,8 @@ type conditionWords struct {
 	reasons map[reasonOf]string // position of one use
 }
 
-// reasonOf is a reason of a condition. Family is the Go type of Gateway API's constant, such as "GatewayConditionReason";
-// empty for a reason that is a plain string in our code.
+// reasonOf is a reason of a condition. Family is the Go type of Gateway API's constant, such as
+// "GatewayConditionReason"; empty for a reason that is a plain string in our code.
 type reasonOf struct{ family, reason string }
 
 // families are the objects of the tables that a family of Gateway API's constants is about.
@@ -44,14 +45,15 @@ var families = map[string][]string{
 	"PolicyConditionReason":        {"BackendTLSPolicy"},
 }
 
-// knownConditions reads the source code of the module for what it reports: constants of Gateway API, and strings that
-// become the type or the reason of a condition.
+// knownConditions reads the source code of the module for what it reports: constants of Gateway
+// API, and strings that become the type or the reason of a condition.
 func knownConditions(t *testing.T) conditionWords {
 	t.Helper()
 	api := gatewayConstants(t)
 	out := conditionWords{types: map[string]bool{}, reasons: map[reasonOf]string{}}
 	all := packages(t)
-	reasonParams := map[string][]int{} // "package.function" -> indexes of parameters that are a reason as a plain string
+	// "package.function" -> indexes of parameters that are a reason as a plain string
+	reasonParams := map[string][]int{}
 	for _, files := range all {
 		for _, f := range files {
 			for _, d := range f.Decls {
@@ -95,7 +97,8 @@ func knownConditions(t *testing.T) conditionWords {
 	return out
 }
 
-// calledFunction is the "package.function" that a call names; empty for a method's or a value's call.
+// calledFunction is the "package.function" that a call names; empty for a method's or a value's
+// call.
 func calledFunction(f *ast.File, call *ast.CallExpr) string {
 	switch fn := call.Fun.(type) {
 	case *ast.Ident:
@@ -120,14 +123,16 @@ func (w *conditionWords) add(c apiConstant, dir string) {
 	}
 }
 
-// plain takes in a reason that is a string; what does not look like one is another package's idea of a reason.
+// plain takes in a reason that is a string; what does not look like one is another package's idea
+// of a reason.
 func (w *conditionWords) plain(reason, dir string) {
 	if reason != "" && reason[0] >= 'A' && reason[0] <= 'Z' && !strings.Contains(reason, " ") {
 		w.reasons[reasonOf{"", reason}] = dir
 	}
 }
 
-// literal takes in what a composite literal such as report.Condition{Type: "Accepted", Reason: "Accepted"} names.
+// literal takes in what a composite literal such as report.Condition{Type: "Accepted", Reason:
+// "Accepted"} names.
 func (w *conditionWords) literal(lit *ast.CompositeLit, dir string) {
 	fields := map[string]ast.Expr{}
 	for _, e := range lit.Elts {
@@ -150,8 +155,8 @@ func (w *conditionWords) literal(lit *ast.CompositeLit, dir string) {
 // apiConstant is a constant's type and its value.
 type apiConstant struct{ typ, value string }
 
-// constantType is the type that a constant is declared with; one of ours without a type is a reason, or a condition's type,
-// by its name.
+// constantType is the type that a constant is declared with; one of ours without a type is a
+// reason, or a condition's type, by its name.
 func constantType(declared ast.Expr, name string) string {
 	switch d := declared.(type) {
 	case *ast.SelectorExpr:
@@ -267,7 +272,8 @@ func stringOf(e ast.Expr) string {
 	return constant.StringVal(constant.MakeFromLiteral(lit.Value, lit.Kind, 0))
 }
 
-// conditionsSection writes the tables of conditions, and fails for each condition that they lack or that no code reports.
+// conditionsSection writes the tables of conditions, and fails for each condition that they lack or
+// that no code reports.
 func conditionsSection(t *testing.T, rows []conditionRow) string {
 	t.Helper()
 	known := knownConditions(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// kindsSection writes the table of kinds: the versions that are read from files, the versions that are watched in a
-// cluster, and what each kind is for.
+// kindsSection writes the table of kinds: the versions that are read from files, the versions that
+// are watched in a cluster, and what each kind is for.
 func kindsSection(t *testing.T) string {
 	t.Helper()
 	fromFiles, fromCluster := fileVersions(t), clusterVersions(t)
@@ -41,7 +41,8 @@ func kindsSection(t *testing.T) string {
 		if k.Group() != "" {
 			group = k.Group()
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", k.Kind(), group, shortVersions(k.Group(), versions), strings.Join(fromCluster[k.Kind()], ", "), kindWords[k.Kind()])
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", k.Kind(), group, shortVersions(k.Group(), versions),
+			strings.Join(fromCluster[k.Kind()], ", "), kindWords[k.Kind()])
 	}
 	for kind := range kindWords {
 		if !seen[kind] {
@@ -65,7 +66,8 @@ func shortVersions(group string, apiVersions []string) string {
 	return strings.Join(out, ", ")
 }
 
-// fileVersions finds out which apiVersions of each kind are read from files: translate reports the others as findings.
+// fileVersions finds out which apiVersions of each kind are read from files: translate reports the
+// others as findings.
 func fileVersions(t *testing.T) map[string][]string {
 	t.Helper()
 	candidates := map[string][]string{}
@@ -78,7 +80,8 @@ func fileVersions(t *testing.T) map[string][]string {
 		for _, g := range groups {
 			for _, v := range []string{"v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"} {
 				apiVersion := strings.TrimPrefix(g+"/"+v, "/")
-				fmt.Fprintf(&text, "apiVersion: %s\nkind: %s\nmetadata: {name: n%d}\n---\n", apiVersion, k.Kind(), len(candidates[k.Kind()]))
+				fmt.Fprintf(&text, "apiVersion: %s\nkind: %s\nmetadata: {name: n%d}\n---\n", apiVersion, k.Kind(),
+					len(candidates[k.Kind()]))
 				candidates[k.Kind()] = append(candidates[k.Kind()], apiVersion)
 			}
 		}
@@ -108,8 +111,8 @@ func fileVersions(t *testing.T) map[string][]string {
 	return out
 }
 
-// clusterVersions reads which versions of each kind discovery watches in a cluster: the version strings beside the kind's
-// plural in the source code.
+// clusterVersions reads which versions of each kind discovery watches in a cluster: the version
+// strings beside the kind's plural in the source code.
 func clusterVersions(t *testing.T) map[string][]string {
 	t.Helper()
 	isVersion := regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
@@ -160,7 +163,9 @@ func clusterVersions(t *testing.T) map[string][]string {
 		lower := strings.ToLower(k.Kind())
 		for _, plural := range []string{lower, lower + "s", lower + "es", strings.TrimSuffix(lower, "y") + "ies"} {
 			if versions := byPlural[plural]; versions != nil {
-				slices.SortFunc(versions, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), -cmp.Compare(a, b)) })
+				slices.SortFunc(versions, func(a, b string) int {
+					return cmp.Or(cmp.Compare(len(a), len(b)), -cmp.Compare(a, b))
+				})
 				out[k.Kind()] = versions
 			}
 		}
@@ -168,7 +173,8 @@ func clusterVersions(t *testing.T) map[string][]string {
 	return out
 }
 
-// fieldsSection writes the fields of the kinds that are defined here, from the schemas that an API server validates with.
+// fieldsSection writes the fields of the kinds that are defined here, from the schemas that an API
+// server validates with.
 func fieldsSection(t *testing.T) string {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -186,7 +192,9 @@ func fieldsSection(t *testing.T) string {
 		}
 		for _, v := range crd.Spec.Versions {
 			schema := v.Schema.OpenAPIV3Schema
-			fmt.Fprintf(&b, "\n### %s (`%s/%s`)\n\n%s\n\n| Field | Type | Default and limits | Description |\n|---|---|---|---|\n", crd.Spec.Names.Kind, f.Group, v.Name, oneLine(schema.Description))
+			fmt.Fprintf(&b,
+				"\n### %s (`%s/%s`)\n\n%s\n\n| Field | Type | Default and limits | Description |\n|---|---|---|---|\n",
+				crd.Spec.Names.Kind, f.Group, v.Name, oneLine(schema.Description))
 			for _, top := range []string{"spec", "status"} {
 				if p, ok := schema.Properties[top]; ok {
 					fields(&b, top, p, false)
@@ -198,11 +206,12 @@ func fieldsSection(t *testing.T) string {
 	return b.String()
 }
 
-// upstreamTypes are fields whose types Kubernetes and the inference extension define and document at length.
+// upstreamTypes are fields whose types Kubernetes and the inference extension define and document
+// at length.
 var upstreamTypes = []string{"controllers", "imagePullSecrets", "resources", "tolerations", "topologySpreadConstraints"}
 
-// fields writes a row for each field below a property, in alphabetical order; of upstream types with the first sentence of its
-// description only.
+// fields writes a row for each field below a property, in alphabetical order; of upstream types
+// with the first sentence of its description only.
 func fields(b *strings.Builder, path string, p apiextensionsv1.JSONSchemaProps, upstream bool) {
 	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
 		child := p.Properties[name]

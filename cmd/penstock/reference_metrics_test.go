@@ -39,7 +39,8 @@ func knownMetrics(t *testing.T) []metricRow {
 					return true
 				}
 				sel, ok := call.Fun.(*ast.SelectorExpr)
-				if !ok || !isPackage(sel.X, "prometheus") || !strings.HasPrefix(sel.Sel.Name, "New") || len(call.Args) == 0 {
+				if !ok || !isPackage(sel.X, "prometheus") || !strings.HasPrefix(sel.Sel.Name, "New") ||
+					len(call.Args) == 0 {
 					return true
 				}
 				for _, scope := range scopes(f, call) {
@@ -61,7 +62,8 @@ func knownMetrics(t *testing.T) []metricRow {
 // metricOf reads the arguments of one of Prometheus's constructors.
 func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m metricRow) {
 	if constructor == "NewDesc" && len(args) == 4 {
-		m = metricRow{name: evaluate(args[0], scope), typ: "gauge", help: evaluate(args[1], scope), labels: labelsOf(args[2])}
+		m = metricRow{name: evaluate(args[0], scope), typ: "gauge", help: evaluate(args[1], scope),
+			labels: labelsOf(args[2])}
 		if strings.HasSuffix(m.name, "_total") {
 			m.typ = "counter"
 		}
@@ -81,12 +83,13 @@ func metricOf(constructor string, args []ast.Expr, scope map[string]string) (m m
 	if len(args) > 1 {
 		m.labels = labelsOf(args[1])
 	}
-	m.typ = strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(constructor, "New"), "Vec"), "Func"))
+	m.typ = strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(constructor, "New"), "Vec"),
+		"Func"))
 	return m
 }
 
-// scopes are the values of the parameters of the function literal that a call stands in: one for each call of the literal
-// by its name, or a single empty one.
+// scopes are the values of the parameters of the function literal that a call stands in: one for
+// each call of the literal by its name, or a single empty one.
 func scopes(f *ast.File, call *ast.CallExpr) (out []map[string]string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		assign, ok := n.(*ast.AssignStmt)
@@ -145,8 +148,8 @@ func labelsOf(e ast.Expr) string {
 	return strings.Join(out, ",")
 }
 
-// answersSection writes the results of picks and the reasons of answers without a pick, from the constants of package picker
-// and their comments.
+// answersSection writes the results of picks and the reasons of answers without a pick, from the
+// constants of package picker and their comments.
 func answersSection(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

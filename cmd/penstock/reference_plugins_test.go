@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// pluginsSection writes the table of the types of plugins, from the tables that documents are read by.
+// pluginsSection writes the table of the types of plugins, from the tables that documents are read
+// by.
 func pluginsSection(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -46,7 +47,8 @@ kv_cache_index_admissions_total kv_cache_index_evictions_total kv_cache_index_lo
 kv_cache_index_lookup_hits_total kv_cache_index_max_pod_hit_count_total kv_cache_index_lookup_latency_seconds
 kv_cache_events_dedup_removed_hashes_suppressed_total kv_cache_events_dedup_removed_hashes_forwarded_total`
 
-// A dashboard reads a series by its name: each documented one exists, or REFERENCE.md states why it does not.
+// A dashboard reads a series by its name: each documented one exists, or REFERENCE.md states why it
+// does not.
 func TestUpstreamMetrics_EachDocumentedSeriesIsAccountedFor(t *testing.T) {
 	known := map[string]bool{}
 	for _, s := range picker.UpstreamSeries() {

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/internal/external/commands"
 )
 
-// REFERENCE.md is what a user looks names up in. The parts of it between "<!-- generated: NAME -->" and "<!-- end -->" come
-// from the code; this test compares them, and `make golden` rewrites them.
+// REFERENCE.md is what a user looks names up in. The parts of it between "<!-- generated: NAME -->"
+// and "<!-- end -->" come from the code; this test compares them, and `make golden` rewrites them.
 func TestReference_GoldenMatchesTheCode(t *testing.T) {
 	path := filepath.Join(root, "REFERENCE.md")
 	raw, err := os.ReadFile(path)
@@ -37,15 +37,16 @@ func TestReference_GoldenMatchesTheCode(t *testing.T) {
 		"series":     seriesSection,
 	}
 	found := map[string]bool{}
-	got := regexp.MustCompile(`(?s)(<!-- generated: ([a-z]+) -->\n)(.*?)(<!-- end -->)`).ReplaceAllStringFunc(string(raw), func(match string) string {
-		name, _, _ := strings.Cut(strings.TrimPrefix(match, "<!-- generated: "), " ")
-		section := sections[name]
-		if section == nil {
-			t.Fatalf("nothing generates the section %q of REFERENCE.md", name)
-		}
-		found[name] = true
-		return fmt.Sprintf("<!-- generated: %s -->\n%s\n<!-- end -->", name, section(t))
-	})
+	got := regexp.MustCompile(`(?s)(<!-- generated: ([a-z]+) -->\n)(.*?)(<!-- end -->)`).
+		ReplaceAllStringFunc(string(raw), func(match string) string {
+			name, _, _ := strings.Cut(strings.TrimPrefix(match, "<!-- generated: "), " ")
+			section := sections[name]
+			if section == nil {
+				t.Fatalf("nothing generates the section %q of REFERENCE.md", name)
+			}
+			found[name] = true
+			return fmt.Sprintf("<!-- generated: %s -->\n%s\n<!-- end -->", name, section(t))
+		})
 	for name := range sections {
 		if !found[name] {
 			t.Errorf("REFERENCE.md has no section <!-- generated: %s -->", name)
@@ -62,7 +63,8 @@ func TestReference_GoldenMatchesTheCode(t *testing.T) {
 	}
 }
 
-// The hand-written pages name commands, metrics and log messages, which must exist, and list every HTTP page.
+// The hand-written pages name commands, metrics and log messages, which must exist, and list every
+// HTTP page.
 func TestReference_DocumentedNamesExist(t *testing.T) {
 	var text string
 	for _, page := range documentation(t) {
@@ -71,7 +73,9 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := strings.Count(string(raw), "\n"); page == "README.md" && n > 250 {
-			t.Errorf("README.md has %d lines, and is for the first hour: move what can wait to OPERATIONS.md or REFERENCE.md", n)
+			t.Errorf(
+				"README.md has %d lines, and is for the first hour: move what can wait to OPERATIONS.md or "+
+					"REFERENCE.md", n)
 		}
 		text += string(raw)
 	}
@@ -98,7 +102,8 @@ func TestReference_DocumentedNamesExist(t *testing.T) {
 		}
 	}
 	for _, page := range literals {
-		if path, ok := strings.CutPrefix(page, "GET /"); ok && path != "" && !strings.Contains(text, "`/"+path+"`") && !strings.HasPrefix(path, "debug/pprof/") {
+		if path, ok := strings.CutPrefix(page, "GET /"); ok && path != "" && !strings.Contains(text, "`/"+path+"`") &&
+			!strings.HasPrefix(path, "debug/pprof/") {
 			t.Errorf("REFERENCE.md does not list the page /%s", path)
 		}
 	}

@@ -12,14 +12,17 @@ import (
 const (
 	// repeatAfter is the shortest interval between two lines of the same warning.
 	repeatAfter = time.Minute
-	// repeatsKept bounds how many texts are remembered, by their hashes; beyond that, all are dropped.
+	// repeatsKept bounds how many texts are remembered, by their hashes; beyond that, all are
+	// dropped.
 	repeatsKept = 4096
-	// maxLogged bounds the text of an attribute in bytes. What a client or an API server sent may be part of it.
+	// maxLogged bounds the text of an attribute in bytes. What a client or an API server sent may
+	// be part of it.
 	maxLogged = 8 << 10
 )
 
-// repeats is a handler that drops warnings and errors whose text and attributes were logged within the last minute. A proxy
-// whose connection is denied retries three times a second; the log has one line a minute, with the number of repetitions.
+// repeats is a handler that drops warnings and errors whose text and attributes were logged within
+// the last minute. A proxy whose connection is denied retries three times a second; the log has one
+// line a minute, with the number of repetitions.
 type repeats struct {
 	slog.Handler
 	prefix string // attributes and groups of WithAttrs and WithGroup

@@ -58,13 +58,17 @@ Equal arguments print equal bytes.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.pool, "pool", "", "only the requests of this pool, as NAMESPACE/NAME; required for a trace with several, as --record writes it where there are (default: the only one)")
-	f.StringArrayVar(&o.strategies, "strategy", []string{"load", "least-request"}, "strategy to replay with; may be repeated: "+strings.Join(simulation.Names(), ", "))
+	f.StringVar(&o.pool, "pool", "",
+		"only the requests of this pool, as NAMESPACE/NAME; required for a trace with several, as --record writes it "+
+			"where there are (default: the only one)")
+	f.StringArrayVar(&o.strategies, "strategy", []string{"load", "least-request"},
+		"strategy to replay with; may be repeated: "+strings.Join(simulation.Names(), ", "))
 	f.IntVar(&o.servers, "servers", 8, "number of model servers, 1 to 1000")
 	f.Float64Var(&o.speed, "speed", 1, "how many times as fast as in the trace requests arrive")
 	f.Float64Var(&o.rate, "prefill-rate", 8000, "prompt tokens that a server computes in a second")
 	f.IntVar(&o.blocks, "kv-blocks", 1500, "KV blocks of a server, of 512 tokens each")
-	f.DurationVar(&o.pages, "scrape-interval", 50*time.Millisecond, "time between two readings of a server's metrics page")
+	f.DurationVar(&o.pages, "scrape-interval", 50*time.Millisecond,
+		"time between two readings of a server's metrics page")
 	f.BoolVar(&o.spread, "spread", false, "distribute the requests of one timestamp at random until the next timestamp")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of ties and of --spread")
 	return cmd
@@ -105,8 +109,10 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 	workload = workload.At(o.speed)
 	var trials []simulation.Trial
 	for _, s := range strategies {
-		trials = append(trials, simulation.Trial{All: true, Scenario: simulation.Scenario{Workload: workload, Strategy: s, Servers: o.servers, Server: server,
-			Pages: simulation.Pages{Every: o.pages}, Seed: o.seed}})
+		trials = append(trials,
+			simulation.Trial{All: true,
+				Scenario: simulation.Scenario{Workload: workload, Strategy: s, Servers: o.servers, Server: server,
+					Pages: simulation.Pages{Every: o.pages}, Seed: o.seed}})
 	}
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "STRATEGY\tTTFT P50\tTTFT P90\tEND TO END\tPREFIX HITS\tBALANCE")
@@ -115,7 +121,8 @@ func (o *replayOptions) run(cmd *cobra.Command, trace string) error {
 		if s.Streams == 0 {
 			p50, p90 = "-", "-"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.3fs\t%.1f%%\t%.2f\n", strategies[i].Name, p50, p90, s.EndToEnd.Seconds(), 100*s.Hits, s.Balance)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.3fs\t%.1f%%\t%.2f\n", strategies[i].Name, p50, p90, s.EndToEnd.Seconds(),
+			100*s.Hits, s.Balance)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -34,7 +34,8 @@ func replayedApart(t *testing.T, in string, args ...string) (string, string, err
 }
 
 func TestReplay_EqualArgumentsPrintEqualBytes(t *testing.T) {
-	args := []string{smallTrace, "--strategy", "load", "--strategy", "llm-d", "--strategy", "random", "--servers", "2", "--speed", "0.5", "--spread"}
+	args := []string{smallTrace, "--strategy", "load", "--strategy", "llm-d", "--strategy", "random", "--servers", "2",
+		"--speed", "0.5", "--spread"}
 	first, err := replayed(t, "", args...)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,8 @@ func TestReplay_OnePoolOfTheTrace(t *testing.T) {
 // One request that no server can serve does not make the others of a recorded trace unusable.
 func TestReplay_RequestsThatNoServerServesAreLeftOut(t *testing.T) {
 	const good, big, failing = `{"timestamp": %d, "input_length": 600, "output_length": 1, "hash_ids": [1, 2], "status": 200}` + "\n",
-		`{"timestamp": 9, "input_length": 1048576, "output_length": 2}` + "\n", `{"timestamp": %d, "input_length": 600, "output_length": 1, "hash_ids": [1, 2], "status": %d}` + "\n"
+		`{"timestamp": 9, "input_length": 1048576, "output_length": 2}` + "\n",
+		`{"timestamp": %d, "input_length": 600, "output_length": 1, "hash_ids": [1, 2], "status": %d}` + "\n"
 	alone, _, err := replayedApart(t, fmt.Sprintf(good+good, 0, 90), "-")
 	if err != nil {
 		t.Fatal(err)
@@ -100,14 +102,17 @@ func TestReplay_RequestsThatNoServerServesAreLeftOut(t *testing.T) {
 		t.Errorf("%v\n%s\nwant that of the other requests alone:\n%s", err, got, alone)
 	}
 	const want = "left out 2 of 6 requests: they failed; the first is standard input:1, with status 429\n" +
-		"left out 2 of 6 requests: the KV cache of a server has 768000 tokens, set --kv-blocks; the first is standard input:4, with 1048578 tokens\n"
+		"left out 2 of 6 requests: the KV cache of a server has 768000 tokens, set --kv-blocks; the first is " +
+		"standard input:4, with 1048578 tokens\n"
 	if stderr != want {
 		t.Errorf("standard error has %q, want %q", stderr, want)
 	}
-	if _, stderr, err := replayedApart(t, trace, "-", "--kv-blocks", "3000"); err != nil || strings.Count(stderr, "\n") != 1 {
+	if _, stderr, err := replayedApart(t, trace, "-", "--kv-blocks", "3000"); err != nil ||
+		strings.Count(stderr, "\n") != 1 {
 		t.Errorf("with room for all: %v, %q", err, stderr)
 	}
-	if _, _, err := replayedApart(t, fmt.Sprintf(failing, 1, 500)+big, "-"); err == nil || !strings.Contains(err.Error(), "status 500; left out 1 of 2 requests: the KV cache") {
+	if _, _, err := replayedApart(t, fmt.Sprintf(failing, 1, 500)+big, "-"); err == nil ||
+		!strings.Contains(err.Error(), "status 500; left out 1 of 2 requests: the KV cache") {
 		t.Errorf("without any other request: %v", err)
 	}
 }
@@ -117,15 +122,27 @@ func TestReplay_MistakesAreNamed(t *testing.T) {
 		in, want string
 		args     []string
 	}{
-		{`{"timestamp": 1}`, "standard input:1: input_length must be the tokens of the prompt, 1 to 1048576", []string{"-"}},
+		{`{"timestamp": 1}`, "standard input:1: input_length must be the tokens of the prompt, 1 to 1048576",
+			[]string{"-"}},
 		{"", "standard input: the trace has no requests", []string{"-"}},
 		{"", "--servers must be 1 to 1000", []string{"-", "--servers", "0"}},
 		{"", "--speed must be more than 0", []string{"-", "--speed", "NaN"}},
 		{"", `--strategy: unknown strategy "best"`, []string{"-", "--strategy", "best"}},
-		{twoPools, "standard input: the trace has requests of several pools: none (1), a/x (2), b/y (1): name one with --pool", []string{"-"}},
-		{twoPools, "standard input: the trace has no request of pool b/z, but of none (1), a/x (2), b/y (1): name one with --pool", []string{"-", "--pool", "b/z"}},
-		{`{"timestamp": 1, "input_length": 60, "output_length": 1}`, "standard input: the trace names no pools: leave out --pool", []string{"-", "--pool", "b/z"}},
-		{`{"timestamp": 1, "input_length": 6000, "output_length": 1}`, "no request can be replayed: left out 1 of 1 requests: the KV cache of a server has 5120 tokens, set --kv-blocks; the first is standard input:1, with 6001 tokens", []string{"-", "--kv-blocks", "10"}},
+		{
+			twoPools,
+			"standard input: the trace has requests of several pools: none (1), a/x (2), b/y (1): name one with --pool",
+			[]string{"-"},
+		},
+		{
+			twoPools,
+			"standard input: the trace has no request of pool b/z, but of none (1), a/x (2), b/y (1): name one " +
+				"with --pool", []string{"-", "--pool", "b/z"},
+		},
+		{`{"timestamp": 1, "input_length": 60, "output_length": 1}`,
+			"standard input: the trace names no pools: leave out --pool", []string{"-", "--pool", "b/z"}},
+		{`{"timestamp": 1, "input_length": 6000, "output_length": 1}`,
+			"no request can be replayed: left out 1 of 1 requests: the KV cache of a server has 5120 tokens, set " +
+				"--kv-blocks; the first is standard input:1, with 6001 tokens", []string{"-", "--kv-blocks", "10"}},
 	} {
 		if _, err := replayed(t, tt.in, tt.args...); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%v: %v", tt.args, err)

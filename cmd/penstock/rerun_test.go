@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRerun_OnlyATestThatPassesAtSecondIsForgiven runs conformance/tools/test.sh, which make test and make race use, on modules of
-// one test each.
+// TestRerun_OnlyATestThatPassesAtSecondIsForgiven runs conformance/tools/test.sh, which make test
+// and make race use, on modules of one test each.
 func TestRerun_OnlyATestThatPassesAtSecondIsForgiven(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../conformance/tools/test.sh")
@@ -33,8 +33,9 @@ func TestRerun_OnlyATestThatPassesAtSecondIsForgiven(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			for file, text := range map[string]string{
-				"go.mod":     "module example\n\ngo 1.24\n",
-				"it_test.go": "package example\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestIt(t *testing.T) { " + c.body + " }\n",
+				"go.mod": "module example\n\ngo 1.24\n",
+				"it_test.go": "package example\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestIt(t " +
+					"*testing.T) { " + c.body + " }\n",
 			} {
 				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
@@ -51,7 +52,8 @@ func TestRerun_OnlyATestThatPassesAtSecondIsForgiven(t *testing.T) {
 	}
 }
 
-// TestRerun_NoResultComesFromTheTestCache changes a program that a test runs. Go's test cache does not record such programs.
+// TestRerun_NoResultComesFromTheTestCache changes a program that a test runs. Go's test cache does
+// not record such programs.
 func TestRerun_NoResultComesFromTheTestCache(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../conformance/tools/test.sh")
@@ -88,7 +90,8 @@ func TestIt(t *testing.T) {
 		command.Dir = dir
 		command.Env = append(os.Environ(), "RERUN=", "GOFLAGS=-mod=mod", "GOWORK=off")
 		if out, err := command.CombinedOutput(); (err == nil) != c.passes {
-			t.Errorf("with a program that exits with %s the tests pass: %v, want %v; output:\n%s", c.exits, err == nil, c.passes, out)
+			t.Errorf("with a program that exits with %s the tests pass: %v, want %v; output:\n%s", c.exits, err == nil,
+				c.passes, out)
 		}
 	}
 }

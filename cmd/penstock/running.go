@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 )
 
-// target is the process that status, explain and debug query: the penstock that runs for some files, or one at an address.
+// target is the process that status, explain and debug query: the penstock that runs for some
+// files, or one at an address.
 type target struct {
 	files
 	http string
@@ -24,7 +25,9 @@ type target struct {
 
 func (a *target) flags(cmd *cobra.Command) {
 	a.files.flags(cmd, "required without --http and --state")
-	cmd.Flags().StringVar(&a.http, "http", "", "query the penstock whose --admin (or, on loopback, whose --http) has this address, instead of the one that runs for -f (default: none)")
+	cmd.Flags().StringVar(&a.http, "http", "",
+		"query the penstock whose --admin (or, on loopback, whose --http) has this address, instead of the one that "+
+			"runs for -f (default: none)")
 	exclusive(cmd, "file", "http")
 	exclusive(cmd, "state", "http")
 }
@@ -60,9 +63,10 @@ func (r running) get(ctx context.Context, path string, into any) error {
 
 // open returns the body of a page. Close it.
 func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, r.network, r.address)
-	}}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, r.network, r.address)
+		}}}
 	host := "penstock"
 	if r.network == "tcp" {
 		host = r.address
@@ -81,13 +85,14 @@ func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	if resp.StatusCode != http.StatusOK {
 		defer func() { _ = resp.Body.Close() }()
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-		return nil, fmt.Errorf("the process at %s answered %s: %s", r.address, resp.Status, strings.TrimSpace(string(text)))
+		return nil,
+			fmt.Errorf("the process at %s answered %s: %s", r.address, resp.Status, strings.TrimSpace(string(text)))
 	}
 	return resp.Body, nil
 }
 
-// noAnswer is the error of a call to a process that is not there, with what to do. It omits the URL and the address that
-// the causes repeat.
+// noAnswer is the error of a call to a process that is not there, with what to do. It omits the URL
+// and the address that the causes repeat.
 func (r running) noAnswer(err error) error {
 	if call := (*url.Error)(nil); errors.As(err, &call) {
 		err = call.Err

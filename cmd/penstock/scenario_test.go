@@ -31,8 +31,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestScenario_Scripts runs testdata/scenario, each script once with the strict fake Envoy and once with the real one. A
-// script's commands are the verbs of `penstock debug`, and:
+// TestScenario_Scripts runs testdata/scenario, each script once with the strict fake Envoy and once
+// with the real one. A script's commands are the verbs of `penstock debug`, and:
 //
 //	start                 start `penstock serve -f config`, and an Envoy of Gateway default/gw
 //	restart               end penstock, and start it again at the same addresses
@@ -42,9 +42,9 @@ import (
 //	occupy PORT, release PORT   hold a port, so that Envoy cannot listen there, and release it
 //	until [!] REGEXP VERB...    repeat a verb until its output matches, or no longer matches
 //
-// tls-secret.yaml is a Secret "cert" with a certificate and its key; $KEY_BASE64 is that key as the Secret has it.
-// Files may contain @PORT@, @PORT2@ (for listeners) and @A@, @B@, @C@ (ports of backends on 127.0.0.1). Scripts know
-// $NODE, the Envoy's node id.
+// tls-secret.yaml is a Secret "cert" with a certificate and its key; $KEY_BASE64 is that key as the
+// Secret has it. Files may contain @PORT@, @PORT2@ (for listeners) and @A@, @B@, @C@ (ports of
+// backends on 127.0.0.1). Scripts know $NODE, the Envoy's node id.
 func TestScenario_Scripts(t *testing.T) {
 	for _, real := range []bool{false, true} {
 		name := "fake"
@@ -58,10 +58,13 @@ func TestScenario_Scripts(t *testing.T) {
 				RequireExplicitExec: true,
 				Setup:               func(e *testscript.Env) error { return newScenario(e, real) },
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"start": command(0, 0, (*scenario).start), "restart": command(0, 0, (*scenario).restart), "proxy": command(1, 1, (*scenario).proxy),
-					"save": command(1, 2, (*scenario).save), "remove": command(1, 1, (*scenario).remove), "serves": command(2, 2, (*scenario).serves),
+					"start": command(0, 0, (*scenario).start), "restart": command(0, 0, (*scenario).restart),
+					"proxy": command(1, 1, (*scenario).proxy),
+					"save":  command(1, 2, (*scenario).save), "remove": command(1, 1, (*scenario).remove),
+					"serves": command(2, 2, (*scenario).serves),
 					"occupy": command(1, 1, (*scenario).occupy), "release": command(1, 1, (*scenario).release),
-					"until": until, "store": verb("store"), "graph": verb("graph"), "xds": verb("xds"), "picker": verb("picker"),
+					"until": until, "store": verb("store"), "graph": verb("graph"), "xds": verb("xds"),
+					"picker": verb("picker"),
 				},
 			})
 		})
@@ -94,13 +97,15 @@ func newScenario(e *testscript.Env, real bool) error {
 	if err != nil {
 		return err
 	}
-	s := &scenario{t: t, dir: e.WorkDir, state: state, real: real, ports: map[string]string{}, backends: map[string]string{}, occupied: map[string]net.Listener{}, fakes: map[string]*xdstest.Fake{}}
+	s := &scenario{t: t, dir: e.WorkDir, state: state, real: real, ports: map[string]string{},
+		backends: map[string]string{}, occupied: map[string]net.Listener{}, fakes: map[string]*xdstest.Fake{}}
 	e.Values[scenarioKey{}] = s
 	e.Defer(func() { _ = os.RemoveAll(state) })
 	s.xds, s.picker = unixPrefix+filepath.Join(state, socketOfADS), fmt.Sprintf("127.0.0.1:%d", envoytest.FreePort(t))
 	s.ports["PORT"], s.ports["PORT2"] = fmt.Sprint(envoytest.FreePort(t)), fmt.Sprint(envoytest.FreePort(t))
 	for _, name := range []string{"A", "B", "C"} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }))
+		server := httptest.NewServer(
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }))
 		e.Defer(server.Close)
 		_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 		s.ports[name], s.backends[port] = port, name
@@ -111,7 +116,8 @@ func newScenario(e *testscript.Env, real bool) error {
 	e.Setenv("NODE", s.node("default/gw"))
 	cert, key := certificate(t, "localhost")
 	e.Setenv("KEY_BASE64", base64.StdEncoding.EncodeToString(key))
-	if err := os.WriteFile(filepath.Join(e.WorkDir, "tls-secret.yaml"), []byte(secretYAML("cert", cert, key)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(e.WorkDir, "tls-secret.yaml"), []byte(secretYAML("cert", cert, key)),
+		0o600); err != nil {
 		return err
 	}
 	return filepath.WalkDir(e.WorkDir, func(path string, d fs.DirEntry, err error) error {
@@ -143,7 +149,8 @@ func command(min, max int, run func(*scenario, []string) error) func(*testscript
 	}
 }
 
-// verb runs `penstock debug` with name as its first word; stdout and stderr can be matched afterwards.
+// verb runs `penstock debug` with name as its first word; stdout and stderr can be matched
+// afterwards.
 func verb(name string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		var out, complaints bytes.Buffer
@@ -172,7 +179,8 @@ func runCommand(args []string, out, complaints io.Writer) error {
 	return err
 }
 
-// words are the arguments of penstock for a verb, `status` or one of debug, of the scenario's process.
+// words are the arguments of penstock for a verb, `status` or one of debug, of the scenario's
+// process.
 func words(ts *testscript.TestScript, args []string) []string {
 	s := ts.Value(scenarioKey{}).(*scenario)
 	if args[0] != "status" {
@@ -214,7 +222,8 @@ func (s *scenario) start([]string) error {
 
 func (s *scenario) serve() error {
 	s.log = newTranscript()
-	s.process = exec.Command("penstock", "serve", "-f", filepath.Join(s.dir, "config"), "--state", s.state, "--picker", s.picker, "--drain-time", "1s")
+	s.process = exec.Command("penstock", "serve", "-f", filepath.Join(s.dir, "config"), "--state", s.state, "--picker",
+		s.picker, "--drain-time", "1s")
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
 		return err
@@ -247,13 +256,17 @@ func (s *scenario) restart([]string) error {
 func (s *scenario) proxy(args []string) error {
 	gateway := args[0]
 	if s.real {
-		envoytest.StartGateway(s.t, bootstrap.Config{Gateway: gateway, NodeID: s.node(gateway), ADS: []string{s.xds}, Concurrency: 1, DrainTime: time.Second})
+		envoytest.StartGateway(s.t, bootstrap.Config{
+			Gateway: gateway, NodeID: s.node(gateway), ADS: []string{s.xds}, Concurrency: 1, DrainTime: time.Second,
+		})
 		return nil
 	}
 	if err := s.reachable(); err != nil {
 		return err
 	}
-	s.fakes[gateway] = xdstest.StartFake(s.t, xdstest.FakeConfig{Address: s.xds, Gateway: gateway, Node: s.node(gateway), Rejects: s.cannotBind})
+	s.fakes[gateway] = xdstest.StartFake(s.t, xdstest.FakeConfig{
+		Address: s.xds, Gateway: gateway, Node: s.node(gateway), Rejects: s.cannotBind,
+	})
 	return nil
 }
 
@@ -315,7 +328,8 @@ func (s *scenario) remove(args []string) error {
 	return os.Remove(filepath.Join(s.dir, "config", args[0]))
 }
 
-// serves polls the port: with the real Envoy it sends requests, with the fake it evaluates the configuration.
+// serves polls the port: with the real Envoy it sends requests, with the fake it evaluates the
+// configuration.
 func (s *scenario) serves(args []string) error {
 	port, err := strconv.ParseUint(args[0], 10, 16)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// seeds returns a folder with the published manifests that this project began with, verbatim, and the Gateways that their
-// documents mention but do not show.
+// seeds returns a folder with the published manifests that this project began with, verbatim, and
+// the Gateways that their documents mention but do not show.
 func seeds(t *testing.T, with string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,21 +49,25 @@ func TestSeedManifests_ReadVerbatimAndMistakesReported(t *testing.T) {
 			errors = append(errors, strings.TrimSpace(rest))
 		}
 	}
-	// The deep dive's route names a pool that it does not define (its own is called vllm-llama2-7b-pool), and no document
-	// shows the picker's Service. Nothing else is an error: not targetPortNumber, extensionRef, portNumber, v1beta1, nor a
-	// service that is an object.
+	// The deep dive's route names a pool that it does not define (its own is called
+	// vllm-llama2-7b-pool), and no document shows the picker's Service. Nothing else is an error:
+	// not targetPortNumber, extensionRef, portNumber, v1beta1, nor a service that is an object.
 	want := []string{
-		"inference-extension-deep-dive-2.yaml:10: InferencePool default/vllm-llama2-7b-pool spec.endpointPickerRef.name: ",
+		"inference-extension-deep-dive-2.yaml:10: InferencePool default/vllm-llama2-7b-pool " +
+			"spec.endpointPickerRef.name: ",
 		"inference-extension-deep-dive-3.yaml:10: HTTPRoute default/llm-route spec.rules[0].backendRefs[0]: ",
 	}
-	if !slices.EqualFunc(errors, want, strings.HasPrefix) || len(errors) == 2 && !strings.Contains(errors[1], "InferencePool default/vllm-llama2-7b") {
+	if !slices.EqualFunc(errors, want, strings.HasPrefix) ||
+		len(errors) == 2 && !strings.Contains(errors[1], "InferencePool default/vllm-llama2-7b") {
 		t.Errorf("errors are\n%s\nwant\n%s", strings.Join(errors, "\n"), strings.Join(want, "\n"))
 	}
-	if !strings.Contains(got, "BackendNotFound: ") || !strings.Contains(got, "InferenceModel default/inferencemodel-llama2 ") {
+	if !strings.Contains(got, "BackendNotFound: ") ||
+		!strings.Contains(got, "InferenceModel default/inferencemodel-llama2 ") {
 		t.Errorf("status:\n%s", got)
 	}
 
-	explained := run(t, dir, "explain", "--state", t.TempDir(), "--gateway", "example/inf-gw", "http://my.model.com/completions")
+	explained := run(t, dir, "explain", "--state", t.TempDir(), "--gateway", "example/inf-gw",
+		"http://my.model.com/completions")
 	for _, want := range []string{
 		"HTTPRoute example/llm-route, rule 0: PathPrefix /completions",
 		"100.0% of requests to InferencePoolImport example/llm-pool (cluster import/example/llm-pool/cluster-a)",
@@ -105,7 +109,8 @@ spec:
 			shares[kind] = strings.TrimSpace(share)
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"InferencePool": "50.0%", "InferencePoolImport": "50.0%"}, shares); diff != "" {
+	if diff := cmp.Diff(map[string]string{"InferencePool": "50.0%", "InferencePoolImport": "50.0%"},
+		shares); diff != "" {
 		t.Errorf("(-want +got):\n%s\n%s", diff, explained)
 	}
 }

@@ -60,7 +60,8 @@ objects' status; the processes find each other through --service.`,
 			if s.cluster && k.kubeconfig == "" { // in a pod all output is a log
 				cfg.Log.Info("serving", "ads", addressOf(ads(cfg)), "picker", addressOf(cfg.Picker))
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", addressOf(ads(cfg)), addressOf(cfg.Picker))
+				fmt.Fprintf(cmd.OutOrStdout(), "ADS at %s, endpoint picker at %s\n", addressOf(ads(cfg)),
+					addressOf(cfg.Picker))
 			}
 			defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() {})()
 			appCtx, stopApp := context.WithCancel(context.WithoutCancel(cmd.Context()))
@@ -80,6 +81,8 @@ objects' status; the processes find each other through --service.`,
 	k.flags(cmd)
 	s.flags(cmd, "127.0.0.1:9002", "info")
 	others.flags(cmd)
-	cmd.Flags().Var(&memory, "memory-limit", "memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, unless GOMEMLIMIT is set (default: none)")
+	cmd.Flags().Var(&memory, "memory-limit",
+		"memory of the process's container, as a quantity such as 512Mi: Go's memory limit is 10 percent below it, "+
+			"unless GOMEMLIMIT is set (default: none)")
 	return cmd
 }

@@ -14,7 +14,8 @@ import (
 
 // explain --why and status name why a server gets no requests, since when, and what its probe met.
 func TestSilent_ReasonIsShown(t *testing.T) {
-	silence := endpoint.Silence{Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Headers: true, Probe: "no token within 10s"}
+	silence := endpoint.Silence{Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Headers: true,
+		Probe: "no token within 10s"}
 	const reason = "suspect: headers only since 2026-01-02T03:04:05Z (probe: no token within 10s)"
 	got := shownPicks(t, &picker.Record{Endpoints: "10.0.0.2:80", Verdicts: []schedule.Verdict{
 		{Address: "10.0.0.1:80", Out: "silent", State: endpoint.State{Silent: &silence}}, {Address: "10.0.0.2:80"},
@@ -25,17 +26,20 @@ func TestSilent_ReasonIsShown(t *testing.T) {
 	pool := objectid.MustParseTarget("ns/pool")
 	all := make([]picker.Suspect, maxRates+2)
 	for i := range all {
-		all[i] = picker.Suspect{Pool: pool, Server: fmt.Sprint("server-", i), Kind: schedule.Silent, Why: silence.String()}
+		all[i] = picker.Suspect{Pool: pool, Server: fmt.Sprint("server-", i), Kind: schedule.Silent,
+			Why: silence.String()}
 	}
 	var out strings.Builder
 	printSuspects(&out, all)
 	printOut(&out, []picker.Serving{{Pool: pool, Out: []picker.Out{
 		{Server: "server-0", Why: "twice"}, {Server: "server-x", Why: "it is down"},
 	}}}, all)
-	if strings.Contains(out.String(), "twice") || !strings.Contains(out.String(), "Server server-x of pool ns/pool does not serve: it is down") {
+	if strings.Contains(out.String(), "twice") || !strings.Contains(out.String(),
+		"Server server-x of pool ns/pool does not serve: it is down") {
 		t.Error(out.String())
 	}
-	for _, want := range []string{"Server server-0 of pool ns/pool is " + reason + "\n", "\n2 more servers are suspect: "} {
+	for _, want := range []string{"Server server-0 of pool ns/pool is " + reason + "\n",
+		"\n2 more servers are suspect: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

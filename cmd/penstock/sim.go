@@ -88,31 +88,52 @@ It serves POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/message
 	}
 	flags := cmd.Flags()
 	flags.IntSliceVar(&ports, "port", nil, "port to listen on, on all addresses; may be repeated (default: none)")
-	flags.StringSliceVar(&cfg.Listen, "listen", nil, "address to listen on, as HOST:PORT; may be repeated (default 127.0.0.1:8000)")
+	flags.StringSliceVar(&cfg.Listen, "listen", nil,
+		"address to listen on, as HOST:PORT; may be repeated (default 127.0.0.1:8000)")
 	flags.StringVar(&cfg.Name, "name", "sim", "name of the server, in responses and in the header x-served-by")
 	flags.StringVar(&cfg.Model, "model", "sim-model", "name of the base model")
 	flags.StringSliceVar(&cfg.LoRAs, "lora", nil, "name of a LoRA adapter; may be repeated (default: none)")
 	flags.IntVar(&cfg.MaxLoRAs, "max-loras", 1, "number of adapters that can be active at the same time")
-	flags.IntVar(&cfg.MaxNumSeqs, "max-num-seqs", 256, "number of requests that run at the same time; others wait in the queue")
+	flags.IntVar(&cfg.MaxNumSeqs, "max-num-seqs", 256,
+		"number of requests that run at the same time; others wait in the queue")
 	flags.IntVar(&cfg.MaxPrefills, "max-num-partial-prefills", 0,
-		"number of prompts that are read at the same time, as a GPU reads one after the other; others wait in the queue; 0: no limit (default 0)")
-	flags.IntVar(&cfg.KVCacheTokens, "kv-cache-tokens", 65536, "size of the KV cache in tokens, which is also the longest context")
-	flags.Float64Var(&cfg.TokenizerRate, "tokenizer-rate", 0, "tokens of prompts that are tokenized in a second, one prompt after the other, before the headers of its answer; 0: all at once (default 0)")
-	flags.DurationVar(&cfg.TimeToFirstToken, "time-to-first-token", 0, "time from a request leaving the queue to its first token (default 0s)")
-	flags.Float64Var(&cfg.PrefillRate, "prefill-rate", 0, "tokens of a prompt that are read in a second, before the first token; 0: all at once (default 0)")
+		"number of prompts that are read at the same time, as a GPU reads one after the other; others wait in the "+
+			"queue; 0: no limit (default 0)")
+	flags.IntVar(&cfg.KVCacheTokens, "kv-cache-tokens", 65536,
+		"size of the KV cache in tokens, which is also the longest context")
+	flags.Float64Var(&cfg.TokenizerRate, "tokenizer-rate", 0,
+		"tokens of prompts that are tokenized in a second, one prompt after the other, before the headers of its "+
+			"answer; 0: all at once (default 0)")
+	flags.DurationVar(&cfg.TimeToFirstToken, "time-to-first-token", 0,
+		"time from a request leaving the queue to its first token (default 0s)")
+	flags.Float64Var(&cfg.PrefillRate, "prefill-rate", 0,
+		"tokens of a prompt that are read in a second, before the first token; 0: all at once (default 0)")
 	flags.DurationVar(&cfg.InterTokenLatency, "inter-token-latency", 0, "time between two tokens (default 0s)")
 	flags.DurationVar(&cfg.StepTime, "step-time", 0,
-		"compute in steps, each of which takes so long or as long as its tokens of prompts take: a token of every answer, and a chunk of prompts. "+
-			"In place of --time-to-first-token, --inter-token-latency and --max-num-partial-prefills; 0: requests do not hold up each other (default 0s)")
-	flags.DurationVar(&cfg.StepTimePerSequence, "step-time-per-sequence", 0, "how much longer a step takes for each request that runs; needs --step-time (default 0s)")
-	flags.IntVar(&cfg.MaxBatchedTokens, "max-num-batched-tokens", 0, "tokens of prompts in a step, of all requests together; needs --step-time (default 2048)")
-	flags.BoolVar(&cfg.PrefixCaching, "prefix-caching", false, "keep the blocks of prompts: what a prompt has in common with an earlier one does not count for --time-to-first-token and --prefill-rate (default false)")
-	flags.StringVar(&cfg.KVEvents, "kv-events", "", "address at which KV events are published over ZeroMQ, as HOST:PORT; needs --prefix-caching (default: none)")
-	flags.StringVar(&cfg.KVEventsReplay, "kv-events-replay", "", "address at which KV events are sent again, as HOST:PORT (default: none)")
-	flags.StringVar(&cfg.KVEventsConnect, "kv-events-connect", "", "address of a subscriber that listens, to which KV events are published, as HOST:PORT (default: none)")
-	flags.StringVar(&cfg.KVEventsTopic, "kv-events-topic", "", "topic of KV events (default: kv@NAME@MODEL, by --name and --model)")
-	flags.StringVar(&cfg.Tokens, "tokens", "", "URL of the token store (penstock-external tokens) that has the token IDs of requests with a key in x-req-tokens-key, as http://HOST:PORT (default: none)")
-	flags.Float64Var(&cfg.FailRate, "fail-rate", 0, "share of requests to a model that fail, from 0 to 1, spread evenly (default 0)")
+		"compute in steps, each of which takes so long or as long as its tokens of prompts take: a token of every "+
+			"answer, and a chunk of prompts. "+
+			"In place of --time-to-first-token, --inter-token-latency and --max-num-partial-prefills; 0: requests do "+
+			"not hold up each other (default 0s)")
+	flags.DurationVar(&cfg.StepTimePerSequence, "step-time-per-sequence", 0,
+		"how much longer a step takes for each request that runs; needs --step-time (default 0s)")
+	flags.IntVar(&cfg.MaxBatchedTokens, "max-num-batched-tokens", 0,
+		"tokens of prompts in a step, of all requests together; needs --step-time (default 2048)")
+	flags.BoolVar(&cfg.PrefixCaching, "prefix-caching", false,
+		"keep the blocks of prompts: what a prompt has in common with an earlier one does not count for "+
+			"--time-to-first-token and --prefill-rate (default false)")
+	flags.StringVar(&cfg.KVEvents, "kv-events", "",
+		"address at which KV events are published over ZeroMQ, as HOST:PORT; needs --prefix-caching (default: none)")
+	flags.StringVar(&cfg.KVEventsReplay, "kv-events-replay", "",
+		"address at which KV events are sent again, as HOST:PORT (default: none)")
+	flags.StringVar(&cfg.KVEventsConnect, "kv-events-connect", "",
+		"address of a subscriber that listens, to which KV events are published, as HOST:PORT (default: none)")
+	flags.StringVar(&cfg.KVEventsTopic, "kv-events-topic", "",
+		"topic of KV events (default: kv@NAME@MODEL, by --name and --model)")
+	flags.StringVar(&cfg.Tokens, "tokens", "",
+		"URL of the token store (penstock-external tokens) that has the token IDs of requests with a key in "+
+			"x-req-tokens-key, as http://HOST:PORT (default: none)")
+	flags.Float64Var(&cfg.FailRate, "fail-rate", 0,
+		"share of requests to a model that fail, from 0 to 1, spread evenly (default 0)")
 	flags.IntVar(&cfg.Status, "status", 503, "HTTP status of a failed request")
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "grace period for requests in flight after SIGTERM")
 	return cmd

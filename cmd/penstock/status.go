@@ -68,7 +68,8 @@ The exit status is 1 if there is a finding of severity error: something written 
 	}
 	s.flags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the status again after each change; with -o json, one line each time")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
+		"print the status again after each change; with -o json, one line each time")
 	return cmd
 }
 
@@ -95,8 +96,8 @@ func watchStatus(cmd *cobra.Command, at running, output string) error {
 	})
 }
 
-// watchLines prints what a page of a process serves, a line of JSON now and one after each change, until ctx ends: as it is with output json, else
-// as text does.
+// watchLines prints what a page of a process serves, a line of JSON now and one after each change,
+// until ctx ends: as it is with output json, else as text does.
 func watchLines[T any](cmd *cobra.Command, at running, page, output string, text func(*T) error) error {
 	body, err := at.open(cmd.Context(), page)
 	if err != nil {
@@ -126,7 +127,8 @@ func watchLines[T any](cmd *cobra.Command, at running, page, output string, text
 	}
 }
 
-// printStatus queries a process, or reads the file that it wrote if none answers; file is "" for none.
+// printStatus queries a process, or reads the file that it wrote if none answers; file is "" for
+// none.
 func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	var out statusJSON
 	if is := at.hub(cmd.Context()); is != nil {
@@ -150,7 +152,9 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("these files have no status yet: run penstock up with the same -f (and --state) first, or penstock translate --status")
+		return errors.New(
+			"these files have no status yet: run penstock up with the same -f (and --state) first, or penstock " +
+				"translate --status")
 	case err != nil:
 		return err
 	case output == "json":
@@ -160,7 +164,8 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 		return printAll(io.Discard, out.Findings)
 	}
 	if !runs {
-		fmt.Fprintln(cmd.ErrOrStderr(), "penstock is not running, or its state folder has no socket: this is the last status that it wrote")
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"penstock is not running, or its state folder has no socket: this is the last status that it wrote")
 	}
 	if err := status.Text(cmd.OutOrStdout(), out.Document, endpoints(out.Serving)); err != nil {
 		return err
@@ -180,8 +185,8 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 	return printAll(io.Discard, out.Findings)
 }
 
-// syncState describes whether a proxy has all of its resources. A cluster that lingers for some seconds after its last route
-// does not make a proxy count as behind.
+// syncState describes whether a proxy has all of its resources. A cluster that lingers for some
+// seconds after its last route does not make a proxy count as behind.
 func syncState(p server.ProxyStatus) string {
 	var parts []string
 	behind := false
@@ -202,7 +207,8 @@ func syncState(p server.ProxyStatus) string {
 	case p.InSync:
 		return "is in sync"
 	case p.Waiting:
-		return "waits for its Gateway, which does not exist here, or is not Penstock's: apply it, or name another one in penstock bootstrap --gateway"
+		return "waits for its Gateway, which does not exist here, or is not Penstock's: apply it, or name another " +
+			"one in penstock bootstrap --gateway"
 	case text == "":
 		return "is behind: it connected just now"
 	case behind:

@@ -16,11 +16,18 @@ func TestStatus_ProxySyncStateNamesMissingResources(t *testing.T) {
 	for want, p := range map[string]server.ProxyStatus{
 		"is in sync":                       {InSync: true},
 		"is behind: it connected just now": {},
-		"waits for its Gateway, which does not exist here, or is not Penstock's: apply it, or name another one in penstock bootstrap --gateway": {Waiting: true},
-		"is in sync (2 of type cluster to remove)": {Types: []server.TypeStatus{{Type: "cluster", Summary: publish.Summary{Pending: 2, Leaving: 2}}}},
-		"is behind: 1 of type listener to remove":  {Types: []server.TypeStatus{{Type: "listener", Summary: publish.Summary{Pending: 1, Leaving: 1}}}},
-		"is behind: 1 of type cluster to add, 1 of type cluster to remove, 3 of type route rejected": {Types: []server.TypeStatus{
-			{Type: "cluster", Summary: publish.Summary{Pending: 2, Leaving: 1}}, {Type: "route", Summary: publish.Summary{Rejected: 3}},
+		"waits for its Gateway, which does not exist here, or is not Penstock's: apply it, or name another one in " +
+			"penstock bootstrap --gateway": {Waiting: true},
+		"is in sync (2 of type cluster to remove)": {
+			Types: []server.TypeStatus{{Type: "cluster", Summary: publish.Summary{Pending: 2, Leaving: 2}}},
+		},
+		"is behind: 1 of type listener to remove": {
+			Types: []server.TypeStatus{{Type: "listener", Summary: publish.Summary{Pending: 1, Leaving: 1}}},
+		},
+		"is behind: 1 of type cluster to add, 1 of type cluster to remove, 3 of type " +
+			"route rejected": {Types: []server.TypeStatus{
+			{Type: "cluster", Summary: publish.Summary{Pending: 2, Leaving: 1}},
+			{Type: "route", Summary: publish.Summary{Rejected: 3}},
 		}},
 	} {
 		if got := syncState(p); got != want {
@@ -56,7 +63,9 @@ func TestStatus_WatchPrintsEachChange(t *testing.T) {
 func routeReport(reason string) report.Report {
 	accepted := report.Condition{Type: "Accepted", Status: report.False, Reason: reason}
 	return report.Report{
-		Owner:   report.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "default", Name: "chat"},
-		Parents: []report.Parent{{Ref: report.ParentRef{Kind: "Gateway", Name: "gw"}, Conditions: []report.Condition{accepted}}},
+		Owner: report.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "default", Name: "chat"},
+		Parents: []report.Parent{
+			{Ref: report.ParentRef{Kind: "Gateway", Name: "gw"}, Conditions: []report.Condition{accepted}},
+		},
 	}
 }

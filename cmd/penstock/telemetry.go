@@ -19,7 +19,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// telemetry holds what the standard OTEL_* variables configure: Penstock's own spans, and the collector of Envoy's spans.
+// telemetry holds what the standard OTEL_* variables configure: Penstock's own spans, and the
+// collector of Envoy's spans.
 type telemetry struct {
 	provider  trace.TracerProvider
 	collector netip.AddrPort // of Envoy's spans, which are OTLP over gRPC; invalid for none
@@ -27,9 +28,11 @@ type telemetry struct {
 	shutdown  func(context.Context) error
 }
 
-// newTelemetry reads the environment. Without OTEL_TRACES_EXPORTER and without an OTLP endpoint, tracing is off.
+// newTelemetry reads the environment. Without OTEL_TRACES_EXPORTER and without an OTLP endpoint,
+// tracing is off.
 func newTelemetry(ctx context.Context) (*telemetry, error) {
-	t := &telemetry{provider: noop.NewTracerProvider(), sampling: 100, shutdown: func(context.Context) error { return nil }}
+	t := &telemetry{provider: noop.NewTracerProvider(), sampling: 100,
+		shutdown: func(context.Context) error { return nil }}
 	endpoint := firstOf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	exporter := os.Getenv("OTEL_TRACES_EXPORTER")
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" || exporter == "none" || exporter == "" && endpoint == "" {
@@ -58,7 +61,8 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 		return nil, fmt.Errorf("OpenTelemetry resource: %w", err)
 	}
 	if os.Getenv("OTEL_SERVICE_NAME") == "" {
-		if res, err = resource.Merge(res, resource.NewSchemaless(attribute.String("service.name", "penstock"))); err != nil {
+		if res, err = resource.Merge(res, resource.NewSchemaless(attribute.String("service.name", "penstock"))); err !=
+			nil {
 			return nil, fmt.Errorf("OpenTelemetry resource: %w", err)
 		}
 	}
@@ -72,14 +76,17 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 	return t, nil
 }
 
-// checkHeaders returns an error for a variable that is not a list of headers. OpenTelemetry would log its text, which may be
-// a credential.
+// checkHeaders returns an error for a variable that is not a list of headers. OpenTelemetry would
+// log its text, which may be a credential.
 func checkHeaders(variables ...string) error {
 	for _, name := range variables {
 		for one := range strings.SplitSeq(os.Getenv(name), ",") {
 			key, value, ok := strings.Cut(one, "=")
-			if _, err := url.PathUnescape(value); err != nil || one != "" && (!ok || strings.ContainsAny(strings.TrimSpace(key), " :")) {
-				return fmt.Errorf("%s is no list of headers: write NAME=VALUE, separated by commas, with percent-encoded values, such as authorization=Bearer%%20TOKEN", name)
+			if _, err := url.PathUnescape(value); err != nil ||
+				one != "" && (!ok || strings.ContainsAny(strings.TrimSpace(key), " :")) {
+				return fmt.Errorf(
+					"%s is no list of headers: write NAME=VALUE, separated by commas, with percent-encoded values, "+
+						"such as authorization=Bearer%%20TOKEN", name)
 			}
 		}
 	}

@@ -67,11 +67,13 @@ something in the folder does not take effect.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.paths, "file", "f", nil, "folder (read recursively) or file with YAML or JSON; may be repeated (required)")
+	f.StringArrayVarP(&o.paths, "file", "f", nil,
+		"folder (read recursively) or file with YAML or JSON; may be repeated (required)")
 	f.StringVar(&o.gateway, "gateway", "", "only this Gateway, as NAMESPACE/NAME (default: all)")
 	f.StringVarP(&o.output, "output", "o", "yaml", "output format: yaml or json")
 	addOffline(f, &o.picker, &o.any)
-	f.BoolVar(&o.validate, "validate", false, "deliver each resource to the real Envoy, and report those that it rejects (default false)")
+	f.BoolVar(&o.validate, "validate", false,
+		"deliver each resource to the real Envoy, and report those that it rejects (default false)")
 	f.BoolVar(&o.status, "status", false, "print the objects' status instead of Envoy's configuration (default false)")
 	return cmd
 }
@@ -79,7 +81,8 @@ something in the folder does not take effect.`,
 // addOffline adds the flags of the commands that translate without running anything.
 func addOffline(f *pflag.FlagSet, picker *string, anyController *bool) {
 	f.StringVar(picker, "picker-address", "127.0.0.1:9002", "address of Penstock's picker in the output, as IP:PORT")
-	f.BoolVar(anyController, "any-controller", false, "also translate Gateways whose class belongs to another controller (default false)")
+	f.BoolVar(anyController, "any-controller", false,
+		"also translate Gateways whose class belongs to another controller (default false)")
 }
 
 func (o *translateOptions) run(cmd *cobra.Command) error {
@@ -111,7 +114,8 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 			}
 			p.Board().Set(status.Envoy, rejected...)
 			if len(rejected) == 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "Envoy %s accepts all %d resources of Gateway %s\n", binary.Version, len(resources), gw)
+				fmt.Fprintf(cmd.ErrOrStderr(), "Envoy %s accepts all %d resources of Gateway %s\n", binary.Version,
+					len(resources), gw)
 			}
 		}
 		g, err := newGatewayConfig(gw, resources)
@@ -132,7 +136,8 @@ func (o *translateOptions) run(cmd *cobra.Command) error {
 }
 
 // offline translates files without running anything. The app's board has the findings.
-func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.Offline, *translator.Translator, error) {
+func offline(ctx context.Context, paths []string, picker string, anyController bool, log *slog.Logger) (*app.Offline,
+	*translator.Translator, error) {
 	addr, err := netip.ParseAddrPort(picker)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--picker-address %q: write IP:PORT", picker)
@@ -141,7 +146,8 @@ func offline(ctx context.Context, paths []string, picker string, anyController b
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := app.NewOffline(app.OfflineConfig{Paths: paths, PickerAddresses: []netip.AddrPort{addr}, AnyController: anyController, Processor: processor, Log: log})
+	p, err := app.NewOffline(app.OfflineConfig{Paths: paths, PickerAddresses: []netip.AddrPort{addr},
+		AnyController: anyController, Processor: processor, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -221,7 +227,8 @@ func newGatewayConfig(name string, resources []*resource.Resource) (gatewayConfi
 	return g, nil
 }
 
-// toJSON returns a resource with the field names of Envoy's documentation, its hosts sorted by name, without credentials.
+// toJSON returns a resource with the field names of Envoy's documentation, its hosts sorted by
+// name, without credentials.
 func toJSON(r *resource.Resource) (json.RawMessage, error) {
 	msg, err := decode(r)
 	if err != nil {
@@ -231,7 +238,9 @@ func toJSON(r *resource.Resource) (json.RawMessage, error) {
 		return nil, err
 	}
 	if m, ok := msg.(*routev3.RouteConfiguration); ok { // their order has no meaning to Envoy
-		slices.SortFunc(m.VirtualHosts, func(a, b *routev3.VirtualHost) int { return strings.Compare(a.GetName(), b.GetName()) })
+		slices.SortFunc(m.VirtualHosts, func(a, b *routev3.VirtualHost) int {
+			return strings.Compare(a.GetName(), b.GetName())
+		})
 	}
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
 	if err != nil {

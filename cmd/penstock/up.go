@@ -71,7 +71,8 @@ func (s *service) up(cmd *cobra.Command, concurrency int) error {
 	ended := make(chan struct{}) // no Envoy is left
 	defer s.stop.announce(cmd.Context(), cmd.ErrOrStderr(), func() { close(now); <-ended })()
 	f = supervisor.New(supervisor.Config{
-		Envoy: envoy.Path, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(), DrainTime: s.drainTime, Concurrency: concurrency,
+		Envoy: envoy.Path, Dir: filepath.Join(s.runtime, "proxies"), ADS: "unix:" + cfg.Local.Addr().String(),
+		DrainTime: s.drainTime, Concurrency: concurrency,
 		Grace: s.stop.timeout, Now: now,
 		ControlPlane: p, Log: cfg.Log,
 		Announce: func(gateway string, urls []string) { fmt.Fprintln(out, announcement(gateway, urls)) },
@@ -109,7 +110,8 @@ func reportEnvoy(board *status.Board, gateway, problem string) {
 		Conditions: []report.Condition{report.NotProgrammed(string(gatewayv1.GatewayReasonNoResources), problem)},
 		Findings: []report.Finding{{
 			Severity: report.Error, Owner: ref, Problem: problem,
-			Fix: "restore the program that $ENVOY or PATH named at the start of penstock, if it is gone; make room in the state folder, if that is full; end what kills it, such as a lack of memory, if something does",
+			Fix: "restore the program that $ENVOY or PATH named at the start of penstock, if it is gone; make room " +
+				"in the state folder, if that is full; end what kills it, such as a lack of memory, if something does",
 		}},
 	})
 }

@@ -63,7 +63,9 @@ func (p *podOf) echo(w http.ResponseWriter) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	_, _ = fmt.Fprintf(both, "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nx-served-by: %s\r\n\r\n", p.name)
+	_, _ = fmt.Fprintf(both,
+		"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nx-served-by: %s\r\n\r\n",
+		p.name)
 	_ = both.Flush()
 	for {
 		line, err := both.ReadString('\n')
@@ -82,7 +84,8 @@ func (p *podOf) last() (header http.Header, host string, size int) {
 	return p.header, p.host, p.size
 }
 
-// across is a cluster that routes an import of two others: east in EndpointMode, west through its peer listener in ParentMode.
+// across is a cluster that routes an import of two others: east in EndpointMode, west through its
+// peer listener in ParentMode.
 type across struct {
 	*site
 	port   int
@@ -97,20 +100,23 @@ func newAcross(t *testing.T) *across {
 	a.traces, collector = collect(t)
 	start := func(files map[string]string, args ...string) *site {
 		s := prepare(t, files, append(args, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)))...)
-		s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_BSP_SCHEDULE_DELAY=50")
+		s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+			"OTEL_BSP_SCHEDULE_DELAY=50")
 		s.start()
 		s.out.expect(t, "serves at")
 		return s
 	}
 	a.site = start(map[string]string{
-		"gateway.yaml": gatewayYAML("gw", a.port), "set.yaml": clusterSetYAML("here"), "route.yaml": routeYAML("far", "/", toImport("chat")), "policy.yaml": fmt.Sprintf(leastLoad, "chat"),
+		"gateway.yaml": gatewayYAML("gw", a.port), "set.yaml": clusterSetYAML("here"),
+		"route.yaml": routeYAML("far", "/", toImport("chat")), "policy.yaml": fmt.Sprintf(leastLoad, "chat"),
 	})
 	for _, name := range []string{"east", "west"} {
 		a.pods[name] = newPod(t, name)
 		files := chatFiles(freePort(t), a.pods[name].server.Listener.Addr().String())
 		files["set.yaml"], files["pool.yaml"] = clusterSetYAML(name), exportedPool(exportAnnotation)
 		if name == "west" {
-			files["set.yaml"], files["pool.yaml"] = withPeers(files["set.yaml"], freePort(t)), exportedPool(exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode")
+			files["set.yaml"], files["pool.yaml"] = withPeers(files["set.yaml"], freePort(t)),
+				exportedPool(exportAnnotation+", inference.networking.x-k8s.io/export-mode: ParentMode")
 		}
 		a.join(start(files, "--picker", "127.0.0.1:"+fmt.Sprint(freePort(t))))
 	}
@@ -134,7 +140,8 @@ func (a *across) each(t *testing.T, what string, do func(attempt int) (by string
 	})
 }
 
-// Whatever the way to another cluster, client, gateways and picks are one trace, and the model server sees the client's request.
+// Whatever the way to another cluster, client, gateways and picks are one trace, and the model
+// server sees the client's request.
 func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 	t.Parallel()
 	a := newAcross(t)
@@ -149,7 +156,8 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 	traces := map[string]string{}
 	a.each(t, "a request is served", func(n int) (string, error) {
 		id := fmt.Sprintf("4bf92f3577b34da6a3ce929d%08x", n)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(a.port)+"/v1/chat/completions", strings.NewReader(strings.Replace(question, "repeat", fmt.Sprint("repeat ", n), 1)))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(a.port)+"/v1/chat/completions",
+			strings.NewReader(strings.Replace(question, "repeat", fmt.Sprint("repeat ", n), 1)))
 		if err != nil {
 			return "", err
 		}
@@ -162,11 +170,16 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 		by := got.header.Get("x-served-by")
 		traces[by] = id
 		header, host, _ := a.pods[by].last()
-		if forwarded := header.Get("x-forwarded-for"); header.Get("x-request-id") != got.header.Get("x-request-id") || got.header.Get("x-request-id") == "" || host != "models.example.com" || forwarded == "" || strings.Contains(forwarded, ",") { // Envoy has an address of the machine for its loopback address
-			t.Errorf("the server of %s sees request ID %q, host %q, client %q; the client sees ID %q", by, header.Get("x-request-id"), host, forwarded, got.header.Get("x-request-id"))
+		// Envoy has an address of the machine for its loopback address
+		if forwarded := header.Get("x-forwarded-for"); header.Get("x-request-id") != got.header.Get("x-request-id") ||
+			got.header.Get("x-request-id") == "" || host != "models.example.com" || forwarded == "" ||
+			strings.Contains(forwarded, ",") {
+			t.Errorf("the server of %s sees request ID %q, host %q, client %q; the client sees ID %q", by,
+				header.Get("x-request-id"), host, forwarded, got.header.Get("x-request-id"))
 		}
 		for name := range header {
-			if strings.HasPrefix(strings.ToLower(name), "penstock-peer-") || strings.HasPrefix(strings.ToLower(name), "x-penstock-") {
+			if strings.HasPrefix(strings.ToLower(name), "penstock-peer-") ||
+				strings.HasPrefix(strings.ToLower(name), "x-penstock-") {
 				t.Errorf("the server of %s sees %s", by, name)
 			}
 		}
@@ -197,14 +210,16 @@ func TestTracing_RequestAcrossClustersIsOneTrace(t *testing.T) {
 				}
 			}
 			if len(picks) != 2 {
-				return fmt.Errorf("picks from %v, want one among the clusters and one in the cluster: %q", picks, names(mine))
+				return fmt.Errorf("picks from %v, want one among the clusters and one in the cluster: %q", picks,
+					names(mine))
 			}
 			return nil
 		})
 	}
 }
 
-// Streams, upgraded connections and bodies up to the route's limit pass, whatever the way to another cluster.
+// Streams, upgraded connections and bodies up to the route's limit pass, whatever the way to
+// another cluster.
 func TestInferencePoolImport_StreamsAndLargeBodiesReachOtherClusters(t *testing.T) {
 	t.Parallel()
 	a := newAcross(t)
@@ -213,7 +228,8 @@ func TestInferencePoolImport_StreamsAndLargeBodiesReachOtherClusters(t *testing.
 	a.each(t, "an event arrives before the stream ends", func(int) (string, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, local(a.port)+"/v1/chat/completions?stream=1", strings.NewReader(question))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, local(a.port)+"/v1/chat/completions?stream=1",
+			strings.NewReader(question))
 		if err != nil {
 			return "", err
 		}
@@ -236,7 +252,9 @@ func TestInferencePoolImport_StreamsAndLargeBodiesReachOtherClusters(t *testing.
 		}
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(pollTimeout))
-		if _, err := io.WriteString(conn, "GET /v1/realtime HTTP/1.1\r\nhost: models.example.com\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn,
+			"GET /v1/realtime HTTP/1.1\r\nhost: models.example.com\r\nconnection: upgrade\r\nupgrade: "+
+				"websocket\r\n\r\n"); err != nil {
 			return "", err
 		}
 		from := bufio.NewReader(conn)
@@ -257,8 +275,10 @@ func TestInferencePoolImport_StreamsAndLargeBodiesReachOtherClusters(t *testing.
 
 	for _, size := range []int{1 << 20, 31 << 20} {
 		a.each(t, fmt.Sprintf("a body of %d bytes arrives", size), func(n int) (string, error) {
-			body := strings.Replace(question, "repeat this", strings.Repeat(fmt.Sprint("x", n), size/len(fmt.Sprint("x", n))), 1)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(a.port)+"/v1/chat/completions", strings.NewReader(body))
+			body := strings.Replace(question, "repeat this",
+				strings.Repeat(fmt.Sprint("x", n), size/len(fmt.Sprint("x", n))), 1)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(a.port)+"/v1/chat/completions",
+				strings.NewReader(body))
 			if err != nil {
 				return "", err
 			}

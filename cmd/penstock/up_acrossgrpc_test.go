@@ -16,7 +16,8 @@ func TestGRPCRoute_CallsReachOtherClusters(t *testing.T) {
 	port := freePort(t)
 	here := up(t, map[string]string{
 		"gateway.yaml": gatewayYAML("gw", port), "set.yaml": clusterSetYAML("here"),
-		"route.yaml": "apiVersion: gateway.networking.k8s.io/v1\nkind: GRPCRoute\nmetadata: {name: chat}\nspec:\n  parentRefs: [{name: gw}]\n  rules:\n  - backendRefs: [" + toImport("chat") + "]\n",
+		"route.yaml": "apiVersion: gateway.networking.k8s.io/v1\nkind: GRPCRoute\nmetadata: {name: chat}\nspec:\n  " +
+			"parentRefs: [{name: gw}]\n  rules:\n  - backendRefs: [" + toImport("chat") + "]\n",
 	}, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)))
 	for _, name := range []string{"east", "west"} {
 		files := chatFiles(freePort(t), grpcServer(t, name))
@@ -26,10 +27,13 @@ func TestGRPCRoute_CallsReachOtherClusters(t *testing.T) {
 			annotations += ", inference.networking.x-k8s.io/export-mode: ParentMode"
 			files["set.yaml"] = withPeers(files["set.yaml"], freePort(t))
 		}
-		files["pool.yaml"] = strings.Replace(exportedPool(annotations), "spec:", "spec:\n  appProtocol: kubernetes.io/h2c", 1)
-		here.join(up(t, files, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)), "--picker", "127.0.0.1:"+fmt.Sprint(freePort(t))))
+		files["pool.yaml"] = strings.Replace(exportedPool(annotations), "spec:",
+			"spec:\n  appProtocol: kubernetes.io/h2c", 1)
+		here.join(up(t, files, "--members-listen", "127.0.0.1:"+fmt.Sprint(freePort(t)), "--picker",
+			"127.0.0.1:"+fmt.Sprint(freePort(t))))
 	}
-	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +48,8 @@ func TestGRPCRoute_CallsReachOtherClusters(t *testing.T) {
 	})
 	streamed := map[string]bool{}
 	eventually(t, "both clusters answer streams", func() error {
-		stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/llm.Chat/Talk")
+		stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+			"/llm.Chat/Talk")
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/supervisor"
 )
 
-// attach starts an Envoy with a bootstrap for the site's Gateway and further arguments. It ends with the test.
+// attach starts an Envoy with a bootstrap for the site's Gateway and further arguments. It ends
+// with the test.
 func (s *site) attach(xds string, more ...string) {
 	s.t.Helper()
 	s.attachWith([]string{"--xds", xds}, more...)
@@ -31,7 +32,9 @@ func (s *site) attachWith(flags []string, more ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot, err := penstock(t, append([]string{"bootstrap", "--gateway", "default/gw", "--concurrency", "1", "--admin", "unix:" + filepath.Join(s.state, "admin.sock")}, flags...)...)
+	boot, err := penstock(t,
+		append([]string{"bootstrap", "--gateway", "default/gw", "--concurrency", "1", "--admin",
+			"unix:" + filepath.Join(s.state, "admin.sock")}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +59,8 @@ func (s *site) attachWith(flags []string, more ...string) {
 	})
 }
 
-// The documentation shows an EnvoyFleet through which Prometheus reads the metrics of Envoys: Envoy accepts its bootstrap, and
-// serves them.
+// The documentation shows an EnvoyFleet through which Prometheus reads the metrics of Envoys: Envoy
+// accepts its bootstrap, and serves them.
 func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../OPERATIONS.md")
@@ -80,7 +83,8 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
 	s.run("serve", "--picker", "127.0.0.1:0")
 	s.out.expect(t, "ADS at "+s.ads())
-	here := strings.NewReplacer("/run/penstock/admin.sock", filepath.Join(s.state, "admin.sock"), "19001", fmt.Sprint(metrics))
+	here := strings.NewReplacer("/run/penstock/admin.sock", filepath.Join(s.state, "admin.sock"), "19001",
+		fmt.Sprint(metrics))
 	s.attach(s.ads(), "--config-yaml", here.Replace(string(extra)))
 	answers(t, local(port), http.StatusOK)
 	page := func(path string) reply {
@@ -95,7 +99,8 @@ func TestEnvoyFleet_DocumentedBootstrapServesEnvoyMetrics(t *testing.T) {
 		}
 		return got
 	}
-	if got := page("/stats/prometheus"); got.status != http.StatusOK || !strings.Contains(got.body, "envoy_cluster_upstream_rq") {
+	if got := page("/stats/prometheus"); got.status != http.StatusOK ||
+		!strings.Contains(got.body, "envoy_cluster_upstream_rq") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if got := page("/config_dump"); got.status != http.StatusNotFound {
@@ -114,7 +119,8 @@ func TestBootstrap_OwnEnvoyAttachesAndServesThroughARestart(t *testing.T) {
 	if got := answers(t, local(port), http.StatusOK); got.header.Get("x-served-by") != "pod-1" {
 		t.Errorf("served by %q", got.header.Get("x-served-by"))
 	}
-	// While Penstock is down Envoy keeps its configuration, without picks. It receives the change after the restart.
+	// While Penstock is down Envoy keeps its configuration, without picks. It receives the change
+	// after the restart.
 	requests := sendTraffic(t, local(port))
 	if code := s.stop(); code != 0 {
 		t.Errorf("serve ended with exit status %d", code)

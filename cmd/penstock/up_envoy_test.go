@@ -36,7 +36,8 @@ func TestEnvoy_ThatCannotBeStartedIsTriedAgainWhileOthersServe(t *testing.T) {
 	t.Parallel()
 	first, second := freePort(t), freePort(t)
 	files := chatFiles(first, modelServer(t, sim.Config{Name: "pod-1"}))
-	files["second.yaml"] = gatewayYAML("also", second) + "---\n" + strings.ReplaceAll(routeYAML("also", "/", toPool("chat")), "name: gw", "name: also")
+	files["second.yaml"] = gatewayYAML("also", second) + "---\n" +
+		strings.ReplaceAll(routeYAML("also", "/", toPool("chat")), "name: gw", "name: also")
 	s := prepare(t, files)
 	remove, restore := s.movableEnvoy()
 	s.start()
@@ -57,7 +58,9 @@ func TestEnvoy_ThatCannotBeStartedIsTriedAgainWhileOthersServe(t *testing.T) {
 	}
 	// A Gateway that is new now waits too.
 	third := freePort(t)
-	s.write("third.yaml", strings.ReplaceAll(strings.ReplaceAll(files["second.yaml"], "also", "third"), fmt.Sprint(second), fmt.Sprint(third)))
+	s.write("third.yaml",
+		strings.ReplaceAll(strings.ReplaceAll(files["second.yaml"], "also", "third"), fmt.Sprint(second),
+			fmt.Sprint(third)))
 	s.errs.expect(t, "Gateway default/third Envoy cannot be started")
 	restore()
 	answers(t, local(second), http.StatusOK)
@@ -70,7 +73,8 @@ func TestEnvoy_ThatCannotBeStartedIsTriedAgainWhileOthersServe(t *testing.T) {
 func (s *site) envoyOf(gateway string) (pid int) {
 	s.t.Helper()
 	for line := range strings.Lines(s.errs.String()) {
-		if _, at, ok := strings.Cut(line, " pid="); ok && strings.Contains(line, "Envoy started") && strings.Contains(line, gateway) {
+		if _, at, ok := strings.Cut(line, " pid="); ok && strings.Contains(line, "Envoy started") &&
+			strings.Contains(line, gateway) {
 			_, _ = fmt.Sscanf(at, "%d", &pid)
 		}
 	}
@@ -80,7 +84,8 @@ func (s *site) envoyOf(gateway string) (pid int) {
 	return pid
 }
 
-// What is written is served while nothing can be written to the state folder, and is there once it can.
+// What is written is served while nothing can be written to the state folder, and is there once it
+// can.
 func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
@@ -101,7 +106,8 @@ func TestStateFolder_ThatTakesNoFilesEndsNothing(t *testing.T) {
 	}
 	s.errs.expect(t, "last-good.jsonl")
 	requests.flows(t, 10)
-	if n := strings.Count(s.errs.String(), "cannot write state; what is in memory stays in use\" file="+filepath.Join(s.state, "last-good.jsonl")); n != 1 {
+	if n := strings.Count(s.errs.String(), "cannot write state; what is in memory stays in use\" file="+
+		filepath.Join(s.state, "last-good.jsonl")); n != 1 {
 		t.Errorf("the journal's failure is logged %d times", n)
 	}
 	if err := os.Remove(s.state); err != nil {

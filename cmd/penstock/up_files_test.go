@@ -26,7 +26,10 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 	requests.flows(t, 5)
 	// Invalid: the error has line, object, field and fix.
 	s.write("pool.yaml", strings.Replace(files["pool.yaml"], "8000", "80000", 1))
-	s.errs.expect(t, s.dir+"/pool.yaml:6: InferencePool default/chat spec.targetPorts[0].number: must be at most 65535, is 80000; write ")
+	s.errs.expect(t,
+		s.dir+
+			"/pool.yaml:6: InferencePool default/chat spec.targetPorts[0].number: must be at most 65535, is "+
+			"80000; write ")
 	s.write("gateway.yaml", strings.Replace(files["gateway.yaml"], "listeners:", "listenres:", 1))
 	s.errs.expect(t, "listenres")
 	requests.flows(t, 5)
@@ -39,7 +42,10 @@ func TestLastGood_NoRequestFailsWhileFilesAreInvalidFixedAndMoved(t *testing.T) 
 	// Fixed, with a visible change.
 	s.write("pool.yaml", files["pool.yaml"])
 	s.write("gateway.yaml", files["gateway.yaml"])
-	s.write("route.yaml", strings.Replace(files["route.yaml"], "filters: [", "filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: x-version, value: two}]}}, ", 1))
+	s.write("route.yaml",
+		strings.Replace(files["route.yaml"], "filters: [",
+			"filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: x-version, "+
+				"value: two}]}}, ", 1))
 	s.errs.expect(t, "all errors and warnings are resolved")
 	eventually(t, "the new version is live", func() error {
 		if got, err := chat(t.Context(), local(port)); err != nil || got.header.Get("x-version") != "two" {
@@ -77,7 +83,8 @@ func TestHTTPRoute_DeletedStopsServingAndRestoredServes(t *testing.T) {
 	s.remove("pool.yaml")
 	answers(t, local(port), http.StatusInternalServerError)
 	eventually(t, "status names the missing pool", func() error {
-		if out := s.penstock("status"); !strings.Contains(out, "BackendNotFound") || !strings.Contains(out, "no InferencePool default/chat") {
+		if out := s.penstock("status"); !strings.Contains(out, "BackendNotFound") ||
+			!strings.Contains(out, "no InferencePool default/chat") {
 			return errors.New(out)
 		}
 		return nil
@@ -102,7 +109,8 @@ func TestLastGood_SurvivesARestart(t *testing.T) {
 
 	s.start()
 	s.out.expect(t, "serves at "+local(port))
-	if got, err := chat(t.Context(), local(port)); err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "pod-1" {
+	if got, err := chat(t.Context(), local(port)); err != nil || got.status != http.StatusOK ||
+		got.header.Get("x-served-by") != "pod-1" {
 		t.Errorf("after the restart: %+v %v", got, err)
 	}
 	s.errs.expect(t, "PathPrefx")
@@ -141,7 +149,8 @@ func TestStreaming_ResponseSurvivesConfigurationChanges(t *testing.T) {
 		}
 	}
 	next()
-	// New endpoints, a policy for the picker, a new route with a pool and an import, a new listener of the Gateway.
+	// New endpoints, a policy for the picker, a new route with a pool and an import, a new listener
+	// of the Gateway.
 	second := modelServer(t, sim.Config{Name: "pod-2"})
 	s.write("more.yaml", strings.Replace(serversYAML("chat", second), "name: chat,", "name: more,", 1))
 	next()
@@ -153,11 +162,14 @@ spec:
   picker: {strategy: random, body: Buffered, failureMode: FailClose, full: {inFlight: 100}}
   spill: [{name: spare}]
 `)
-	s.write("spare.yaml", poolYAML("spare")+"---\n"+serversYAML("spare", second)+"---\n"+routeYAML("spare", "/spare", toPool("spare")))
+	s.write("spare.yaml", poolYAML("spare")+"---\n"+serversYAML("spare", second)+"---\n"+
+		routeYAML("spare", "/spare", toPool("spare")))
 	answers(t, local(port)+"/spare", http.StatusOK)
 	next()
 	extra := freePort(t)
-	s.write("gateway.yaml", strings.Replace(files["gateway.yaml"], "protocol: HTTP}", fmt.Sprintf("protocol: HTTP}, {name: more, port: %d, protocol: HTTP}", extra), 1))
+	s.write("gateway.yaml",
+		strings.Replace(files["gateway.yaml"], "protocol: HTTP}",
+			fmt.Sprintf("protocol: HTTP}, {name: more, port: %d, protocol: HTTP}", extra), 1))
 	answers(t, local(extra), http.StatusOK)
 	next()
 	s.remove("policy.yaml")

@@ -100,7 +100,8 @@ spec:
     backendRefs: [` + toPool("llm") + `]
 `,
 	})
-	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,8 @@ spec:
 	}
 
 	// A bidirectional stream through the pool: Envoy calls the picker before the stream ends.
-	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/llm.Chat/Talk")
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		"/llm.Chat/Talk")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,8 @@ func TestListenerSet_AddsListenersWithoutClosingConnections(t *testing.T) {
 	t.Parallel()
 	port, own := freePort(t), freePort(t)
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
-	files["gateway.yaml"] = strings.Replace(files["gateway.yaml"], "  listeners:", "  allowedListeners: {namespaces: {from: All}}\n  listeners:", 1)
+	files["gateway.yaml"] = strings.Replace(files["gateway.yaml"], "  listeners:",
+		"  allowedListeners: {namespaces: {from: All}}\n  listeners:", 1)
 	s := up(t, files)
 	requests := sendTraffic(t, local(port))
 	requests.flows(t, 5)
@@ -24,7 +25,9 @@ func TestListenerSet_AddsListenersWithoutClosingConnections(t *testing.T) {
 	inTeam := func(text string) string {
 		return strings.ReplaceAll(text, "metadata: {name", "metadata: {namespace: team, name")
 	}
-	s.write("team.yaml", inTeam(secretYAML("cert", cert, key)+"---\n"+serviceYAML("web", modelServer(t, sim.Config{Name: "team-pod"}))+fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+	s.write("team.yaml",
+		inTeam(secretYAML("cert", cert, key)+"---\n"+serviceYAML("web", modelServer(t, sim.Config{Name: "team-pod"}))+
+			fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: ListenerSet
 metadata: {name: listeners}
 spec:

@@ -34,15 +34,16 @@ func dialAs(uid int, network, address string) (err error) {
 	return err
 }
 
-// ADS has the private keys of Gateways, what a peer publishes takes effect, and picks count as load:
-// no other user of the machine may connect to serve without credentials.
+// ADS has the private keys of Gateways, what a peer publishes takes effect, and picks count as
+// load: no other user of the machine may connect to serve without credentials.
 func TestXDSSocket_OtherUsersOfTheMachineCannotConnect(t *testing.T) {
 	t.Parallel()
 	open := shortTemp(t) // a folder that other users may pass, so that the socket's own mode decides
 	if err := os.Chmod(open, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	chosen := []string{"--xds", "unix:" + filepath.Join(open, "ads"), "--picker", "unix:" + filepath.Join(open, "picker")}
+	chosen := []string{"--xds", "unix:" + filepath.Join(open, "ads"), "--picker",
+		"unix:" + filepath.Join(open, "picker")}
 	for name, flags := range map[string][]string{"default": nil, "chosen": chosen} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

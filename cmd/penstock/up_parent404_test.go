@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// A gateway of others, whose routes have a host of their own, answers 404 to what clients ask for. The import states it, where its hostname
-// would help, until the gateway answers otherwise or the hostname is set; alone, and as one of several clusters.
+// A gateway of others, whose routes have a host of their own, answers 404 to what clients ask for.
+// The import states it, where its hostname would help, until the gateway answers otherwise or the
+// hostname is set; alone, and as one of several clusters.
 func TestParentMode_Repeated404sAreAFindingOfTheImport(t *testing.T) {
 	t.Parallel()
 	var every atomic.Bool // host is served
@@ -29,15 +30,21 @@ func TestParentMode_Repeated404sAreAFindingOfTheImport(t *testing.T) {
 	port := freePort(t)
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
 	cluster := func(name, hostname string) string {
-		return fmt.Sprintf("  - {name: %s, routingMode: ParentMode, parents: [{namespace: infra, name: inference, %sservice: {addresses: [127.0.0.1], ports: [{number: %s}]}}]}\n", name, hostname, at)
+		return fmt.Sprintf(
+			"  - {name: %s, routingMode: ParentMode, parents: [{namespace: infra, name: inference, %sservice: "+
+				"{addresses: [127.0.0.1], ports: [{number: %s}]}}]}\n", name, hostname, at)
 	}
 	object := func(name string, clusters ...string) string {
-		return fmt.Sprintf("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: %s}\nstatus:\n  clusters:\n%s---\n", name, strings.Join(clusters, "")) +
-			routeYAML(name, "/"+name, "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: "+name+"}") + "---\n"
+		return fmt.Sprintf(
+			"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: "+
+				"%s}\nstatus:\n  clusters:\n%s---\n", name, strings.Join(clusters, "")) +
+			routeYAML(name, "/"+name, "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: "+name+
+				"}") + "---\n"
 	}
 	files["one.yaml"] = object("one", cluster("west", ""))
 	files["several.yaml"] = object("several", cluster("west", "hostname: llm.west.example, "), cluster("north", ""))
-	files["servers.yaml"] = serversYAML("none", strings.TrimPrefix(model.URL, "http://")) + "---\n" + poolYAML("none") + "---\n" + routeYAML("none", "/none", toPool("none"))
+	files["servers.yaml"] = serversYAML("none", strings.TrimPrefix(model.URL, "http://")) + "---\n" + poolYAML("none") +
+		"---\n" + routeYAML("none", "/none", toPool("none"))
 	s := up(t, files)
 	answer := func() {
 		for _, path := range []string{"/one", "/several", "/none"} {
@@ -51,8 +58,10 @@ func TestParentMode_Repeated404sAreAFindingOfTheImport(t *testing.T) {
 	found := func(object, field string, want bool) error {
 		status := s.penstock("status")
 		for line := range strings.Lines(status) {
-			if strings.Contains(line, "InferencePoolImport default/"+object+" "+field) && strings.Contains(line, "gateway infra/inference at 127.0.0.1:"+at+" answers 404 repeatedly") &&
-				strings.Contains(line, fmt.Sprintf("host %q", strings.TrimPrefix(local(port), "http://"))) && strings.Contains(line, "; set parents[].hostname") {
+			if strings.Contains(line, "InferencePoolImport default/"+object+" "+field) &&
+				strings.Contains(line, "gateway infra/inference at 127.0.0.1:"+at+" answers 404 repeatedly") &&
+				strings.Contains(line, fmt.Sprintf("host %q", strings.TrimPrefix(local(port), "http://"))) &&
+				strings.Contains(line, "; set parents[].hostname") {
 				if !want {
 					return fmt.Errorf("found: %s", line)
 				}

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// Gateways of others have routes of their own. One that has a host name of its own is asked for that, on the wire and in TLS.
+// Gateways of others have routes of their own. One that has a host name of its own is asked for
+// that, on the wire and in TLS.
 func TestInferencePoolImport_ParentIsAskedForItsHostname(t *testing.T) {
 	t.Parallel()
 	parent := func(start func(http.Handler) *httptest.Server) (port string) {
@@ -36,13 +37,17 @@ func TestInferencePoolImport_ParentIsAskedForItsHostname(t *testing.T) {
 `, name, more, port, protocol)
 	}
 	object := func(name string, clusters ...string) string {
-		return fmt.Sprintf("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: %s}\nstatus:\n  clusters:\n%s---\n", name, strings.Join(clusters, "")) +
-			routeYAML(name, "/"+name, "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: "+name+"}") + "---\n"
+		return fmt.Sprintf(
+			"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: "+
+				"%s}\nstatus:\n  clusters:\n%s---\n", name, strings.Join(clusters, "")) +
+			routeYAML(name, "/"+name, "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: "+name+
+				"}") + "---\n"
 	}
 	files["imports.yaml"] = object("tls", cluster("west", "hostname: llm.west.example, ", secured, "https")) +
 		object("plain", cluster("west", "hostname: llm.west.example, ", open, "http")) +
 		object("none", cluster("west", "", open, "http")) +
-		object("several", cluster("west", "hostname: llm.west.example, ", secured, "https"), cluster("east", "hostname: llm.east.example, ", secured, "https"), cluster("north", "", open, "http"))
+		object("several", cluster("west", "hostname: llm.west.example, ", secured, "https"),
+			cluster("east", "hostname: llm.east.example, ", secured, "https"), cluster("north", "", open, "http"))
 	s := up(t, files)
 	clientsHost := strings.TrimPrefix(local(port), "http://")
 	for path, want := range map[string][]string{

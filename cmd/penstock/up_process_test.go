@@ -24,7 +24,10 @@ func TestGateway_PortConflictIsReportedAndTheFirstServes(t *testing.T) {
 	answers(t, local(port), http.StatusOK)
 	requests := sendTraffic(t, local(port))
 	s.write("second.yaml", gatewayYAML("also", port))
-	s.errs.expect(t, fmt.Sprintf("second.yaml:7: Gateway default/also spec.listeners: port %d is already used by Gateway default/gw; choose another port", port))
+	s.errs.expect(t,
+		fmt.Sprintf(
+			"second.yaml:7: Gateway default/also spec.listeners: port %d is already used by Gateway default/gw; "+
+				"choose another port", port))
 	requests.flows(t, 10)
 	if out := s.penstock("status"); !strings.Contains(out, "AddressNotUsable") {
 		t.Errorf("the status does not report it:\n%s", out)
@@ -108,7 +111,8 @@ func TestStateFolder_SecondProcessFails(t *testing.T) {
 	second := exec.Command("penstock", "up", "-f", s.dir, "--state", s.state)
 	second.Env = s.cmd.Env
 	out, err := second.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "another penstock serves this state folder already") || !strings.Contains(string(out), "--state") {
+	if err == nil || !strings.Contains(string(out), "another penstock serves this state folder already") ||
+		!strings.Contains(string(out), "--state") {
 		t.Errorf("%v: %s", err, out)
 	}
 	answers(t, local(port), http.StatusOK)
@@ -137,7 +141,9 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		}
 	}
 	eventually(t, "the pick is counted", func() error {
-		for _, want := range []string{"penstock_picker_", "penstock_xds_streams 1\n", "penstock_xds_streams_rejecting 0\n", "penstock_xds_streams_behind 0\n", "go_goroutines", `pool="default/chat"`,
+		for _, want := range []string{"penstock_picker_", "penstock_xds_streams 1\n",
+			"penstock_xds_streams_rejecting 0\n", "penstock_xds_streams_behind 0\n", "go_goroutines",
+			`pool="default/chat"`,
 			`penstock_findings{severity="error"} 0`, "penstock_change_seconds_count "} {
 			if text := page("/metrics"); !strings.Contains(text, want) {
 				return fmt.Errorf("/metrics has no %s:\n%s", want, text)
@@ -146,12 +152,14 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 		return nil
 	})
 	metrics := knownMetrics(t)
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (penstock_\S+) (\S+)$`).FindAllStringSubmatch(page("/metrics"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (penstock_\S+) (\S+)$`).
+		FindAllStringSubmatch(page("/metrics"), -1) {
 		if !slices.ContainsFunc(metrics, func(row metricRow) bool { return row.name == m[1] && row.typ == m[2] }) {
 			t.Errorf("REFERENCE.md does not list the %s %s", m[2], m[1])
 		}
 	}
-	s.write("broken.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: broken}\nspec: {rules: 3}\n")
+	s.write("broken.yaml",
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: broken}\nspec: {rules: 3}\n")
 	eventually(t, "what does not take effect is counted", func() error {
 		if text := page("/metrics"); !strings.Contains(text, `penstock_findings{severity="error"} 1`) {
 			return fmt.Errorf("/metrics has no such finding:\n%s", text)
@@ -173,7 +181,8 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	// The commands print the same.
 	url := local(port) + "/v1/chat/completions"
 	out := s.penstock("explain", "-X", "POST", url)
-	for _, want := range []string{"HTTPRoute default/chat, rule 0", "100.0% of requests to InferencePool default/chat", "strategy load", "127.0.0.1:", "Accepted=True"} {
+	for _, want := range []string{"HTTPRoute default/chat, rule 0", "100.0% of requests to InferencePool default/chat",
+		"strategy load", "127.0.0.1:", "Accepted=True"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
 		}
@@ -183,11 +192,13 @@ func TestHTTPPages_ServeHealthMetricsStatusAndPicks(t *testing.T) {
 	}
 }
 
-// Objects are for operators only: in Kubernetes every pod of every namespace reaches the address that serves metrics.
+// Objects are for operators only: in Kubernetes every pod of every namespace reaches the address
+// that serves metrics.
 func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 	t.Parallel()
 	port, open, admin := freePort(t), freePort(t), freePort(t)
-	up(t, chatFiles(port, modelServer(t, sim.Config{})), "--http", fmt.Sprintf("0.0.0.0:%d", open), "--admin", fmt.Sprintf("127.0.0.1:%d", admin))
+	up(t, chatFiles(port, modelServer(t, sim.Config{})), "--http", fmt.Sprintf("0.0.0.0:%d", open), "--admin",
+		fmt.Sprintf("127.0.0.1:%d", admin))
 	page := func(at int, path string) reply {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(at)+path, nil)
@@ -207,7 +218,8 @@ func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/status", "/proxies", "/explain?url=" + local(port), "/debug/picks?pool=default/chat", "/debug/pprof/", "/"} {
+	for _, path := range []string{"/status", "/proxies", "/explain?url=" + local(port),
+		"/debug/picks?pool=default/chat", "/debug/pprof/", "/"} {
 		if got := page(open, path); got.status != http.StatusNotFound || strings.Contains(got.body, "default") {
 			t.Errorf("%s is served to everyone: %d %s", path, got.status, got.body)
 		}
@@ -215,13 +227,16 @@ func TestHTTPPages_MetricsAddressShowsNoObject(t *testing.T) {
 
 	// An operator queries the admin address, without the files.
 	at := fmt.Sprintf("127.0.0.1:%d", admin)
-	if out, err := penstock(t, "status", "--http", at); err != nil || !strings.Contains(out, "default/chat   gw       True") || !strings.Contains(out, "is in sync") {
+	if out, err := penstock(t, "status", "--http", at); err != nil ||
+		!strings.Contains(out, "default/chat   gw       True") || !strings.Contains(out, "is in sync") {
 		t.Errorf("status: %v\n%s", err, out)
 	}
-	if out, err := penstock(t, "explain", "--http", at, local(port)+"/v1/models"); err != nil || !strings.Contains(out, "strategy load") {
+	if out, err := penstock(t, "explain", "--http", at, local(port)+"/v1/models"); err != nil ||
+		!strings.Contains(out, "strategy load") {
 		t.Errorf("explain: %v\n%s", err, out)
 	}
-	if out, err := penstock(t, "status", "--http", fmt.Sprintf("127.0.0.1:%d", open)); err == nil || !strings.Contains(err.Error(), "--admin") {
+	if out, err := penstock(t, "status", "--http", fmt.Sprintf("127.0.0.1:%d", open)); err == nil ||
+		!strings.Contains(err.Error(), "--admin") {
 		t.Errorf("status at the wrong address: %v\n%s", err, out)
 	}
 }
@@ -232,7 +247,8 @@ func TestGateway_FolderWithoutOneWaits(t *testing.T) {
 	s.start()
 	s.out.expect(t, s.dir+" has no Gateway for Penstock yet: waiting for one")
 	port := freePort(t)
-	s.write("all.yaml", gatewayYAML("gw", port)+"---\n"+routeYAML("chat", "/", toPool("chat"))+"---\n"+poolYAML("chat")+"---\n"+serversYAML("chat", modelServer(t, sim.Config{})))
+	s.write("all.yaml", gatewayYAML("gw", port)+"---\n"+routeYAML("chat", "/", toPool("chat"))+"---\n"+poolYAML("chat")+
+		"---\n"+serversYAML("chat", modelServer(t, sim.Config{})))
 	s.out.expect(t, "Gateway default/gw serves at "+local(port))
 	answers(t, local(port), http.StatusOK)
 	// When the Gateway is deleted, its Envoy ends.
@@ -264,7 +280,8 @@ spec:
 	reports := func(rejected bool) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("the status reports that Envoy rejects the listener: %t", rejected), func() error {
-			if out := second.penstock("status"); rejected != strings.Contains(out, fmt.Sprintf("cannot bind '127.0.0.1:%d': Address already in use", port)) {
+			if out := second.penstock("status"); rejected != strings.Contains(out,
+				fmt.Sprintf("cannot bind '127.0.0.1:%d': Address already in use", port)) {
 				return errors.New(out)
 			}
 			return nil

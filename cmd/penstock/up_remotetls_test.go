@@ -28,12 +28,15 @@ func mutual(t *testing.T, cert, key, clients []byte) grpc.ServerOption {
 	}
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(clients)
-	return grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}))
+	return grpc.Creds(
+		credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted,
+			ClientAuth: tls.RequireAndVerifyClientCert}))
 }
 
 // pickerPolicy verifies the picker of the exporting cluster "east" of the import "far".
 func pickerPolicy(ca []byte) string {
-	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(string(ca), "\n", "\n    ") + `
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " +
+		strings.ReplaceAll(string(ca), "\n", "\n    ") + `
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
@@ -47,7 +50,9 @@ spec:
 // A remote picker reads every prompt. The same holds where Envoy asks it and where our picker does.
 func TestBackendTLSPolicy_RemotePickerIsVerifiedAndTheGatewaysCertificatePresented(t *testing.T) {
 	t.Parallel()
-	for name, endpoints := range map[string]string{"Envoy asks": "endpoints: [{address: 127.0.0.1}]", "our picker asks": "podCIDRs: [127.0.0.0/8]"} {
+	for name, endpoints := range map[string]string{
+		"Envoy asks": "endpoints: [{address: 127.0.0.1}]", "our picker asks": "podCIDRs: [127.0.0.0/8]",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cert, key := certificate(t, "epp.example")
@@ -55,7 +60,8 @@ func TestBackendTLSPolicy_RemotePickerIsVerifiedAndTheGatewaysCertificatePresent
 			server := modelServer(t, sim.Config{Name: "east-1"})
 			port, external := freePort(t), freePort(t)
 			serve := func() (stop func()) {
-				return (&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external), mutual(t, cert, key, own))
+				return (&namingPicker{pick: server}).serve(t, fmt.Sprintf("127.0.0.1:%d", external),
+					mutual(t, cert, key, own))
 			}
 			stop := serve()
 			files := chatFiles(port, modelServer(t, sim.Config{Name: "here-1"}))
@@ -73,12 +79,14 @@ status:
     %s
     endpointPicker: {service: {addresses: [127.0.0.1], ports: [{number: %d}]}}
 `, serverPort, endpoints, external)
-			files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+			files["far.yaml"] = routeYAML("far", "/far",
+				"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
 			files["policy.yaml"] = pickerPolicy(cert)
 			s := up(t, files)
 			answers(t, local(port)+"/far", http.StatusOK)
 			for range 5 {
-				if got, err := chat(t.Context(), local(port)+"/far"); err != nil || got.status != http.StatusOK || got.header.Get("x-served-by") != "east-1" {
+				if got, err := chat(t.Context(), local(port)+"/far"); err != nil || got.status != http.StatusOK ||
+					got.header.Get("x-served-by") != "east-1" {
 					t.Fatalf("%d from %q: %s %v", got.status, got.header.Get("x-served-by"), got.body, err)
 				}
 			}
@@ -116,7 +124,8 @@ status:
     - service: {addresses: [127.0.0.1], ports: [{number: %s, appProtocol: https}]}
     - service: {addresses: [127.0.0.1], ports: [{number: %s}]}
 `, secured, open)
-	files["far.yaml"] = routeYAML("far", "/far", "{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
+	files["far.yaml"] = routeYAML("far", "/far",
+		"{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}")
 	s := up(t, files)
 	answers(t, local(port)+"/far", http.StatusOK)
 	seen := map[string]bool{}
@@ -171,18 +180,20 @@ func (p *namingPicker) Process(s extprocv3.ExternalProcessor_ProcessServer) erro
 			}
 		case *extprocv3.ProcessingRequest_RequestBody:
 			if read = append(read, r.RequestBody.Body...); r.RequestBody.EndOfStream {
-				replies = append(replies, p.headers(), &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
-					RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
-						Mutation: &extprocv3.BodyMutation_StreamedResponse{
-							StreamedResponse: &extprocv3.StreamedBodyResponse{Body: read, EndOfStream: true},
-						},
-					}}},
-				}})
+				replies = append(replies, p.headers(),
+					&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+						RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
+							Mutation: &extprocv3.BodyMutation_StreamedResponse{
+								StreamedResponse: &extprocv3.StreamedBodyResponse{Body: read, EndOfStream: true},
+							},
+						}}},
+					}})
 			}
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
-			replies = append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
-				ResponseHeaders: &extprocv3.HeadersResponse{},
-			}})
+			replies = append(replies,
+				&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
+					ResponseHeaders: &extprocv3.HeadersResponse{},
+				}})
 		}
 		for _, reply := range replies {
 			if s.Send(reply) != nil {
@@ -201,6 +212,8 @@ func (p *namingPicker) headers() *extprocv3.ProcessingResponse {
 				{Header: &corev3.HeaderValue{Key: key, RawValue: []byte(p.pick)}},
 			}},
 		}}},
-		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(endpoint)}},
+		DynamicMetadata: &structpb.Struct{
+			Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(endpoint)},
+		},
 	}
 }

@@ -29,7 +29,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// pollTimeout bounds each wait of a test. What it waits for takes less than a second on an idle machine.
+// pollTimeout bounds each wait of a test. What it waits for takes less than a second on an idle
+// machine.
 const pollTimeout = 30 * time.Second
 
 // site is one `penstock up` in its own process, with its own folder.
@@ -159,7 +160,8 @@ func (s *site) remove(name string) {
 	}
 }
 
-// penstock runs another command over the same folder. Exit status 1 because of findings does not fail the test.
+// penstock runs another command over the same folder. Exit status 1 because of findings does not
+// fail the test.
 func (s *site) penstock(args ...string) string {
 	s.t.Helper()
 	out, err := penstock(s.t, append(args, "-f", s.dir, "--state", s.state)...)
@@ -252,9 +254,10 @@ type reply struct {
 
 // client opens a connection for each request, so that tests do not share connections.
 func client() *http.Client {
-	return &http.Client{Timeout: pollTimeout, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	return &http.Client{Timeout: pollTimeout, Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}
 }
 
 func do(c *http.Client, req *http.Request) (reply, error) {
@@ -271,7 +274,8 @@ const question = `{"model": "llama", "messages": [{"role": "user", "content": "r
 
 // chat sends a chat completion.
 func chat(ctx context.Context, url string) (reply, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(question))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions",
+		strings.NewReader(question))
 	if err != nil {
 		return reply{}, err
 	}
@@ -295,7 +299,8 @@ func answers(t *testing.T, url string, status int) reply {
 // ask sends a chat completion with headers in pairs.
 func ask(t *testing.T, url, body string, pairs ...string) reply {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +401,8 @@ func (tr *traffic) end(t *testing.T) {
 	tr.stop()
 	<-tr.done
 	if len(tr.failed) > 0 {
-		t.Errorf("%d of %d requests failed:\n%s", len(tr.failed), tr.sent, strings.Join(tr.failed[:min(5, len(tr.failed))], "\n"))
+		t.Errorf("%d of %d requests failed:\n%s", len(tr.failed), tr.sent,
+			strings.Join(tr.failed[:min(5, len(tr.failed))], "\n"))
 	}
 }
 
@@ -478,7 +484,8 @@ func chatFiles(port int, servers ...string) map[string]string {
 
 func local(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
 
-// leastLoad is a policy by which requests for the import %[1]s go to the cluster that serves them first.
+// leastLoad is a policy by which requests for the import %[1]s go to the cluster that serves them
+// first.
 const leastLoad = `apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: selection}

@@ -25,7 +25,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// guardedHealth serves gRPC health over TLS, as NOT_SERVING, to calls with an Authorization header alone.
+// guardedHealth serves gRPC health over TLS, as NOT_SERVING, to calls with an Authorization header
+// alone.
 func guardedHealth(t *testing.T, cert, key []byte, authorization string) (is *health.Server, port int) {
 	t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)
@@ -38,21 +39,24 @@ func guardedHealth(t *testing.T, cert, key []byte, authorization string) (is *he
 	}
 	is = health.NewServer()
 	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
-	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}})), grpc.UnaryInterceptor(
-		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			if got := metadata.ValueFromIncomingContext(ctx, "authorization"); len(got) == 1 && got[0] == authorization {
-				return handle(ctx, req)
-			}
-			return nil, status.Error(codes.Unauthenticated, "who is it?")
-		}))
+	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}})),
+		grpc.UnaryInterceptor(
+			func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+				if got := metadata.ValueFromIncomingContext(ctx, "authorization"); len(got) == 1 &&
+					got[0] == authorization {
+					return handle(ctx, req)
+				}
+				return nil, status.Error(codes.Unauthenticated, "who is it?")
+			}))
 	healthv1.RegisterHealthServer(s, is)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return is, l.Addr().(*net.TCPAddr).Port
 }
 
-// The health port of another cluster's picker demands a credential. Whatever is wrong with that, the import takes requests, and the status states
-// what is wrong; with it, the status has the picker's health.
+// The health port of another cluster's picker demands a credential. Whatever is wrong with that,
+// the import takes requests, and the status states what is wrong; with it, the status has the
+// picker's health.
 func TestSecretRef_HealthOfARemotePickerIsKnownByItsCredential(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, "epp.example")
@@ -77,7 +81,8 @@ status:
       health: {port: %d, secretRef: {name: epp}}
 `, serverPort, external, healthPort),
 	})
-	const unknown = "status.clusters[0].endpointPicker.health.secretRef: cluster east: the health port of its picker is not asked, and its health counts as unknown: "
+	const unknown = "status.clusters[0].endpointPicker.health.secretRef: cluster east: the health port of its picker " +
+		"is not asked, and its health counts as unknown: "
 	reports := func(what string, want ...string) {
 		t.Helper()
 		eventually(t, what, func() error {
@@ -92,14 +97,18 @@ status:
 		answers(t, local(port), http.StatusOK)
 	}
 	secret := func(password string) string {
-		return "apiVersion: v1\nkind: Secret\nmetadata: {name: epp}\nstringData: {username: me, password: " + password + "}\n"
+		return "apiVersion: v1\nkind: Secret\nmetadata: {name: epp}\nstringData: {username: me, password: " + password +
+			"}\n"
 	}
 	down := fmt.Sprintf("cluster east: its picker fails: its health port %d reports NOT_SERVING", healthPort)
 	reports("no policy", unknown+"no BackendTLSPolicy verifies the picker", "not: "+down)
 	s.write("policy.yaml", pickerPolicy(cert))
 	reports("no Secret", unknown+"Secret default/epp does not exist", "not: "+down)
 	s.write("secret.yaml", secret("another"))
-	reports("another password", fmt.Sprintf("status.clusters[0].endpointPicker.health: cluster east: the health of its picker is unknown: port %d: it does not accept the credential (Unauthenticated)", healthPort),
+	reports("another password",
+		fmt.Sprintf(
+			"status.clusters[0].endpointPicker.health: cluster east: the health of its picker is unknown: port %d: "+
+				"it does not accept the credential (Unauthenticated)", healthPort),
 		"not: "+unknown, "not: "+down)
 	s.write("secret.yaml", secret("s3cret"))
 	reports("the password", down, "not: is unknown", "not: "+unknown)
@@ -110,12 +119,14 @@ status:
 	reports("the CA", down)
 	is.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	reports("it serves", "not: "+down, "not: is unknown")
-	if text := s.penstock("status") + s.errs.String(); strings.Contains(text, "s3cret") || strings.Contains(text, "bWU6czNjcmV0") {
+	if text := s.penstock("status") + s.errs.String(); strings.Contains(text, "s3cret") ||
+		strings.Contains(text, "bWU6czNjcmV0") {
 		t.Error("the status or the log has the password")
 	}
 }
 
-// The metrics page of another cluster's picker demands a client certificate. With it, LeastLoad knows how many servers the cluster has.
+// The metrics page of another cluster's picker demands a client certificate. With it, LeastLoad
+// knows how many servers the cluster has.
 func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, "epp.example")
@@ -129,16 +140,20 @@ func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 	pages := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, `llm_d_epp_ready_endpoints{name="far"} 8`)
 	}))
-	pages.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
+	pages.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted,
+		ClientAuth: tls.RequireAndVerifyClientCert}
 	pages.Config.ErrorLog = log.New(io.Discard, "", 0)
 	pages.StartTLS()
 	t.Cleanup(pages.Close)
 	pagePort := pages.Listener.Addr().(*net.TCPAddr).Port
 	port := freePort(t)
-	east := strings.Replace(clusterEntry(t, "east"), "endpointPicker: {", fmt.Sprintf("endpointPicker: {metrics: {port: %d, secretRef: {name: epp}}, ", pagePort), 1)
+	east := strings.Replace(clusterEntry(t, "east"), "endpointPicker: {",
+		fmt.Sprintf("endpointPicker: {metrics: {port: %d, secretRef: {name: epp}}, ", pagePort), 1)
 	s := up(t, map[string]string{
-		"gateway.yaml": gatewayYAML("gw", port), "route.yaml": routeYAML("far", "/", toImport("far")), "selection.yaml": fmt.Sprintf(leastLoad, "far"),
-		"import.yaml": "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: far}\nstatus:\n  clusters:\n" + east + clusterEntry(t, "west"),
+		"gateway.yaml": gatewayYAML("gw", port), "route.yaml": routeYAML("far", "/", toImport("far")),
+		"selection.yaml": fmt.Sprintf(leastLoad, "far"),
+		"import.yaml": "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: " +
+			"{name: far}\nstatus:\n  clusters:\n" + east + clusterEntry(t, "west"),
 		"policy.yaml": pickerPolicy(cert),
 	})
 	answers(t, local(port), http.StatusOK)
@@ -148,16 +163,22 @@ func TestSecretRef_ServersOfARemotePickerAreKnownByItsCredential(t *testing.T) {
 			if n := s.series(`penstock_selection_servers{cluster="east",import="default/far"} `); n != servers {
 				return fmt.Errorf("%d servers", n)
 			}
-			if text := s.penstock("status"); strings.Contains(text, "cluster east: the metrics") != (words != "") || !strings.Contains(text, words) {
+			if text := s.penstock("status"); strings.Contains(text, "cluster east: the metrics") != (words != "") ||
+				!strings.Contains(text, words) {
 				return fmt.Errorf("no %q in the status:\n%s", words, text)
 			}
 			return nil
 		})
 		answers(t, local(port), http.StatusOK)
 	}
-	shows("no Secret", 0, "status.clusters[0].endpointPicker.metrics.secretRef: cluster east: the metrics port of its picker is not asked, and its metrics are not read: Secret default/epp does not exist; ")
+	shows("no Secret", 0,
+		"status.clusters[0].endpointPicker.metrics.secretRef: cluster east: the metrics port of its picker is not "+
+			"asked, and its metrics are not read: Secret default/epp does not exist; ")
 	s.write("secret.yaml", secretYAML("epp", cert, key))
-	shows("another certificate", 0, fmt.Sprintf("status.clusters[0].endpointPicker.metrics: cluster east: the metrics of its picker are not read: port %d: remote error: tls: ", pagePort))
+	shows("another certificate", 0,
+		fmt.Sprintf(
+			"status.clusters[0].endpointPicker.metrics: cluster east: the metrics of its picker are not read: port "+
+				"%d: remote error: tls: ", pagePort))
 	s.write("secret.yaml", secretYAML("epp", own, ownKey))
 	shows("the certificate", 8, "")
 }

@@ -50,7 +50,9 @@ const (
 func (s secrets) in(t *testing.T, where string, text []byte) {
 	t.Helper()
 	for what, secret := range s {
-		for _, form := range []string{secret, strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "=")} {
+		for _, form := range []string{
+			secret, strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="),
+		} {
 			if i := bytes.Index(text, []byte(form)); i >= 0 {
 				t.Errorf("%s has %s: …%s", where, what, text[max(0, i-200):min(len(text), i+40)])
 			}
@@ -63,7 +65,8 @@ func secretFiles(t *testing.T, s secrets, port, secure int, server string) map[s
 	t.Helper()
 	for n, what := range []string{
 		clientToken, cookie, clientKey, queryKey, secretToken, secretPassword, annotation, configValue,
-		setHeader, matchedHeader, matchedQuery, plugin, invalidHeader, invalidRegex, redirectQuery, rewriteQuery, pathQuery,
+		setHeader, matchedHeader, matchedQuery, plugin, invalidHeader, invalidRegex, redirectQuery, rewriteQuery,
+		pathQuery,
 	} {
 		s[what] = fmt.Sprintf("canary-%03d", n)
 	}
@@ -89,7 +92,8 @@ func secretFiles(t *testing.T, s secrets, port, secure int, server string) map[s
       urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: "/v1?api_key=` + s[rewriteQuery] + `"}}
     backendRefs: [` + toPool("chat") + `]
 `
-	files["path.yaml"] = strings.Replace(routeYAML("path", "/", toPool("chat")), "value: /}", `value: "/v1?api_key=`+s[pathQuery]+`"}`, 1)
+	files["path.yaml"] = strings.Replace(routeYAML("path", "/", toPool("chat")), "value: /}",
+		`value: "/v1?api_key=`+s[pathQuery]+`"}`, 1)
 	files["secret.yaml"] = secretYAML("cert", append(slices.Clone(cert), key...), key) + `---
 apiVersion: v1
 kind: Secret
@@ -112,7 +116,8 @@ spec:
       scorers: [{type: prefix-cache-scorer, weight: 1, parameters: {huggingFaceToken: ` + s[plugin] + `}}]
 `
 	files["invalid.yaml"] = strings.Replace(routeYAML("invalid", "/", toPool("chat")), "filters: [", "filters: ["+
-		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Authorization, value: "`+s[invalidHeader]+`\t"}]}}, `, 1)
+		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Authorization, value: "`+s[invalidHeader]+
+		`\t"}]}}, `, 1)
 	files["regex.yaml"] = strings.Replace(routeYAML("regex", "/", toPool("chat")), "{path:",
 		`{headers: [{name: Authorization, type: RegularExpression, value: "`+s[invalidRegex]+`("}], path:`, 1)
 	files["set.yaml"] = clusterSetYAML("east", newTestMember(t, "home").member())
@@ -157,7 +162,8 @@ func pageRequests(t *testing.T, pattern, node string) []string {
 		"&header=" + url.QueryEscape("Authorization: Bearer canary-000")
 	with := map[string][]string{
 		"/metrics": {""}, "/healthz": {""}, "/readyz": {""},
-		"/status": {"", "?output=text"}, "/proxies": {""}, "/debug/rates": {""}, "/debug/suspect": {""}, "/debug/serving": {""}, "/clusters": {""}, "/explain": {explain},
+		"/status": {"", "?output=text"}, "/proxies": {""}, "/debug/rates": {""}, "/debug/suspect": {""},
+		"/debug/serving": {""}, "/clusters": {""}, "/explain": {explain},
 		"/debug/picks": {"", "?pool=default/chat", "?last=50"}, "/debug/pool": {"?pool=default/chat"},
 		"/debug/graph":    {"?key=default/gw", "?key=secret", "?key=cert", "?key=key/own", "?key=default/chat"},
 		"/debug/xds/dump": {"?gateway=default/gw"}, "/debug/xds/diff": {"?node=" + node},
@@ -182,7 +188,8 @@ func pageRequests(t *testing.T, pattern, node string) []string {
 	return all
 }
 
-// Whatever a user configures and a client sends, no page, command, log, span, or open file has a credential.
+// Whatever a user configures and a client sends, no page, command, log, span, or open file has a
+// credential.
 func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	t.Parallel()
 	s := secrets{}
@@ -204,7 +211,8 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector)
 	site.args = []string{
 		"--members-listen", "127.0.0.1:0", "--picker", fmt.Sprintf("127.0.0.1:%d", freePort(t)),
-		"--xds", fmt.Sprintf("127.0.0.1:%d", freePort(t)), "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"),
+		"--xds", fmt.Sprintf("127.0.0.1:%d", freePort(t)), "--xds-cert", in("penstock.crt"), "--xds-key",
+		in("penstock.key"),
 		"--xds-client-ca", in("ca.crt"), "--xds-token", in("tokens"),
 		"--access-log", filepath.Join(ours, "access.log"), "--record", filepath.Join(ours, "trace"),
 	}
@@ -237,7 +245,8 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	})
 	eventually(t, "the request has spans", func() error {
 		if !slices.ContainsFunc(collected.all(), func(sp span) bool {
-			return fmt.Sprintf("%x", sp.TraceId) == "4bf92f3577b34da6a3ce929d0e0e4736" && strings.HasPrefix(sp.Name, "ingress")
+			return fmt.Sprintf("%x", sp.TraceId) == "4bf92f3577b34da6a3ce929d0e0e4736" &&
+				strings.HasPrefix(sp.Name, "ingress")
 		}) {
 			return fmt.Errorf("they are %q", names(collected.all()))
 		}
@@ -246,7 +255,8 @@ func TestSecrets_NoPageCommandLogOrOpenFileHasACredential(t *testing.T) {
 	for _, sp := range collected.all() {
 		s.in(t, "a span", []byte(sp.String()))
 	}
-	for _, finding := range []string{"has an invalid format: a value that is not shown", "the regular expression is not one of RE2"} {
+	for _, finding := range []string{"has an invalid format: a value that is not shown",
+		"the regular expression is not one of RE2"} {
 		site.errs.expect(t, finding)
 	}
 	site.stop()
@@ -300,7 +310,8 @@ func (s secrets) commands(t *testing.T, site *site, port int) {
 	t.Helper()
 	at := fmt.Sprintf("http://any.example:%d", port)
 	for _, args := range [][]string{
-		{"translate", "-f", site.dir}, {"translate", "-f", site.dir, "-o", "json"}, {"translate", "-f", site.dir, "--status"},
+		{"translate", "-f", site.dir}, {"translate", "-f", site.dir, "-o", "json"},
+		{"translate", "-f", site.dir, "--status"},
 		{"status"}, {"status", "-o", "json"}, {"clusters", "list", "-o", "json"}, {"clusters", "show"},
 		{"explain", at + "/keyed", "-H", "Authorization: Bearer " + s[clientToken], "-o", "json"},
 		{"explain", at + "/keyed", "-H", "Authorization: Bearer " + s[clientToken]},
@@ -317,7 +328,8 @@ func (s secrets) commands(t *testing.T, site *site, port int) {
 			t.Errorf("penstock %q: %v", args, err)
 		}
 		s.in(t, strings.Join(args[:min(len(args), 4)], " "), []byte(out))
-		if strings.Contains(args[1], "/keyed?") && !strings.Contains(out, "X-Api-Key=redacted: ") && !strings.Contains(out, "x-api-key=redacted: ") {
+		if strings.Contains(args[1], "/keyed?") && !strings.Contains(out, "X-Api-Key=redacted: ") &&
+			!strings.Contains(out, "x-api-key=redacted: ") {
 			t.Errorf("the request does not take the rule that it is for, which proves nothing: %s", out)
 		}
 	}

@@ -28,7 +28,8 @@ import (
 // credentialsFor runs penstock credentials for this machine, and returns the folder.
 func credentialsFor(t *testing.T, dir string) string {
 	t.Helper()
-	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "127.0.0.1"); err != nil || !strings.Contains(out, "--xds-client-ca "+filepath.Join(dir, "ca.crt")) {
+	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "127.0.0.1"); err != nil ||
+		!strings.Contains(out, "--xds-client-ca "+filepath.Join(dir, "ca.crt")) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return dir
@@ -47,7 +48,8 @@ func dialTLS(t *testing.T, address, dir, client string) *grpc.ClientConn {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil } // of whatever CA
+		// of whatever CA
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
 	if err != nil {
@@ -64,7 +66,9 @@ func listeners(ctx context.Context, conn *grpc.ClientConn) error {
 		return err
 	}
 	// Its error is that the stream has ended, for the reason that Recv returns.
-	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "test", Cluster: "default/gw"}, TypeUrl: resource.Listener.URL()})
+	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
+		Node: &corev3.Node{Id: "test", Cluster: "default/gw"}, TypeUrl: resource.Listener.URL(),
+	})
 	_, err = s.Recv()
 	return err
 }
@@ -82,7 +86,8 @@ func pick(ctx context.Context, conn *grpc.ClientConn) error {
 
 func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
 	t.Parallel()
-	port, metrics, xds, picks := freePort(t), freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	port, metrics, xds, picks := freePort(t), freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t)),
+		fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -90,15 +95,18 @@ func TestXDSCredentials_ServeEnvoyAndDenyOthers(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("first-token-of-envoys\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.run("serve", "--xds", xds, "--picker", picks, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"), "--xds-token", tokens, "--http", fmt.Sprintf("127.0.0.1:%d", metrics))
+	s.run("serve", "--xds", xds, "--picker", picks, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"),
+		"--xds-client-ca", in("ca.crt"), "--xds-token", tokens, "--http", fmt.Sprintf("127.0.0.1:%d", metrics))
 	s.out.expect(t, "ADS at "+xds)
-	s.attachWith([]string{"--xds", xds, "--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key"), "--secrets", filepath.Join(s.state, "secrets")})
+	s.attachWith([]string{"--xds", xds, "--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert",
+		in("envoy.crt"), "--tls-key", in("envoy.key"), "--secrets", filepath.Join(s.state, "secrets")})
 	answers(t, local(port), http.StatusOK)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local(metrics)+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := do(client(), req); err != nil || !strings.Contains(got.body, `penstock_picker_picks_total{pool="default/chat",result="picked"} 1`) {
+	if got, err := do(client(), req); err != nil ||
+		!strings.Contains(got.body, `penstock_picker_picks_total{pool="default/chat",result="picked"} 1`) {
 		t.Errorf("the picker was not asked: %v\n%s", err, got.body)
 	}
 
@@ -140,9 +148,11 @@ func TestXDSCredentials_ReplacedFilesTakeEffect(t *testing.T) {
 	s := prepare(t, chatFiles(port, modelServer(t, sim.Config{})))
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
-	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
+	s.run("serve", "--xds", xds, "--picker", "127.0.0.1:0", "--xds-cert", in("penstock.crt"), "--xds-key",
+		in("penstock.key"), "--xds-client-ca", in("ca.crt"))
 	s.out.expect(t, "ADS at "+xds)
-	s.attachWith([]string{"--xds", xds, "--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key")})
+	s.attachWith([]string{"--xds", xds, "--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert",
+		in("envoy.crt"), "--tls-key", in("envoy.key")})
 	answers(t, local(port), http.StatusOK)
 	credentialsFor(t, dir)
 	if err := listeners(t.Context(), dialTLS(t, xds, dir, "envoy")); err != nil {
@@ -151,36 +161,42 @@ func TestXDSCredentials_ReplacedFilesTakeEffect(t *testing.T) {
 	if err := listeners(t.Context(), dialTLS(t, xds, dir, "")); err == nil {
 		t.Error("a client without a certificate is served")
 	}
-	s.errs.expect(t, `msg="connection denied" peer=127.0.0.1 reason="the client has no certificate: see penstock bootstrap --help"`)
+	s.errs.expect(t,
+		`msg="connection denied" peer=127.0.0.1 reason="the client has no certificate: see penstock bootstrap --help"`)
 	answers(t, local(port), http.StatusOK)
 }
 
 func TestXDSAddress_OtherThanSocketsRequireCredentials(t *testing.T) {
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
-	files := []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt")}
+	files := []string{"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca",
+		in("ca.crt")}
 	config := t.TempDir()
 	for name, tc := range map[string]struct {
 		args []string
 		want string
 	}{
-		"ADS":                      {[]string{"--xds", "0.0.0.0:0"}, "--xds .* private keys.*unix:PATH.*--xds-cert"},
-		"ADS on loopback":          {[]string{"--xds", "127.0.0.1:0"}, "--xds .* private keys.*unix:PATH.*--xds-cert"},
-		"no socket":                {[]string{"--xds", "unix:" + in("ca.crt")}, "--xds: .*ca.crt is no socket"},
-		"picker":                   {[]string{"--picker", ":0"}, "--picker .* is not a loopback address"},
-		"peers":                    {[]string{"--peers-listen", "0.0.0.0:0"}, "--peers-listen .* is no socket.*--peers-ca"},
-		"peers on loopback":        {[]string{"--peers-listen", "127.0.0.1:0"}, "--peers-listen .* is no socket.*--peers-ca"},
-		"a peer elsewhere":         {[]string{"--peers", "192.0.2.1:18000"}, "--peers 192.0.2.1:18000 is no socket"},
-		"a peer on loopback":       {[]string{"--peers", "127.0.0.1:18000"}, "--peers 127.0.0.1:18000 is no socket"},
-		"half of the files":        {[]string{"--xds-cert", in("penstock.crt")}, "require each other"},
-		"no verification":          {files[:4], "--xds-client-ca or --xds-token"},
-		"a token alone":            {append([]string{"--xds-token", in("ca.crt")}, files[:4]...), "requires --xds-ca"},
-		"another CA":               {append([]string{"--xds-ca", in("envoy.crt")}, files...), "does not verify --xds-cert"},
+		"ADS":             {[]string{"--xds", "0.0.0.0:0"}, "--xds .* private keys.*unix:PATH.*--xds-cert"},
+		"ADS on loopback": {[]string{"--xds", "127.0.0.1:0"}, "--xds .* private keys.*unix:PATH.*--xds-cert"},
+		"no socket":       {[]string{"--xds", "unix:" + in("ca.crt")}, "--xds: .*ca.crt is no socket"},
+		"picker":          {[]string{"--picker", ":0"}, "--picker .* is not a loopback address"},
+		"peers": {[]string{"--peers-listen", "0.0.0.0:0"},
+			"--peers-listen .* is no socket.*--peers-ca"},
+		"peers on loopback": {[]string{"--peers-listen", "127.0.0.1:0"},
+			"--peers-listen .* is no socket.*--peers-ca"},
+		"a peer elsewhere":   {[]string{"--peers", "192.0.2.1:18000"}, "--peers 192.0.2.1:18000 is no socket"},
+		"a peer on loopback": {[]string{"--peers", "127.0.0.1:18000"}, "--peers 127.0.0.1:18000 is no socket"},
+		"half of the files":  {[]string{"--xds-cert", in("penstock.crt")}, "require each other"},
+		"no verification":    {files[:4], "--xds-client-ca or --xds-token"},
+		"a token alone":      {append([]string{"--xds-token", in("ca.crt")}, files[:4]...), "requires --xds-ca"},
+		"another CA": {append([]string{"--xds-ca", in("envoy.crt")}, files...),
+			"does not verify --xds-cert"},
 		"both":                     {append([]string{"--insecure-picker"}, files...), "exclude each other"},
 		"peers at the port of ADS": {append([]string{"--peers", "127.0.0.1:1"}, files...), "requires --peers-listen"},
 		"an open picker":           {[]string{"--picker-open"}, "requires --xds-cert"},
 	} {
-		args := append([]string{"serve", "-f", config, "--state", filepath.Join(shortTemp(t), "s"), "--picker", "127.0.0.1:0"}, tc.args...)
+		args := append([]string{"serve", "-f", config, "--state", filepath.Join(shortTemp(t), "s"), "--picker",
+			"127.0.0.1:0"}, tc.args...)
 		_, err := penstock(t, args...)
 		if err == nil {
 			t.Errorf("%s: penstock starts", name)
@@ -188,7 +204,8 @@ func TestXDSAddress_OtherThanSocketsRequireCredentials(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := penstock(t, "bootstrap", "--gateway", "default/gw", "--xds", "192.0.2.1:18000"); err == nil || !strings.Contains(err.Error(), "add --tls-ca") {
+	if _, err := penstock(t, "bootstrap", "--gateway", "default/gw", "--xds", "192.0.2.1:18000"); err == nil ||
+		!strings.Contains(err.Error(), "add --tls-ca") {
 		t.Errorf("bootstrap: %v", err)
 	}
 }
@@ -203,15 +220,18 @@ func TestPickerAddress_InsecureWarnsAtEachStart(t *testing.T) {
 	}
 }
 
-// Its own Envoys need no certificate: they use a socket that no other user can open, and get the picker's key.
+// Its own Envoys need no certificate: they use a socket that no other user can open, and get the
+// picker's key.
 func TestXDSCredentials_UpServesPicksToGatewaysElsewhere(t *testing.T) {
 	t.Parallel()
 	port, picks := freePort(t), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	dir := credentialsFor(t, filepath.Join(t.TempDir(), "credentials"))
 	in := func(name string) string { return filepath.Join(dir, name) }
-	s := up(t, chatFiles(port, modelServer(t, sim.Config{})), "--picker", picks, "--picker-open", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
+	s := up(t, chatFiles(port, modelServer(t, sim.Config{})), "--picker", picks, "--picker-open", "--xds-cert",
+		in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
 	answers(t, local(port), http.StatusOK)
-	if err := pick(t.Context(), dialTLS(t, picks, dir, "")); status.Code(err) == codes.Unauthenticated || status.Code(err) == codes.Unavailable {
+	if err := pick(t.Context(), dialTLS(t, picks, dir, "")); status.Code(err) == codes.Unauthenticated ||
+		status.Code(err) == codes.Unavailable {
 		t.Errorf("a gateway elsewhere: %v", err)
 	}
 	info, err := os.Stat(filepath.Join(s.state, "xds.sock"))
@@ -237,16 +257,19 @@ func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 	for i := range 2 {
 		s := prepare(t, files)
 		sites = append(sites, s)
-		s.run("serve", "--xds", xds[i], "--picker", picks[i], "--picker-address", strings.Join(picks, ","), "--peers", strings.Join(others, ","), "--peers-listen", others[i],
+		s.run("serve", "--xds", xds[i], "--picker", picks[i], "--picker-address", strings.Join(picks, ","), "--peers",
+			strings.Join(others, ","), "--peers-listen", others[i],
 			"--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"),
 			"--peers-ca", in("ca.crt"), "--peers-cert", in("penstock.crt"), "--peers-key", in("penstock.key"))
 	}
 	for _, s := range sites {
 		s.errs.expect(t, "connected to a peer")
 	}
-	sites[0].attachWith([]string{"--xds", xds[0], "--xds", xds[1], "--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key")})
+	sites[0].attachWith([]string{"--xds", xds[0], "--xds", xds[1], "--tls-server-name", "penstock", "--tls-ca",
+		in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key")})
 	answers(t, local(port), http.StatusOK)
-	stream, err := dialTLS(t, others[0], dir, "envoy").NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/penstock.v1alpha1.Replica/Follow")
+	stream, err := dialTLS(t, others[0], dir, "envoy").NewStream(t.Context(),
+		&grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/penstock.v1alpha1.Replica/Follow")
 	if err == nil {
 		err = stream.RecvMsg(&discoveryv3.DeltaDiscoveryResponse{})
 	}
@@ -255,20 +278,24 @@ func TestXDSCredentials_PeersDenyEnvoys(t *testing.T) {
 	}
 }
 
-// Envoys dial a picker by IP address alone, so the printed command of a host that is a name has a gap, and states how to fill it.
+// Envoys dial a picker by IP address alone, so the printed command of a host that is a name has a
+// gap, and states how to fill it.
 func TestCredentials_HostsAreAddressesOrNames(t *testing.T) {
 	t.Parallel()
-	out, err := penstock(t, "credentials", "--dir", filepath.Join(t.TempDir(), "credentials"), "--host", "cp.example.com", "--host", "192.0.2.2")
+	out, err := penstock(t, "credentials", "--dir", filepath.Join(t.TempDir(), "credentials"), "--host",
+		"cp.example.com", "--host", "192.0.2.2")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"--picker-address IP-OF-cp.example.com:9002 --picker-address 192.0.2.2:9002", "# Replace IP-OF-cp.example.com by its IP address", "--xds cp.example.com:18000"} {
+	for _, want := range []string{"--picker-address IP-OF-cp.example.com:9002 --picker-address 192.0.2.2:9002",
+		"# Replace IP-OF-cp.example.com by its IP address", "--xds cp.example.com:18000"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output has no %q:\n%s", want, out)
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "none")
-	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "bad host!"); err == nil || !strings.Contains(out+err.Error(), `--host "bad host!": write an IP address`) {
+	if out, err := penstock(t, "credentials", "--dir", dir, "--host", "bad host!"); err == nil ||
+		!strings.Contains(out+err.Error(), `--host "bad host!": write an IP address`) {
 		t.Errorf("a host that is none: %v\n%s", err, out)
 	}
 	if _, err := os.Stat(dir); err == nil {

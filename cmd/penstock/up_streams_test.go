@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// lineServer answers each line with its name in front, and holds connections until the client ends them. With a
-// certificate it speaks TLS, and sends back the server name of the client.
+// lineServer answers each line with its name in front, and holds connections until the client ends
+// them. With a certificate it speaks TLS, and sends back the server name of the client.
 func lineServer(t *testing.T, name string, cert *tls.Certificate) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -112,7 +112,8 @@ func askOnce(ctx context.Context, port int, roots *x509.CertPool, name string) (
 	return c.send("hello")
 }
 
-// keepConnecting opens connections one after the other, two at a time, until it is stopped, and returns those that failed.
+// keepConnecting opens connections one after the other, two at a time, until it is stopped, and
+// returns those that failed.
 func keepConnecting(t *testing.T, port int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +137,8 @@ func keepConnecting(t *testing.T, port int) (stop func()) {
 		cancel()
 		all.Wait()
 		if len(failed) > 0 || tried == 0 {
-			t.Errorf("%d of %d connections failed: %v", len(failed), tried, errors.Join(failed[:min(3, len(failed))]...))
+			t.Errorf("%d of %d connections failed: %v", len(failed), tried,
+				errors.Join(failed[:min(3, len(failed))]...))
 		}
 	}
 }
@@ -170,7 +172,8 @@ func TestTLSRoute_PassthroughTerminateAndReencryptBesideHTTPS(t *testing.T) {
 		short, _, _ := strings.Cut(name, ".")
 		files[short+"-cert.yaml"] = secretYAML(short, cert, key)
 		if short == "again" {
-			files["policy.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(string(cert), "\n", "\n    ") + `
+			files["policy.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " +
+				strings.ReplaceAll(string(cert), "\n", "\n    ") + `
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
@@ -200,13 +203,16 @@ spec:
   - {name: again, port: %[1]d, protocol: TLS, hostname: again.example.com, tls: {mode: Terminate, certificateRefs: [{name: again}]}}
   - {name: empty, port: %[1]d, protocol: TLS, hostname: "*.empty.example.com", tls: {mode: Passthrough}}
 `, port)
-	files["services.yaml"] = serviceYAML("plain", lineServer(t, "plain", nil)) + serviceYAML("secret", lineServer(t, "secret", &secret)) + serviceYAML("again", lineServer(t, "again", &again)) +
+	files["services.yaml"] = serviceYAML("plain", lineServer(t, "plain", nil)) +
+		serviceYAML("secret", lineServer(t, "secret", &secret)) + serviceYAML("again", lineServer(t, "again", &again)) +
 		serviceYAML("web", modelServer(t, sim.Config{Name: "web"}))
-	files["routes.yaml"] = streamRoute("TLSRoute", "through", "{name: gw}", "through.example.com", "{name: secret, port: 80}") +
+	files["routes.yaml"] = streamRoute("TLSRoute", "through", "{name: gw}", "through.example.com",
+		"{name: secret, port: 80}") +
 		streamRoute("TLSRoute", "ends", "{name: gw, sectionName: ends}", "'*.example.com'", "{name: plain, port: 80}") +
 		streamRoute("TCPRoute", "again", "{name: gw, sectionName: again}", "", "{name: again, port: 80}") +
 		streamRoute("TLSRoute", "nowhere", "{name: gw}", "gone.empty.example.com", "{name: missing, port: 80}") +
-		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\nspec:\n  parentRefs: [{name: gw}]\n  rules: [{backendRefs: [{name: web, port: 80}]}]\n"
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\nspec:\n  parentRefs: " +
+		"[{name: gw}]\n  rules: [{backendRefs: [{name: web, port: 80}]}]\n"
 	s := up(t, files)
 
 	for name, want := range map[string]string{
@@ -222,11 +228,13 @@ spec:
 			return err
 		})
 	}
-	if got, err := over(t.Context(), roots, port, "web.example.com", "web.example.com"); err != nil || got.status != 200 {
+	if got, err := over(t.Context(), roots, port, "web.example.com", "web.example.com"); err != nil ||
+		got.status != 200 {
 		t.Errorf("HTTPS beside it: %d %v", got.status, err)
 	}
 	// A request over an HTTPS connection for a name whose connections go elsewhere.
-	if got, err := over(t.Context(), roots, port, "web.example.com", "through.example.com"); err != nil || got.status != 421 {
+	if got, err := over(t.Context(), roots, port, "web.example.com", "through.example.com"); err != nil ||
+		got.status != 421 {
 		t.Errorf("HTTPS for a name of the TLS listener: %d %v", got.status, err)
 	}
 	for _, name := range []string{"gone.empty.example.com", "other.empty.example.com"} {
@@ -238,7 +246,8 @@ spec:
 			t.Errorf("%s is not closed but: %v", name, err)
 		}
 	}
-	if out := s.penstock("explain", "tls://through.example.com:"+fmt.Sprint(port)); !strings.Contains(out, "TLSRoute default/through") {
+	if out := s.penstock("explain", "tls://through.example.com:"+fmt.Sprint(port)); !strings.Contains(out,
+		"TLSRoute default/through") {
 		t.Errorf("explain:\n%s", out)
 	}
 }
@@ -262,7 +271,8 @@ spec:
 `, port, halfGone),
 		"services.yaml": serviceYAML("a", lineServer(t, "a", nil)) + serviceYAML("b", lineServer(t, "b", nil)),
 		"db.yaml":       route("{name: a, port: 80, weight: 3}, {name: b, port: 80, weight: 1}"),
-		"half.yaml":     streamRoute("TCPRoute", "half", "{name: gw, sectionName: half-gone}", "", "{name: a, port: 80}, {name: missing, port: 80}"),
+		"half.yaml": streamRoute("TCPRoute", "half", "{name: gw, sectionName: half-gone}", "",
+			"{name: a, port: 80}, {name: missing, port: 80}"),
 	})
 	s.out.expect(t, fmt.Sprintf("tcp://127.0.0.1:%d", port))
 
@@ -274,7 +284,8 @@ spec:
 		}
 		counts[got]++
 	}
-	if a := counts["a: hello"]; a < 240 || a > 360 || counts["b: hello"] != 400-a { // 300 are expected, with a deviation of 9
+	// 300 are expected, with a deviation of 9
+	if a := counts["a: hello"]; a < 240 || a > 360 || counts["b: hello"] != 400-a {
 		t.Errorf("divided 3:1 as %v", counts)
 	}
 	closed := 0
@@ -287,7 +298,8 @@ spec:
 		t.Errorf("of 200 connections %d were closed; half of the route's backends do not exist", closed)
 	}
 
-	// An open connection survives while its route moves between backends repeatedly and new connections arrive.
+	// An open connection survives while its route moves between backends repeatedly and new
+	// connections arrive.
 	s.write("db.yaml", route("{name: a, port: 80}"))
 	eventually(t, "all go to a", func() error {
 		for range 20 {

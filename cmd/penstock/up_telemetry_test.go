@@ -30,7 +30,8 @@ type span struct {
 	service string
 }
 
-func (s *spans) Export(_ context.Context, req *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (s *spans) Export(_ context.Context, req *collector.ExportTraceServiceRequest) (
+	*collector.ExportTraceServiceResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range req.ResourceSpans {
@@ -102,13 +103,15 @@ func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 	port := freePort(t)
 	files := chatFiles(port, modelServer(t, sim.Config{Name: "pod-1"}))
 	s := prepare(t, files)
-	s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_BSP_SCHEDULE_DELAY=50")
+	s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+		"OTEL_BSP_SCHEDULE_DELAY=50")
 	s.start()
 	s.out.expect(t, "serves at")
 
 	// The client's trace continues through Envoy and its call to the picker.
 	const client = "4bf92f3577b34da6a3ce929d0e0e4736"
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(port)+"/v1/chat/completions", strings.NewReader(question))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, local(port)+"/v1/chat/completions",
+		strings.NewReader(question))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +138,8 @@ func TestTracing_RequestToPickAndFileToProxy(t *testing.T) {
 		if !slices.Equal(pick.ParentSpanId, call.SpanId) || pick.service != "penstock" {
 			return fmt.Errorf("the pick of %q is not below Envoy's call: %v", pick.service, pick)
 		}
-		if served := textOf(pick.Attributes, "pool"); served != "default/chat" && !strings.Contains(fmt.Sprint(pick.Attributes), "default/chat") {
+		if served := textOf(pick.Attributes, "pool"); served != "default/chat" &&
+			!strings.Contains(fmt.Sprint(pick.Attributes), "default/chat") {
 			return fmt.Errorf("the pick has no pool: %v", pick.Attributes)
 		}
 		return nil

@@ -31,8 +31,9 @@ func certificate(t testing.TB, host string) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
@@ -42,7 +43,8 @@ func certificate(t testing.TB, host string) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
 func secretYAML(name string, cert, key []byte) string {
@@ -56,7 +58,8 @@ data:
 `, name, base64.StdEncoding.EncodeToString(cert), base64.StdEncoding.EncodeToString(key))
 }
 
-// over sends a request to an HTTPS port: the server name of the handshake and the host of the request may differ.
+// over sends a request to an HTTPS port: the server name of the handshake and the host of the
+// request may differ.
 func over(ctx context.Context, roots *x509.CertPool, port int, sni, host string) (reply, error) {
 	c := &http.Client{Timeout: pollTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: sni},
@@ -138,7 +141,8 @@ endpoints: [{addresses: [%s]}]
 		t.Errorf("a host without a certificate is answered: %+v", got)
 	}
 
-	// A new certificate replaces the old one. One whose key does not match is reported, and the last good one stays.
+	// A new certificate replaces the old one. One whose key does not match is reported, and the
+	// last good one stays.
 	newCert, newKey := certificate(t, "a.example.com")
 	s.write("certs.yaml", secretYAML("cert-a", newCert, newKey)+"---\n"+secretYAML("cert-b", certB, keyB))
 	fresh := x509.NewCertPool()
@@ -154,11 +158,14 @@ endpoints: [{addresses: [%s]}]
 	}
 	// Without the Secret that listener closes, and a condition reports it.
 	s.write("certs.yaml", secretYAML("cert-b", certB, keyB))
-	s.errs.expect(t, "gateway.yaml:8: Gateway default/gw spec.listeners[0].tls.certificateRefs[0]: Secret default/cert-a does not exist")
+	s.errs.expect(t,
+		"gateway.yaml:8: Gateway default/gw spec.listeners[0].tls.certificateRefs[0]: Secret default/cert-a "+
+			"does not exist")
 	if out := s.penstock("status"); !strings.Contains(out, "InvalidCertificateRef") {
 		t.Errorf("status:\n%s", out)
 	}
-	if got, err := over(t.Context(), roots, port, "b.example.com", "b.example.com"); err != nil || got.status != http.StatusOK {
+	if got, err := over(t.Context(), roots, port, "b.example.com", "b.example.com"); err != nil ||
+		got.status != http.StatusOK {
 		t.Errorf("the other listener: %d %v", got.status, err)
 	}
 }
@@ -179,7 +186,8 @@ func TestBackendTLSPolicy_MetricsPagesAreReadOverHTTPS(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	policy := func(ca []byte) string {
-		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(string(ca), "\n", "\n    ") + `
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata:\n  ca.crt: |\n    " +
+			strings.ReplaceAll(string(ca), "\n", "\n    ") + `
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
@@ -206,7 +214,8 @@ spec:
 		})
 	}
 	explained("queue 0, running 0")
-	if got := listModels(t, http.MethodGet, local(port)); got.status != http.StatusOK || !strings.Contains(got.body, `"id":"llama"`) {
+	if got := listModels(t, http.MethodGet, local(port)); got.status != http.StatusOK ||
+		!strings.Contains(got.body, `"id":"llama"`) {
 		t.Errorf("the list of models: %d %s", got.status, got.body)
 	}
 	other, _ := certificate(t, "models.example") // of another CA

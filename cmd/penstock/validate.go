@@ -28,8 +28,10 @@ import (
 // validateTime is the timeout for Envoy's answers; thousands of routes take less than a second.
 const validateTime = 30 * time.Second
 
-// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports what it rejects.
-func validate(ctx context.Context, binary supervisor.Binary, gateway string, resources []*resource.Resource, log *slog.Logger) ([]report.Report, error) {
+// validate delivers a gateway's configuration to a real Envoy that binds no port, and reports what
+// it rejects.
+func validate(ctx context.Context, binary supervisor.Binary, gateway string, resources []*resource.Resource,
+	log *slog.Logger) ([]report.Report, error) {
 	dir, err := os.MkdirTemp("", "penstock-")
 	if err != nil {
 		return nil, err
@@ -60,7 +62,10 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 		return nil, err
 	}
 	// It serves no requests, so it has nothing to drain.
-	p, err := supervisor.NewEnvoy(supervisor.EnvoyConfig{Envoy: binary.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(dir, "envoy"), Args: cfg.Args(), Grace: time.Millisecond, LogLevel: "off", Log: slog.New(slog.DiscardHandler)})
+	p, err := supervisor.NewEnvoy(supervisor.EnvoyConfig{
+		Envoy: binary.Path, Gateway: gateway, Bootstrap: boot, Dir: filepath.Join(dir, "envoy"), Args: cfg.Args(),
+		Grace: time.Millisecond, LogLevel: "off", Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +87,8 @@ func validate(ctx context.Context, binary supervisor.Binary, gateway string, res
 	return found.list(), nil
 }
 
-// acceptedAll waits until Envoy has accepted or rejected every listener and cluster, and the route configurations and secrets
-// that these name.
+// acceptedAll waits until Envoy has accepted or rejected every listener and cluster, and the route
+// configurations and secrets that these name.
 func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resources []*resource.Resource) error {
 	for _, r := range resources {
 		if r.Type == resource.Endpoints { // Envoy does not request them for clusters that are not in use
@@ -96,8 +101,8 @@ func acceptedAll(ctx context.Context, xds *server.Server, gateway string, resour
 	return nil
 }
 
-// unbound returns a listener that opens none of its ports: they may be in use, even by the Gateway that is validated. One of UDP, which
-// Envoy always binds, gets another port of this machine.
+// unbound returns a listener that opens none of its ports: they may be in use, even by the Gateway
+// that is validated. One of UDP, which Envoy always binds, gets another port of this machine.
 func unbound(r *resource.Resource) (*resource.Resource, error) {
 	if r.Type != resource.Listener {
 		return r, nil

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// All tests that validate with Envoy rest on this: a NACK is reported on the owner, with Envoy's error detail.
+// All tests that validate with Envoy rest on this: a NACK is reported on the owner, with Envoy's
+// error detail.
 func TestNACK_ValidateReportsTheOwner(t *testing.T) {
 	t.Parallel()
 	owner := report.Ref{Kind: "InferencePool", Group: "inference.networking.k8s.io", Namespace: "default", Name: "odd"}
@@ -25,7 +26,8 @@ func TestNACK_ValidateReportsTheOwner(t *testing.T) {
 	}
 	cluster := func(name, policy string, owners ...report.Ref) *resource.Resource {
 		r, err := resource.New(resource.Cluster, name, &clusterv3.Cluster{
-			Name: name, ConnectTimeout: durationpb.New(1e9), ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+			Name: name, ConnectTimeout: durationpb.New(1e9),
+			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 			LoadBalancingPolicy: &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{
 				{TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: policy, TypedConfig: options}},
 			}},
@@ -39,7 +41,8 @@ func TestNACK_ValidateReportsTheOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reports, err := validate(t.Context(), envoy, "default/gw", []*resource.Resource{cluster("odd", "envoy.no-such-policy", owner)}, slog.New(slog.DiscardHandler))
+	reports, err := validate(t.Context(), envoy, "default/gw",
+		[]*resource.Resource{cluster("odd", "envoy.no-such-policy", owner)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

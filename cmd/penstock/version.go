@@ -40,8 +40,9 @@ func newVersion() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versions{
-				Penstock: release.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, TestedEnvoy: wheel.Version,
-				GatewayAPI: release.Of(release.GatewayAPI), InferenceExtension: release.Of(release.InferenceExtension),
+				Penstock: release.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+				TestedEnvoy: wheel.Version,
+				GatewayAPI:  release.Of(release.GatewayAPI), InferenceExtension: release.Of(release.InferenceExtension),
 			}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				v.Commit = commit(info)
@@ -58,7 +59,8 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-// commit returns the commit that the Go toolchain recorded; empty for a build outside of a source tree.
+// commit returns the commit that the Go toolchain recorded; empty for a build outside of a source
+// tree.
 func commit(info *debug.BuildInfo) string {
 	var revision, changed string
 	for _, s := range info.Settings {
@@ -90,7 +92,8 @@ func (v versions) write(w io.Writer, output string) error {
 		if v.Envoy != "" {
 			envoy = v.Envoy + " (" + v.Path + ")"
 		}
-		_, err := fmt.Fprintf(w, "%s\ngo       %s %s\nenvoy    %s\ntested   Envoy %s, Gateway API %s, its inference extension %s\n",
+		_, err := fmt.Fprintf(w,
+			"%s\ngo       %s %s\nenvoy    %s\ntested   Envoy %s, Gateway API %s, its inference extension %s\n",
 			line, v.Go, v.Platform, envoy, v.TestedEnvoy, v.GatewayAPI, v.InferenceExtension)
 		return err
 	default:

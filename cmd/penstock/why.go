@@ -31,9 +31,14 @@ type whyOptions struct {
 
 func (o *whyOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&o.last, "last", 0, "show the last picks of all processes, this many at most, in place of a URL's explanation (default: none)")
-	f.StringVar(&o.request, "why", "", "show the picks for the request with this ID, which responses have in the header x-request-id, and the clusters of imports that it was sent to, in place of a URL's explanation (default: none)")
-	f.StringVar(&o.pool, "pool", "", "with --last, only picks from this pool and from imports of its name, as NAMESPACE/NAME; NAMESPACE/NAME@ is an import alone, and NAMESPACE/NAME@CLUSTER one cluster of it (default: all)")
+	f.IntVar(&o.last, "last", 0,
+		"show the last picks of all processes, this many at most, in place of a URL's explanation (default: none)")
+	f.StringVar(&o.request, "why", "",
+		"show the picks for the request with this ID, which responses have in the header x-request-id, and the "+
+			"clusters of imports that it was sent to, in place of a URL's explanation (default: none)")
+	f.StringVar(&o.pool, "pool", "",
+		"with --last, only picks from this pool and from imports of its name, as NAMESPACE/NAME; NAMESPACE/NAME@ is "+
+			"an import alone, and NAMESPACE/NAME@CLUSTER one cluster of it (default: all)")
 }
 
 // asked reports whether picks are asked for.
@@ -48,7 +53,9 @@ func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	case len(args) > 0:
 		return errors.New("--last, --why and --pool show past picks: leave out the URL")
 	case set("last") && set("why"):
-		return errors.New("--last and --why exclude each other: use --why ID for the picks of one request, or --last N for the newest picks")
+		return errors.New(
+			"--last and --why exclude each other: use --why ID for the picks of one request, or --last N for the " +
+				"newest picks")
 	case set("why") && set("pool"): // an ID has few picks, in any pool
 		return errors.New("--pool goes with --last: leave it out, or use --last N instead of --why")
 	case !set("why") && !set("last"):
@@ -58,7 +65,9 @@ func (o *whyOptions) check(cmd *cobra.Command, args []string) error {
 	if set("why") {
 		past = "--why"
 	}
-	for _, f := range []struct{ name, shown string }{{"method", "--method (-X)"}, {"header", "--header (-H)"}, {"model", "--model"}, {"gateway", "--gateway"}} {
+	for _, f := range []struct{ name, shown string }{
+		{"method", "--method (-X)"}, {"header", "--header (-H)"}, {"model", "--model"}, {"gateway", "--gateway"},
+	} {
 		if set(f.name) {
 			return fmt.Errorf("%s goes with a URL: leave it out, or use a URL instead of %s", f.shown, past)
 		}
@@ -108,10 +117,15 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	case found.Silent == 1:
 		fmt.Fprintln(cmd.ErrOrStderr(), "1 other process of penstock does not answer: its picks are missing")
 	case found.Silent > 1:
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d other processes of penstock do not answer: their picks are missing\n", found.Silent)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d other processes of penstock do not answer: their picks are missing\n",
+			found.Silent)
 	}
 	if o.request != "" && len(found.Picks) == 0 {
-		return fmt.Errorf("no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by its body, has none: see the access log. One that goes to another cluster is known a moment after it has ended there: ask again", o.request)
+		return fmt.Errorf(
+			"no process has a pick for request %s: the last 8,192 picks of each process are known, and an ID is the "+
+				"header x-request-id of a response. A request that is answered before a pick, such as 400 or 413 by "+
+				"its body, has none: see the access log. One that goes to another cluster is known a moment after it "+
+				"has ended there: ask again", o.request)
 	}
 	switch {
 	case len(found.Picks) > 0:
@@ -147,7 +161,8 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 			continue
 		}
 		p.line("pick", "%s", strings.Join(slices.DeleteFunc([]string{
-			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool), labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
+			r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), whereText(r.Pool),
+			labelled("model", r.Model), labelled("gateway", r.Gateway), labelled("picker", r.Picker),
 		}, func(s string) bool { return s == "" }), ", "))
 		how := fmt.Sprintf("strategy %s%s, %s", r.Strategy, choiceText(r.Choice), counted(r.Candidates, "candidate"))
 		if r.Strategy == "round-robin" && r.Result == "picked" {
@@ -165,7 +180,8 @@ func printPicks(w io.Writer, picks []*picker.Record, stages bool) error {
 		if r.Processor != nil {
 			p.line("  processor", "%s", processedText(r.Processor))
 		}
-		if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" { // as of most picks of a busy pool; clusters have no verdicts
+		// as of most picks of a busy pool; clusters have no verdicts
+		if len(r.Verdicts) == 0 && len(r.Compared) > 0 && r.Compared[0].Basis == "" {
 			how += ", no details: not in the sample"
 		}
 		switch {
@@ -238,7 +254,8 @@ func (p *printer) stages(passed []picker.Passed) {
 
 // sent prints a request that was sent to another cluster.
 func (p *printer) sent(r *picker.Record) {
-	how := []string{r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), "to " + whereText(r.Pool), labelled("gateway", r.Gateway)}
+	how := []string{r.Time.Format("2006-01-02 15:04:05.000"), labelled("request", r.Request), "to " + whereText(r.Pool),
+		labelled("gateway", r.Gateway)}
 	if r.Sent.Spilled {
 		how = append(how, "spilled by a pool")
 	}
@@ -260,13 +277,16 @@ func (p *printer) sent(r *picker.Record) {
 		p.line("  outcome", "%s", outcomeText(*r.Outcome))
 	}
 	if r.Sent.There != "" {
-		p.line("  there", "it is request %s: ask that cluster with penstock explain --why %s", r.Sent.There, r.Sent.There)
+		p.line("  there", "it is request %s: ask that cluster with penstock explain --why %s", r.Sent.There,
+			r.Sent.There)
 	}
 }
 
-// pickerEnded reports whether details are those of a call that has reached a picker, which may have named a server.
+// pickerEnded reports whether details are those of a call that has reached a picker, which may have
+// named a server.
 func pickerEnded(details string) bool {
-	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream") && !strings.Contains(details, "connection_failure")
+	return strings.HasPrefix(details, "ext_proc_error") && !strings.Contains(details, "no_healthy_upstream") &&
+		!strings.Contains(details, "connection_failure")
 }
 
 // detailsText explains why this gateway's Envoy has answered in place of another cluster.
@@ -386,12 +406,16 @@ func amount(n float64, unit string) string {
 }
 
 // trialTexts describe a trial at the endpoint that gets the request, by Verdict.Trial.
-var trialTexts = map[string]string{"speed": "its speed was learned long ago: the request tries it", "due": "suspect: the request tries it"}
+var trialTexts = map[string]string{"speed": "its speed was learned long ago: the request tries it",
+	"due": "suspect: the request tries it"}
 
-// comparedText describes an endpoint or a cluster of a pick without verdicts. The first endpoint gets the request.
+// comparedText describes an endpoint or a cluster of a pick without verdicts. The first endpoint
+// gets the request.
 func comparedText(c picker.Choice, first bool) string {
 	if c.Basis != "" && c.Cost != nil {
-		return clusterText(picker.ClusterCost{Cluster: c.Address, Cost: *c.Cost, Wait: c.Wait, Prompt: c.Prompt, RoundTrip: c.RoundTrip, Margin: c.Margin, Basis: c.Basis, Barred: c.Barred, Session: c.Session, Cached: c.Cached})
+		return clusterText(picker.ClusterCost{Cluster: c.Address, Cost: *c.Cost, Wait: c.Wait, Prompt: c.Prompt,
+			RoundTrip: c.RoundTrip, Margin: c.Margin, Basis: c.Basis, Barred: c.Barred, Session: c.Session,
+			Cached: c.Cached})
 	}
 	var parts []string
 	switch {
@@ -456,7 +480,8 @@ func outcomeText(o picker.Outcome) string {
 	return text
 }
 
-// pickedText is verdictText, and what the server has cached of the prompt. The first endpoint gets the request, which may be its trial.
+// pickedText is verdictText, and what the server has cached of the prompt. The first endpoint gets
+// the request, which may be its trial.
 func pickedText(v schedule.Verdict, first bool) string {
 	trial := trialTexts[v.Trial]
 	if first && trial != "" {

@@ -28,14 +28,19 @@ func shownPicks(t *testing.T, records ...*picker.Record) string {
 
 func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T) {
 	two, half := 2.0, 0.5
-	got := shownPicks(t, &picker.Record{Candidates: 1, Tokens: 1, Endpoints: "10.0.0.4:80,10.0.0.5:80", Compared: []picker.Choice{
-		{Address: "10.0.0.1:80", Cost: &two, Cached: 64}, {Address: "10.0.0.2:80", Score: &half}, {Address: "10.0.0.3:80"}, {Address: "10.0.0.4:80", Cached: 1, Trial: true}, {Address: "10.0.0.5:80", Trial: true},
-	}})
+	got := shownPicks(t,
+		&picker.Record{Candidates: 1, Tokens: 1, Endpoints: "10.0.0.4:80,10.0.0.5:80", Compared: []picker.Choice{
+			{Address: "10.0.0.1:80", Cost: &two, Cached: 64}, {Address: "10.0.0.2:80", Score: &half},
+			{Address: "10.0.0.3:80"}, {Address: "10.0.0.4:80", Cached: 1, Trial: true},
+			{Address: "10.0.0.5:80", Trial: true},
+		}})
 	if !strings.Contains(got, ", 1 candidate, a prompt of 1 token, ") {
 		t.Error(got)
 	}
 	for _, want := range []string{
-		"10.0.0.1:80: cost 2.000, 64 tokens cached\n", "10.0.0.2:80: score 0.500\n", "10.0.0.3:80\n", "10.0.0.4:80: 1 token cached, suspect: the request tries it\n", "10.0.0.5:80: suspect: the next request may try it\n",
+		"10.0.0.1:80: cost 2.000, 64 tokens cached\n", "10.0.0.2:80: score 0.500\n", "10.0.0.3:80\n",
+		"10.0.0.4:80: 1 token cached, suspect: the request tries it\n",
+		"10.0.0.5:80: suspect: the next request may try it\n",
 	} {
 		if !strings.Contains(got, "  "+want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -46,11 +51,15 @@ func TestExplain_PicksWithoutVerdictsShowNoNumbersThatDecideNothing(t *testing.T
 // A pick that was a trial showed that another request might be one.
 func TestExplain_PicksWithVerdictsShowThatTheyAreTrials(t *testing.T) {
 	for trial, want := range map[string][2]string{
-		"due":   {"; suspect: the request tries it; 64 tokens cached\n", "; suspect: the next request may try it\n"},
-		"speed": {"; its speed was learned long ago: the request tries it; 64 tokens cached\n", "; its speed was learned long ago: a sheddable request may try it\n"},
-		"wait":  {"; suspect: waits for its next trial; 64 tokens cached\n", "; suspect: waits for its next trial\n"},
+		"due": {"; suspect: the request tries it; 64 tokens cached\n", "; suspect: the next request may try it\n"},
+		"speed": {"; its speed was learned long ago: the request tries it; 64 tokens cached\n",
+			"; its speed was learned long ago: a sheddable request may try it\n"},
+		"wait": {"; suspect: waits for its next trial; 64 tokens cached\n", "; suspect: waits for its next trial\n"},
 	} {
-		got := shownPicks(t, &picker.Record{Endpoints: "10.0.0.1:80,10.0.0.2:80", Verdicts: []schedule.Verdict{{Address: "10.0.0.1:80", Trial: trial, Cached: 64}, {Address: "10.0.0.2:80", Trial: trial}}})
+		got := shownPicks(t,
+			&picker.Record{Endpoints: "10.0.0.1:80,10.0.0.2:80",
+				Verdicts: []schedule.Verdict{{Address: "10.0.0.1:80", Trial: trial, Cached: 64},
+					{Address: "10.0.0.2:80", Trial: trial}}})
 		if !strings.Contains(got, "in flight"+want[0]) || !strings.Contains(got, "in flight"+want[1]) {
 			t.Errorf("%s: want %q in\n%s", trial, want, got)
 		}
@@ -76,24 +85,34 @@ func TestExplain_PicksOutsideOfTheSampleAreMarked(t *testing.T) {
 }
 
 func TestExplain_RequestWithoutAPickMayHaveBeenAnsweredBefore(t *testing.T) {
-	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"picks": []}`)) }))
+	none := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"picks": []}`)) }))
 	defer none.Close()
-	if _, err := penstock(t, "explain", "--why", "x", "--http", strings.TrimPrefix(none.URL, "http://")); err == nil || !strings.Contains(err.Error(), "400 or 413") || !strings.Contains(err.Error(), "access log") {
+	if _, err := penstock(t, "explain", "--why", "x", "--http", strings.TrimPrefix(none.URL, "http://")); err == nil ||
+		!strings.Contains(err.Error(), "400 or 413") || !strings.Contains(err.Error(), "access log") {
 		t.Error(err)
 	}
 }
 
 func TestExplain_PicksThatAreMissingAreNamed(t *testing.T) {
 	answer := ""
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
 	defer server.Close()
 	for _, tt := range []struct{ answer, args, want string }{
-		{`{"picks": [], "silent": 1}`, "", "1 other process of penstock does not answer: its picks are missing\nno picks are known yet\n"},
-		{`{"picks": [], "silent": 2}`, "", "2 other processes of penstock do not answer: their picks are missing\nno picks are known yet\n"},
+		{
+			`{"picks": [], "silent": 1}`, "",
+			"1 other process of penstock does not answer: its picks are missing\nno picks are known yet\n",
+		},
+		{
+			`{"picks": [], "silent": 2}`, "",
+			"2 other processes of penstock do not answer: their picks are missing\nno picks are known yet\n",
+		},
 		{`{"picks": []}`, "--pool=default/x", "no picks of pool default/x are known yet\n"},
 	} {
 		answer = tt.answer
-		if got, err := penstock(t, "explain", "--last", "1", "--http", server.URL, "--pool", strings.TrimPrefix(tt.args, "--pool=")); err != nil || got != tt.want {
+		if got, err := penstock(t, "explain", "--last", "1", "--http", server.URL, "--pool",
+			strings.TrimPrefix(tt.args, "--pool=")); err != nil || got != tt.want {
 			t.Errorf("%q, %v, want %q", got, err, tt.want)
 		}
 	}
@@ -108,7 +127,8 @@ func TestExplain_InterruptedIsNoMissingProcess(t *testing.T) {
 	}))
 	defer server.Close()
 	err := runningAt(server.URL).get(ctx, "/", nil)
-	if err == nil || !strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") || !strings.HasSuffix(err.Error(), "answered: terminated") {
+	if err == nil || !strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") ||
+		!strings.HasSuffix(err.Error(), "answered: terminated") {
 		t.Error(err)
 	}
 }
@@ -123,12 +143,14 @@ func TestStatus_InterruptedIsNoMissingProcess(t *testing.T) {
 	defer server.Close()
 	cmd := newStatus()
 	cmd.SetContext(ctx)
-	if err := printStatus(cmd, runningAt(server.URL), filepath.Join(t.TempDir(), "none"), "text"); err == nil || !strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") {
+	if err := printStatus(cmd, runningAt(server.URL), filepath.Join(t.TempDir(), "none"), "text"); err == nil ||
+		!strings.HasPrefix(err.Error(), "interrupted before the process at 127.0.0.1:") {
 		t.Error(err)
 	}
 }
 
-// Requests that a limit of the queue counts, and the last page does not show yet, were not in the row.
+// Requests that a limit of the queue counts, and the last page does not show yet, were not in the
+// row.
 func TestExplain_RowHasWhatTheQueueLimitCounts(t *testing.T) {
 	for want, s := range map[string]endpoint.State{
 		": queue 2 and 1 picked since, running 4,": {Fresh: true, Queue: 2, Running: 4, Unseen: 1},
@@ -141,7 +163,8 @@ func TestExplain_RowHasWhatTheQueueLimitCounts(t *testing.T) {
 }
 
 func TestExplain_PicksOfSessionsAndTurnsHaveTheirReason(t *testing.T) {
-	got := shownPicks(t, &picker.Record{Strategy: "session", Session: "kept"}, &picker.Record{Strategy: "round-robin", Result: "picked", Candidates: 3})
+	got := shownPicks(t, &picker.Record{Strategy: "session", Session: "kept"},
+		&picker.Record{Strategy: "round-robin", Result: "picked", Candidates: 3})
 	for _, want := range []string{"  session      kept\n", "(strategy round-robin: the next in turn of 3 candidates)"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -152,10 +175,15 @@ func TestExplain_PicksOfSessionsAndTurnsHaveTheirReason(t *testing.T) {
 // A lower score that was chosen looked like a fault.
 func TestExplain_PicksByScoresStateHowTheyAreChosen(t *testing.T) {
 	low, high := 0.2, 0.9
-	got := shownPicks(t, &picker.Record{Strategy: "plugins", Choice: "power-of-two-picker", Candidates: 3, Compared: []picker.Choice{
-		{Address: "10.0.0.1:80", Score: &low, Drawn: true}, {Address: "10.0.0.2:80", Score: &low, Drawn: true}, {Address: "10.0.0.3:80", Score: &high},
-	}})
-	for _, want := range []string{"strategy plugins by power-of-two-picker (the higher score of two that are drawn), 3 candidates", "  drawn        10.0.0.1:80 10.0.0.2:80\n"} {
+	got := shownPicks(t,
+		&picker.Record{Strategy: "plugins", Choice: "power-of-two-picker", Candidates: 3, Compared: []picker.Choice{
+			{Address: "10.0.0.1:80", Score: &low, Drawn: true}, {Address: "10.0.0.2:80", Score: &low, Drawn: true},
+			{Address: "10.0.0.3:80", Score: &high},
+		}})
+	for _, want := range []string{
+		"strategy plugins by power-of-two-picker (the higher score of two that are drawn), 3 candidates",
+		"  drawn        10.0.0.1:80 10.0.0.2:80\n",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -165,18 +193,25 @@ func TestExplain_PicksByScoresStateHowTheyAreChosen(t *testing.T) {
 			t.Errorf("%s has no text", kind)
 		}
 	}
-	if got := strategyText(picker.Explanation{Strategy: "load", Criticality: schedule.Sheddable}); got != "load, Sheddable requests" {
+	if got := strategyText(picker.Explanation{Strategy: "load", Criticality: schedule.Sheddable}); got !=
+		"load, Sheddable requests" {
 		t.Error(got)
 	}
 }
 
 func TestExplain_ShedPickNamesTheLimitAndTheValue(t *testing.T) {
-	got := shownPicks(t, &picker.Record{Result: picker.ReasonShed, Status: 429, Strategy: "tree", Candidates: 2, Exceeded: []schedule.Excess{
-		{Limit: "waiting requests of strategy tree", Max: 5, Value: 7, Endpoints: 2}, {Limit: "KV cache of strategy tree", Unit: "%", Max: 80, Value: 85.12345, Endpoints: 1},
-		{Limit: "picker.shedAfter", Unit: "s", Max: 1.5, Value: 2.31, Endpoint: "10.0.0.1:80"}, {Limit: "picker.flowControl.maxBytes", Unit: "bytes", Max: 1e9, Value: 1234567890},
-	}})
+	got := shownPicks(t,
+		&picker.Record{Result: picker.ReasonShed, Status: 429, Strategy: "tree", Candidates: 2,
+			Exceeded: []schedule.Excess{
+				{Limit: "waiting requests of strategy tree", Max: 5, Value: 7, Endpoints: 2},
+				{Limit: "KV cache of strategy tree", Unit: "%", Max: 80, Value: 85.12345, Endpoints: 1},
+				{Limit: "picker.shedAfter", Unit: "s", Max: 1.5, Value: 2.31, Endpoint: "10.0.0.1:80"},
+				{Limit: "picker.flowControl.maxBytes", Unit: "bytes", Max: 1e9, Value: 1234567890},
+			}})
 	for _, want := range []string{
-		"waiting requests of strategy tree 5: 7 or more at 2 endpoints", "KV cache of strategy tree 80 %: 85.123 % at one endpoint", "picker.shedAfter 1.5 s: 2.31 s predicted at 10.0.0.1:80",
+		"waiting requests of strategy tree 5: 7 or more at 2 endpoints",
+		"KV cache of strategy tree 80 %: 85.123 % at one endpoint",
+		"picker.shedAfter 1.5 s: 2.31 s predicted at 10.0.0.1:80",
 		"picker.flowControl.maxBytes 1000000000 bytes: 1234567890 bytes",
 	} {
 		if !strings.Contains(got, "  limit        "+want+"\n") {
@@ -185,11 +220,14 @@ func TestExplain_ShedPickNamesTheLimitAndTheValue(t *testing.T) {
 	}
 }
 
-// Slots are how many adapters run at a time. With those whose requests all wait, more adapters than slots were counted.
+// Slots are how many adapters run at a time. With those whose requests all wait, more adapters than
+// slots were counted.
 func TestExplain_WaitingAdaptersTakeNoSlot(t *testing.T) {
 	for want, a := range map[string]*endpoint.Adapters{
-		", adapters law sql (2 of 2 slots), waiting adapters chat": {Running: []string{"law", "sql"}, Waiting: []string{"chat"}, Max: 2},
-		", adapters none (0 of 2 slots), waiting adapters chat":    {Waiting: []string{"chat"}, Max: 2},
+		", adapters law sql (2 of 2 slots), waiting adapters chat": {
+			Running: []string{"law", "sql"}, Waiting: []string{"chat"}, Max: 2,
+		},
+		", adapters none (0 of 2 slots), waiting adapters chat": {Waiting: []string{"chat"}, Max: 2},
 		", adapters sql":                 {Running: []string{"sql"}},
 		", adapters none (0 of 4 slots)": {Max: 4},
 	} {
@@ -204,10 +242,12 @@ func TestExplain_WaitingAdaptersTakeNoSlot(t *testing.T) {
 func TestExplain_PicksOfClustersShowTheWholeCost(t *testing.T) {
 	cost := 1.5
 	got := shownPicks(t, &picker.Record{Result: "cluster", Compared: []picker.Choice{
-		{Address: "west", Cost: &cost, Wait: 1, Prompt: 0.375, RoundTrip: 0.025, Margin: 0.1, Basis: "report"}, {Address: "here", Cost: &cost, Wait: 1.5, Basis: "own requests"},
+		{Address: "west", Cost: &cost, Wait: 1, Prompt: 0.375, RoundTrip: 0.025, Margin: 0.1, Basis: "report"},
+		{Address: "here", Cost: &cost, Wait: 1.5, Basis: "own requests"},
 	}})
 	for _, want := range []string{
-		"west: cost 1.500 s (wait 1.000 s by report, round trip 0.025 s, prompt 0.375 s, margin of this cluster 0.100 s)\n", "here: cost 1.500 s (wait 1.500 s by own requests, round trip 0.000 s)\n",
+		"west: cost 1.500 s (wait 1.000 s by report, round trip 0.025 s, prompt 0.375 s, margin of this cluster " +
+			"0.100 s)\n", "here: cost 1.500 s (wait 1.500 s by own requests, round trip 0.000 s)\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -220,12 +260,14 @@ func TestExplain_WhyHasTheReasonOfADecline(t *testing.T) {
 		"penstock_pool_full": "pool_full: its picker has answered so",
 		"ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}": "ext_proc_error_gRPC_error_14{no_healthy_upstream{no_healthy_upstream}}: none of its pickers is healthy, or can be connected to",
 		"ext_proc_error_gRPC_error_14{remote_connection_failure{upstream_":       "ext_proc_error_gRPC_error_14{remote_connection_failure{upstream_: none of its pickers is healthy, or can be connected to",
-		"ext_proc_error_gRPC_error_13":                                           "ext_proc_error_gRPC_error_13: its picker has ended the call",
-		"no_healthy_upstream":                                                    "no_healthy_upstream: its picker names none of its endpoints, or none is healthy",
-		"upstream_reset_before_response_started{connection_timeout}":             "upstream_reset_before_response_started{connection_timeout}: no connection to it",
-		"upstream_reset_before_response_started{remote_reset}":                   "upstream_reset_before_response_started{remote_reset}: the connection to it has ended",
-		"of an Envoy to come":                                                    "of an Envoy to come",
-		"":                                                                       "its gateway has answered so",
+		"ext_proc_error_gRPC_error_13": "ext_proc_error_gRPC_error_13: its " +
+			"picker has ended the call",
+		"no_healthy_upstream": "no_healthy_upstream: its picker " +
+			"names none of its endpoints, or none is healthy",
+		"upstream_reset_before_response_started{connection_timeout}": "upstream_reset_before_response_started{connection_timeout}: no connection to it",
+		"upstream_reset_before_response_started{remote_reset}":       "upstream_reset_before_response_started{remote_reset}: the connection to it has ended",
+		"of an Envoy to come": "of an Envoy to come",
+		"":                    "its gateway has answered so",
 	} {
 		got := shownPicks(t, &picker.Record{Sent: &picker.SentTo{Declined: true, Details: details}})
 		if !strings.Contains(got, "  details      "+want+"\n") {

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// measureADSMemory measures penstock serve before and after streams that are never authorized: with credentials, and at
-// a socket without, where a message alone shows that its sender has no Gateway.
+// measureADSMemory measures penstock serve before and after streams that are never authorized: with
+// credentials, and at a socket without, where a message alone shows that its sender has no Gateway.
 func measureADSMemory(ctx context.Context, c config, out report) error {
 	secured, err := floodADS(ctx, c, true)
 	if err != nil {
@@ -34,7 +34,8 @@ func measureADSMemory(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// flooded is resident memory in MiB before and during an attack, and that after it over that before.
+// flooded is resident memory in MiB before and during an attack, and that after it over that
+// before.
 type flooded struct{ before, peak, ratio float64 }
 
 func floodADS(ctx context.Context, c config, secure bool) (f flooded, err error) {
@@ -81,7 +82,8 @@ func floodADS(ctx context.Context, c config, secure bool) (f flooded, err error)
 // secured makes credentials for penstock serve, and those of a client that has none of its own.
 func secured(ctx context.Context, c config, dir string) (credentials.TransportCredentials, []string, error) {
 	in := func(name string) string { return filepath.Join(dir, "credentials", name) }
-	if text, err := exec.CommandContext(ctx, c.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1").CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(ctx, c.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1").
+		CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("penstock credentials: %w\n%s", err, text)
 	}
 	if err := os.WriteFile(in("tokens"), []byte("none of the attacker's"), 0o600); err != nil {
@@ -93,5 +95,6 @@ func secured(ctx context.Context, c config, dir string) (credentials.TransportCr
 	}
 	// With tokens a client without a certificate passes the handshake.
 	return credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock"}),
-		[]string{"--xds", "127.0.0.1:0", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"), "--xds-token", in("tokens")}, nil
+		[]string{"--xds", "127.0.0.1:0", "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"),
+			"--xds-client-ca", in("ca.crt"), "--xds-token", in("tokens")}, nil
 }

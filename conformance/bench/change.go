@@ -41,8 +41,8 @@ func (c *routeChanges) close() {
 	c.rig.close()
 }
 
-// one changes a route. It returns the time from the store's commit to the last byte at the proxy, and the CPU time of
-// this process until the ACK.
+// one changes a route. It returns the time from the store's commit to the last byte at the proxy,
+// and the CPU time of this process until the ACK.
 func (c *routeChanges) one(ctx context.Context, how func(...store.Op) error) (took, cpu time.Duration, err error) {
 	c.revision++
 	i := c.revision * 37 % c.world.Hosts // another listener each time
@@ -73,7 +73,8 @@ func (c *routeChanges) measure(ctx context.Context, n int) error {
 	return nil
 }
 
-// measureChange measures a route's change among 5,000 and among 100, in turns, and a full translation for comparison.
+// measureChange measures a route's change among 5,000 and among 100, in turns, and a full
+// translation for comparison.
 func measureChange(ctx context.Context, _ config, out report) error {
 	small, err := newRouteChanges(ctx, world.Routes100)
 	if err != nil {
@@ -97,7 +98,8 @@ func measureChange(ctx context.Context, _ config, out report) error {
 				return err
 			}
 			rebuilds = append(rebuilds, took)
-			// The incremental translator has not seen that change, so it catches up before its next one.
+			// The incremental translator has not seen that change, so it catches up before its next
+			// one.
 			if err := large.catchUp(); err != nil {
 				return err
 			}
@@ -109,7 +111,8 @@ func measureChange(ctx context.Context, _ config, out report) error {
 	out("change_growth", "at_5000", milliseconds(at5000))
 	var stored, translated, committed, delivered []time.Duration
 	for i, s := range large.stages {
-		stored, translated, committed = append(stored, s.store), append(translated, s.translate), append(committed, s.commit)
+		stored, translated, committed = append(stored, s.store), append(translated, s.translate),
+			append(committed, s.commit)
 		delivered = append(delivered, large.time[i]-s.store-s.translate-s.commit)
 	}
 	out("change_growth", "store", milliseconds(median(stored)))
@@ -136,7 +139,8 @@ func mean(list []time.Duration) (sum time.Duration) {
 	return sum / time.Duration(max(len(list), 1))
 }
 
-// measureCleartext measures a route's change among 5,000 that share one port and so one route configuration.
+// measureCleartext measures a route's change among 5,000 that share one port and so one route
+// configuration.
 func measureCleartext(ctx context.Context, _ config, out report) error {
 	c, err := newRouteChanges(ctx, world.Cleartext5000)
 	if err != nil {

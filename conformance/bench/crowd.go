@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// probe is a Secret that no world has. The server answers a subscription to it at once, after all earlier requests, so
-// the answer shows that a proxy has been served.
+// probe is a Secret that no world has. The server answers a subscription to it at once, after all
+// earlier requests, so the answer shows that a proxy has been served.
 const probe = "secret/default/no-such-secret"
 
 // crowd is many proxies with a connection each.
@@ -35,9 +35,10 @@ type crowd struct {
 	arrived chan time.Time
 }
 
-// gather connects n proxies, atOnce at a time, which send the same requests. served, if not nil, returns when so many
-// have been served, and the next may connect.
-func gather(ctx context.Context, address string, n, atOnce int, requests [][]byte, served func(int) error) (*crowd, error) {
+// gather connects n proxies, atOnce at a time, which send the same requests. served, if not nil,
+// returns when so many have been served, and the next may connect.
+func gather(ctx context.Context, address string, n, atOnce int, requests [][]byte, served func(int) error) (*crowd,
+	error) {
 	c := &crowd{proxies: make([]*proxy.Proxy, n), ready: make(chan struct{}), arrived: make(chan time.Time, 1)}
 	for from := 0; from < n; from += atOnce {
 		to := min(n, from+atOnce)
@@ -60,7 +61,8 @@ func gather(ctx context.Context, address string, n, atOnce int, requests [][]byt
 
 // join connects a proxy.
 func (c *crowd) join(ctx context.Context, i int, address string, requests [][]byte) error {
-	p, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
+	p, err := proxy.Connect(ctx,
+		proxy.Config{Address: address, Node: fmt.Sprint("bench-", i), Cluster: world.Gateway, Handle: c.handle})
 	if err != nil {
 		return err
 	}
@@ -73,9 +75,11 @@ func (c *crowd) join(ctx context.Context, i int, address string, requests [][]by
 	return nil
 }
 
-// resume gathers n proxies that reconnect with their resources, and returns when the last one has been answered.
+// resume gathers n proxies that reconnect with their resources, and returns when the last one has
+// been answered.
 func resume(ctx context.Context, address string, n int, have proxy.Have) (*crowd, time.Time, error) {
-	c, err := gather(ctx, address, n, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)), nil)
+	c, err := gather(ctx, address, n, n, append(proxy.Resumption(have), proxy.Subscription(resource.Secret, probe)),
+		nil)
 	if err != nil {
 		return nil, time.Time{}, err
 	}

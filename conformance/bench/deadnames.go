@@ -14,8 +14,8 @@ import (
 // deadNames has 1,000 pools of ten model servers each.
 var deadNames = world.Size{Hosts: 2000, Backends: 2000, Endpoints: 10, Port: 8080}
 
-// measureDeadNames starts penstock serve with 10,000 host names whose DNS server drops every query, and with the same objects
-// with IP addresses, in turns.
+// measureDeadNames starts penstock serve with 10,000 host names whose DNS server drops every query,
+// and with the same objects with IP addresses, in turns.
 func measureDeadNames(ctx context.Context, c config, out report) error {
 	dns, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -58,7 +58,8 @@ func deadPoolTurn(ctx context.Context, c config, signal syscall.Signal) (time.Du
 		if err != nil {
 			return 0, err
 		}
-		s, err := start(c.penstock, "sim", "--listen", fmt.Sprint("127.0.0.1:", at), "--name", fmt.Sprint("server-", i), "--grace", "1ms")
+		s, err := start(c.penstock, "sim", "--listen", fmt.Sprint("127.0.0.1:", at), "--name", fmt.Sprint("server-", i),
+			"--grace", "1ms")
 		if err != nil {
 			return 0, err
 		}

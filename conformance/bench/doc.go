@@ -1,19 +1,21 @@
-// Command bench measures what a change costs, by size and compared with others. It writes progress to standard error,
-// and one JSON object a figure to standard output, for benchtable:
+// Command bench measures what a change costs, by size and compared with others. It writes progress
+// to standard error, and one JSON object a figure to standard output, for benchtable:
 //
 //	{"name":"change_growth","value":1.2,"unit":"ratio","limit":2,"about":"what it means"}
 //
-// declared.go has the names, limits and runs; `-run` selects figures by regular expression. Both sides of a ratio come
-// from one run, in turns if both can run at once, so that a busy machine slows both. Times are medians; CPU is a mean,
-// because it includes garbage collection. A time ends when a client (package proxy) at the other end of a real gRPC
-// connection over loopback has read the last byte. Where CPU is measured, the client is another process (follower.go):
-// this program, started again.
+// declared.go has the names, limits and runs; `-run` selects figures by regular expression. Both
+// sides of a ratio come from one run, in turns if both can run at once, so that a busy machine
+// slows both. Times are medians; CPU is a mean, because it includes garbage collection. A time ends
+// when a client (package proxy) at the other end of a real gRPC connection over loopback has read
+// the last byte. Where CPU is measured, the client is another process (follower.go): this program,
+// started again.
 //
-// Package world has the measured configurations. Other measurements can join by writing such lines: `make bench` pipes
-// all of them into benchtable. Folder peers has modules that pin the control planes to compare with.
+// Package world has the measured configurations. Other measurements can join by writing such lines:
+// `make bench` pipes all of them into benchtable. Folder peers has modules that pin the control
+// planes to compare with.
 //
 // -profile FOLDER writes a CPU and an allocation profile of each measurement.
 //
-// Only `make bench`, `make bench-kube`, `make bench-multicluster`, `make bench-picker` and `make bench-release`
-// call it. Tests: cd conformance && go test ./bench/...
+// Only `make bench`, `make bench-kube`, `make bench-multicluster`, `make bench-picker` and `make
+// bench-release` call it. Tests: cd conformance && go test ./bench/...
 package main

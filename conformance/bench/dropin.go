@@ -31,7 +31,8 @@ var dropinEnvoy string
 //go:embed llm-d-plugins.yaml
 var dropinPlugins []byte
 
-// dropin are two penstock picker with the arguments and the file of llm-d's EPP, behind an Envoy with nothing of Penstock.
+// dropin are two penstock picker with the arguments and the file of llm-d's EPP, behind an Envoy
+// with nothing of Penstock.
 type dropin struct {
 	Port    int
 	Pickers []dropinPicker
@@ -62,8 +63,11 @@ func measureDropin(ctx context.Context, c config, out report) error {
 	}
 	defer func() { _ = os.RemoveAll(d.dir) }()
 	defer d.stop()
-	objects := "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: default}\nspec:\n  selector: {matchLabels: {app: pool}}\n  targetPorts: [{number: 8000}]\n" +
-		"  endpointPickerRef: {name: epp, port: {number: 9002}}\n---\napiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: pool, namespace: default, labels: {app: pool}}\nspec:\n  servers:\n"
+	objects :=
+		"apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: pool, namespace: " +
+			"default}\nspec:\n  selector: {matchLabels: {app: pool}}\n  targetPorts: [{number: 8000}]\n" +
+			"  endpointPickerRef: {name: epp, port: {number: 9002}}\n---\napiVersion: penstock.dev/v1alpha1\nkind: " +
+			"ModelServers\nmetadata: {name: pool, namespace: default, labels: {app: pool}}\nspec:\n  servers:\n"
 	for _, a := range models {
 		objects += fmt.Sprintf("  - {address: %s, ports: [%d]}\n", a.Addr(), a.Port())
 	}
@@ -141,13 +145,18 @@ func (d *dropin) roll(ctx context.Context) (failed, sent int64, err error) {
 	return 0, 0, nil
 }
 
-// start starts a picker and waits until it is ready. Its flags are those of llm-d's chart, but for addresses and objects.
+// start starts a picker and waits until it is ready. Its flags are those of llm-d's chart, but for
+// addresses and objects.
 func (d *dropin) start(ctx context.Context, i int) (err error) {
 	p := &d.Pickers[i]
-	p.process, err = start(d.c.penstock, "--pool-name", "pool", "--pool-namespace", "default", "--pool-group", "inference.networking.k8s.io", "--zap-encoder", "json",
-		"--config-file", filepath.Join(d.dir, "plugins.yaml"), "--ha-enable-leader-election", "--tracing=false", "--metrics-endpoint-auth=false", "--drain-timeout", dropinDrain,
-		"--grpc-port", fmt.Sprint(p.Port), "--grpc-health-port", fmt.Sprint(p.Health), "--metrics-port", fmt.Sprint(p.Metrics),
-		"--bind-address", "127.0.0.1", "-f", filepath.Join(d.dir, "objects"), "--state", filepath.Join(d.dir, fmt.Sprint("state-", i)))
+	p.process, err = start(d.c.penstock, "--pool-name", "pool", "--pool-namespace", "default", "--pool-group",
+		"inference.networking.k8s.io", "--zap-encoder", "json",
+		"--config-file", filepath.Join(d.dir, "plugins.yaml"), "--ha-enable-leader-election", "--tracing=false",
+		"--metrics-endpoint-auth=false", "--drain-timeout", dropinDrain,
+		"--grpc-port", fmt.Sprint(p.Port), "--grpc-health-port", fmt.Sprint(p.Health), "--metrics-port",
+		fmt.Sprint(p.Metrics),
+		"--bind-address", "127.0.0.1", "-f", filepath.Join(d.dir, "objects"), "--state",
+		filepath.Join(d.dir, fmt.Sprint("state-", i)))
 	if err != nil {
 		return err
 	}
@@ -191,7 +200,8 @@ func (d *dropin) envoy() (*process, error) {
 // request sends a chat completion.
 func (d *dropin) request(ctx context.Context, n int) error {
 	body := fmt.Sprintf(`{"model": "m", "messages": [{"role": "user", "content": "question %d"}]}`, n)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/v1/chat/completions", d.Port), strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		fmt.Sprintf("http://127.0.0.1:%d/v1/chat/completions", d.Port), strings.NewReader(body))
 	if err != nil {
 		return err
 	}

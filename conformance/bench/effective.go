@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// measureEffective measures from a saved file to the first request through a real Envoy that sees the change.
+// measureEffective measures from a saved file to the first request through a real Envoy that sees
+// the change.
 func measureEffective(ctx context.Context, c config, out report) error {
 	size := world.Routes5000
 	var err error
@@ -71,7 +72,8 @@ func measureEffective(ctx context.Context, c config, out report) error {
 }
 
 // effective saves a file and sends requests, one after the other, until one sees the change.
-func (v *visit) effective(ctx context.Context, w *world.World, files string, route, revision int) (time.Duration, error) {
+func (v *visit) effective(ctx context.Context, w *world.World, files string, route, revision int) (time.Duration,
+	error) {
 	if err := w.StageRoutes(files, route, route, revision); err != nil {
 		return 0, err
 	}
@@ -95,7 +97,8 @@ func (v *visit) effective(ctx context.Context, w *world.World, files string, rou
 
 // answer serves HTTP at the endpoints of the first backend.
 func answer(w *world.World) (stop func(), err error) {
-	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: timeout}
+	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		ReadHeaderTimeout: timeout}
 	for e := range w.Endpoints {
 		l, err := net.Listen("tcp", net.JoinHostPort(w.Address(e), "8000"))
 		if err != nil {

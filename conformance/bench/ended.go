@@ -216,7 +216,8 @@ func (e *ended) lag(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// outcome reports whether the picker knows how the last request, which began after a moment, has ended.
+// outcome reports whether the picker knows how the last request, which began after a moment, has
+// ended.
 func (e *ended) outcome(ctx context.Context, begin time.Time) (bool, error) {
 	page, err := e.plane.open(ctx, "/debug/picks?pool=default/any&last=1")
 	if err != nil {
@@ -235,7 +236,8 @@ func (e *ended) outcome(ctx context.Context, begin time.Time) (bool, error) {
 	return len(found.Picks) > 0 && found.Picks[0].Outcome.Ended && found.Picks[0].Time.After(begin), nil
 }
 
-// elsewhere counts how many of n requests, one after the other, another server answers than the first one.
+// elsewhere counts how many of n requests, one after the other, another server answers than the
+// first one.
 func (e *ended) elsewhere(ctx context.Context, pool string, n int) (others int, err error) {
 	time.Sleep(100 * time.Millisecond) // the pool is idle
 	var first string

@@ -44,7 +44,8 @@ func measureFanout(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// fanout measures Penstock from the store's commit on, and returns the assignments that were served.
+// fanout measures Penstock from the store's commit on, and returns the assignments that were
+// served.
 func fanout(ctx context.Context, out report) (time.Duration, map[string][]byte, error) {
 	var t tap
 	r, err := newRig(world.Fleet, t.option())

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// offQueue is a pool's queue without flow control. It is a variable, so that the compiler does not know it.
+// offQueue is a pool's queue without flow control. It is a variable, so that the compiler does not
+// know it.
 var offQueue *flow.Queue
 
 // measureFlowOff measures the question that a pick asks.
@@ -64,7 +65,8 @@ func lot(i int) float64 {
 	return float64((x^x>>27)>>11) / (1 << 53)
 }
 
-// measureFlowFair has one fairness ID send 100 times what each of three others does, which is more than a quarter of what the servers take.
+// measureFlowFair has one fairness ID send 100 times what each of three others does, which is more
+// than a quarter of what the servers take.
 func measureFlowFair(ctx context.Context, _ config, out report) error {
 	const each, lasts, warm = 0.3, 60 * time.Second, 20 * time.Second
 	source, rate := flowSource("chat", 103*each, lasts)
@@ -78,7 +80,9 @@ func measureFlowFair(ctx context.Context, _ config, out report) error {
 			return true
 		})
 		served, all := map[string]float64{}, 0.0
-		for n, o := range simulation.Run(simulation.Scenario{Workload: w, Strategy: strategy(ours), Seed: uint64(i + 1), Flow: &simulation.FlowControl{}}) {
+		for n, o := range simulation.Run(simulation.Scenario{
+			Workload: w, Strategy: strategy(ours), Seed: uint64(i + 1), Flow: &simulation.FlowControl{},
+		}) {
 			if o.Server >= 0 && o.Scheduled >= warm && o.Scheduled < lasts {
 				served[w.Requests[n].Fairness]++
 				all++
@@ -95,13 +99,15 @@ func measureFlowFair(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureFlowCritical compares the same Critical requests with and without Sheddable ones beside them.
+// measureFlowCritical compares the same Critical requests with and without Sheddable ones beside
+// them.
 func measureFlowCritical(ctx context.Context, _ config, out report) error {
 	for _, m := range []struct {
 		part, source string
 		load         float64
 		on           bool
-	}{{"", "chat", 0.5, true}, {"off", "chat", 0.5, false}, {"at_70", "chat", 0.7, true}, {"rag", "rag", 0.5, true}, {"bursts", "bursts", 0.5, true}, {"lora", "lora", 0.5, true}} {
+	}{{"", "chat", 0.5, true}, {"off", "chat", 0.5, false}, {"at_70", "chat", 0.7, true}, {"rag", "rag", 0.5, true},
+		{"bursts", "bursts", 0.5, true}, {"lora", "lora", 0.5, true}} {
 		sum := 0.0
 		for i := range drawings {
 			if ctx.Err() != nil {

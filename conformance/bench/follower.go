@@ -18,8 +18,8 @@ import (
 // followerEnv has the address to follow. It makes this program a follower.
 const followerEnv = "PENSTOCK_BENCH_FOLLOW"
 
-// follower is a proxy in another process, so that this process's CPU time is the control plane's alone: a response
-// costs a client as much as the server.
+// follower is a proxy in another process, so that this process's CPU time is the control plane's
+// alone: a response costs a client as much as the server.
 type follower struct {
 	cmd     *exec.Cmd
 	arrived chan arrival
@@ -135,17 +135,19 @@ func asFollower() {
 func runFollower(ctx context.Context, address string) error {
 	ended := make(chan error, 1)
 	have := map[string]struct{}{}
-	p, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: func(r proxy.Response) {
-		for _, item := range r.Items {
-			have[r.URL+item.Name] = struct{}{}
-		}
-		for _, name := range r.Removed {
-			delete(have, r.URL+name)
-		}
-		if _, err := fmt.Println(r.URL, len(have), r.At.UnixNano()); err != nil {
-			ended <- err
-		}
-	}})
+	p, err := proxy.Connect(ctx,
+		proxy.Config{Address: address, Node: "bench", Cluster: world.Gateway, Follow: true,
+			Handle: func(r proxy.Response) {
+				for _, item := range r.Items {
+					have[r.URL+item.Name] = struct{}{}
+				}
+				for _, name := range r.Removed {
+					delete(have, r.URL+name)
+				}
+				if _, err := fmt.Println(r.URL, len(have), r.At.UnixNano()); err != nil {
+					ended <- err
+				}
+			}})
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,8 @@ func startFreezing(ctx context.Context, c config, headersTimeout string) (*freez
 			return f, err
 		}
 		p, err := start(c.penstock, "sim", "--listen", fmt.Sprint("127.0.0.1:", at), "--name", fmt.Sprint("server-", i),
-			"--tokenizer-rate", fmt.Sprint(frozenTokenizer), "--time-to-first-token", "50ms", "--kv-cache-tokens", "100000000", "--grace", "1ms")
+			"--tokenizer-rate", fmt.Sprint(frozenTokenizer), "--time-to-first-token", "50ms", "--kv-cache-tokens",
+			"100000000", "--grace", "1ms")
 		if err != nil {
 			return f, err
 		}
@@ -142,7 +143,9 @@ func (f *freezing) one(ctx context.Context, n int) (s streamed) {
 	defer cancel()
 	word := fmt.Sprintf("word%04d ", n%10_000)
 	prompt := strings.Repeat(word, frozenTokens)
-	body := fmt.Sprintf(`{"model": "sim-model", "stream": true, "max_tokens": 2, "messages": [{"role": "user", "content": %q}]}`, prompt)
+	body := fmt.Sprintf(
+		`{"model": "sim-model", "stream": true, "max_tokens": 2, "messages": [{"role": "user", "content": %q}]}`,
+		prompt)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, bytes.NewReader([]byte(body)))
 	if err != nil {
 		return streamed{err: err}

@@ -24,8 +24,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gcp has the input for go-control-plane's caches: the assignments that Penstock served, as messages, and the requests
-// of proxies that have them.
+// gcp has the input for go-control-plane's caches: the assignments that Penstock served, as
+// messages, and the requests of proxies that have them.
 type gcp struct {
 	loads map[string]types.Resource
 	have  proxy.Have
@@ -52,17 +52,18 @@ func newGCP(assignments map[string][]byte) (*gcp, error) {
 type gcpCache struct {
 	gcpcache.Cache
 	watched func(name string) int // number of streams that watch a name
-	// change prepares another assignment of a name, and returns a function that puts it in force, where the time
-	// starts.
+	// change prepares another assignment of a name, and returns a function that puts it in force,
+	// where the time starts.
 	change func(name string, load types.Resource) (func() error, error)
 }
 
 // linear returns the cache of one type's resources.
 func (g *gcp) linear() gcpCache {
 	c := gcpcache.NewLinearCache(resource.Endpoints.URL(), gcpcache.WithInitialResources(maps.Clone(g.loads)))
-	return gcpCache{Cache: c, watched: c.NumWatches, change: func(name string, load types.Resource) (func() error, error) {
-		return func() error { return c.UpdateResource(name, load) }, nil
-	}}
+	return gcpCache{Cache: c, watched: c.NumWatches,
+		change: func(name string, load types.Resource) (func() error, error) {
+			return func() error { return c.UpdateResource(name, load) }, nil
+		}}
 }
 
 // byGateway makes the nodes of a gateway share a snapshot.
@@ -76,7 +77,8 @@ func (g *gcp) snapshot(ctx context.Context) (gcpCache, error) {
 	loads, version := maps.Clone(g.loads), 0
 	build := func() (func() error, error) {
 		version++
-		s, err := gcpcache.NewSnapshot(fmt.Sprint(version), map[string][]types.Resource{resource.Endpoints.URL(): slices.Collect(maps.Values(loads))})
+		s, err := gcpcache.NewSnapshot(fmt.Sprint(version),
+			map[string][]types.Resource{resource.Endpoints.URL(): slices.Collect(maps.Values(loads))})
 		return func() error { return c.SetSnapshot(ctx, world.Gateway, s) }, err
 	}
 	first, err := build()
@@ -95,11 +97,12 @@ func (g *gcp) snapshot(ctx context.Context) (gcpCache, error) {
 	}}, err
 }
 
-// fanout measures a cache behind go-control-plane's own server, with our assignments, proxies and turns. The proxies
-// request assignments only, and the change starts at the cache.
+// fanout measures a cache behind go-control-plane's own server, with our assignments, proxies and
+// turns. The proxies request assignments only, and the change starts at the cache.
 func (g *gcp) fanout(ctx context.Context, cache gcpCache) (time.Duration, error) {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})) // the proxies' interval is Envoy's
+		// the proxies' interval is Envoy's
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second}))
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, gcpserver.NewServer(ctx, cache, nil))
@@ -116,8 +119,8 @@ func (g *gcp) fanout(ctx context.Context, cache gcpCache) (time.Duration, error)
 			return nil
 		})
 	}
-	// Not all at once as with ours: while the server looks up one stream's 5,000 names it reads no others, until
-	// connections time out.
+	// Not all at once as with ours: while the server looks up one stream's 5,000 names it reads no
+	// others, until connections time out.
 	c, err := gather(ctx, address, streams, 50, proxy.Resumption(g.have), watched)
 	if err != nil {
 		return 0, err
@@ -130,7 +133,8 @@ func (g *gcp) fanout(ctx context.Context, cache gcpCache) (time.Duration, error)
 			return 0, errors.Join(err, c.errors())
 		}
 		changed := proto.Clone(g.loads[name]).(*endpointv3.ClusterLoadAssignment)
-		changed.Endpoints[0].LbEndpoints[0].GetEndpoint().GetAddress().GetSocketAddress().Address = fmt.Sprintf("127.99.0.%d", turn+1)
+		changed.Endpoints[0].LbEndpoints[0].GetEndpoint().GetAddress().GetSocketAddress().
+			Address = fmt.Sprintf("127.99.0.%d", turn+1)
 		put, err := cache.change(name, changed)
 		if err != nil {
 			return 0, err

@@ -53,7 +53,9 @@ spec: {selector: {matchLabels: {app: %[1]s}}, targetPorts: [{number: 8000}]}
 
 // serve saves the servers of a pool.
 func (i *isolation) serve(pool string, addresses ...string) error {
-	text := fmt.Sprintf("apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: %s, labels: {app: %[1]s}}\nspec:\n  servers:\n", pool)
+	text := fmt.Sprintf(
+		"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: %s, labels: {app: %[1]s}}\nspec:\n  "+
+			"servers:\n", pool)
 	for _, a := range addresses {
 		text += fmt.Sprintf("  - {address: %s}\n", a)
 	}
@@ -64,20 +66,22 @@ func (i *isolation) serve(pool string, addresses ...string) error {
 	return os.Rename(staged, filepath.Join(i.folder, pool+"-servers.yaml"))
 }
 
-// measureIsolation measures an endpoint's change while another pool's removal waits for a frozen peer, and while it waits for
-// none, in turns.
+// measureIsolation measures an endpoint's change while another pool's removal waits for a frozen
+// peer, and while it waits for none, in turns.
 func measureIsolation(ctx context.Context, c config, out report) error {
 	folder, err := os.MkdirTemp("", "penstock-isolation-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	i := &isolation{folder: filepath.Join(folder, "config"), removed: make(chan struct{}, 16), arrived: make(chan time.Time, 1024)}
+	i := &isolation{folder: filepath.Join(folder, "config"), removed: make(chan struct{}, 16),
+		arrived: make(chan time.Time, 1024)}
 	if err := os.Mkdir(i.folder, 0o700); err != nil {
 		return err
 	}
 	objects := isolationObjects + i.pool("waits") + i.pool("flows")
-	if err := errors.Join(os.WriteFile(filepath.Join(i.folder, "objects.yaml"), []byte(objects), 0o600), i.serve("waits", "10.0.0.1", "10.0.0.2"), i.serve("flows", "10.0.1.1")); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(i.folder, "objects.yaml"), []byte(objects), 0o600),
+		i.serve("waits", "10.0.0.1", "10.0.0.2"), i.serve("flows", "10.0.1.1")); err != nil {
 		return err
 	}
 	stop, err := i.start(ctx, c, filepath.Join(folder, "state"))
@@ -136,7 +140,8 @@ func (i *isolation) start(ctx context.Context, c config, state string) (stop fun
 	peer.Register(s)
 	go func() { _ = s.Serve(own) }() // ends with stop
 	stops = append(stops, s.Stop)
-	p, err := start(c.penstock, "serve", "-f", i.folder, "--state", state, "--picker", "127.0.0.1:0", "--peers", "unix:"+own.Addr().String())
+	p, err := start(c.penstock, "serve", "-f", i.folder, "--state", state, "--picker", "127.0.0.1:0", "--peers",
+		"unix:"+own.Addr().String())
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +157,9 @@ func (i *isolation) start(ctx context.Context, c config, state string) (stop fun
 		if client != nil {
 			client.Close()
 		}
-		client, err = proxy.Connect(ctx, proxy.Config{Address: address, Node: "bench", Cluster: "default/gw", Follow: true, Handle: i.handle})
+		client, err = proxy.Connect(ctx, proxy.Config{
+			Address: address, Node: "bench", Cluster: "default/gw", Follow: true, Handle: i.handle,
+		})
 		if err != nil {
 			return err
 		}
@@ -169,7 +176,8 @@ func (i *isolation) start(ctx context.Context, c config, state string) (stop fun
 	}
 	stops = append(stops, client.Close)
 	return all, eventually(ctx, func() error {
-		if have := client.Have()[resource.Endpoints]; have["pool/default/waits"] == "" || have["pool/default/flows"] == "" {
+		if have := client.Have()[resource.Endpoints]; have["pool/default/waits"] == "" ||
+			have["pool/default/flows"] == "" {
 			return fmt.Errorf("the proxy has endpoints %v: %w", have, client.Err())
 		}
 		return nil
@@ -184,7 +192,8 @@ func (i *isolation) handle(r proxy.Response) {
 	}
 }
 
-// change removes an endpoint of one pool, and measures the change of another pool's endpoint once that is in progress.
+// change removes an endpoint of one pool, and measures the change of another pool's endpoint once
+// that is in progress.
 func (i *isolation) change(ctx context.Context, n int, frozen bool) (took time.Duration, err error) {
 	// Back to two endpoints, without a peer in the way.
 	i.names.Retract("default/waits")

@@ -31,14 +31,17 @@ type kubePlane struct {
 
 // startKube runs the control plane beside the cluster, and connects a proxy to it.
 func startKube(ctx context.Context, c config, cluster *cluster, state string) (*kubePlane, error) {
-	p, err := start(c.penstock, "serve", "--kubeconfig", cluster.kubeconfig, "--state", state, "--picker", "127.0.0.1:0", "--log-level", "warn")
+	p, err := start(c.penstock, "serve", "--kubeconfig", cluster.kubeconfig, "--state", state, "--picker",
+		"127.0.0.1:0", "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}
 	k := &kubePlane{plane: planeOf(p, state), gateway: cluster.namespace + "/gw", arrived: make(chan time.Time, 4096)}
 	address, err := k.adsAddress(ctx)
 	if err == nil {
-		k.proxy, err = proxy.Connect(ctx, proxy.Config{Address: address, Node: "bench", Cluster: k.gateway, Follow: true, Handle: k.note})
+		k.proxy, err = proxy.Connect(ctx, proxy.Config{
+			Address: address, Node: "bench", Cluster: k.gateway, Follow: true, Handle: k.note,
+		})
 	}
 	if err == nil {
 		err = k.proxy.Start()
@@ -103,7 +106,8 @@ func (c *cluster) inform(ctx context.Context, kind schema.GroupVersionResource) 
 	if err != nil {
 		return nil, err
 	}
-	n := &informer{watch: w, seen: map[string]time.Time{}, count: map[string]int{}, last: map[string]*unstructured.Unstructured{}}
+	n := &informer{watch: w, seen: map[string]time.Time{}, count: map[string]int{},
+		last: map[string]*unstructured.Unstructured{}}
 	for i := range list.Items {
 		n.last[list.Items[i].GetName()] = &list.Items[i]
 	}
@@ -157,7 +161,8 @@ func (n *informer) having(wanted func(*unstructured.Unstructured) bool) (count i
 // kubeSize is world.Routes5000 with a Service for each route.
 var kubeSize = world.Size{Listeners: 50, Hosts: 5000, Backends: 5000, Endpoints: 10, Port: 443, NoPools: true}
 
-// measureKube measures what a change costs on Kubernetes, at two sizes, and what the large cluster costs.
+// measureKube measures what a change costs on Kubernetes, at two sizes, and what the large cluster
+// costs.
 func measureKube(ctx context.Context, c config, out report) error {
 	cluster, err := bareCluster(ctx)
 	if err != nil {
@@ -279,7 +284,8 @@ func kubeColdStart(ctx context.Context, c config, cluster *cluster, state string
 	return nil
 }
 
-// measureAttached creates many routes at once, and measures the time and the writes until all are reported.
+// measureAttached creates many routes at once, and measures the time and the writes until all are
+// reported.
 func measureAttached(ctx context.Context, c config, out report) error {
 	cluster, err := bareCluster(ctx)
 	if err != nil {
@@ -325,7 +331,10 @@ func measureAttached(ctx context.Context, c config, out report) error {
 		if n := made.having(accepted); n < routes {
 			return fmt.Errorf("%d routes are accepted", n)
 		}
-		if watched.having(func(u *unstructured.Unstructured) bool { n, _ := attachedRoutes(u); return n == routes }) == 0 {
+		if watched.having(func(u *unstructured.Unstructured) bool {
+			n, _ := attachedRoutes(u)
+			return n == routes
+		}) == 0 {
 			return errors.New("the Gateway does not report all routes as attached")
 		}
 		return nil

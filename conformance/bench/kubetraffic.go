@@ -54,8 +54,8 @@ func measureKubeTraffic(ctx context.Context, _ config, out report) error {
 	return err
 }
 
-// usualDay switches the route's backend 20 times, 200 ms apart, and rolls out penstock, the backends and the Gateway's
-// Envoys.
+// usualDay switches the route's backend 20 times, 200 ms apart, and rolls out penstock, the
+// backends and the Gateway's Envoys.
 func (c *cluster) usualDay(ctx context.Context) error {
 	for i := range 20 {
 		if err := c.point(ctx, []string{"b", "a"}[i%2]); err != nil {
@@ -67,12 +67,14 @@ func (c *cluster) usualDay(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	envoys, err := c.client.Resource(deployments).Namespace(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: "gateway.networking.k8s.io/gateway-name=gw"})
+	envoys, err := c.client.Resource(deployments).Namespace(c.namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: "gateway.networking.k8s.io/gateway-name=gw"})
 	if err != nil || len(envoys.Items) != 1 {
 		return fmt.Errorf("%d Deployments of the Gateway: %w", len(envoys.Items), err)
 	}
 	for _, r := range []struct{ namespace, name string }{
-		{"penstock-system", "penstock"}, {c.namespace, "a"}, {c.namespace, "b"}, {c.namespace, envoys.Items[0].GetName()},
+		{"penstock-system", "penstock"}, {c.namespace, "a"}, {c.namespace, "b"},
+		{c.namespace, envoys.Items[0].GetName()},
 	} {
 		fmt.Fprintf(os.Stderr, "bench: rolling out %s/%s\n", r.namespace, r.name)
 		if err := c.rollout(ctx, r.namespace, r.name); err != nil {
@@ -82,34 +84,45 @@ func (c *cluster) usualDay(ctx context.Context) error {
 	return nil
 }
 
-// application creates two backends, a Gateway and a route, and returns the Gateway's address once it has one.
+// application creates two backends, a Gateway and a route, and returns the Gateway's address once
+// it has one.
 func (c *cluster) application(ctx context.Context) (address string, err error) {
 	for _, name := range []string{"a", "b"} {
 		labels := map[string]any{"app": name}
 		container := map[string]any{
 			"name": "echo", "image": echoImage,
-			"env":            []any{map[string]any{"name": "POD_NAME", "value": name}, map[string]any{"name": "NAMESPACE", "value": c.namespace}},
+			"env": []any{map[string]any{"name": "POD_NAME", "value": name},
+				map[string]any{"name": "NAMESPACE", "value": c.namespace}},
 			"ports":          []any{map[string]any{"containerPort": 3000}},
 			"readinessProbe": map[string]any{"tcpSocket": map[string]any{"port": 3000}, "periodSeconds": 1},
 			"lifecycle":      map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": 3}}},
 		}
 		if err := errors.Join(
-			c.create(ctx, deployments, map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name},
-				"spec": map[string]any{"replicas": 2, "selector": map[string]any{"matchLabels": labels},
-					"strategy": map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": 0}},
-					"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{"containers": []any{container}}}}}),
-			c.create(ctx, services, map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": name},
-				"spec": map[string]any{"selector": labels, "ports": []any{map[string]any{"port": 80, "targetPort": 3000}}}}),
+			c.create(ctx, deployments,
+				map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name},
+					"spec": map[string]any{"replicas": 2, "selector": map[string]any{"matchLabels": labels},
+						"strategy": map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": 0}},
+						"template": map[string]any{"metadata": map[string]any{"labels": labels},
+							"spec": map[string]any{"containers": []any{container}}}}}),
+			c.create(ctx, services,
+				map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": name},
+					"spec": map[string]any{"selector": labels,
+						"ports": []any{map[string]any{"port": 80, "targetPort": 3000}}}}),
 		); err != nil {
 			return "", err
 		}
 	}
 	if err := errors.Join(
-		c.create(ctx, gateways, map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": map[string]any{"name": "gw"},
-			"spec": map[string]any{"gatewayClassName": "penstock", "listeners": []any{map[string]any{"name": "http", "port": 80, "protocol": "HTTP"}}}}),
-		c.create(ctx, httpRoutes, map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": map[string]any{"name": "app"},
-			"spec": map[string]any{"parentRefs": []any{map[string]any{"name": "gw"}},
-				"rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "a", "port": 80}}}}}}),
+		c.create(ctx, gateways,
+			map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+				"metadata": map[string]any{"name": "gw"},
+				"spec": map[string]any{"gatewayClassName": "penstock",
+					"listeners": []any{map[string]any{"name": "http", "port": 80, "protocol": "HTTP"}}}}),
+		c.create(ctx, httpRoutes,
+			map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+				"metadata": map[string]any{"name": "app"},
+				"spec": map[string]any{"parentRefs": []any{map[string]any{"name": "gw"}},
+					"rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "a", "port": 80}}}}}}),
 	); err != nil {
 		return "", err
 	}
@@ -131,15 +144,17 @@ func (c *cluster) application(ctx context.Context) (address string, err error) {
 // point changes the route's backend.
 func (c *cluster) point(ctx context.Context, backend string) error {
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/rules/0/backendRefs/0/name","value":%q}]`, backend)
-	_, err := c.client.Resource(httpRoutes).Namespace(c.namespace).Patch(ctx, "app", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := c.client.Resource(httpRoutes).Namespace(c.namespace).Patch(ctx, "app", types.JSONPatchType, []byte(patch),
+		metav1.PatchOptions{})
 	return err
 }
 
-// rollout replaces every pod of a Deployment, like `kubectl rollout restart`, and waits until the last old one is gone,
-// which the Deployment's status does not include.
+// rollout replaces every pod of a Deployment, like `kubectl rollout restart`, and waits until the
+// last old one is gone, which the Deployment's status does not include.
 func (c *cluster) rollout(ctx context.Context, namespace, name string) error {
 	in := c.client.Resource(deployments).Namespace(namespace)
-	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano))
+	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`,
+		time.Now().Format(time.RFC3339Nano))
 	if _, err := in.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		return err
 	}
@@ -155,10 +170,12 @@ func (c *cluster) rollout(ctx context.Context, namespace, name string) error {
 		want := number("spec", "replicas")
 		if number("status", "observedGeneration") != u.GetGeneration() || number("status", "updatedReplicas") != want ||
 			number("status", "replicas") != want || number("status", "availableReplicas") != want {
-			return fmt.Errorf("%d of %d pods are new, %d exist", number("status", "updatedReplicas"), want, number("status", "replicas"))
+			return fmt.Errorf("%d of %d pods are new, %d exist", number("status", "updatedReplicas"), want,
+				number("status", "replicas"))
 		}
 		labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
-		list, err := c.client.Resource(pods).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(metav1.SetAsLabelSelector(labels))})
+		list, err := c.client.Resource(pods).Namespace(namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(metav1.SetAsLabelSelector(labels))})
 		if err == nil && int64(len(list.Items)) != want {
 			err = fmt.Errorf("%d pods of %d", len(list.Items), want)
 		}

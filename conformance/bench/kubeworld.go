@@ -30,11 +30,14 @@ var (
 	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	services       = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
-	classes        = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
-	secrets        = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	gateways       = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
-	httpRoutes     = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
-	envoyFleets    = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
+	classes        = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1",
+		Resource: "gatewayclasses"}
+	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	gateways = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1",
+		Resource: "gateways"}
+	httpRoutes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1",
+		Resource: "httproutes"}
+	envoyFleets = schema.GroupVersionResource{Group: "penstock.dev", Version: "v1alpha1", Resource: "envoyfleets"}
 )
 
 // cluster is the API of a lab, and a namespace in it.
@@ -76,7 +79,9 @@ func inLab(ctx context.Context, l *lab.Lab) (*cluster, error) {
 		c.client, err = dynamic.NewForConfig(config)
 	}
 	if err == nil {
-		err = c.create(ctx, namespaces, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.namespace}})
+		err = c.create(ctx, namespaces, map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.namespace},
+		})
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Down())
@@ -116,22 +121,28 @@ func (c *cluster) create(ctx context.Context, kind schema.GroupVersionResource, 
 
 // gateway creates the class and the Gateway of a world, with external proxies.
 func (c *cluster) gateway(ctx context.Context, w *world.World) error {
-	class := map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": map[string]any{"name": "penstock"},
-		"spec": map[string]any{"controllerName": translation.Controller}}
-	fleet := map[string]any{"apiVersion": "penstock.dev/v1alpha1", "kind": "EnvoyFleet", "metadata": map[string]any{"name": "external"},
-		"spec": map[string]any{"mode": "external"}}
+	class := map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+		"metadata": map[string]any{"name": "penstock"},
+		"spec":     map[string]any{"controllerName": translation.Controller}}
+	fleet := map[string]any{"apiVersion": "penstock.dev/v1alpha1", "kind": "EnvoyFleet",
+		"metadata": map[string]any{"name": "external"},
+		"spec":     map[string]any{"mode": "external"}}
 	gateway := w.GatewayObject()
 	gateway.Spec.Addresses = nil
-	gateway.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{Group: "penstock.dev", Kind: "EnvoyFleet", Name: "external"}}
+	gateway.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{
+		ParametersRef: &gatewayv1.LocalParametersReference{Group: "penstock.dev", Kind: "EnvoyFleet", Name: "external"},
+	}
 	for l := range w.Listeners {
 		if err := c.create(ctx, secrets, w.SecretObject(l)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(c.create(ctx, classes, class), c.create(ctx, envoyFleets, fleet), c.create(ctx, gateways, gateway))
+	return errors.Join(c.create(ctx, classes, class), c.create(ctx, envoyFleets, fleet),
+		c.create(ctx, gateways, gateway))
 }
 
-// routes creates routes first..n-1 of a world and, with backends, a Service and an EndpointSlice for each.
+// routes creates routes first..n-1 of a world and, with backends, a Service and an EndpointSlice
+// for each.
 func (c *cluster) routes(ctx context.Context, w *world.World, first, n int, backends bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -159,10 +170,13 @@ func clusterService(w *world.World, b int) (*corev1.Service, *discoveryv1.Endpoi
 	return s, slice
 }
 
-// change writes a revision of a route, visible as a response header, and returns its resourceVersion.
+// change writes a revision of a route, visible as a response header, and returns its
+// resourceVersion.
 func (c *cluster) change(ctx context.Context, i, revision int) (version string, err error) {
-	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/rules/0/filters/0/responseHeaderModifier/set/0/value","value":"%d"}]`, revision)
-	u, err := c.client.Resource(httpRoutes).Namespace(c.namespace).Patch(ctx, fmt.Sprintf("route-%d", i), types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	patch := fmt.Sprintf(
+		`[{"op":"replace","path":"/spec/rules/0/filters/0/responseHeaderModifier/set/0/value","value":"%d"}]`, revision)
+	u, err := c.client.Resource(httpRoutes).Namespace(c.namespace).Patch(ctx, fmt.Sprintf("route-%d", i),
+		types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -178,7 +192,8 @@ func (c *cluster) attached(ctx context.Context) (int64, error) {
 	return attachedRoutes(u)
 }
 
-// attachedRoutes returns the attachedRoutes of a Gateway's first listener, or an error if the status has none.
+// attachedRoutes returns the attachedRoutes of a Gateway's first listener, or an error if the
+// status has none.
 func attachedRoutes(gateway *unstructured.Unstructured) (int64, error) {
 	listeners, _, err := unstructured.NestedSlice(gateway.Object, "status", "listeners")
 	if err != nil || len(listeners) == 0 {

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// What one server publishes, by vLLM's defaults: prompts of 2,048 tokens in blocks of 16, of which the first half is known, as an
-// agent's is. Its cache holds 4,000 blocks, so each new block has another one removed.
+// What one server publishes, by vLLM's defaults: prompts of 2,048 tokens in blocks of 16, of which
+// the first half is known, as an agent's is. Its cache holds 4,000 blocks, so each new block has
+// another one removed.
 const (
 	eventBlockSize = 16
 	eventBlocks    = 64 // new ones of a prompt
@@ -23,8 +24,8 @@ const (
 	eventPrompts   = 4000
 )
 
-// measureKVEvents publishes events over TCP to a Subscriber in this process. The CPU time of both ends counts, without the making of
-// the events.
+// measureKVEvents publishes events over TCP to a Subscriber in this process. The CPU time of both
+// ends counts, without the making of the events.
 func measureKVEvents(ctx context.Context, _ config, out report) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +37,8 @@ func measureKVEvents(ctx context.Context, _ config, out report) error {
 	server := netip.MustParseAddrPort("127.0.0.1:8000")
 	handle := index.Server(server)
 	subscriber := kvevents.New(kvevents.Config{Prefixes: index, Retry: time.Millisecond})
-	subscriber.Subscribe([]kvevents.Source{{Server: server, Publisher: netip.MustParseAddrPort(listener.Addr().String())}})
+	subscriber.Subscribe(
+		[]kvevents.Source{{Server: server, Publisher: netip.MustParseAddrPort(listener.Addr().String())}})
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = subscriber.Run(ctx) }()

@@ -28,7 +28,8 @@ func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	harness := filepath.Join(dir, "zeroloss")
-	if text, err := exec.CommandContext(ctx, "go", "build", "-o", harness, "./promises/zeroloss").CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(ctx, "go", "build", "-o", harness, "./promises/zeroloss").
+		CombinedOutput(); err != nil {
 		return fmt.Errorf("build zeroloss: %w\n%s", err, text)
 	}
 	penstock, err := filepath.Abs(c.penstock)
@@ -38,9 +39,12 @@ func zeroloss(ctx context.Context, c config, out report, args ...string) error {
 	return loss(ctx, exec.Command(harness, append([]string{"-penstock", penstock}, args...)...), c.envoy, out)
 }
 
-// measureMembers runs the experiments with three clusters. They need a lab: where none starts, there are no figures.
+// measureMembers runs the experiments with three clusters. They need a lab: where none starts,
+// there are no figures.
 func measureMembers(ctx context.Context, c config, out report) error {
-	return loss(ctx, exec.Command("go", "test", "-v", "-count=1", "-timeout", "90m", "-tags", "lab", "./promises/members", "-figures"), c.envoy, out)
+	return loss(ctx,
+		exec.Command("go", "test", "-v", "-count=1", "-timeout", "90m", "-tags", "lab", "./promises/members",
+			"-figures"), c.envoy, out)
 }
 
 // measureHostileMembers runs the attacks of members, which measure what they cost.

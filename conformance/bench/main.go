@@ -22,16 +22,21 @@ func main() {
 	defer stop()
 	run := flag.String("run", ".", "regular expression of the figures")
 	penstock := flag.String("penstock", "", "the penstock binary, for figures of processes; empty omits them")
-	envoy := flag.String("envoy", os.Getenv("ENVOY"), "the Envoy binary, for figures with a real Envoy; empty omits them")
-	gateway := flag.String("envoy-gateway", os.Getenv("ENVOY_GATEWAY"), "the envoy-gateway binary, a peer; empty omits its figures")
+	envoy := flag.String("envoy", os.Getenv("ENVOY"),
+		"the Envoy binary, for figures with a real Envoy; empty omits them")
+	gateway := flag.String("envoy-gateway", os.Getenv("ENVOY_GATEWAY"),
+		"the envoy-gateway binary, a peer; empty omits its figures")
 	labs := flag.Bool("labs", false, "start labs for figures on Kubernetes; without it they are omitted")
 	clusters := flag.Bool("multicluster", false, "measure cluster sets; without it their figures are omitted")
 	picker := flag.Bool("picker", false, "measure picks; without it their figures are omitted")
-	shape := flag.String("shape", "3x8", "clusters and servers of each for the figures sel_*; 3x8-slow has a last cluster that is half as fast")
+	shape := flag.String("shape", "3x8",
+		"clusters and servers of each for the figures sel_*; 3x8-slow has a last cluster that is half as fast")
 	profile := flag.String("profile", "", "folder for a CPU and a heap profile of each figure; empty: none")
 	dist := flag.String("dist", "", "folder of a release that make release wrote, for its figures; empty omits them")
 	flag.Parse()
-	if err := measure(ctx, *run, config{dist: *dist, penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, picker: *picker, clusters: *clusters, profiles: *profile, shape: *shape}); err != nil {
+	if err := measure(ctx, *run,
+		config{dist: *dist, penstock: *penstock, envoy: *envoy, envoyGateway: *gateway, labs: *labs, picker: *picker,
+			clusters: *clusters, profiles: *profile, shape: *shape}); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -35,7 +35,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// simulatedMember is another cluster of the set, in this process: it publishes exports over real mTLS streams, and has no Envoys.
+// simulatedMember is another cluster of the set, in this process: it publishes exports over real
+// mTLS streams, and has no Envoys.
 type simulatedMember struct {
 	name       string
 	listener   net.Listener
@@ -70,7 +71,8 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// simulate starts a member that exports some pools with ten endpoints each, of names that begin with a text. number selects its addresses.
+// simulate starts a member that exports some pools with ten endpoints each, of names that begin
+// with a text. number selects its addresses.
 func simulate(number, pools int, names string) (*simulatedMember, error) {
 	m := &simulatedMember{name: fmt.Sprintf("c%03d", number), sent: &atomic.Int64{}}
 	cert, bundle, err := issue("spiffe://" + m.name + federation.ProcessPath)
@@ -83,18 +85,24 @@ func simulate(number, pools int, names string) (*simulatedMember, error) {
 	m.bundle = bundle
 	m.federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return cert, nil },
-		Apply:       func(...registry.Update) bool { return true }, Connected: func(string, bool) {}, Placed: func(registry.Reports) {},
+		Apply:       func(...registry.Update) bool { return true }, Connected: func(string, bool) {},
+		Placed: func(registry.Reports) {},
 	})
 	m.federation.Publish("uid-of-"+m.name, 1, time.Now())
 	for p := range pools {
-		e := export.Export{Pool: objectid.Pool{Namespace: "default", Name: fmt.Sprintf("%s-%03d", names, p)}, Entry: inferenceapi.ImportedCluster{
-			Name: m.name, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, TargetPorts: []inferenceapi.Port{{Number: 8000}}, FailureMode: "FailClose",
-			EndpointPicker: &inferenceapi.EndpointPickerImport{Name: "picker", Service: inferenceapi.ServiceImports{{
-				Addresses: []string{fmt.Sprintf("10.%d.255.%d", number, p)}, Ports: []inferenceapi.Port{{Number: 9002}},
-			}}},
-		}}
+		e := export.Export{Pool: objectid.Pool{Namespace: "default", Name: fmt.Sprintf("%s-%03d", names, p)},
+			Entry: inferenceapi.ImportedCluster{
+				Name: m.name, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+				TargetPorts: []inferenceapi.Port{{Number: 8000}}, FailureMode: "FailClose",
+				EndpointPicker: &inferenceapi.EndpointPickerImport{Name: "picker",
+					Service: inferenceapi.ServiceImports{{
+						Addresses: []string{fmt.Sprintf("10.%d.255.%d", number, p)},
+						Ports:     []inferenceapi.Port{{Number: 9002}},
+					}}},
+			}}
 		for i := range 10 {
-			e.Entry.Endpoints = append(e.Entry.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.%d.%d.%d", number, p, i+1)})
+			e.Entry.Endpoints = append(e.Entry.Endpoints,
+				inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.%d.%d.%d", number, p, i+1)})
 		}
 		m.exports = append(m.exports, e)
 	}
@@ -118,7 +126,8 @@ func simulate(number, pools int, names string) (*simulatedMember, error) {
 	return m, nil
 }
 
-// change replaces one endpoint of a pool. It returns the name of the Offer that changes at an importer.
+// change replaces one endpoint of a pool. It returns the name of the Offer that changes at an
+// importer.
 func (m *simulatedMember) change(pool, revision int) (offer string, err error) {
 	e := &m.exports[pool]
 	e.Entry.Endpoints = append([]inferenceapi.ImportedEndpoint(nil), e.Entry.Endpoints...)
@@ -141,17 +150,20 @@ func issue(id string) (cert *tls.Certificate, bundle []byte, err error) {
 		return nil, nil, err
 	}
 	until := time.Now().Add(24 * time.Hour)
-	top := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	top := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: until, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}
 	topDER, err := x509.CreateCertificate(rand.Reader, top, top, ca.Public(), ca)
 	if err != nil {
 		return nil, nil, err
 	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: until, URIs: []*url.URL{uri}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: until, URIs: []*url.URL{uri},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, top, key.Public(), ca)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: topDER}), nil
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: topDER}), nil
 }
 
 // importer is a penstock serve that imports what simulated members export. No route names it.
@@ -217,8 +229,10 @@ func writeClusterSet(dir, cluster string, members []*simulatedMember) error {
 	set := v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Cluster: cluster}}
 	set.APIVersion, set.Kind, set.Name = v1alpha1.Group+"/"+v1alpha1.Version, "ClusterSet", "bench"
 	for _, m := range members {
-		set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: m.name, Peer: &v1alpha1.ClusterSetPeer{Address: m.listener.Addr().String(), Bundle: string(m.bundle)},
-			Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"default"}}})
+		set.Spec.Members = append(set.Spec.Members,
+			v1alpha1.ClusterSetMember{Name: m.name,
+				Peer:  &v1alpha1.ClusterSetPeer{Address: m.listener.Addr().String(), Bundle: string(m.bundle)},
+				Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"default"}}})
 	}
 	return writeObject(dir, "set.yaml", set)
 }
@@ -284,12 +298,15 @@ func (p *plane) open(ctx context.Context, path string) (io.ReadCloser, error) {
 // join makes simulated members and the importer members of each other.
 func (i *importer) join(members []*simulatedMember) error {
 	for _, m := range members {
-		m.federation.SetMembers([]federation.Member{{Name: i.self.Name, Address: i.self.Peer.Address, Bundle: []byte(i.self.Peer.Bundle)}})
+		m.federation.SetMembers([]federation.Member{
+			{Name: i.self.Name, Address: i.self.Peer.Address, Bundle: []byte(i.self.Peer.Bundle)},
+		})
 	}
 	return writeClusterSet(i.files, i.self.Name, members)
 }
 
-// wait returns when the importer's store has a number of different Offers since the last call, and the time of the last one.
+// wait returns when the importer's store has a number of different Offers since the last call, and
+// the time of the last one.
 func (i *importer) wait(ctx context.Context, n int) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -58,7 +58,8 @@ func newSite(ctx context.Context, c config, name string, files map[string]string
 	if err := os.Setenv("ENVOY", c.envoy); err != nil {
 		return nil, err
 	}
-	if s.plane, err = startPlane(c, "up", s.dir, state, "--concurrency", "1", "--members-listen", "127.0.0.1:0"); err != nil {
+	if s.plane, err = startPlane(c, "up", s.dir, state, "--concurrency", "1", "--members-listen",
+		"127.0.0.1:0"); err != nil {
 		remove()
 		return nil, err
 	}
@@ -86,8 +87,9 @@ func joinSites(a, b *site) error {
 		other := way[1].self
 		other.Allow = v1alpha1.ClusterSetAllow{Namespaces: []string{"default"}}
 		raw, err := yaml.Marshal(map[string]any{
-			"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": "ClusterSet", "metadata": map[string]any{"name": "bench"},
-			"spec": v1alpha1.ClusterSetSpec{Cluster: way[0].name, Members: []v1alpha1.ClusterSetMember{other}},
+			"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": "ClusterSet",
+			"metadata": map[string]any{"name": "bench"},
+			"spec":     v1alpha1.ClusterSetSpec{Cluster: way[0].name, Members: []v1alpha1.ClusterSetMember{other}},
 		})
 		if err != nil {
 			return err
@@ -136,7 +138,9 @@ spec:
 
 func serversText(addresses ...string) string {
 	var b strings.Builder
-	b.WriteString("apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: chat, labels: {app: chat}}\nspec:\n  servers:\n")
+	b.WriteString(
+		"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: chat, labels: {app: chat}}\nspec:\n " +
+			" servers:\n")
 	for _, a := range addresses {
 		host, port, _ := net.SplitHostPort(a)
 		fmt.Fprintf(&b, "  - {address: %s, ports: [%s]}\n", host, port)
@@ -148,10 +152,11 @@ const exportAnnotation = "inference.networking.x-k8s.io/export: ClusterSet"
 
 // modelServers serve answers with their own address, until stop.
 func modelServers(n int) (addresses []string, stop func(), err error) {
-	s := &http.Server{ReadHeaderTimeout: timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("x-served-by", r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
-	})}
+	s := &http.Server{ReadHeaderTimeout: timeout,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("x-served-by", r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
+		})}
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -164,9 +169,12 @@ func modelServers(n int) (addresses []string, stop func(), err error) {
 	return addresses, func() { _ = s.Close() }, nil
 }
 
-// request sends a chat completion below a path, and returns who served it; "" if it was answered otherwise.
+// request sends a chat completion below a path, and returns who served it; "" if it was answered
+// otherwise.
 func (s *site) request(ctx context.Context, client *http.Client, path string) (by string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/%s/v1/chat/completions", s.port, path), strings.NewReader(`{"model":"m","messages":[]}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		fmt.Sprintf("http://127.0.0.1:%d/%s/v1/chat/completions", s.port, path),
+		strings.NewReader(`{"model":"m","messages":[]}`))
 	if err != nil {
 		return "", err
 	}
@@ -323,7 +331,8 @@ func measurePodGone(ctx context.Context, c config, out report) error {
 	}
 	defer here.stop()
 	east, err := newSite(ctx, c, "east", map[string]string{
-		"servers.yaml": serversText(servers...), "pool.yaml": poolText("chat", exportAnnotation), "route.yaml": routeText("chat", "inference.networking.k8s.io", "InferencePool"),
+		"servers.yaml": serversText(servers...), "pool.yaml": poolText("chat", exportAnnotation),
+		"route.yaml": routeText("chat", "inference.networking.k8s.io", "InferencePool"),
 	})
 	if err != nil {
 		return err
@@ -338,7 +347,8 @@ func measurePodGone(ctx context.Context, c config, out report) error {
 			if err := east.save("servers.yaml", serversText(servers...)); err != nil {
 				return err
 			}
-			d, err := from.untilGone(ctx, servers[1], func() error { return east.save("servers.yaml", serversText(servers[0])) })
+			d, err := from.untilGone(ctx, servers[1],
+				func() error { return east.save("servers.yaml", serversText(servers[0])) })
 			if err != nil {
 				return fmt.Errorf("clients of %s: %w", from.name, err)
 			}
@@ -352,7 +362,8 @@ func measurePodGone(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// untilGone sends requests, removes a server once it serves, and returns how long after the removal the last request was sent that it served.
+// untilGone sends requests, removes a server once it serves, and returns how long after the removal
+// the last request was sent that it served.
 func (s *site) untilGone(ctx context.Context, server string, remove func() error) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -53,7 +53,9 @@ func measureHopCPU(ctx context.Context, c config, out report) error {
 		if i > 0 {
 			parents += ", "
 		}
-		parents += fmt.Sprintf("{name: gw%d, namespace: default, service: [{addresses: [127.0.0.1], ports: [{number: %d, appProtocol: http}]}]}", i, m.Port())
+		parents += fmt.Sprintf(
+			"{name: gw%d, namespace: default, service: [{addresses: [127.0.0.1], ports: [{number: %d, "+
+				"appProtocol: http}]}]}", i, m.Port())
 	}
 	t := &taxed{routes: []string{"direct", "hop"}}
 	stop, err := t.start(ctx, c, func(dir string, port int32) error {
@@ -84,7 +86,8 @@ metadata: {name: busy}
 spec: {targetRef: {name: busy}, spill: [{kind: InferencePoolImport, name: endpoint}]}
 `
 
-// measureAddedLatency measures requests to the pools of another cluster, one at a time, in both modes, and those that a local pool spills there.
+// measureAddedLatency measures requests to the pools of another cluster, one at a time, in both
+// modes, and those that a local pool spills there.
 func measureAddedLatency(ctx context.Context, c config, out report) error {
 	servers, stop, err := modelServers(1)
 	if err != nil {
@@ -99,9 +102,11 @@ func measureAddedLatency(ctx context.Context, c config, out report) error {
 			annotations += ", inference.networking.x-k8s.io/export-mode: ParentMode"
 		}
 		hereFiles[mode+"-route.yaml"] = importRoute(mode)
-		eastFiles[mode+".yaml"], eastFiles[mode+"-route.yaml"] = poolText(mode, annotations), routeText(mode, "inference.networking.k8s.io", "InferencePool")
+		eastFiles[mode+".yaml"], eastFiles[mode+"-route.yaml"] = poolText(mode, annotations),
+			routeText(mode, "inference.networking.k8s.io", "InferencePool")
 	}
-	hereFiles["busy.yaml"], hereFiles["policy.yaml"], hereFiles["busy-route.yaml"] = poolText("busy", ""), spillingPolicy, routeText("busy", "inference.networking.k8s.io", "InferencePool")
+	hereFiles["busy.yaml"], hereFiles["policy.yaml"], hereFiles["busy-route.yaml"] = poolText("busy", ""),
+		spillingPolicy, routeText("busy", "inference.networking.k8s.io", "InferencePool")
 	here, err := newSite(ctx, c, "here", hereFiles)
 	if err != nil {
 		return err
@@ -140,7 +145,8 @@ func measureAddedLatency(ctx context.Context, c config, out report) error {
 		for _, way := range []struct {
 			name, path string
 			at         *site
-		}{{"own", "endpoint", east}, {"endpoint", "endpoint", here}, {"parent", "parent", here}, {"spilled", "busy", here}} {
+		}{{"own", "endpoint", east}, {"endpoint", "endpoint", here}, {"parent", "parent", here},
+			{"spilled", "busy", here}} {
 			d, err := timed(way.at, way.path)
 			if err != nil {
 				return err

@@ -25,8 +25,10 @@ import (
 )
 
 var (
-	inferencePools = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"}
-	poolImports    = schema.GroupVersionResource{Group: "inference.networking.x-k8s.io", Version: "v1alpha1", Resource: "inferencepoolimports"}
+	inferencePools = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1",
+		Resource: "inferencepools"}
+	poolImports = schema.GroupVersionResource{Group: "inference.networking.x-k8s.io", Version: "v1alpha1",
+		Resource: "inferencepoolimports"}
 )
 
 const (
@@ -35,7 +37,8 @@ const (
 	hubChanges = 20
 )
 
-// hubSite is a lab of two clusters with a hub: east has model servers and a picker of its own, and no control plane; west has Penstock and no ClusterSet.
+// hubSite is a lab of two clusters with a hub: east has model servers and a picker of its own, and
+// no control plane; west has Penstock and no ClusterSet.
 type hubSite struct {
 	east, west *cluster
 	configs    map[string]*kuberest.Config
@@ -115,7 +118,8 @@ func (s *hubSite) furnish(ctx context.Context, l *lab.Lab, dir string) (err erro
 	}
 	for i, name := range []string{"east", "west"} {
 		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: l.Kubeconfig()}, &clientcmd.ConfigOverrides{CurrentContext: l.Contexts()[i]}).ClientConfig()
+			&clientcmd.ClientConfigLoadingRules{ExplicitPath: l.Kubeconfig()},
+			&clientcmd.ConfigOverrides{CurrentContext: l.Contexts()[i]}).ClientConfig()
 		if err != nil {
 			return err
 		}
@@ -124,7 +128,10 @@ func (s *hubSite) furnish(ctx context.Context, l *lab.Lab, dir string) (err erro
 		if c.client, err = dynamic.NewForConfig(config); err != nil {
 			return err
 		}
-		if err := c.create(ctx, namespaces, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}); err != nil {
+		if err := c.create(ctx, namespaces, &corev1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		}); err != nil {
 			return err
 		}
 		if err := s.hub.Admit(ctx, name, config); err != nil {
@@ -144,8 +151,10 @@ func (s *hubSite) furnish(ctx context.Context, l *lab.Lab, dir string) (err erro
 	if err != nil {
 		return err
 	}
-	helm := exec.CommandContext(ctx, root+"/.tools/bin/helm", "install", "chat", root+"/manifests/charts/picker", "--namespace", "bench", "--kubeconfig", l.Kubeconfig(), "--kube-context", l.Contexts()[0],
-		"--wait", "--timeout", "3m", "--set", "pool.create=false,pool.name=chat,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}")
+	helm := exec.CommandContext(ctx, root+"/.tools/bin/helm", "install", "chat", root+"/manifests/charts/picker",
+		"--namespace", "bench", "--kubeconfig", l.Kubeconfig(), "--kube-context", l.Contexts()[0],
+		"--wait", "--timeout", "3m", "--set",
+		"pool.create=false,pool.name=chat,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}")
 	if out, err := helm.CombinedOutput(); err != nil {
 		return fmt.Errorf("install the picker's chart: %w: %s", err, out)
 	}
@@ -186,7 +195,8 @@ func (s *hubSite) served(ctx context.Context) error {
 
 // request sends a chat completion to a pool through west's Gateway.
 func (s *hubSite) request(ctx context.Context, client *http.Client, pool string) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+"/v1/chat/completions", strings.NewReader(`{"model":"sim-model","max_tokens":1,"messages":[{"role":"user","content":"a"}]}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+"/v1/chat/completions",
+		strings.NewReader(`{"model":"sim-model","max_tokens":1,"messages":[{"role":"user","content":"a"}]}`))
 	if err != nil {
 		return 0, err
 	}
@@ -201,14 +211,17 @@ func (s *hubSite) request(ctx context.Context, client *http.Client, pool string)
 
 // annotate writes an annotation of a pool in east, and returns the version.
 func (s *hubSite) annotate(ctx context.Context, pool, key, value string) (version string, err error) {
-	u, err := s.east.client.Resource(inferencePools).Namespace("bench").Patch(ctx, pool, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, key, value), metav1.PatchOptions{})
+	u, err := s.east.client.Resource(inferencePools).Namespace("bench").
+		Patch(ctx, pool, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, key, value),
+			metav1.PatchOptions{})
 	if err != nil {
 		return "", err
 	}
 	return u.GetResourceVersion(), nil
 }
 
-// measureHub measures from an annotation to a request in another cluster, with a hub, and counts what it writes.
+// measureHub measures from an annotation to a request in another cluster, with a hub, and counts
+// what it writes.
 func measureHub(ctx context.Context, _ config, out report) error {
 	dir, err := os.MkdirTemp("", "hub")
 	if err != nil {
@@ -261,14 +274,16 @@ func measureHub(ctx context.Context, _ config, out report) error {
 	return s.countWrites(ctx, watched, imports, out)
 }
 
-// countWrites counts the versions of an import in west, and of its pool in east, while one export changes, and those of all while the hub starts again.
+// countWrites counts the versions of an import in west, and of its pool in east, while one export
+// changes, and those of all while the hub starts again.
 func (s *hubSite) countWrites(ctx context.Context, pools, imports *informer, out report) error {
 	name := hubPool(0)
 	weighs := func(want string) error {
 		return eventually(ctx, func() error {
 			if imports.having(func(u *unstructured.Unstructured) bool {
 				clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
-				return u.GetName() == name && len(clusters) == 1 && fmt.Sprint(clusters[0].(map[string]any)["weight"]) == want
+				return u.GetName() == name && len(clusters) == 1 &&
+					fmt.Sprint(clusters[0].(map[string]any)["weight"]) == want
 			}) != 1 {
 				return fmt.Errorf("the import of %s has no weight of %s", name, want)
 			}

@@ -35,8 +35,8 @@ spec:
     backendRefs: [%[3]s]
 `
 
-// importsText has many imports. With hops, each has three clusters and a route to all of it: four of Envoy's clusters, one of them of hops. Else
-// it has four clusters, and a route to each of them.
+// importsText has many imports. With hops, each has three clusters and a route to all of it: four
+// of Envoy's clusters, one of them of hops. Else it has four clusters, and a route to each of them.
 func importsText(hops bool) string {
 	var out strings.Builder
 	names := []string{"a", "b", "c", "d"}
@@ -46,8 +46,13 @@ func importsText(hops bool) string {
 	for i := range manyImports {
 		var clusters, refs []string
 		for n, name := range names {
-			clusters = append(clusters, fmt.Sprintf("{name: %s, routingMode: ParentMode, parents: [{name: gw, namespace: default, service: [{addresses: [10.%d.%d.%d], ports: [{number: 80}]}]}]}", name, n+1, i/250, i%250+1))
-			refs = append(refs, fmt.Sprintf("{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: imp-%d-%s}", i, name))
+			clusters = append(clusters,
+				fmt.Sprintf(
+					"{name: %s, routingMode: ParentMode, parents: [{name: gw, namespace: default, service: "+
+						"[{addresses: [10.%d.%d.%d], ports: [{number: 80}]}]}]}", name, n+1, i/250, i%250+1))
+			refs = append(refs,
+				fmt.Sprintf("{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: imp-%d-%s}", i,
+					name))
 		}
 		if hops {
 			refs = []string{strings.TrimSuffix(refs[0], "-a}") + "}"}
@@ -57,14 +62,16 @@ func importsText(hops bool) string {
 	return out.String()
 }
 
-// importsStart starts penstock up with an Envoy, and returns how long the Envoy takes to accept connections, and its resident memory in MiB.
+// importsStart starts penstock up with an Envoy, and returns how long the Envoy takes to accept
+// connections, and its resident memory in MiB.
 func importsStart(ctx context.Context, c config, hops bool) (took time.Duration, memory float64, err error) {
 	port, err := freePort()
 	if err != nil {
 		return 0, 0, err
 	}
 	files, state, remove, err := folder(func(dir string) error {
-		return os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(fmt.Sprintf(gatewayText, port)+importsText(hops)), 0o600)
+		return os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(fmt.Sprintf(gatewayText, port)+importsText(hops)),
+			0o600)
 	})
 	if err != nil {
 		return 0, 0, err

@@ -26,7 +26,8 @@ const (
 	syncIdle    = 10 * time.Second // two renewals of each member
 )
 
-// measureSync measures an importer of 100 members: how long the first sync takes, what one change costs, and memory.
+// measureSync measures an importer of 100 members: how long the first sync takes, what one change
+// costs, and memory.
 func measureSync(ctx context.Context, c config, out report) error {
 	members, stop, err := simulateSet(func(number int) string { return fmt.Sprintf("pool-%03d", number) })
 	if err != nil {
@@ -71,7 +72,8 @@ func measureSync(ctx context.Context, c config, out report) error {
 	return err
 }
 
-// simulateSet starts all members, with pools whose names begin with what names returns for a member's number.
+// simulateSet starts all members, with pools whose names begin with what names returns for a
+// member's number.
 func simulateSet(names func(number int) string) (members []*simulatedMember, stop func(), err error) {
 	stop = func() {
 		for _, m := range members {
@@ -89,8 +91,8 @@ func simulateSet(names func(number int) string) (members []*simulatedMember, sto
 	return members, stop, nil
 }
 
-// syncOnce starts an importer and returns how long it takes from the ClusterSet with all members to the last endpoint in its store. last:
-// it also measures changes and memory.
+// syncOnce starts an importer and returns how long it takes from the ClusterSet with all members to
+// the last endpoint in its store. last: it also measures changes and memory.
 func syncOnce(ctx context.Context, c config, members []*simulatedMember, last bool, out report) (time.Duration, error) {
 	i, err := newImporter(ctx, c)
 	if err != nil {
@@ -156,7 +158,8 @@ type changed struct {
 	idle      float64 // share of a core that the process uses without changes
 }
 
-// changes changes one endpoint after the other, and returns the importer's CPU of one, less what it uses anyway.
+// changes changes one endpoint after the other, and returns the importer's CPU of one, less what it
+// uses anyway.
 func (i *importer) changes(ctx context.Context, members []*simulatedMember) (is changed, err error) {
 	before, err := i.idle(ctx)
 	for range 6 { // until what the sync left to do is done
@@ -216,7 +219,8 @@ func (i *importer) idle(ctx context.Context) (float64, error) {
 // readerEnv makes this program read streams: plainStreams's other side.
 const readerEnv = "PENSTOCK_BENCH_STREAMS"
 
-// plainStreams are servers that send a number of bytes over mTLS, and a client in another process that reads them.
+// plainStreams are servers that send a number of bytes over mTLS, and a client in another process
+// that reads them.
 type plainStreams struct {
 	addresses []string
 	servers   []*grpc.Server
@@ -233,9 +237,13 @@ func newStreams(servers, size int) (*plainStreams, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, ClientAuth: tls.RequireAnyClientCert})))
+		s := grpc.NewServer(
+			grpc.Creds(
+				credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert},
+					ClientAuth: tls.RequireAnyClientCert})))
 		s.RegisterService(&grpc.ServiceDesc{ServiceName: "bench", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
-			StreamName: "Read", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error { return stream.SendMsg(payload) },
+			StreamName: "Read", ServerStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error { return stream.SendMsg(payload) },
 		}}}, p)
 		address, err := serve(s)
 		if err != nil {
@@ -317,7 +325,9 @@ func runReader(addresses []string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	creds := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, InsecureSkipVerify: true}) // on loopback, to measure
+	// on loopback, to measure
+	creds := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert},
+		InsecureSkipVerify: true})
 	var group errgroup.Group
 	for _, a := range addresses {
 		group.Go(func() error {
@@ -325,7 +335,8 @@ func runReader(addresses []string) error {
 			if err != nil {
 				return err
 			}
-			stream, err := conn.NewStream(context.Background(), &grpc.StreamDesc{StreamName: "Read", ServerStreams: true}, "/bench/Read")
+			stream, err := conn.NewStream(context.Background(),
+				&grpc.StreamDesc{StreamName: "Read", ServerStreams: true}, "/bench/Read")
 			if err != nil {
 				return err
 			}

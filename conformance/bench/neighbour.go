@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/world"
 )
 
-// neighbour is a penstock up with a small route, beside the largest HTTPRoutes of another namespace or alone.
+// neighbour is a penstock up with a small route, beside the largest HTTPRoutes of another namespace
+// or alone.
 type neighbour struct {
 	files    string
 	port     int32
@@ -30,8 +31,8 @@ const (
 	neighbourChanges = 300
 )
 
-// measureNeighbour changes a small route, in turns alone, beside the largest HTTPRoutes on another chain, and beside them on
-// its own.
+// measureNeighbour changes a small route, in turns alone, beside the largest HTTPRoutes on another
+// chain, and beside them on its own.
 func measureNeighbour(ctx context.Context, c config, out report) error {
 	if err := os.Setenv("ENVOY", c.envoy); err != nil {
 		return err
@@ -86,7 +87,9 @@ spec:
 `, n.port, other)
 		err := errors.Join(os.WriteFile(filepath.Join(dir, "gateway.yaml"), []byte(gateway), 0o600), n.save())
 		for i := 0; i < largest && listener != ""; i++ {
-			err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("large-%d.yaml", i)), []byte(largeRoute(i, listener)), 0o600))
+			err = errors.Join(err,
+				os.WriteFile(filepath.Join(dir, fmt.Sprintf("large-%d.yaml", i)), []byte(largeRoute(i, listener)),
+					0o600))
 		}
 		return err
 	})
@@ -157,8 +160,9 @@ func (n *neighbour) change(ctx context.Context) error {
 	}
 }
 
-// largeRoute is one of the largest HTTPRoutes that Gateway API allows: 128 matches with 16 headers and 16 query parameters each. In every
-// other route they are regular expressions, of which Penstock gives Envoy as many as the budgets allow.
+// largeRoute is one of the largest HTTPRoutes that Gateway API allows: 128 matches with 16 headers
+// and 16 query parameters each. In every other route they are regular expressions, of which
+// Penstock gives Envoy as many as the budgets allow.
 func largeRoute(i int, listener string) string {
 	var b strings.Builder
 	kind := []string{"RegularExpression", "Exact"}[i%2]
@@ -171,7 +175,9 @@ spec:
   rules:
 `, i, listener)
 	for rule := range 16 {
-		b.WriteString("  - filters: [{type: RequestRedirect, requestRedirect: {statusCode: 302, hostname: attacker.example}}]\n    matches:\n")
+		b.WriteString(
+			"  - filters: [{type: RequestRedirect, requestRedirect: {statusCode: 302, hostname: " +
+				"attacker.example}}]\n    matches:\n")
 		for match := range 8 {
 			fmt.Fprintf(&b, "    - path: {value: /%d/%d}\n      headers:\n", rule, match)
 			for _, field := range []string{"", "      queryParams:\n"} {

@@ -20,7 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Constants of Envoy Gateway v1.9: its ADS port, the controller name, the node cluster of its proxies.
+// Constants of Envoy Gateway v1.9: its ADS port, the controller name, the node cluster of its
+// proxies.
 const (
 	peerADS        = "127.0.0.1:18000"
 	peerController = "gateway.envoyproxy.io/gatewayclass-controller"
@@ -49,8 +50,9 @@ func (s *saver) close() {
 	s.remove()
 }
 
-// measurePeer saves a file of routes with one change and measures until its bytes are at a proxy, for penstock serve
-// and for Envoy Gateway with its file provider, in turns. The worlds are small, because the peer needs seconds.
+// measurePeer saves a file of routes with one change and measures until its bytes are at a proxy,
+// for penstock serve and for Envoy Gateway with its file provider, in turns. The worlds are small,
+// because the peer needs seconds.
 func measurePeer(ctx context.Context, c config, out report) error {
 	var medians [2][2]time.Duration // by size and control plane
 	for n, hosts := range []int{50, 100} {
@@ -107,7 +109,8 @@ func (s *saver) save(ctx context.Context) error {
 	case <-time.After(timeout):
 		return fmt.Errorf("the change never arrived; %w", s.process.running())
 	}
-	// Work after the bytes are out, such as a status, is part of the change's cost, so wait until the process is idle.
+	// Work after the bytes are out, such as a status, is part of the change's cost, so wait until
+	// the process is idle.
 	after, err := s.process.settled(ctx, 500*time.Millisecond)
 	s.cpu = append(s.cpu, after-before)
 	return err
@@ -196,10 +199,11 @@ func savePeer(ctx context.Context, c config, size world.Size) (*saver, error) {
 	return s, nil
 }
 
-// startPeer creates the peer's certificates, writes its configuration and starts it. It tries to run an Envoy, which it
-// cannot fetch without network: it logs that and continues.
+// startPeer creates the peer's certificates, writes its configuration and starts it. It tries to
+// run an Envoy, which it cannot fetch without network: it logs that and continues.
 func (s *saver) startPeer(c config, state string) (*tls.Config, error) {
-	if text, err := exec.Command(c.envoyGateway, "certgen", "--local", "--config-home", state).CombinedOutput(); err != nil {
+	if text, err := exec.Command(c.envoyGateway, "certgen", "--local", "--config-home", state).
+		CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("certgen: %w: %s", err, text)
 	}
 	text := fmt.Sprintf(`apiVersion: gateway.envoyproxy.io/v1alpha1
@@ -214,8 +218,11 @@ logging: {level: {default: error}}
 extensionApis: {enableBackend: true}
 `, peerController, s.files, state)
 	config := filepath.Join(state, "envoy-gateway.yaml")
-	class := fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: penstock}\nspec: {controllerName: %s}\n", peerController)
-	if err := errors.Join(os.WriteFile(config, []byte(text), 0o600), os.WriteFile(filepath.Join(s.files, "class.yaml"), []byte(class), 0o600)); err != nil {
+	class := fmt.Sprintf(
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: penstock}\nspec: "+
+			"{controllerName: %s}\n", peerController)
+	if err := errors.Join(os.WriteFile(config, []byte(text), 0o600),
+		os.WriteFile(filepath.Join(s.files, "class.yaml"), []byte(class), 0o600)); err != nil {
 		return nil, err
 	}
 	var err error
@@ -233,10 +240,12 @@ extensionApis: {enableBackend: true}
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "envoy-gateway", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "envoy-gateway",
+		NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// forPeer converts a Service and its EndpointSlice to the peer's own kind, because the peer reads neither from files.
+// forPeer converts a Service and its EndpointSlice to the peer's own kind, because the peer reads
+// neither from files.
 func forPeer(object any) any {
 	switch o := object.(type) {
 	case *corev1.Service:
@@ -244,10 +253,13 @@ func forPeer(object any) any {
 	case *discoveryv1.EndpointSlice:
 		var endpoints []any
 		for _, e := range o.Endpoints {
-			endpoints = append(endpoints, map[string]any{"ip": map[string]any{"address": e.Addresses[0], "port": *o.Ports[0].Port}})
+			endpoints = append(endpoints, map[string]any{
+				"ip": map[string]any{"address": e.Addresses[0], "port": *o.Ports[0].Port},
+			})
 		}
 		return map[string]any{"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "Backend",
-			"metadata": map[string]any{"namespace": o.Namespace, "name": o.Name}, "spec": map[string]any{"endpoints": endpoints}}
+			"metadata": map[string]any{"namespace": o.Namespace, "name": o.Name},
+			"spec":     map[string]any{"endpoints": endpoints}}
 	case *gatewayv1.HTTPRoute:
 		o = o.DeepCopy()
 		ref := &o.Spec.Rules[0].BackendRefs[0]

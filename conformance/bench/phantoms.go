@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/holding"
 )
 
-// phantoms are two penstock serve over one pool, whose model server holds every request, and two Envoys with requests in
-// flight at it.
+// phantoms are two penstock serve over one pool, whose model server holds every request, and two
+// Envoys with requests in flight at it.
 type phantoms struct {
 	dir    string
 	pages  []string // of metrics
@@ -115,7 +115,8 @@ type phantomsEnvoy struct {
 }
 
 // start runs the processes; the first Envoy is the one to be killed.
-func (p *phantoms) start(ctx context.Context, c config, server string, running *[]*process) (envoys []phantomsEnvoy, err error) {
+func (p *phantoms) start(ctx context.Context, c config, server string, running *[]*process) (envoys []phantomsEnvoy,
+	err error) {
 	var ports [8]int32
 	for i := range ports {
 		if ports[i], err = freePort(); err != nil {
@@ -125,19 +126,24 @@ func (p *phantoms) start(ctx context.Context, c config, server string, running *
 	address := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
 	ads := func(i int) string { return "unix:" + filepath.Join(p.dir, fmt.Sprint("state", i), "xds.sock") }
 	files := filepath.Join(p.dir, "files")
-	objects := fmt.Sprintf(phantomsPool, server) + fmt.Sprintf(phantomsGateway, "victim", ports[6]) + fmt.Sprintf(phantomsGateway, "survivor", ports[7])
-	if err := errors.Join(os.Mkdir(files, 0o700), os.WriteFile(filepath.Join(files, "all.yaml"), []byte(objects), 0o600)); err != nil {
+	objects := fmt.Sprintf(phantomsPool, server) + fmt.Sprintf(phantomsGateway, "victim", ports[6]) +
+		fmt.Sprintf(phantomsGateway, "survivor", ports[7])
+	if err := errors.Join(os.Mkdir(files, 0o700),
+		os.WriteFile(filepath.Join(files, "all.yaml"), []byte(objects), 0o600)); err != nil {
 		return nil, err
 	}
 	for i := range 2 {
 		plane, err := start(c.penstock, "serve", "-f", files, "--state", filepath.Join(p.dir, fmt.Sprint("state", i)),
-			"--picker", address(2+i), "--http", address(4+i), "--peers", ads(0)+","+ads(1), "--picker-address", address(2)+","+address(3))
+			"--picker", address(2+i), "--http", address(4+i), "--peers", ads(0)+","+ads(1), "--picker-address",
+			address(2)+","+address(3))
 		if err != nil {
 			return nil, err
 		}
 		*running = append(*running, plane)
 		p.pages = append(p.pages, "http://"+address(4+i)+"/metrics")
-		if err := eventually(ctx, func() error { return errors.Join(get(ctx, "http://"+address(4+i)+"/readyz"), plane.running()) }); err != nil {
+		if err := eventually(ctx,
+			func() error { return errors.Join(get(ctx, "http://"+address(4+i)+"/readyz"), plane.running()) }); err !=
+			nil {
 			return nil, err
 		}
 	}
@@ -148,7 +154,8 @@ func (p *phantoms) start(ctx context.Context, c config, server string, running *
 		}
 		*running = append(*running, e)
 		envoys = append(envoys, phantomsEnvoy{e, "http://" + address(6+i) + "/"})
-		if err := eventually(ctx, func() error { return errors.Join(get(ctx, envoys[i].url+"v1/models"), e.running()) }); err != nil {
+		if err := eventually(ctx,
+			func() error { return errors.Join(get(ctx, envoys[i].url+"v1/models"), e.running()) }); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -157,7 +164,8 @@ func (p *phantoms) start(ctx context.Context, c config, server string, running *
 
 // envoy starts an Envoy of a Gateway.
 func (p *phantoms) envoy(ctx context.Context, c config, gateway string, xds ...string) (*process, error) {
-	args := []string{"bootstrap", "--gateway", "default/" + gateway, "--admin", "unix:" + filepath.Join(p.dir, gateway+".sock"), "--concurrency", "2"}
+	args := []string{"bootstrap", "--gateway", "default/" + gateway, "--admin",
+		"unix:" + filepath.Join(p.dir, gateway+".sock"), "--concurrency", "2"}
 	for _, address := range xds {
 		args = append(args, "--xds", address)
 	}
@@ -198,7 +206,8 @@ func (p *phantoms) counted(ctx context.Context) (n int, err error) {
 		}
 		found := false
 		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-			if text, ok := strings.CutPrefix(lines.Text(), `penstock_picker_in_flight_requests{pool="default/held"} `); ok {
+			if text, ok := strings.CutPrefix(lines.Text(),
+				`penstock_picker_in_flight_requests{pool="default/held"} `); ok {
 				found = true
 				v, err := strconv.Atoi(text)
 				if err != nil {

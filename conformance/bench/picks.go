@@ -79,7 +79,8 @@ func (p *pickers) start(ctx context.Context, c config, kinds []string) error {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return err
 	}
-	if p.envoy, err = start(c.envoy, "-c", file, "--concurrency", "1", "--log-level", "warn", "--use-dynamic-base-id"); err != nil {
+	if p.envoy, err = start(c.envoy, "-c", file, "--concurrency", "1", "--log-level", "warn",
+		"--use-dynamic-base-id"); err != nil {
 		return err
 	}
 	p.stop = append(p.stop, p.envoy.stop)
@@ -87,7 +88,8 @@ func (p *pickers) start(ctx context.Context, c config, kinds []string) error {
 	return eventually(ctx, func() error {
 		for _, kind := range kinds {
 			for mode := range g.Modes() {
-				if _, err := p.clients.Saturate(ctx, [][]byte{picks.Request(kind+"-"+mode, picks.Chat(1<<10, 0))}, 100*time.Millisecond); err != nil {
+				if _, err := p.clients.Saturate(ctx, [][]byte{picks.Request(kind+"-"+mode, picks.Chat(1<<10, 0))},
+					100*time.Millisecond); err != nil {
 					return errors.Join(err, p.envoy.running())
 				}
 			}
@@ -146,8 +148,8 @@ type cost struct {
 
 func (c cost) each() float64 { return float64(c.cpu.Microseconds()) / float64(max(1, c.answered)) }
 
-// compare saturates the Envoy with requests for one server of picks, then for another, in turns, and returns the CPU of each.
-// The prompts of the connections differ at their ends.
+// compare saturates the Envoy with requests for one server of picks, then for another, in turns,
+// and returns the CPU of each. The prompts of the connections differ at their ends.
 func (p *pickers) compare(ctx context.Context, mode string, size int, kinds ...string) (map[string]cost, error) {
 	costs := map[string]cost{}
 	for turn := range pickTurns + 1 {
@@ -178,7 +180,8 @@ func (p *pickers) compare(ctx context.Context, mode string, size int, kinds ...s
 	return costs, nil
 }
 
-// measurePicks measures the CPU of picks by headers, and of picks that read prompts of several sizes.
+// measurePicks measures the CPU of picks by headers, and of picks that read prompts of several
+// sizes.
 func measurePicks(ctx context.Context, c config, out report) error {
 	p, err := startPickers(ctx, c, picks.Ours, picks.Echo, picks.JSON)
 	if err != nil {
@@ -189,8 +192,10 @@ func measurePicks(ctx context.Context, c config, out report) error {
 		name, mode, peer string
 		size             int
 	}{
-		{"pick_none", "headers", picks.Echo, 1 << 10}, {"pick_1k", "prompts", picks.Echo, 1 << 10}, {"pick_10k", "prompts", picks.Echo, 10 << 10},
-		{"pick_100k", "prompts", picks.Echo, 100 << 10}, {"pick_400k", "prompts", picks.Echo, 400 << 10}, {"pick_vs_json", "prompts", picks.JSON, 100 << 10},
+		{"pick_none", "headers", picks.Echo, 1 << 10}, {"pick_1k", "prompts", picks.Echo, 1 << 10},
+		{"pick_10k", "prompts", picks.Echo, 10 << 10},
+		{"pick_100k", "prompts", picks.Echo, 100 << 10}, {"pick_400k", "prompts", picks.Echo, 400 << 10},
+		{"pick_vs_json", "prompts", picks.JSON, 100 << 10},
 	} {
 		costs, err := p.compare(ctx, m.mode, m.size, picks.Ours, m.peer)
 		if err != nil {
@@ -245,7 +250,8 @@ func measurePickTime(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// calls waits until Envoy's log has at least some lines of each route, and returns the microseconds of its calls.
+// calls waits until Envoy's log has at least some lines of each route, and returns the microseconds
+// of its calls.
 func (p *pickers) calls(ctx context.Context, least int) (times map[string][]float64, err error) {
 	err = eventually(ctx, func() error {
 		times = map[string][]float64{}
@@ -253,7 +259,8 @@ func (p *pickers) calls(ctx context.Context, least int) (times map[string][]floa
 		if err != nil {
 			return err
 		}
-		lines := bufio.NewScanner(bytes.NewReader(bytes.TrimLeft(text, "\x00"))) // what was truncated, if Envoy writes on behind it
+		// what was truncated, if Envoy writes on behind it
+		lines := bufio.NewScanner(bytes.NewReader(bytes.TrimLeft(text, "\x00")))
 		for lines.Scan() {
 			fields := strings.Fields(lines.Text())
 			sum := 0.0

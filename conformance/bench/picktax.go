@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
-// taxed is a penstock up whose routes, by the header x-bench, lead to the same servers in different ways.
+// taxed is a penstock up whose routes, by the header x-bench, lead to the same servers in different
+// ways.
 type taxed struct {
 	routes  []string
 	plane   *plane
@@ -81,7 +82,8 @@ ports: [{name: http, port: %[1]d}]
 endpoints: [{addresses: [127.0.0.1]}]
 `
 
-// measurePickTax measures the CPU of penstock up and its Envoy for a request of 1 KB to a pool, and to a Service.
+// measurePickTax measures the CPU of penstock up and its Envoy for a request of 1 KB to a pool, and
+// to a Service.
 func measurePickTax(ctx context.Context, c config, out report) error {
 	models, err := picks.StartModels(pickModels)
 	if err != nil {
@@ -96,7 +98,8 @@ func measurePickTax(ctx context.Context, c config, out report) error {
 			servers = append(servers, fmt.Sprintf("{address: 127.0.0.1, ports: [%d]}", m.Port()))
 			slices += fmt.Sprintf(taxedSlice, m.Port())
 		}
-		return os.WriteFile(filepath.Join(dir, "all.yaml"), fmt.Appendf(nil, taxedObjects+slices, port, strings.Join(servers, ", ")), 0o600)
+		return os.WriteFile(filepath.Join(dir, "all.yaml"),
+			fmt.Appendf(nil, taxedObjects+slices, port, strings.Join(servers, ", ")), 0o600)
 	})
 	if err != nil {
 		return err
@@ -123,7 +126,8 @@ func measurePickTax(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// The turns of taxed are many and short: on a shared machine the speed of a core drifts by a third within seconds.
+// The turns of taxed are many and short: on a shared machine the speed of a core drifts by a third
+// within seconds.
 const (
 	taxedTurns = 24
 	taxedTurn  = 500 * time.Millisecond
@@ -148,7 +152,8 @@ func (t *taxed) costs(ctx context.Context) (map[string]cost, error) {
 }
 
 // start runs the process with the files that write makes, and returns when all routes serve.
-func (t *taxed) start(ctx context.Context, c config, write func(dir string, port int32) error) (stop func(), err error) {
+func (t *taxed) start(ctx context.Context, c config, write func(dir string, port int32) error) (stop func(),
+	err error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -164,7 +169,8 @@ func (t *taxed) start(ctx context.Context, c config, write func(dir string, port
 	}
 	err = eventually(ctx, func() error {
 		for _, route := range t.routes {
-			if _, err := t.clients.Saturate(ctx, [][]byte{picks.Request(route, picks.Chat(1<<10, 0))}, 100*time.Millisecond); err != nil {
+			if _, err := t.clients.Saturate(ctx, [][]byte{picks.Request(route, picks.Chat(1<<10, 0))},
+				100*time.Millisecond); err != nil {
 				return errors.Join(err, t.plane.running())
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// measurePickMemory fills an Index as a process has it: each of 1,000 endpoints with its share of all blocks, and no prompt that
-// begins like another one.
+// measurePickMemory fills an Index as a process has it: each of 1,000 endpoints with its share of
+// all blocks, and no prompt that begins like another one.
 func measurePickMemory(_ context.Context, _ config, out report) error {
 	const endpoints, blocks = 1000, 64
 	heap := func() uint64 {

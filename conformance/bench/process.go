@@ -79,7 +79,8 @@ func (p *process) running() error {
 // cpu returns the process's CPU time so far.
 func (p *process) cpu() (time.Duration, error) { return cpuOf(p.cmd.Process.Pid) }
 
-// cpuOf returns the CPU time of a process so far, from /proc, where the kernel counts hundredths of a second.
+// cpuOf returns the CPU time of a process so far, from /proc, where the kernel counts hundredths of
+// a second.
 func cpuOf(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -97,7 +98,8 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// settled waits until the process has been idle for a while, and returns its CPU time so far. Idle means less than 2% of a core.
+// settled waits until the process has been idle for a while, and returns its CPU time so far. Idle
+// means less than 2% of a core.
 func (p *process) settled(ctx context.Context, idle time.Duration) (time.Duration, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -136,7 +138,8 @@ func residentOf(pid int) (float64, error) {
 	return 0, errors.Join(errors.New("no VmRSS"), lines.Err())
 }
 
-// highest follows the resident memory of the process until stop is closed, and returns the maximum in MiB.
+// highest follows the resident memory of the process until stop is closed, and returns the maximum
+// in MiB.
 func (p *process) highest(stop <-chan struct{}) (most float64) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -160,7 +163,8 @@ type plane struct {
 
 // startPlane starts penstock serve or up and does not wait for it.
 func startPlane(c config, command, files, state string, args ...string) (*plane, error) {
-	args = append([]string{command, "-f", files, "--state", state, "--picker", "127.0.0.1:0", "--log-level", "warn"}, args...)
+	args = append([]string{command, "-f", files, "--state", state, "--picker", "127.0.0.1:0", "--log-level", "warn"},
+		args...)
 	p, err := start(c.penstock, args...)
 	if err != nil {
 		return nil, err

@@ -11,12 +11,13 @@ import (
 const (
 	downRate  = 400 // requests a second
 	downTurns = 3
-	// downTurn is longer than the breaker is open: it includes the request that asks the processor again and waits for it in vain.
+	// downTurn is longer than the breaker is open: it includes the request that asks the processor
+	// again and waits for it in vain.
 	downTurn = 12 * time.Second
 )
 
-// measureProcessDown compares the time of requests of a pool whose processor hangs with those of one without a processor, in turns. Before
-// the first turn the processor has failed often enough.
+// measureProcessDown compares the time of requests of a pool whose processor hangs with those of
+// one without a processor, in turns. Before the first turn the processor has failed often enough.
 func measureProcessDown(ctx context.Context, c config, out report) error {
 	p, err := startPickers(ctx, c, picks.Ours, picks.Process)
 	if err != nil {
@@ -30,7 +31,8 @@ func measureProcessDown(ctx context.Context, c config, out report) error {
 			lasts = 3 * time.Second
 		}
 		for _, kind := range []string{picks.Ours, picks.Process} {
-			list, err := p.clients.Time(ctx, [][]byte{picks.Request(kind+"-prompts", picks.Chat(1<<10, turn))}, lasts, downRate)
+			list, err := p.clients.Time(ctx, [][]byte{picks.Request(kind+"-prompts", picks.Chat(1<<10, turn))}, lasts,
+				downRate)
 			if err != nil {
 				return err
 			}

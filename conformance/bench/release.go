@@ -25,8 +25,8 @@ func releaseArchive(dist string) (path, version string, err error) {
 	return found[0], strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "penstock-"), end), nil
 }
 
-// releasedPlatforms lists the platforms that have an archive in a folder of a release, as make release
-// takes them.
+// releasedPlatforms lists the platforms that have an archive in a folder of a release, as make
+// release takes them.
 func releasedPlatforms(dist, version string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(dist, "penstock-"+version+"-*.tar.gz"))
 	if err != nil {
@@ -67,7 +67,8 @@ exec make release VERSION="$3" PLATFORMS="$4" DIST="$1/dist" TOOLS="$1/tools"`
 	if err != nil {
 		return fmt.Errorf("git rev-parse: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "bash", "-ec", script, root, dir, strings.TrimSpace(string(commit)), version, platforms)
+	cmd := exec.CommandContext(ctx, "bash", "-ec", script, root, dir, strings.TrimSpace(string(commit)), version,
+		platforms)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	cmd.Env = append(os.Environ(), "GOPROXY=off", "TZ=Pacific/Kiritimati", "MAKEFLAGS=")
 	if err := cmd.Run(); err != nil {
@@ -164,8 +165,8 @@ func measureStart(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// startIsolated starts a program without a network but loopback, and without Go. It runs in home, above
-// which no source tree has an Envoy.
+// startIsolated starts a program without a network but loopback, and without Go. It runs in home,
+// above which no source tree has an Envoy.
 func startIsolated(home, program string, args ...string) (*process, error) {
 	for _, dir := range filepath.SplitList(withoutGo) {
 		for _, name := range []string{"go", "envoy"} {

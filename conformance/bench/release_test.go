@@ -13,7 +13,8 @@ func TestRelease_DifferingBytesAreCounted(t *testing.T) {
 		a + "/same": "equal", b + "/same": "equal", a + "/changed": "abcd", b + "/changed": "abXdef",
 		a + "/missing": "123", a + "/sub/SUMS.sig": "one", b + "/sub/SUMS.sig": "other",
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/bench/picks"
 )
 
-// measureRewrite measures what replacing the model of each request adds to picks, and what further InferenceModels do.
+// measureRewrite measures what replacing the model of each request adds to picks, and what further
+// InferenceModels do.
 func measureRewrite(ctx context.Context, c config, out report) error {
 	p, err := startPickers(ctx, c, picks.Ours, picks.RewriteOne, picks.RewriteMany)
 	if err != nil {
@@ -16,7 +17,8 @@ func measureRewrite(ctx context.Context, c config, out report) error {
 	for _, m := range []struct {
 		name, with, without string
 		size                int
-	}{{"rewrite_100k", picks.RewriteOne, picks.Ours, 100 << 10}, {"models_1000", picks.RewriteMany, picks.RewriteOne, 1 << 10}} {
+	}{{"rewrite_100k", picks.RewriteOne, picks.Ours, 100 << 10},
+		{"models_1000", picks.RewriteMany, picks.RewriteOne, 1 << 10}} {
 		costs, err := p.compare(ctx, "prompts", m.size, m.with, m.without)
 		if err != nil {
 			return err

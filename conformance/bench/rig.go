@@ -25,10 +25,12 @@ const timeout = 3 * time.Minute
 
 // translation is the configuration of penstock serve, without addresses.
 var translation = translator.Config{
-	Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
+	Controller: "penstock.dev/gateway-controller", AnyClass: true,
+	Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 }
 
-// rig is a control plane in this process: the data path of cmd/penstock/internal/app, from the store on.
+// rig is a control plane in this process: the data path of cmd/penstock/internal/app, from the
+// store on.
 type rig struct {
 	world      *world.World
 	store      *store.Store
@@ -117,7 +119,8 @@ func (r *rig) acked(ctx context.Context, ref resource.Ref) error {
 
 // attach connects a proxy that follows everything, and returns when it has all resources.
 func (r *rig) attach(ctx context.Context, handle func(proxy.Response)) (*proxy.Proxy, error) {
-	p, err := proxy.Connect(ctx, proxy.Config{Address: r.address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: handle})
+	p, err := proxy.Connect(ctx,
+		proxy.Config{Address: r.address, Node: "bench", Cluster: world.Gateway, Follow: true, Handle: handle})
 	if err != nil {
 		return nil, err
 	}

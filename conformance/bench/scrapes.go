@@ -20,10 +20,14 @@ type countedPages struct{ n atomic.Int64 }
 // RoundTrip implements http.RoundTripper.
 func (c *countedPages) RoundTrip(*http.Request) (*http.Response, error) {
 	c.n.Add(1)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"))}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{},
+		Body: io.NopCloser(
+			strings.NewReader(
+				"vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0\n"))}, nil
 }
 
-// published is how long what one process reads takes to reach another (cmd/penstock/internal/peers, batchDelay).
+// published is how long what one process reads takes to reach another (cmd/penstock/internal/peers,
+// batchDelay).
 const published = 20 * time.Millisecond
 
 const (
@@ -32,8 +36,9 @@ const (
 	scrapesLast  = 10 * time.Second
 )
 
-// measureScrapes measures the CPU of reading the pages of 100 servers, of a pool that hardly picks, and of one whose picks have each
-// page read every 50 ms. The servers are in this process, the reader is in its own.
+// measureScrapes measures the CPU of reading the pages of 100 servers, of a pool that hardly picks,
+// and of one whose picks have each page read every 50 ms. The servers are in this process, the
+// reader is in its own.
 func measureScrapes(ctx context.Context, _ config, out report) error {
 	for _, m := range []struct{ name, kind string }{{"pick_idle", picks.Idle}, {"pick_scrape_50ms", picks.Busy}} {
 		models, err := picks.StartPages(scrapedPages, scrapedSize)
@@ -47,7 +52,8 @@ func measureScrapes(ctx context.Context, _ config, out report) error {
 			return err
 		}
 		before, pages := time.Duration(0), int64(0)
-		for _, wait := range []time.Duration{2 * time.Second, scrapesLast} { // the first pages, which are all read at once
+		// the first pages, which are all read at once
+		for _, wait := range []time.Duration{2 * time.Second, scrapesLast} {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -68,7 +74,8 @@ func measureScrapes(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureScrapeRate has two processes pick from a pool of 100 endpoints, 10 times a second in all. What one of them reads reaches the other.
+// measureScrapeRate has two processes pick from a pool of 100 endpoints, 10 times a second in all.
+// What one of them reads reaches the other.
 func measureScrapeRate(ctx context.Context, _ config, out report) error {
 	const endpoints, seconds = 100, 10
 	pages := new(countedPages)
@@ -76,7 +83,8 @@ func measureScrapeRate(ctx context.Context, _ config, out report) error {
 	defer cancel()
 	var specs []endpoint.Spec
 	for i := range endpoints {
-		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000)})
+		specs = append(specs,
+			endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000)})
 	}
 	type process struct {
 		registry *endpoint.Registry
@@ -90,7 +98,8 @@ func measureScrapeRate(ctx context.Context, _ config, out report) error {
 		}
 		r := endpoint.NewRegistry(endpoint.Config{Transport: pages, Jitter: rand.Float64, Read: share})
 		r.Share(2)
-		processes = append(processes, process{r, r.Snapshot(endpoint.Metrics{}, nil, specs), endpoint.NewLeases("bench", time.Minute)})
+		processes = append(processes,
+			process{r, r.Snapshot(endpoint.Metrics{}, nil, specs), endpoint.NewLeases("bench", time.Minute)})
 	}
 	for _, p := range processes {
 		go func() { _ = p.registry.Run(ctx) }()
@@ -98,7 +107,8 @@ func measureScrapeRate(ctx context.Context, _ config, out report) error {
 	pick := func(i int) {
 		p := processes[i%2]
 		p.pool.MarkUsed()
-		p.leases.Open(&p.pool.Endpoints[rand.IntN(endpoints)], endpoint.Holder{}, endpoint.Work{}, 0, time.Now()).Release()
+		p.leases.Open(&p.pool.Endpoints[rand.IntN(endpoints)], endpoint.Holder{}, endpoint.Work{}, 0, time.Now()).
+			Release()
 	}
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()

@@ -26,12 +26,15 @@ var virtual = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 // newGateway returns the gateway of a cluster, with a margin for the own cluster.
 func newGateway(margin time.Duration) func(int, *simulation.ClusterSet, *rand.Rand) simulation.Selector {
 	return func(cluster int, s *simulation.ClusterSet, random *rand.Rand) simulation.Selector {
-		g := &gateway{numbers: map[string]int{}, work: s.Workload, leases: make([]selection.Lease, len(s.Workload.Requests))}
+		g := &gateway{numbers: map[string]int{}, work: s.Workload,
+			leases: make([]selection.Lease, len(s.Workload.Requests))}
 		var members []selection.Member
 		for c := range s.Members {
 			name := fmt.Sprintf("c%02d", c)
 			g.names, g.numbers[name] = append(g.names, name), c
-			members = append(members, selection.Member{Name: name, RoundTrip: s.Delays[cluster][c] + s.Delays[c][cluster]})
+			members = append(members, selection.Member{
+				Name: name, RoundTrip: s.Delays[cluster][c] + s.Delays[c][cluster],
+			})
 		}
 		g.load = selection.New(selection.Config{Local: g.names[cluster], Margin: margin, Random: random.Uint64,
 			End: func(i int) int { return (i + 1) * simulation.BlockTokens }})
@@ -40,7 +43,8 @@ func newGateway(margin time.Duration) func(int, *simulation.ClusterSet, *rand.Ra
 	}
 }
 
-// Choose implements simulation.Selector: the best member that has not declined the request, as Envoy does with a ranking.
+// Choose implements simulation.Selector: the best member that has not declined the request, as
+// Envoy does with a ranking.
 func (g *gateway) Choose(now time.Duration, number int, r *simulation.Request, declined []bool) int {
 	at := virtual.Add(now)
 	g.chain = g.work.Chain(r, g.chain[:0])
@@ -71,8 +75,9 @@ func (g *gateway) Learn(now time.Duration, number int, k simulation.Kind) {
 
 // Report implements simulation.Selector.
 func (g *gateway) Report(now time.Duration, r simulation.Report) {
-	g.load.Report(virtual.Add(now), g.names[r.Cluster], selection.Report{Least: r.Least, Servers: r.Servers, Rate: r.Rate, Counted: uint64(r.Counted), Epoch: 1,
-		Blocks: r.Blocks, Capacity: r.Cached, Interval: r.Every})
+	g.load.Report(virtual.Add(now), g.names[r.Cluster],
+		selection.Report{Least: r.Least, Servers: r.Servers, Rate: r.Rate, Counted: uint64(r.Counted), Epoch: 1,
+			Blocks: r.Blocks, Capacity: r.Cached, Interval: r.Every})
 }
 
 // news collects the blocks of a simulated cluster's reports.

@@ -13,13 +13,15 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// The figures sel_* compare gateways that choose among clusters (package selection, which names a cluster whose own picker then chooses a
-// server by strategy load) with one picker that has exact knowledge of all servers, on the same drawings, in virtual time. TTFT is that
-// at the gateway, with the network.
+// The figures sel_* compare gateways that choose among clusters (package selection, which names a
+// cluster whose own picker then chooses a server by strategy load) with one picker that has exact
+// knowledge of all servers, on the same drawings, in virtual time. TTFT is that at the gateway,
+// with the network.
 
 const (
 	selectionDrawings = 3
-	// selectionRequests is how many requests a drawing has; those of the first fifth of its time warm the caches.
+	// selectionRequests is how many requests a drawing has; those of the first fifth of its time
+	// warm the caches.
 	selectionRequests = 12_000
 	// deaths is how many drawings sel_dead has: ten seconds have few requests.
 	deaths = 6
@@ -36,9 +38,13 @@ func parseShape(text string) (s shape, err error) {
 	if rest, ok := strings.CutSuffix(text, "-slow"); ok {
 		text, s.slow = rest, true
 	}
-	if n, err := fmt.Sscanf(text, "%dx%d", &s.clusters, &s.servers); n != 2 || err != nil || text != fmt.Sprintf("%dx%d", s.clusters, s.servers) ||
+	if n, err := fmt.Sscanf(text, "%dx%d", &s.clusters, &s.servers); n != 2 || err != nil ||
+		text != fmt.Sprintf("%dx%d", s.clusters, s.servers) ||
 		s.clusters < 1 || s.clusters > selection.MaxMembers || s.servers < 1 || s.servers > 64 {
-		return s, fmt.Errorf("-shape %q: write CLUSTERSxSERVERS, such as 3x8, or 3x8-slow with a last cluster that is half as fast", text)
+		return s,
+			fmt.Errorf(
+				"-shape %q: write CLUSTERSxSERVERS, such as 3x8, or 3x8-slow with a last cluster that is half as fast",
+				text)
 	}
 	return s, nil
 }
@@ -51,9 +57,11 @@ func (s shape) region(c int) int {
 	return c * 3 / s.clusters
 }
 
-// set returns the scenario of a workload. Clusters of one region are 20 ms apart, others 80 ms, one way; requests enter them 6:2:1.
+// set returns the scenario of a workload. Clusters of one region are 20 ms apart, others 80 ms, one
+// way; requests enter them 6:2:1.
 func (s shape) set(w *simulation.Workload, source string, drawing int) simulation.ClusterSet {
-	set := simulation.ClusterSet{Workload: w, Picker: strategy(ours), News: news, Seed: uint64(drawing), Gateway: newGateway(selection.DefaultMargin)}
+	set := simulation.ClusterSet{Workload: w, Picker: strategy(ours), News: news, Seed: uint64(drawing),
+		Gateway: newGateway(selection.DefaultMargin)}
 	var shares []float64
 	for a := range s.clusters {
 		set.Members = append(set.Members, simulation.Member{Servers: s.servers})
@@ -96,7 +104,8 @@ func selectionSources() ([]simulation.Source, error) {
 	}
 	return append(simulation.Generated(selectionRequests),
 		trace.Source("conversation", "A public trace of a chat service.", requestsTrace, false),
-		trace.Source("conversation-spread", "The same, with the requests of each timestamp spread until the next one.", requestsTrace, true)), nil
+		trace.Source("conversation-spread", "The same, with the requests of each timestamp spread until the next one.",
+			requestsTrace, true)), nil
 }
 
 // routed are the results of drawings of one scenario.
@@ -142,7 +151,8 @@ func (r *routed) add(w *simulation.Workload, enter []int, out []simulation.Route
 }
 
 // compared plays drawings of a source as they are changed, and with the reference.
-func (s shape) compared(source simulation.Source, load float64, change func(*simulation.ClusterSet)) (ours, reference routed) {
+func (s shape) compared(source simulation.Source, load float64, change func(*simulation.ClusterSet)) (ours,
+	reference routed) {
 	outs := make([][]simulation.Routed, 2*selectionDrawings)
 	sets := make([]simulation.ClusterSet, 2*selectionDrawings)
 	simulation.Each(len(outs), func(i int) {
@@ -184,7 +194,8 @@ func measureSelection(ctx context.Context, c config, out report) error {
 			}
 			ours, ref := s.compared(source, float64(load)/100, nil)
 			ratio := ours.p90 / ref.p90
-			fmt.Fprintf(os.Stderr, "%s, %d %%: TTFT p90 %.3g s, reference %.3g s: %.3f; outside of their cluster %.3f, reference %.3f\n",
+			fmt.Fprintf(os.Stderr,
+				"%s, %d %%: TTFT p90 %.3g s, reference %.3g s: %.3f; outside of their cluster %.3f, reference %.3f\n",
 				source.Name, load, ours.p90, ref.p90, ratio, ours.leave, ref.leave)
 			logs[load] += math.Log(ratio) / float64(len(all))
 			if load < 90 {
@@ -218,8 +229,11 @@ func measureStale(ctx context.Context, c config, out report) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		ours, ref := s.compared(source, 0.7, func(set *simulation.ClusterSet) { set.Members[min(1, s.clusters-1)].Every = 5 * time.Second })
-		fmt.Fprintf(os.Stderr, "%s: TTFT p90 %.3g s, reference %.3g s: %.3f; largest share of a second %.3f, reference %.3f\n",
+		ours, ref := s.compared(source, 0.7, func(set *simulation.ClusterSet) {
+			set.Members[min(1, s.clusters-1)].Every = 5 * time.Second
+		})
+		fmt.Fprintf(os.Stderr,
+			"%s: TTFT p90 %.3g s, reference %.3g s: %.3f; largest share of a second %.3f, reference %.3f\n",
 			source.Name, ours.p90, ref.p90, ours.p90/ref.p90, ours.share, ref.share)
 		logs += math.Log(ours.p90/ref.p90) / float64(len(all))
 		share += (ours.share - ref.share) / float64(len(all))
@@ -229,8 +243,9 @@ func measureStale(ctx context.Context, c config, out report) error {
 	return nil
 }
 
-// measureDead has each cluster die in turn, and compares the ten seconds from then on. Requests of all drawings count together; those in
-// flight at the cluster that dies are lost, with the reference, too.
+// measureDead has each cluster die in turn, and compares the ten seconds from then on. Requests of
+// all drawings count together; those in flight at the cluster that dies are lost, with the
+// reference, too.
 func measureDead(ctx context.Context, c config, out report) error {
 	s, err := parseShape(c.shape)
 	if err != nil {

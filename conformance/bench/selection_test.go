@@ -19,7 +19,8 @@ func TestSelection_ShapeIsClustersTimesServers(t *testing.T) {
 	}
 }
 
-// TestSelection_GatewaysChooseNearlyAsWellAsOnePickerOfAllServers is a small drawing of the figure sel_p90.
+// TestSelection_GatewaysChooseNearlyAsWellAsOnePickerOfAllServers is a small drawing of the figure
+// sel_p90.
 func TestSelection_GatewaysChooseNearlyAsWellAsOnePickerOfAllServers(t *testing.T) {
 	s := shape{clusters: 3, servers: 4}
 	source := simulation.Generated(2000)[0]
@@ -38,8 +39,10 @@ func TestSelection_GatewaysChooseNearlyAsWellAsOnePickerOfAllServers(t *testing.
 		}
 	})
 	local := play(func(set *simulation.ClusterSet) { set.Gateway = newGateway(1000 * 1e9) })
-	t.Logf("TTFT p90: reference %.3g s, ours %.3g s, without reports %.3g s, local only %.3g s", reference.p90, ours.p90, silent.p90, local.p90)
+	t.Logf("TTFT p90: reference %.3g s, ours %.3g s, without reports %.3g s, local only %.3g s", reference.p90,
+		ours.p90, silent.p90, local.p90)
 	if ours.p90 > 1.3*reference.p90 || silent.p90 > 2.5*reference.p90 || local.p90 < 3*ours.p90 {
-		t.Errorf("TTFT p90: reference %.3g s, ours %.3g s, without reports %.3g s, local only %.3g s", reference.p90, ours.p90, silent.p90, local.p90)
+		t.Errorf("TTFT p90: reference %.3g s, ours %.3g s, without reports %.3g s, local only %.3g s", reference.p90,
+			ours.p90, silent.p90, local.p90)
 	}
 }

@@ -65,7 +65,8 @@ func measureProcess(ctx context.Context, c config, out report) error {
 	return idle(ctx, p, out)
 }
 
-// storms reconnects all proxies a few times, and returns those of the last time, which stay connected.
+// storms reconnects all proxies a few times, and returns those of the last time, which stay
+// connected.
 func storms(ctx context.Context, address string, have proxy.Have, out report) (*crowd, error) {
 	var times []time.Duration
 	var resent int64
@@ -98,7 +99,8 @@ func resourcesOf(size world.Size) (int, error) {
 }
 
 // coldStart starts penstock serve and returns when a proxy has everything.
-func coldStart(ctx context.Context, c config, files, state string, want int) (time.Duration, proxy.Have, *plane, error) {
+func coldStart(ctx context.Context, c config, files, state string, want int) (time.Duration, proxy.Have, *plane,
+	error) {
 	start := time.Now()
 	p, err := startPlane(c, "serve", files, state)
 	if err != nil {
@@ -117,7 +119,9 @@ func firstPush(ctx context.Context, p *plane, start time.Time, want int) (time.D
 	if err != nil {
 		return 0, nil, err
 	}
-	first, err := proxy.Connect(ctx, proxy.Config{Address: address, Node: "bench", Cluster: world.Gateway, Follow: true})
+	first, err := proxy.Connect(ctx, proxy.Config{
+		Address: address, Node: "bench", Cluster: world.Gateway, Follow: true,
+	})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -142,8 +146,8 @@ func memoryAtRest(ctx context.Context, p *plane) (float64, error) {
 	}
 }
 
-// memory measures a process: first its resident memory, because reading metrics makes garbage, then its heap for a
-// while. The minimum is the live heap.
+// memory measures a process: first its resident memory, because reading metrics makes garbage, then
+// its heap for a while. The minimum is the live heap.
 func memory(ctx context.Context, p *plane, out report) error {
 	rss, err := memoryAtRest(ctx, p)
 	if err != nil {

@@ -18,12 +18,14 @@ import (
 	"github.com/penstock-project/penstock/picker/simulation"
 )
 
-// The figures sim_* compare strategies of picking by simulation (package picker/simulation), in virtual time: they do not
-// depend on the machine. Each is a mean of drawings, of which all strategies get the same arrivals.
+// The figures sim_* compare strategies of picking by simulation (package picker/simulation), in
+// virtual time: they do not depend on the machine. Each is a mean of drawings, of which all
+// strategies get the same arrivals.
 
 const (
 	drawings = 5
-	// requestsDrawn is how many requests a drawing has; those of the first fifth of its time warm the caches.
+	// requestsDrawn is how many requests a drawing has; those of the first fifth of its time warm
+	// the caches.
 	requestsDrawn = 8000
 	requestsTrace = 6000
 	ours          = "load"
@@ -31,14 +33,17 @@ const (
 	reference = "reference"
 )
 
-// fullLoad is 100 % load of 8 servers, in requests a second, by workload: the rate at which the 90th percentile of the time from
-// arrival to first scheduled is 5 s with the best strategy (reference), as the mean of 5 drawings; found by simulation.Capacity.
-// sim_capacity measures the capacity of ours and of the best rival again.
+// fullLoad is 100 % load of 8 servers, in requests a second, by workload: the rate at which the
+// 90th percentile of the time from arrival to first scheduled is 5 s with the best strategy
+// (reference), as the mean of 5 drawings; found by simulation.Capacity. sim_capacity measures the
+// capacity of ours and of the best rival again.
 var fullLoad = map[string]float64{
-	"chat": 32.4, "rag": 8.82, "documents": 56.2, "lora": 14.1, "bursts": 7.16, "agents": 22.1, "conversation": 5.61, "conversation-spread": 5.61,
+	"chat": 32.4, "rag": 8.82, "documents": 56.2, "lora": 14.1, "bursts": 7.16, "agents": 22.1, "conversation": 5.61,
+	"conversation-spread": 5.61,
 }
 
-// sources returns the workloads: the generated ones, and the trace as it is and with the requests of each timestamp spread.
+// sources returns the workloads: the generated ones, and the trace as it is and with the requests
+// of each timestamp spread.
 func sources() ([]simulation.Source, error) {
 	trace, err := readTrace()
 	if err != nil {
@@ -46,7 +51,8 @@ func sources() ([]simulation.Source, error) {
 	}
 	return append(simulation.Generated(requestsDrawn),
 		trace.Source("conversation", "A public trace of a chat service.", requestsTrace, false),
-		trace.Source("conversation-spread", "The same, with the requests of each timestamp spread until the next one.", requestsTrace, true)), nil
+		trace.Source("conversation-spread", "The same, with the requests of each timestamp spread until the next one.",
+			requestsTrace, true)), nil
 }
 
 //go:embed traces/mooncake_conversation.jsonl.gz
@@ -148,8 +154,8 @@ func measureBest(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureDocs compares ours with rivals that look at prefixes where documents are shared: each server has room for half
-// of them, or all servers together have room for each once.
+// measureDocs compares ours with rivals that look at prefixes where documents are shared: each
+// server has room for half of them, or all servers together have room for each once.
 func measureDocs(ctx context.Context, _ config, out report) error {
 	all, err := sources()
 	if err != nil {
@@ -170,12 +176,15 @@ func measureDocs(ctx context.Context, _ config, out report) error {
 			names := []string{"llm-d", "sglang", "smg", "bounded-hash", ours}
 			var scenarios []simulation.Scenario
 			for _, name := range names {
-				scenarios = append(scenarios, simulation.Scenario{Strategy: strategy(name), Server: simulation.ServerConfig{Blocks: of.blocks}})
+				scenarios = append(scenarios, simulation.Scenario{
+					Strategy: strategy(name), Server: simulation.ServerConfig{Blocks: of.blocks},
+				})
 			}
 			played := map[string]means{}
 			for i, m := range plays(source, of.full*float64(load)/100, drawings, scenarios...) {
 				played[names[i]] = m
-				fmt.Fprintf(os.Stderr, "%d %%, caches of %d blocks, %s: TTFT p90 %.3g s, cached %.3f\n", load, cmp.Or(of.blocks, 1500), names[i], m.p90, m.hits)
+				fmt.Fprintf(os.Stderr, "%d %%, caches of %d blocks, %s: TTFT p90 %.3g s, cached %.3f\n", load,
+					cmp.Or(of.blocks, 1500), names[i], m.p90, m.hits)
 			}
 			best := math.Inf(1)
 			for _, name := range names[:len(names)-1] {
@@ -271,24 +280,27 @@ func worst(ctx context.Context, out report, figure string, of func(simulation.So
 	return nil
 }
 
-// measureCapacity compares the rates at which the wait for a place reaches 5 s. Of the rivals it bisects for the one that
-// waits least at our own capacity.
+// measureCapacity compares the rates at which the wait for a place reaches 5 s. Of the rivals it
+// bisects for the one that waits least at our own capacity.
 func measureCapacity(ctx context.Context, _ config, out report) error {
 	return worst(ctx, out, "sim_capacity", func(source simulation.Source) float64 {
-		mine := simulation.Capacity(simulation.Scenario{Strategy: strategy(ours)}, source, fullLoad[source.Name], drawings)
+		mine := simulation.Capacity(simulation.Scenario{Strategy: strategy(ours)}, source, fullLoad[source.Name],
+			drawings)
 		waits := map[string]float64{}
 		for _, name := range rivals() {
 			waits[name] = plays(source, mine, 2, simulation.Scenario{Strategy: strategy(name)})[0].wait90
 		}
-		best := slices.MinFunc(slices.Sorted(maps.Keys(waits)), func(a, b string) int { return int(math.Copysign(1, waits[a]-waits[b])) })
+		best := slices.MinFunc(slices.Sorted(maps.Keys(waits)),
+			func(a, b string) int { return int(math.Copysign(1, waits[a]-waits[b])) })
 		rival := simulation.Capacity(simulation.Scenario{Strategy: strategy(best)}, source, mine, drawings)
-		fmt.Fprintf(os.Stderr, "capacity of %s: %.2f/s; %s %.2f/s; 100 %% load is %.2f/s\n", source.Name, mine, best, rival, fullLoad[source.Name])
+		fmt.Fprintf(os.Stderr, "capacity of %s: %.2f/s; %s %.2f/s; 100 %% load is %.2f/s\n", source.Name, mine, best,
+			rival, fullLoad[source.Name])
 		return rival / mine
 	})
 }
 
-// ratios plays pairs of scenarios with our strategy at 70 % load, and returns the geometric mean over the workloads of each
-// one's TTFT p90 over that of base.
+// ratios plays pairs of scenarios with our strategy at 70 % load, and returns the geometric mean
+// over the workloads of each one's TTFT p90 over that of base.
 func ratios(ctx context.Context, base simulation.Scenario, others ...simulation.Scenario) ([]float64, error) {
 	all, err := sources()
 	if err != nil {
@@ -341,14 +353,16 @@ func measureSlowPages(ctx context.Context, _ config, out report) error {
 	return nil
 }
 
-// measureJoin has the eighth server join empty, and compares the ten seconds from then on with those of the same drawings in
-// which it was there from the start. Requests of all drawings count together: each has few in ten seconds.
+// measureJoin has the eighth server join empty, and compares the ten seconds from then on with
+// those of the same drawings in which it was there from the start. Requests of all drawings count
+// together: each has few in ten seconds.
 func measureJoin(ctx context.Context, _ config, out report) error {
 	const joins, load, after = 20, 0.45, 10 * time.Second
 	return worst(ctx, out, "sim_join", func(source simulation.Source) float64 {
 		var joined, steady [joins][]time.Duration
 		simulation.Each(joins, func(i int) {
-			s := simulation.Scenario{Strategy: strategy(ours), Workload: source.Draw(load*fullLoad[source.Name], i+1), Seed: uint64(i + 1)}
+			s := simulation.Scenario{Strategy: strategy(ours), Workload: source.Draw(load*fullLoad[source.Name], i+1),
+				Seed: uint64(i + 1)}
 			at := 3 * s.Workload.Warm()
 			steady[i] = simulation.TTFTs(s.Workload, simulation.Run(s), at, at+after)
 			s.JoinAt = at
@@ -365,12 +379,14 @@ func p90(times []time.Duration) time.Duration {
 	return times[len(times)*9/10]
 }
 
-// measureOverload sends three times as many requests as 100 % load, and has those shed whose server predicts a wait of more
-// than 1.5 s.
+// measureOverload sends three times as many requests as 100 % load, and has those shed whose server
+// predicts a wait of more than 1.5 s.
 func measureOverload(ctx context.Context, _ config, out report) error {
 	return worst(ctx, out, "sim_overload_lost", func(source simulation.Source) float64 {
 		full := fullLoad[source.Name]
-		m := plays(source, 3*full, drawings, simulation.Scenario{Strategy: strategy(ours), ShedAfter: 1500 * time.Millisecond})[0]
+		m := plays(source, 3*full, drawings, simulation.Scenario{
+			Strategy: strategy(ours), ShedAfter: 1500 * time.Millisecond,
+		})[0]
 		fmt.Fprintf(os.Stderr, "%s: goodput at 3 x load %.2f of capacity\n", source.Name, m.goodput/full)
 		return 1 - m.goodput/full
 	})

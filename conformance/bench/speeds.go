@@ -44,7 +44,8 @@ func measureSpeeds(ctx context.Context, _ config, out report) error {
 		bare := learns
 		bare.Pages.Bare = true
 		percent := max(rateError(learns, source, rate), rateError(bare, source, rate))
-		fmt.Fprintf(os.Stderr, "%s: rates wrong by %.1f %%, TTFT p90 %.4g s, with known rates %.4g s\n", source.Name, percent, m[0].p90, m[1].p90)
+		fmt.Fprintf(os.Stderr, "%s: rates wrong by %.1f %%, TTFT p90 %.4g s, with known rates %.4g s\n", source.Name,
+			percent, m[0].p90, m[1].p90)
 		wrong, slower = max(wrong, percent), max(slower, m[0].p90/m[1].p90)
 	}
 	out("rate_error", "", wrong)

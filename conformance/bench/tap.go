@@ -11,8 +11,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// tap sits between a control plane and gRPC, in the same process. It records when messages were sent, and can send one
-// of them again on every stream: that is the cost of a constant message, on the same streams.
+// tap sits between a control plane and gRPC, in the same process. It records when messages were
+// sent, and can send one of them again on every stream: that is the cost of a constant message, on
+// the same streams.
 type tap struct {
 	mu      sync.Mutex
 	streams map[*tapped]struct{}
@@ -35,7 +36,8 @@ var processStart = time.Now()
 
 // option installs the tap in a gRPC server.
 func (t *tap) option() grpc.ServerOption {
-	return grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+		handler grpc.StreamHandler) error {
 		s := &tapped{ServerStream: stream, tap: t}
 		t.mu.Lock()
 		if t.streams == nil {
@@ -81,7 +83,8 @@ func (t *tap) begin() {
 	t.answers.Store(0)
 }
 
-// answered waits for the n-th answer since begin, so that the next measurement does not include their reading.
+// answered waits for the n-th answer since begin, so that the next measurement does not include
+// their reading.
 func (t *tap) answered(ctx context.Context, n int) error {
 	return eventually(ctx, func() error {
 		if got := int(t.answers.Load()); got < n {
@@ -102,8 +105,8 @@ func (t *tap) wait(ctx context.Context, n int, start time.Time) (time.Duration, 
 	return processStart.Add(time.Duration(t.at.Load())).Sub(start), err
 }
 
-// constant sends the message of the last begin on every stream, each from a goroutine that waited for it, like the
-// streams of a control plane.
+// constant sends the message of the last begin on every stream, each from a goroutine that waited
+// for it, like the streams of a control plane.
 func (t *tap) constant(ctx context.Context) (time.Duration, error) {
 	t.mu.Lock()
 	message := t.last

@@ -16,10 +16,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/attacks"
 )
 
-// uploadsRequests is how many requests of another route are measured with, and as many without stalled uploads.
+// uploadsRequests is how many requests of another route are measured with, and as many without
+// stalled uploads.
 const uploadsRequests = 3000
 
-// uploaded is a penstock up with a route that holds bodies for their model's name, and a route of another pool.
+// uploaded is a penstock up with a route that holds bodies for their model's name, and a route of
+// another pool.
 type uploaded struct {
 	address string
 	client  http.Client
@@ -27,7 +29,8 @@ type uploaded struct {
 	failed  int
 }
 
-// measureUploads sends requests, in turns, through an Envoy that has stalled uploads and through one that has none.
+// measureUploads sends requests, in turns, through an Envoy that has stalled uploads and through
+// one that has none.
 func measureUploads(ctx context.Context, c config, out report) error {
 	if err := os.Setenv("ENVOY", c.envoy); err != nil {
 		return err
@@ -158,7 +161,8 @@ func (u *uploaded) request(ctx context.Context) {
 }
 
 func (u *uploaded) post(ctx context.Context, path string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+u.address+path, strings.NewReader(`{"model":"m"}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+u.address+path,
+		strings.NewReader(`{"model":"m"}`))
 	if err != nil {
 		return err
 	}

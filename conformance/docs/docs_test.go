@@ -96,7 +96,8 @@ func TestDocs_SentencesAreShort(t *testing.T) {
 			text = link.ReplaceAllString(code.ReplaceAllString(text, "code"), "$1")
 			n := len(strings.Fields(text))
 			if n > paragraphWords {
-				t.Errorf("docs/%s.md: got a paragraph of %d words, want at most %d: %s", p.Name, n, paragraphWords, text)
+				t.Errorf("docs/%s.md: got a paragraph of %d words, want at most %d: %s", p.Name, n, paragraphWords,
+					text)
 			}
 			w, s = w+n, s+max(1, len(sentenceEnd.FindAllString(text, -1)))
 		}
@@ -206,7 +207,8 @@ func TestDocs_FlagsOfCommandsExist(t *testing.T) {
 				}
 				for _, arg := range args {
 					flag, _, _ := strings.Cut(arg, "=")
-					if checked++; strings.HasPrefix(flag, "-") && !regexp.MustCompile("[`, ]"+flag+"[`,]").MatchString(flags[name]) {
+					if checked++; strings.HasPrefix(flag, "-") &&
+						!regexp.MustCompile("[`, ]"+flag+"[`,]").MatchString(flags[name]) {
 						t.Errorf("docs/%s.md:%d: %s has no flag %s", p.Name, b.Line, name, flag)
 					}
 				}

@@ -102,8 +102,8 @@ func (p Page) Runs() bool {
 	return slices.ContainsFunc(p.Blocks, func(b Block) bool { return b.Tag == "test" })
 }
 
-// Match reports whether output is as a page shows it: line by line, where "..." inside a line stands
-// for any text, and a line "..." for any number of lines.
+// Match reports whether output is as a page shows it: line by line, where "..." inside a line
+// stands for any text, and a line "..." for any number of lines.
 func Match(shown, output string) bool {
 	var pattern strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(shown) + "\n") {

@@ -28,7 +28,9 @@ func TestDocs_MatchComparesLineByLine(t *testing.T) {
 }
 
 func TestDocs_ParseSeparatesProseFromBlocks(t *testing.T) {
-	p := Parse("x", "# Title\n\nOne two\nthree.\n\n- item\n\n```yaml test a/b.yaml\n# no heading\n```\n| cell |\n```sh shown (a GPU)\nnvidia-smi\n```\n")
+	p := Parse("x",
+		"# Title\n\nOne two\nthree.\n\n- item\n\n```yaml test a/b.yaml\n# no heading\n```\n| cell |\n```sh shown (a "+
+			"GPU)\nnvidia-smi\n```\n")
 	if got, want := strings.Join(p.Prose, "|"), "One two three.|item"; got != want {
 		t.Errorf("prose: got %q, want %q", got, want)
 	}

@@ -39,7 +39,8 @@ func TestAdapters_RequestsGoToTheServerThatHasTheirs(t *testing.T) {
 	}
 	forty("a")
 	id := s.answered("/", adapterQuestion).header.Get("x-request-id")
-	if text := s.explain("--why", id); !strings.Contains(text, "1 server left out: GET /v1/models does not list the model") {
+	if text := s.explain("--why", id); !strings.Contains(text,
+		"1 server left out: GET /v1/models does not list the model") {
 		t.Errorf("explain --why does not explain why b is left out:\n%s", text)
 	}
 	s.load("b", "load", "sql")
@@ -80,7 +81,8 @@ func TestAdapters_FirstRequestForANewOneIsServed(t *testing.T) {
 	}
 }
 
-// Servers without a list of models, and those whose list lacks what they serve, get requests as before.
+// Servers without a list of models, and those whose list lacks what they serve, get requests as
+// before.
 func TestAdapters_ListsThatAreWrongRejectNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

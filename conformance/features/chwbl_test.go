@@ -19,7 +19,8 @@ func TestCHWBL_GatewayKeepsConversationsTogether(t *testing.T) {
 	s.answers("/", http.StatusOK)
 	seen := map[string]bool{}
 	for i := range 12 {
-		turn := `{"role":"system","content":"You are helpful."},{"role":"user","content":"question ` + fmt.Sprint(i) + `"}`
+		turn := `{"role":"system","content":"You are helpful."},{"role":"user","content":"question ` + fmt.Sprint(i) +
+			`"}`
 		by := s.answered("/", `{"model":"llama","messages":[`+turn+`]}`).by()
 		seen[by] = true
 		turn += `,{"role":"assistant","content":"an answer"},{"role":"user","content":"and more"}`

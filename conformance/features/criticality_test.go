@@ -9,11 +9,13 @@ import (
 	"testing"
 )
 
-// loaded is a model server whose metrics page has a queue and a use of the KV cache that a test sets.
+// loaded is a model server whose metrics page has a queue and a use of the KV cache that a test
+// sets.
 type loaded struct{ page atomic.Pointer[string] }
 
 func (l *loaded) has(queue int, kv float64) {
-	text := fmt.Sprintf("vllm:num_requests_waiting %d\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc %g\n", queue, kv)
+	text := fmt.Sprintf("vllm:num_requests_waiting %d\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc %g\n",
+		queue, kv)
 	l.page.Store(&text)
 }
 

@@ -125,15 +125,16 @@ func (s *site) goesTo(policy, server string, requests int) {
 			begin := time.Now()
 			got, err := s.ask("/", question)
 			if took := time.Since(begin); err != nil || got.by() != server || took > soon {
-				s.Errorf("%s: request %d: %d by %q after %s: %s %v", policy, i, got.status, got.by(), took, got.body, err)
+				s.Errorf("%s: request %d: %d by %q after %s: %s %v", policy, i, got.status, got.by(), took, got.body,
+					err)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// fill sends requests of this site's own clients to the pool chat until some wait in the picker, and
-// ends them all once the returned function is called.
+// fill sends requests of this site's own clients to the pool chat until some wait in the picker,
+// and ends them all once the returned function is called.
 func (s *site) fill(waiting float64) (free func()) {
 	s.Helper()
 	ctx, end := context.WithCancel(s.Context())

@@ -102,7 +102,8 @@ func TestDisagg_LLMDInferenceSimPrefillsAndDecodes(t *testing.T) {
 		!strings.Contains(page.body, `finished_reason="remote_decode"`) {
 		t.Errorf("the server of prefill counts no remote decode: %v\n%s", err, page.body)
 	}
-	if text := s.explain("--last", "1"); !strings.Contains(text, prefill) || !strings.Contains(text, s.address("decode")) {
+	if text := s.explain("--last", "1"); !strings.Contains(text, prefill) ||
+		!strings.Contains(text, s.address("decode")) {
 		t.Errorf("explain --last shows not both servers:\n%s", text)
 	}
 }

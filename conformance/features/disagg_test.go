@@ -125,8 +125,9 @@ func TestDynamo_FrontendsGetTheWorkersOfThePick(t *testing.T) {
 	}
 	last := s.last("decode")
 	for name, want := range map[string]string{
-		"x-dynamo-worker-instance-id": "18", "x-dynamo-prefill-instance-id": "17", "x-dynamo-routing-mode": "disaggregated",
-		"x-worker-instance-id": "", "x-dp-rank": "", "x-prefiller-host-port": s.address("prefill"),
+		"x-dynamo-worker-instance-id": "18", "x-dynamo-prefill-instance-id": "17",
+		"x-dynamo-routing-mode": "disaggregated",
+		"x-worker-instance-id":  "", "x-dp-rank": "", "x-prefiller-host-port": s.address("prefill"),
 	} {
 		if got := last.Headers.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)

@@ -10,7 +10,7 @@
 // part, which is written only if a test names it: with("NAME").
 //
 // The tests share the files rig_*_test.go: rig_test.go builds the binary once and starts processes,
-// rig_fixture_test.go writes the YAML, rig_requests_test.go sends requests. A server of a behavior that
-// penstock sim lacks runs in the test: rig_cluster_test.go has clusters of an import, whose pickers
-// decline at will, rig_picker_test.go serves other pickers.
+// rig_fixture_test.go writes the YAML, rig_requests_test.go sends requests. A server of a behavior
+// that penstock sim lacks runs in the test: rig_cluster_test.go has clusters of an import, whose
+// pickers decline at will, rig_picker_test.go serves other pickers.
 package features

@@ -48,8 +48,8 @@ func TestDocs_CommandsOfPagesRun(t *testing.T) {
 	}
 }
 
-// missingProgram returns an error if the commands of a page run curl or openssl, and this machine has
-// no such program.
+// missingProgram returns an error if the commands of a page run curl or openssl, and this machine
+// has no such program.
 func missingProgram(page docs.Page) error {
 	for _, program := range []string{"curl", "openssl"} {
 		runs := func(b docs.Block) bool {
@@ -68,15 +68,17 @@ func missingProgram(page docs.Page) error {
 func TestDocs_PageOfAMissingProgramIsNamed(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for text, want := range map[string]bool{"curl -s localhost": true, "x | openssl x509": true, "penstock up": false} {
-		page := docs.Page{Blocks: []docs.Block{{Lang: "sh", Tag: "test", Text: text}, {Lang: "sh", Tag: "lab", Text: "curl x"}}}
+		page := docs.Page{
+			Blocks: []docs.Block{{Lang: "sh", Tag: "test", Text: text}, {Lang: "sh", Tag: "lab", Text: "curl x"}},
+		}
 		if err := missingProgram(page); (err != nil) != want {
 			t.Errorf("%s: got %v, want an error: %v", text, err, want)
 		}
 	}
 }
 
-// isolation returns a command that runs bash where no other page has its ports and processes; none if
-// this machine has no such namespaces.
+// isolation returns a command that runs bash where no other page has its ports and processes; none
+// if this machine has no such namespaces.
 func isolation() []string {
 	for _, flags := range [][]string{nil, {"--map-root-user"}} {
 		prefix := append([]string{"unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"}, flags...)
@@ -190,8 +192,8 @@ func (s *shell) write(at, name, text string) {
 	rig.Write(filepath.Base(path), text)
 }
 
-// run gives commands to bash, and waits until they have ended and have printed what is shown. Without
-// anything shown each command must succeed.
+// run gives commands to bash, and waits until they have ended and have printed what is shown.
+// Without anything shown each command must succeed.
 func (s *shell) run(at, text, shown string) {
 	s.Helper()
 	s.count++

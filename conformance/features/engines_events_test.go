@@ -126,7 +126,8 @@ func engineHits(t *testing.T, s *site, engines ...*engine) {
 		hit, cached = hits()-hit, predicted()-cached
 		t.Logf("reusable %.0f tokens, cached %.0f by the engines and %.0f by the picker", reusable, hit, cached)
 		if hit < 0.9*reusable || cached < 0.9*hit || cached > 1.1*hit {
-			return fmt.Errorf("of %.0f tokens that can be reused %.0f are, and the picker predicted %.0f", reusable, hit, cached)
+			return fmt.Errorf("of %.0f tokens that can be reused %.0f are, and the picker predicted %.0f", reusable,
+				hit, cached)
 		}
 		return nil
 	})

@@ -46,8 +46,8 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.proxy.ServeHTTP(w, r)
 }
 
-// chats sends a request every 100 ms until ctx ends, streamed or not. limit is how long clients wait for
-// an answer. It returns how many failed.
+// chats sends a request every 100 ms until ctx ends, streamed or not. limit is how long clients
+// wait for an answer. It returns how many failed.
 func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sent, failed int64) {
 	var all sync.WaitGroup
 	var bad atomic.Int64
@@ -81,9 +81,9 @@ func (s *site) chats(ctx context.Context, stream bool, limit time.Duration) (sen
 	}
 }
 
-// The engine core of one of two servers stops: its API server stays healthy, its page keeps its values,
-// and streams get headers. It gets three requests at most after the first three seconds, with streams
-// and without, whether clients wait or give up, and serves again once it goes on.
+// The engine core of one of two servers stops: its API server stays healthy, its page keeps its
+// values, and streams get headers. It gets three requests at most after the first three seconds,
+// with streams and without, whether clients wait or give up, and serves again once it goes on.
 func TestEngines_VLLMHung(t *testing.T) {
 	s := newSite(t)
 	s.publishers()

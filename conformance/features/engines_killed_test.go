@@ -13,7 +13,8 @@ import (
 // busy waits until an engine has requests of askers.
 func (e *engine) busy(s *site) {
 	s.Helper()
-	series := map[string]string{"vllm": "vllm:num_requests_running{", "llamacpp": "llamacpp:requests_processing"}[e.kind]
+	series := map[string]string{"vllm": "vllm:num_requests_running{",
+		"llamacpp": "llamacpp:requests_processing"}[e.kind]
 	s.Eventually(e.name+" has requests", func() error {
 		got, err := s.get(e.url("/metrics"))
 		if err != nil {

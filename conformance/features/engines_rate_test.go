@@ -27,7 +27,8 @@ var promptLength = regexp.MustCompile(`a prompt of ([\d,]+) tokens`)
 func (e *engine) direct(s *site, first int) (rate float64, err error) {
 	var squares, products float64
 	for i := range ratePrompts {
-		body := fmt.Sprintf(`{"model":"tiny","max_tokens":1,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":%q}]}`, long(first+i))
+		body := fmt.Sprintf(
+			`{"model":"tiny","max_tokens":1,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":%q}]}`, long(first+i))
 		_, events, err := timed(s, e.url("/v1/chat/completions"), body)
 		if err != nil {
 			return 0, err
@@ -60,7 +61,8 @@ func vllmRates(t *testing.T, s *site, engines ...*engine) {
 		}
 		counted, tokens := 0.0, 0.0
 		for range ratePrompts * len(engines) {
-			got, err := s.ask("/", fmt.Sprintf(`{"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":%q}]}`, long(next)))
+			got, err := s.ask("/",
+				fmt.Sprintf(`{"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":%q}]}`, long(next)))
 			next++
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +90,8 @@ func vllmRates(t *testing.T, s *site, engines ...*engine) {
 		learned, is := sum*tokens/counted, (before+again)/2
 		errors = append(errors, 100*math.Abs(learned-is)/is)
 		noise = append(noise, 100*math.Abs(again-before)/before)
-		t.Logf("run %d: learned %.0f of the engine's tokens a second, direct %.0f and %.0f", run, learned, before, again)
+		t.Logf("run %d: learned %.0f of the engine's tokens a second, direct %.0f and %.0f", run, learned, before,
+			again)
 	}
 	slices.Sort(errors)
 	slices.Sort(noise)
@@ -96,8 +99,11 @@ func vllmRates(t *testing.T, s *site, engines ...*engine) {
 	if noise[rateRuns/2] > maxNoise {
 		limit = math.NaN()
 	}
-	figure("rate_error_vllm.noise", "%", noise[rateRuns/2], math.NaN(), "The same of direct requests against direct requests.")
-	figure("rate_error_vllm", "%", errors[rateRuns/2], limit, "The rate at which a real vLLM reads prompts, by its series, against a regression over direct requests just before: the median of five runs.")
+	figure("rate_error_vllm.noise", "%", noise[rateRuns/2], math.NaN(),
+		"The same of direct requests against direct requests.")
+	figure("rate_error_vllm", "%", errors[rateRuns/2], limit,
+		"The rate at which a real vLLM reads prompts, by its series, against a regression over direct requests just "+
+			"before: the median of five runs.")
 	if errors[rateRuns/2] > limit {
 		t.Errorf("the learned rate is wrong by %.1f %%, noise %.1f %%", errors[rateRuns/2], noise[rateRuns/2])
 	}

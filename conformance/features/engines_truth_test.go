@@ -26,7 +26,8 @@ const (
 	truthBlocks   = 1 << 20 / simulation.BlockTokens
 )
 
-// truthRun are the times of one workload: to first tokens, and the mean time between two tokens of each answer.
+// truthRun are the times of one workload: to first tokens, and the mean time between two tokens of
+// each answer.
 type truthRun struct{ first, between []time.Duration }
 
 // spread has two quantiles of times.
@@ -35,10 +36,12 @@ func spread(of []time.Duration) (p50, p90 time.Duration) {
 	return sorted[len(sorted)/2], sorted[len(sorted)*9/10]
 }
 
-// generate sends a prompt of token IDs, and returns when headers, the first and the last token came.
+// generate sends a prompt of token IDs, and returns when headers, the first and the last token
+// came.
 func (e *engine) generate(s *site, ids []int, output int, salt string) (headers, first, last time.Duration, err error) {
 	body, _ := json.Marshal(map[string]any{
-		"model": "tiny", "prompt": ids, "max_tokens": output, "ignore_eos": true, "stream": true, "temperature": 0, "cache_salt": salt,
+		"model": "tiny", "prompt": ids, "max_tokens": output, "ignore_eos": true, "stream": true, "temperature": 0,
+		"cache_salt": salt,
 	})
 	headers, events, err := timed(s, e.url("/v1/completions"), string(body))
 	if err != nil {
@@ -59,8 +62,8 @@ func tokenIDs(seed uint64, n int) []int {
 	return ids
 }
 
-// calibrate measures what a step costs by lone prompts and by answers side by side. No request of the compared workload is
-// among them.
+// calibrate measures what a step costs by lone prompts and by answers side by side. No request of
+// the compared workload is among them.
 func (e *engine) calibrate(t *testing.T, s *site) simulation.ServerConfig {
 	t.Helper()
 	seed := uint64(1 << 40)
@@ -130,7 +133,8 @@ func truthWorkload(t *testing.T, c *simulation.ServerConfig) *simulation.Workloa
 	seen := map[int]bool{}
 	for range truthRequests {
 		document := int(24 * math.Pow(random.Float64(), 2))
-		d := drawn{document, 1 + document%4, int(min(40+200*random.ExpFloat64(), 1000)), int(min(8+32*random.ExpFloat64(), 120))}
+		d := drawn{document, 1 + document%4, int(min(40+200*random.ExpFloat64(), 1000)),
+			int(min(8+32*random.ExpFloat64(), 120))}
 		read := d.tail
 		if !seen[document] {
 			read += d.blocks * simulation.BlockTokens
@@ -152,7 +156,8 @@ func truthWorkload(t *testing.T, c *simulation.ServerConfig) *simulation.Workloa
 			}
 			hashes = append(hashes, 1_000_000+100*i+b)
 		}
-		line, _ := json.Marshal(map[string]any{"timestamp": 1000 * at, "input_length": input, "output_length": d.output, "hash_ids": hashes})
+		line, _ := json.Marshal(map[string]any{"timestamp": 1000 * at, "input_length": input, "output_length": d.output,
+			"hash_ids": hashes})
 		fmt.Fprintf(&lines, "%s\n", line)
 		at += gap * random.ExpFloat64()
 	}
@@ -172,7 +177,8 @@ func truthPrompt(w *simulation.Workload, i int) (ids []int) {
 	return append(ids, tokenIDs(uint64(i), r.Input-len(ids))...)
 }
 
-// real plays a workload to an engine. Each request is sent at its time, whatever became of those before.
+// real plays a workload to an engine. Each request is sent at its time, whatever became of those
+// before.
 func (e *engine) real(t *testing.T, s *site, w *simulation.Workload, salt string) (run truthRun) {
 	t.Helper()
 	var mu sync.Mutex
@@ -261,10 +267,12 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 		a50, a90 := spread(k.of(&one))
 		b50, b90 := spread(k.of(&two))
 		s50, s90 := spread(k.of(&sim))
-		t.Logf("%s: real %s and %s at p50, simulated %s; real %s and %s at p90, simulated %s", k.name, a50, b50, s50, a90, b90, s90)
+		t.Logf("%s: real %s and %s at p50, simulated %s; real %s and %s at p90, simulated %s", k.name, a50, b50, s50,
+			a90, b90, s90)
 		of := func(x, a, b time.Duration) float64 { return 2 * x.Seconds() / (a + b).Seconds() }
 		r50, r90 := of(s50, a50, b50), of(s90, a90, b90)
-		figure("sim_truth."+k.name+"_p50", "ratio", r50, math.NaN(), "Simulated over the mean of two runs of a real vLLM.")
+		figure("sim_truth."+k.name+"_p50", "ratio", r50, math.NaN(),
+			"Simulated over the mean of two runs of a real vLLM.")
 		figure("sim_truth."+k.name+"_p90", "ratio", r90, math.NaN(), "")
 		if k.name == "ttft" {
 			limited(&worst, r50)
@@ -277,7 +285,8 @@ func TestEngines_VLLMTakesAsLongAsSimulated(t *testing.T) {
 	if noise > truthNoise {
 		limit = math.NaN()
 	}
-	figure("sim_truth.noise", "ratio", noise, math.NaN(), "TTFT of two runs of a real vLLM, the slower over the faster: p50 or p90, the worse.")
+	figure("sim_truth.noise", "ratio", noise, math.NaN(),
+		"TTFT of two runs of a real vLLM, the slower over the faster: p50 or p90, the worse.")
 	figure("sim_truth", "ratio", worst, limit, "TTFT of a simulated server and of a real vLLM with the same rates, "+
 		"the slower over the faster: p50 or p90, the worse. The rates are calibrated on other requests.")
 	if worst > limit {

@@ -92,7 +92,9 @@ func modelsOf(s *site, e *engine) (ids []string, err error) {
 func vllmOnTheWire(t *testing.T, e *engine) {
 	s := newSite(t)
 	chat := func(text string, stream bool) string {
-		return fmt.Sprintf(`{"model":"tiny","max_tokens":4,"ignore_eos":true,"stream":%v,"messages":[{"role":"user","content":%q}]}`, stream, text)
+		return fmt.Sprintf(
+			`{"model":"tiny","max_tokens":4,"ignore_eos":true,"stream":%v,"messages":[{"role":"user","content":%q}]}`,
+			stream, text)
 	}
 	t.Run("headers of a stream precede the prompt, and the first body byte does not", func(t *testing.T) {
 		headers, events, err := timed(s, e.url("/v1/chat/completions"), chat(long(1), true))
@@ -136,7 +138,8 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 			status           int
 			kind             any
 		}{
-			{"an unknown model", "/v1/chat/completions", `{"model":"other","messages":[{"role":"user","content":"a"}]}`, 404, "NotFoundError"},
+			{"an unknown model", "/v1/chat/completions", `{"model":"other","messages":[{"role":"user","content":"a"}]}`,
+				404, "NotFoundError"},
 			{"invalid JSON", "/v1/chat/completions", `{"model":`, 400, "Bad Request"},
 			{"an empty body", "/v1/chat/completions", ``, 400, "Bad Request"},
 			{"too many tokens", "/v1/completions", `{"model":"tiny","prompt":"a","max_tokens":100000}`, 400, nil},
@@ -174,7 +177,8 @@ func vllmOnTheWire(t *testing.T, e *engine) {
 		if ids, err := modelsOf(s, e); err != nil || !slices.Contains(ids, "late") {
 			t.Errorf("got models %v, %v", ids, err)
 		}
-		if got, err := s.post(e.url("/v1/unload_lora_adapter"), `{"lora_name":"late"}`); err != nil || got.status != 200 {
+		if got, err := s.post(e.url("/v1/unload_lora_adapter"), `{"lora_name":"late"}`); err != nil ||
+			got.status != 200 {
 			t.Fatal(got.status, got.body, err)
 		}
 		if ids, err := modelsOf(s, e); err != nil || slices.Contains(ids, "late") {
@@ -208,7 +212,8 @@ func vllmFails(t *testing.T, e *engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := `{"model":"tiny","max_tokens":16000,"ignore_eos":true,"stream":true,"messages":[{"role":"user","content":"a"}]}`
+	body :=
+		`{"model":"tiny","max_tokens":16000,"ignore_eos":true,"stream":true,"messages":[{"role":"user","content":"a"}]}`
 	t.Run("engine core stopped: healthy, headers, and no token", func(t *testing.T) {
 		if err := syscall.Kill(core, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -248,7 +253,8 @@ func vllmFails(t *testing.T, e *engine) {
 		}
 		text, err := io.ReadAll(resp.Body)
 		end := string(text[max(0, len(text)-400):])
-		if err != nil || !strings.Contains(end, `data: {"error"`) || !strings.HasSuffix(strings.TrimSpace(end), "data: [DONE]") {
+		if err != nil || !strings.Contains(end, `data: {"error"`) ||
+			!strings.HasSuffix(strings.TrimSpace(end), "data: [DONE]") {
 			t.Errorf("got the end %q, %v", end, err)
 		}
 		s.Eventually("nothing listens any more", func() error {
@@ -264,7 +270,8 @@ func vllmFails(t *testing.T, e *engine) {
 func llamaOnTheWire(t *testing.T, e *engine) {
 	s := newSite(t)
 	t.Run("headers of a stream precede the prompt, and the first body byte does not", func(t *testing.T) {
-		body := fmt.Sprintf(`{"model":"tiny","max_tokens":4,"stream":true,"messages":[{"role":"user","content":%q}]}`, long(1))
+		body := fmt.Sprintf(`{"model":"tiny","max_tokens":4,"stream":true,"messages":[{"role":"user","content":%q}]}`,
+			long(1))
 		headers, events, err := timed(s, e.url("/v1/chat/completions"), body)
 		if err != nil || len(events) < 2 {
 			t.Fatal(err, events)
@@ -274,7 +281,8 @@ func llamaOnTheWire(t *testing.T, e *engine) {
 		}
 	})
 	t.Run("an unknown model is served", func(t *testing.T) {
-		got, err := s.post(e.url("/v1/chat/completions"), `{"model":"other","max_tokens":1,"messages":[{"role":"user","content":"a"}]}`)
+		got, err := s.post(e.url("/v1/chat/completions"),
+			`{"model":"other","max_tokens":1,"messages":[{"role":"user","content":"a"}]}`)
 		if err != nil || got.status != 200 {
 			t.Error(got.status, got.body, err)
 		}
@@ -300,7 +308,9 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 	for i, stream := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stream %t", stream), func(t *testing.T) {
 			s.Eventually("explain has the client's times", func() error {
-				body := fmt.Sprintf(`{"model":"tiny","max_tokens":4,"stream":%v,"messages":[{"role":"user","content":%q}]}`, stream, prompt(int(time.Now().UnixMicro()%100_000)*2+i))
+				body := fmt.Sprintf(
+					`{"model":"tiny","max_tokens":4,"stream":%v,"messages":[{"role":"user","content":%q}]}`, stream,
+					prompt(int(time.Now().UnixMicro()%100_000)*2+i))
 				req, err := request(s.Context(), s.url("/"), body)
 				if err != nil {
 					return err
@@ -328,10 +338,12 @@ func firstToken(t *testing.T, s *site, prompt func(int) string) {
 				for n, want := range []float64{end, headers, first} {
 					got, _ := strconv.ParseFloat(found[n+1], 64)
 					if got < want*0.9-0.01 || got > want*1.1+0.01 { // what the pick takes, beside 10 %
-						return fmt.Errorf("got %v, want %v, of end, headers and first byte (%.2f, %.2f, %.2f):\n%s", got, want, end, headers, first, text)
+						return fmt.Errorf("got %v, want %v, of end, headers and first byte (%.2f, %.2f, %.2f):\n%s",
+							got, want, end, headers, first, text)
 					}
 				}
-				t.Logf("client: headers %.3f s, first byte %.3f s, end %.3f s; explain: %s", headers, first, end, found[0])
+				t.Logf("client: headers %.3f s, first byte %.3f s, end %.3f s; explain: %s", headers, first, end,
+					found[0])
 				return nil
 			})
 		})
@@ -344,11 +356,16 @@ type api struct{ name, path, body, has string }
 // behindGateway sends a request of each API that both engines have, and of more.
 func behindGateway(t *testing.T, s *site, more ...api) {
 	all := []api{
-		{"chat", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"choices"`},
+		{"chat", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`,
+			`"choices"`},
 		{"completions", "/v1/completions", `{"model":"tiny","max_tokens":4,"prompt":"a"}`, `"choices"`},
-		{"stream", "/v1/chat/completions", `{"model":"tiny","max_tokens":4,"stream":true,"messages":[{"role":"user","content":"a"}]}`, "data: [DONE]"},
+		{
+			"stream", "/v1/chat/completions",
+			`{"model":"tiny","max_tokens":4,"stream":true,"messages":[{"role":"user","content":"a"}]}`, "data: [DONE]",
+		},
 		{"responses", "/v1/responses", `{"model":"tiny","max_output_tokens":4,"input":"a"}`, `"output"`},
-		{"messages", "/v1/messages", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`, `"content"`},
+		{"messages", "/v1/messages", `{"model":"tiny","max_tokens":4,"messages":[{"role":"user","content":"a"}]}`,
+			`"content"`},
 	}
 	for _, a := range append(all, more...) {
 		t.Run(a.name, func(t *testing.T) {

@@ -26,9 +26,12 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 		{"plain.example", "/missing", "", 500, "no_backend", "This route has no backend"},
 		{"plain.example", "/other", "", 404, "no_route", "no route of this host matches"},
 		{"other.example", "", "", 404, "no_route", "no route of this host matches"},
-		{"models.example", "", "gpt", 404, "model_not_found", `this host has no route for model gpt; it has llama, qu"en`},
-		{"models.example", "", `g\"pt`, 404, "model_not_found", `this host has no route for model g"pt; it has llama, qu"en`},
-		{"guarded.example", "", "gpt", 404, "model_not_found", "this host has no route for model gpt; give one that a route of this host has"},
+		{"models.example", "", "gpt", 404, "model_not_found",
+			`this host has no route for model gpt; it has llama, qu"en`},
+		{"models.example", "", `g\"pt`, 404, "model_not_found",
+			`this host has no route for model g"pt; it has llama, qu"en`},
+		{"guarded.example", "", "gpt", 404, "model_not_found",
+			"this host has no route for model gpt; give one that a route of this host has"},
 	} {
 		for _, api := range []string{"/v1/chat/completions", "/v1/messages", ""} {
 			if api == "" && tt.model != "" {
@@ -43,7 +46,8 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 				}
 				req.Host = tt.host
 				got, err := do(client(), req)
-				if reason := got.header.Get("x-penstock-reason"); err != nil || got.status != tt.status || reason != tt.reason {
+				if reason := got.header.Get("x-penstock-reason"); err != nil || got.status != tt.status ||
+					reason != tt.reason {
 					return fmt.Errorf("%d with reason %q: %s %w", got.status, reason, got.body, err)
 				}
 				return checkError(api, got, tt.reason, tt.message)
@@ -56,7 +60,8 @@ func TestErrors_HaveTheFormOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Host = "plain.example"
-	if got, err := do(client(), req); err != nil || got.header.Get("x-penstock-reason") != "" || got.status != http.StatusNotFound {
+	if got, err := do(client(), req); err != nil || got.header.Get("x-penstock-reason") != "" ||
+		got.status != http.StatusNotFound {
 		t.Errorf("%d %v %s %v", got.status, got.header, got.body, err)
 	}
 }
@@ -99,7 +104,8 @@ func TestErrors_OfGRPCHaveNoJSON(t *testing.T) {
 		}
 		got, err := do(client(), req)
 		text := got.header.Get("grpc-message")
-		return because(err == nil && got.header.Get("grpc-status") == "12" && got.header.Get("x-penstock-reason") == "no_route" &&
+		return because(err == nil && got.header.Get("grpc-status") == "12" &&
+			got.header.Get("x-penstock-reason") == "no_route" &&
 			!strings.Contains(text, "{"), got.status, got.header, err)
 	})
 }

@@ -69,9 +69,10 @@ func (p *referencePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) e
 			}
 			switch {
 			case p.acknowledges:
-				replies = append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
-					RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{}},
-				}})
+				replies = append(replies,
+					&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+						RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{}},
+					}})
 			case r.RequestBody.EndOfStream:
 				replies = append(replies, sendBack(read, true))
 			}
@@ -79,9 +80,10 @@ func (p *referencePicker) Process(s extprocv3.ExternalProcessor_ProcessServer) e
 			if lb := m.MetadataContext.GetFilterMetadata()["envoy.lb"]; lb != nil {
 				p.record(&p.served, path+" "+lb.Fields["x-gateway-destination-endpoint-served"].GetStringValue())
 			}
-			replies = append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
-				ResponseHeaders: &extprocv3.HeadersResponse{},
-			}})
+			replies = append(replies,
+				&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
+					ResponseHeaders: &extprocv3.HeadersResponse{},
+				}})
 		}
 		for _, reply := range replies {
 			if s.Send(reply) != nil {

@@ -28,7 +28,8 @@ func TestFailOpen_ServersServeWhileTheRemotePickerIsGone(t *testing.T) {
 	}
 	open.pickers.Stop()
 	closed.pickers.Stop()
-	for path, want := range map[string]string{"/open": "200 open", "/closed": "503 relay_failed", "/both": "200 spare"} {
+	for path, want := range map[string]string{"/open": "200 open", "/closed": "503 relay_failed",
+		"/both": "200 spare"} {
 		for i := range 5 {
 			if got := send(path); got != want {
 				t.Errorf("request %d of %s without a picker: %s, want %s", i, path, got, want)

@@ -13,11 +13,14 @@ import (
 func (s *site) prompt(words int, stream bool) string {
 	s.prompts++
 	text := strings.Repeat(fmt.Sprintf("word%d ", s.prompts), words)
-	return fmt.Sprintf(`{"model": "llama", "stream": %t, "max_tokens": 2, "messages": [{"role": "user", "content": %q}]}`, stream, text)
+	return fmt.Sprintf(
+		`{"model": "llama", "stream": %t, "max_tokens": 2, "messages": [{"role": "user", "content": %q}]}`, stream,
+		text)
 }
 
 // Two servers send the headers of a stream at once, as engines do, and read prompts at 8,000 and
-// 1,000 tokens a second: the picker learns that from first tokens, and sends prompts to the fast one.
+// 1,000 tokens a second: the picker learns that from first tokens, and sends prompts to the fast
+// one.
 func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -39,10 +42,11 @@ func TestFirstToken_FastServerGetsThePrompts(t *testing.T) {
 }
 
 // outcomes match what explain prints of a request's times.
-var outcomes = regexp.MustCompile(`ended after (\d+\.\d+) s.* headers after (\d+\.\d+) s, first byte after (\d+\.\d+) s`)
+var outcomes = regexp.MustCompile(
+	`ended after (\d+\.\d+) s.* headers after (\d+\.\d+) s, first byte after (\d+\.\d+) s`)
 
-// explain shows the headers and the first byte of the body of a response: of a stream they are apart
-// by the time that the server takes to read the prompt; otherwise both come at the end.
+// explain shows the headers and the first byte of the body of a response: of a stream they are
+// apart by the time that the server takes to read the prompt; otherwise both come at the end.
 func TestFirstToken_ExplainHasItBesideTheHeaders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

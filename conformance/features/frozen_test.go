@@ -85,7 +85,8 @@ func (s *site) learns(servers [2]*freezing) {
 	s.Helper()
 	servers[0].slow(0, 15*time.Millisecond)
 	servers[1].slow(0, 15*time.Millisecond)
-	for first, second := servers[0].got.Load(), servers[1].got.Load(); servers[0].got.Load() < first+140 || servers[1].got.Load() < second+140; {
+	for first, second := servers[0].got.Load(), servers[1].got.Load(); servers[0].got.Load() < first+140 ||
+		servers[1].got.Load() < second+140; {
 		s.streams(80)
 	}
 }
@@ -178,7 +179,8 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)
 	const long = 1300 * time.Millisecond
-	limits := []string{"x-envoy-upstream-rq-per-try-timeout-ms", "100", "x-envoy-hedge-on-per-try-timeout", "true", "x-envoy-retry-on", "reset"}
+	limits := []string{"x-envoy-upstream-rq-per-try-timeout-ms", "100", "x-envoy-hedge-on-per-try-timeout", "true",
+		"x-envoy-retry-on", "reset"}
 	for _, c := range []struct {
 		path           string
 		stream         bool
@@ -199,7 +201,8 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 			servers[1].slow(c.headers, c.reads)
 			_, copies := s.asked(servers, c.path, s.prompt(40, c.stream), c.client...)
 			if copies != c.copies {
-				return fmt.Errorf("%s, stream %t, headers after %v: %d servers were asked", c.path, c.stream, c.headers, copies)
+				return fmt.Errorf("%s, stream %t, headers after %v: %d servers were asked", c.path, c.stream, c.headers,
+					copies)
 			}
 			return nil
 		}
@@ -216,7 +219,8 @@ func TestFrozen_NoOtherServerIsAskedWhereThatIsNotAllowed(t *testing.T) {
 func TestFrozen_SlowPoolIsNotAskedTwice(t *testing.T) {
 	t.Parallel()
 	s, servers := twoFreezing(t)
-	for _, took := range [][2]time.Duration{{1500 * time.Millisecond, 2 * time.Second}, {2 * time.Second, 1500 * time.Millisecond}} {
+	for _, took := range [][2]time.Duration{{1500 * time.Millisecond, 2 * time.Second},
+		{2 * time.Second, 1500 * time.Millisecond}} {
 		for i, f := range servers {
 			f.slow(took[i], 0)
 		}

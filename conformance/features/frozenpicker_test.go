@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// frozenCost is what a frozen picker may cost a request: 3 s, and what a loaded machine adds. Without
-// an end of the calls that are not answered it is 12 s.
+// frozenCost is what a frozen picker may cost a request: 3 s, and what a loaded machine adds.
+// Without an end of the calls that are not answered it is 12 s.
 const frozenCost = 7 * time.Second
 
 // picked counts the picks of a picker for the pool chat.
 const picked = `penstock_picker_picks_total{pool="default/chat",result="picked"}`
 
-// A picker that is stopped accepts requests and answers none. Those that it has begun to read cannot
-// be sent elsewhere; those that come later get what the failure mode promises, at once.
+// A picker that is stopped accepts requests and answers none. Those that it has begun to read
+// cannot be sent elsewhere; those that come later get what the failure mode promises, at once.
 func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing.T) {
 	t.Parallel()
 	for mode, then := range map[string]int{"FailOpen": http.StatusOK, "FailClose": http.StatusServiceUnavailable} {
@@ -26,7 +26,8 @@ func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing
 			s.server("pod-1")
 			s.server("pod-2")
 			picker := s.alone("epp", "externalpicker.yaml", with("external", "two"))
-			s.up("externalpicker.yaml", with("external", "slice", "two"), swap("failureMode: FailClose", "failureMode: "+mode))
+			s.up("externalpicker.yaml", with("external", "slice", "two"),
+				swap("failureMode: FailClose", "failureMode: "+mode))
 			s.answers("/", http.StatusOK)
 			for range 2 {
 				picker.penstock.Signal(syscall.SIGSTOP)
@@ -35,7 +36,9 @@ func TestExternalPicker_FrozenCostsSecondsAndThenTheFailureModeCounts(t *testing
 				})
 				s.reports("it accepts connections and does not answer")
 				for range 3 {
-					s.atOnce(4, func(got reply, took time.Duration) bool { return got.status == then && took < frozenCost/2 })
+					s.atOnce(4, func(got reply, took time.Duration) bool {
+						return got.status == then && took < frozenCost/2
+					})
 				}
 				picker.penstock.Signal(syscall.SIGCONT)
 				s.Eventually("the picker is asked again", func() error {

@@ -10,7 +10,8 @@ import (
 )
 
 // speaksH2C makes the pool of a fixture one of servers that speak h2c.
-var speaksH2C = swap("  targetPorts: [{number: 8000}]", "  targetPorts: [{number: 8000}]\n  appProtocol: kubernetes.io/h2c")
+var speaksH2C = swap("  targetPorts: [{number: 8000}]",
+	"  targetPorts: [{number: 8000}]\n  appProtocol: kubernetes.io/h2c")
 
 // A silent server of a pool that speaks h2c alone is probed in h2c, and so serves again.
 func TestH2C_SilentServerServesAgain(t *testing.T) {

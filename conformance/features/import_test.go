@@ -33,8 +33,10 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 		{name: "a picker declines", east: full, want: "200 north 20, 200 west 20"},
 		{name: "another declines too", east: full, north: unavailable, want: "200 west 40"},
 		{name: "a picker names a server that is down", east: down, want: "200 north 20, 200 west 20"},
-		{name: "a server's own answer is final", north: answers(503, false), want: "200 east 20, 200 west 10, 503 north 10"},
-		{name: "a gateway's own answer is final", west: answers(429, false), want: "200 east 20, 200 north 10, 429 west 10"},
+		{name: "a server's own answer is final", north: answers(503, false),
+			want: "200 east 20, 200 west 10, 503 north 10"},
+		{name: "a gateway's own answer is final", west: answers(429, false),
+			want: "200 east 20, 200 north 10, 429 west 10"},
 		{name: "a server that marks its answer is not believed", north: answers(503, true),
 			want: "200 east 20, 200 west 10, 503 north 10"},
 		{name: "a gateway that marks its answer is not believed", west: answers(503, true),
@@ -53,7 +55,8 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 			}
 			for _, c := range all {
 				if asked, served := c.counts(); asked > 40 || served > 40 {
-					t.Errorf("%s was asked for picks %d times and for answers %d times, for 40 requests", c.name, asked, served)
+					t.Errorf("%s was asked for picks %d times and for answers %d times, for 40 requests", c.name, asked,
+						served)
 				}
 				if c.served > 0 && (c.host != "models.example.com" || c.size != len(body)) {
 					t.Errorf("%s got host %q and %d bytes, of %d", c.name, c.host, c.size, len(body))
@@ -75,7 +78,8 @@ func TestImport_DeclinedRequestIsServedByAnotherCluster(t *testing.T) {
 			other, _ := north.counts()
 			if asked != 1 || other != 1 || got.status != http.StatusTooManyRequests &&
 				got.status != http.StatusServiceUnavailable {
-				t.Fatalf("east's picker was asked %d times, north's %d times, for one request: %d %s", asked, other, got.status,
+				t.Fatalf("east's picker was asked %d times, north's %d times, for one request: %d %s", asked, other,
+					got.status,
 					got.body)
 			}
 		}
@@ -199,7 +203,8 @@ func TestImport_FailsOpenOnceNoClusterPicks(t *testing.T) {
 	east.pickers.Stop()
 	served("west")
 	west.pickers.Stop()
-	s.answers("/far", http.StatusOK) // until Envoy has noticed, a picker that reads bodies as a stream cannot be passed by
+	// until Envoy has noticed, a picker that reads bodies as a stream cannot be passed by
+	s.answers("/far", http.StatusOK)
 	served("east", "west")
 }
 

@@ -225,7 +225,8 @@ func TestKilled_ErrorOfWorkingServerIsTheAnswer(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			if got, err := s.ask("/", question); err != nil || got.status != 500 || !strings.Contains(got.body, "EngineCore") ||
+			if got, err := s.ask("/", question); err != nil || got.status != 500 ||
+				!strings.Contains(got.body, "EngineCore") ||
 				got.header.Get("penstock-server-dead") != "" {
 				t.Error(got.status, got.header, got.body, err)
 			}
@@ -269,7 +270,8 @@ func (s *site) askers(clients int, model string) *askers {
 }
 
 func (l *askers) send(prompt string, stream bool) {
-	body := fmt.Sprintf(`{"model":%q,"max_tokens":48,"ignore_eos":true,"stream":%t,"messages":[{"role":"user","content":%q}]}`,
+	body := fmt.Sprintf(
+		`{"model":%q,"max_tokens":48,"ignore_eos":true,"stream":%t,"messages":[{"role":"user","content":%q}]}`,
 		l.model, stream, prompt)
 	req, err := request(l.s.Context(), l.s.url("/"), body)
 	if err != nil {
@@ -285,7 +287,8 @@ func (l *askers) send(prompt string, stream bool) {
 	text, err := io.ReadAll(resp.Body)
 	problem := ""
 	if resp.StatusCode != http.StatusOK || err != nil || strings.Contains(string(text), `data: {"error"`) {
-		problem = fmt.Sprint(resp.Header.Get("x-request-id"), " ", resp.StatusCode, " ", err, " ", string(text[max(0, len(text)-300):]))
+		problem = fmt.Sprint(resp.Header.Get("x-request-id"), " ", resp.StatusCode, " ", err, " ",
+			string(text[max(0, len(text)-300):]))
 	}
 	l.note(stream && resp.StatusCode == http.StatusOK, problem)
 }

@@ -31,7 +31,8 @@ func TestKVEvents_OfServersDecidePicks(t *testing.T) {
 			number++
 			server := servers[rand.IntN(2)]
 			beginning := strings.Repeat(fmt.Sprintf("document-%d ", number), 1000)
-			if got, err := s.post("http://"+at(server, "pods")+"/v1/chat/completions", body(beginning+"one")); err != nil ||
+			if got, err := s.post("http://"+at(server, "pods")+"/v1/chat/completions",
+				body(beginning+"one")); err != nil ||
 				got.status != http.StatusOK {
 				return fmt.Errorf("%d: %s %w", got.status, got.body, err)
 			}

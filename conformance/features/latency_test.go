@@ -20,8 +20,9 @@ func TestLatency_RequestsGoToTheClusterThatAnswersFirst(t *testing.T) {
 		s.served("/far")
 		text := s.metrics()
 		for _, name := range []string{"east", "west"} {
-			if !strings.Contains(text, fmt.Sprintf(`penstock_selection_first_byte_seconds{cluster=%q,import="default/far"} `,
-				name)) {
+			if !strings.Contains(text,
+				fmt.Sprintf(`penstock_selection_first_byte_seconds{cluster=%q,import="default/far"} `,
+					name)) {
 				return fmt.Errorf("%s has not answered", name)
 			}
 		}

@@ -25,7 +25,8 @@ func TestLeastLoad_PromptsGoWhereTheyAreCached(t *testing.T) {
 	send := func(topic ...any) string {
 		t.Helper()
 		prompt := strings.Repeat("a long prompt about "+fmt.Sprint(topic...)+". ", 2000)
-		return s.answered("/far", strings.Replace(question, "repeat this", prompt, 1), "penstock-peer-sender", "forged").by()
+		return s.answered("/far", strings.Replace(question, "repeat this", prompt, 1), "penstock-peer-sender",
+			"forged").by()
 	}
 	s.answers("/far", http.StatusOK)
 	served := map[string]int{}
@@ -158,7 +159,8 @@ func (s *site) listsRequests() {
 				return fmt.Errorf("no line %s:\n%s", line, text)
 			}
 		}
-		if s.series(`penstock_import_ended_requests_total{cluster="west",import="default/chat",outcome="served"}`) == 0 {
+		if s.series(`penstock_import_ended_requests_total{cluster="west",import="default/chat",outcome="served"}`) ==
+			0 {
 			return errors.New("there is no series of west")
 		}
 		return nil

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Envoy forgets clients of gRPC that begin no call for 50 s. What still uses one then must not end it:
-// each of these requests is the last one of its kind for as long.
+// Envoy forgets clients of gRPC that begin no call for 50 s. What still uses one then must not end
+// it: each of these requests is the last one of its kind for as long.
 func TestLong_RequestsOfAMinuteAreServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -29,7 +29,8 @@ func TestLong_RequestsOfAMinuteAreServed(t *testing.T) {
 	var all sync.WaitGroup
 	for _, size := range []int{0, 20_000} { // larger ones are counted as uploads
 		all.Go(func() {
-			body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"slow"}],"user":%q}`, strings.Repeat("x", size))
+			body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"slow"}],"user":%q}`,
+				strings.Repeat("x", size))
 			req, err := request(s.Context(), s.url("/"), body)
 			if err == nil {
 				var got reply

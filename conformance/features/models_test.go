@@ -54,8 +54,9 @@ func (s *site) lists(path string, want ...string) {
 			s.Errorf("%s: %v", path, got.header)
 		}
 		names, err := modelNames(got.body)
-		return because(err == nil && slices.Equal(names, want), fmt.Sprintf("%s lists %q, want %q %v", path, names, want,
-			err))
+		return because(err == nil && slices.Equal(names, want),
+			fmt.Sprintf("%s lists %q, want %q %v", path, names, want,
+				err))
 	}
 	s.Eventually(path+" lists models", list)
 	for range 6 { // each of the rule's shares
@@ -92,13 +93,15 @@ func TestModels_ListHasThoseOfAllPoolsOfTheRule(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("content-type") != "application/json" {
 		t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
 	}
-	if got, err := s.models("/silent"); err != nil || got.status != http.StatusNotFound || got.body != "no list here\n" {
-		t.Errorf("a pool whose servers have no list: want its server's own answer, got %d: %q %v", got.status, got.body, err)
+	if got, err := s.models("/silent"); err != nil || got.status != http.StatusNotFound ||
+		got.body != "no list here\n" {
+		t.Errorf("a pool whose servers have no list: want its server's own answer, got %d: %q %v", got.status, got.body,
+			err)
 	}
 }
 
-// The list is the whole one also of a pool that spills and replaces models, of an exporting cluster with
-// InferenceModels of its own, and of a host that routes by model and has no rule for it.
+// The list is the whole one also of a pool that spills and replaces models, of an exporting cluster
+// with InferenceModels of its own, and of a host that routes by model and has no rule for it.
 func TestModels_ListHasNamesThatPickersReplaceAndThoseOfRoutesByModel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -36,8 +36,9 @@ func TestPrefix_EachAPIGoesWhereItsPromptIsCached(t *testing.T) {
 			for i := range 16 {
 				beginning := strings.Repeat(fmt.Sprintf("%s-%d ", path, i), 1000)
 				send := func(ending string, stream bool) reply {
-					got, err := s.post(s.base()+path, fmt.Sprintf(`{"model": "llama", "stream": %t, `, stream)+fmt.Sprintf(body,
-						beginning, ending)+"}")
+					got, err := s.post(s.base()+path,
+						fmt.Sprintf(`{"model": "llama", "stream": %t, `, stream)+fmt.Sprintf(body,
+							beginning, ending)+"}")
 					if err != nil || got.status != http.StatusOK {
 						t.Fatalf("%v, %d: %s", err, got.status, got.body)
 					}
@@ -47,7 +48,8 @@ func TestPrefix_EachAPIGoesWhereItsPromptIsCached(t *testing.T) {
 				seen[by] = true
 				for _, stream := range []bool{false, true} {
 					if got := send("another", stream); got.by() != by {
-						t.Errorf("prompt %d is cached at %q, and a request that begins with it went to %q", i, by, got.by())
+						t.Errorf("prompt %d is cached at %q, and a request that begins with it went to %q", i, by,
+							got.by())
 					} else if !stream && !cached.MatchString(got.body) {
 						t.Errorf("prompt %d: the server had not cached it: %s", i, got.body)
 					}

@@ -111,7 +111,8 @@ func TestProcessor_AnswersTakeEffect(t *testing.T) {
 		p.answers(tt.status, tt.answer)
 		served := map[string]bool{}
 		for range 4 {
-			by, got, key := s.processed(tt.sent, "x-req-tokens-key", "of-another-tenant", "x-tenant", "t1", "authorization",
+			by, got, key := s.processed(tt.sent, "x-req-tokens-key", "of-another-tenant", "x-tenant", "t1",
+				"authorization",
 				"Bearer secret", "cookie", "c=1")
 			if served[by] = true; got != tt.body || key != tt.key || tt.by != "" && by != tt.by {
 				t.Errorf("%s: %s gets key %q: %s", tt.answer, by, key, got)
@@ -169,11 +170,13 @@ func TestProcessor_GetsTheClientsRequestID(t *testing.T) {
 	s.server("a")
 	p := s.processor("processor")
 	s.up("processor.yaml", with("keep", "one", "plain", "processor"), swap("spec:\n  gatewayClassName",
-		"spec:\n  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: edge}}\n  gatewayClassName"))
+		"spec:\n  infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: edge}}\n  "+
+			"gatewayClassName"))
 	s.answers("/", http.StatusOK)
 	for _, sent := range [][]string{{"x-request-id", "order-66"}, nil} {
 		got := s.answered("/", unrouted, sent...).header.Get("x-request-id")
-		if _, headers, _ := p.last(); got == "" || headers["x-request-id"] != got || (got == "order-66") != (sent != nil) {
+		if _, headers, _ := p.last(); got == "" || headers["x-request-id"] != got ||
+			(got == "order-66") != (sent != nil) {
 			t.Errorf("of %q the client gets %q, and the processor %v", sent, got, headers)
 		}
 	}

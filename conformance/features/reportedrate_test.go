@@ -42,8 +42,8 @@ func TestReportedRate_IsShownWithItsSource(t *testing.T) {
 	s.Eventually("status has the rate", func() error { return check(s.status()) })
 }
 
-// Answers that are not streamed, and streams of /v1/responses, show no first token. The servers' own
-// series show which of them reads prompts eight times as fast.
+// Answers that are not streamed, and streams of /v1/responses, show no first token. The servers'
+// own series show which of them reads prompts eight times as fast.
 func TestReportedRate_FasterServerGetsPromptsWhoseFirstTokensAreNotSeen(t *testing.T) {
 	t.Parallel()
 	for name, stream := range map[string]bool{"/v1/chat/completions": false, "/v1/responses": true} {
@@ -54,7 +54,8 @@ func TestReportedRate_FasterServerGetsPromptsWhoseFirstTokensAreNotSeen(t *testi
 			s.server("slow", "--prefill-rate", "1000", "--inter-token-latency", "5ms")
 			s.up("firsttoken.yaml")
 			ask := func() string {
-				body := strings.Replace(s.prompt(600, stream), `"max_tokens": 2`, `"max_tokens": 60, "max_output_tokens": 60`, 1)
+				body := strings.Replace(s.prompt(600, stream), `"max_tokens": 2`,
+					`"max_tokens": 60, "max_output_tokens": 60`, 1)
 				if stream {
 					body = strings.Replace(body, `"messages"`, `"input"`, 1)
 				}

@@ -41,7 +41,8 @@ func TestResponseAffinity_FollowUpFindsItsResponse(t *testing.T) {
 	if len(seen) != 2 {
 		t.Errorf("all responses are at %v: nothing is shown", seen)
 	}
-	if text := s.explain("--last", "1"); !strings.Contains(text, "it names a response, and goes to the server that keeps it") {
+	if text := s.explain("--last", "1"); !strings.Contains(text,
+		"it names a response, and goes to the server that keeps it") {
 		t.Errorf("explain does not show why:\n%s", text)
 	}
 	if id, _, err := s.respond("resp_unknown", false); err == nil || !strings.HasPrefix(err.Error(), "404") {
@@ -86,8 +87,8 @@ func TestResponseAffinity_EveryProcessFindsTheResponse(t *testing.T) {
 	}
 }
 
-// Where a picker chooses among the clusters of an import, the request goes to the cluster that keeps
-// the response.
+// Where a picker chooses among the clusters of an import, the request goes to the cluster that
+// keeps the response.
 func TestResponseAffinity_FollowUpFindsItsCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

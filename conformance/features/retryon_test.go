@@ -41,12 +41,15 @@ func TestRetryOn_OwnAnswersOfServersMoveOn(t *testing.T) {
 		{"TooManyRequests, ServiceUnavailable", "", ""},
 	} {
 		if test.causes != "" {
-			s.write("retryon.yaml", with("far", "again"), swap("retryOn: [TooManyRequests]", "retryOn: ["+test.causes+"]"))
+			s.write("retryon.yaml", with("far", "again"),
+				swap("retryOn: [TooManyRequests]", "retryOn: ["+test.causes+"]"))
 		}
 		for _, c := range []*cluster{east, north} {
 			s.Eventually("retryOn ["+test.causes+"] for the answers of "+c.name, func() error {
-				if full, unavailable := statuses(c, 429), statuses(c, 503); full != test.full || unavailable != test.unavailable {
-					return fmt.Errorf("answers %q and %q, want %q and %q", full, unavailable, test.full, test.unavailable)
+				if full, unavailable := statuses(c, 429),
+					statuses(c, 503); full != test.full || unavailable != test.unavailable {
+					return fmt.Errorf("answers %q and %q, want %q and %q", full, unavailable, test.full,
+						test.unavailable)
 				}
 				return nil
 			})
@@ -83,7 +86,8 @@ func TestRetryOn_LostGatewayMovesRequestsOn(t *testing.T) {
 	here.write("retryon.yaml", with("here"), swap("  selection:", "  retryOn: [LostGateway]\n  selection:"))
 	here.Eventually("with retryOn the other cluster answers", func() error {
 		got := lost(t, here, east)
-		return because(got.status == http.StatusOK && got.by() == "west-1" && got.header.Get("penstock-peer-lost") == "",
+		return because(got.status == http.StatusOK && got.by() == "west-1" &&
+			got.header.Get("penstock-peer-lost") == "",
 			got.status, got.body, got.by(), got.header)
 	})
 }

@@ -39,7 +39,8 @@ func TestRewrite_NextPoolAfterASpillSeesWhatTheClientSent(t *testing.T) {
 		for api, body := range asked {
 			for range 5 {
 				last := s.receives("/to-"+server+api, body, server)
-				if header := last.Headers.Get("x-gateway-model-name"); last.Body != withModel(body, model) || header != "public" {
+				if header := last.Headers.Get("x-gateway-model-name"); last.Body != withModel(body, model) ||
+					header != "public" {
 					t.Errorf("%s gets model header %q: %s", server, header, last.Body)
 				}
 			}
@@ -73,8 +74,8 @@ func TestRewrite_TakesEffectAndEndsWhileTrafficRuns(t *testing.T) {
 	becomes("public")
 }
 
-// Without a picker no server gets a name that is not replaced, or a field that is for a processor: such a
-// pool fails closed, if its policy does not demand otherwise.
+// Without a picker no server gets a name that is not replaced, or a field that is for a processor:
+// such a pool fails closed, if its policy does not demand otherwise.
 func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[string]int{"model": http.StatusServiceUnavailable, "": http.StatusOK} {
@@ -92,7 +93,8 @@ func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
 			s.answers("/", http.StatusOK)
 			s.kill()
 			for range 3 {
-				if got, err := s.ask("/", withModel(asked["/v1/chat/completions"], "public")); err != nil || got.status != want {
+				if got, err := s.ask("/", withModel(asked["/v1/chat/completions"], "public")); err != nil ||
+					got.status != want {
 					t.Errorf("%d, want %d: %s %v", got.status, want, got.body, err)
 				}
 			}
@@ -101,7 +103,8 @@ func TestRewrite_UnmappedNameReachesNoServerWithoutAPicker(t *testing.T) {
 	s := newSite(t)
 	s.server("pod", "--lora", "public,v1")
 	s.up("rewrite.yaml", with("chat", "model"), swap("strategy: random", "strategy: random, failureMode: FailOpen"))
-	s.reports("PoolPolicy default/chat spec.picker.failureMode: without a pick, servers get bodies as clients sent them")
+	s.reports(
+		"PoolPolicy default/chat spec.picker.failureMode: without a pick, servers get bodies as clients sent them")
 }
 
 // The deep dive's InferenceModel, verbatim, and its pool without the picker's Service, which no

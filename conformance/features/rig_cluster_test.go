@@ -151,8 +151,10 @@ func names(endpoint string) *extprocv3.ProcessingResponse {
 		}},
 	}}
 	return &extprocv3.ProcessingResponse{
-		Response:        &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: headers},
-		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(pick)}},
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: headers},
+		DynamicMetadata: &structpb.Struct{
+			Fields: map[string]*structpb.Value{"envoy.lb": structpb.NewStructValue(pick)},
+		},
 	}
 }
 

@@ -63,9 +63,9 @@ func (s *site) engine(kind, name string, args ...string) *engine {
 	return e
 }
 
-// publishers gives the engines a and b ports such that their KV events are at consecutive ports, which
-// the YAML has as events and replay (vllm.sh publishes 1,000 above the engine's port, and replays at
-// 1,050 above).
+// publishers gives the engines a and b ports such that their KV events are at consecutive ports,
+// which the YAML has as events and replay (vllm.sh publishes 1,000 above the engine's port, and
+// replays at 1,050 above).
 func (s *site) publishers() {
 	s.Helper()
 	for range 100 {

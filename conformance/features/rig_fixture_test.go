@@ -78,7 +78,8 @@ func (f fixture) documents(text string) (string, []string) {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, "---"); ok {
 			parts := strings.Fields(strings.TrimPrefix(strings.TrimSpace(rest), "#"))
-			written = len(parts) == 0 || slices.ContainsFunc(parts, func(p string) bool { return slices.Contains(f.parts, p) })
+			written = len(parts) == 0 || slices.ContainsFunc(parts,
+				func(p string) bool { return slices.Contains(f.parts, p) })
 			missing = slices.DeleteFunc(missing, func(p string) bool { return slices.Contains(parts, p) })
 		}
 		if written {

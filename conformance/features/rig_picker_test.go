@@ -55,7 +55,8 @@ func (s *site) alone(name, fixture string, edit edit, args ...string) *site {
 		"--bind-address", "127.0.0.1", "--metrics-port", "0", "--secure-serving=false",
 		"--grpc-port", fmt.Sprint(s.ports[name]), "--grpc-health-port", fmt.Sprint(health),
 	}, args...)...)
-	conn, err := grpc.NewClient(fmt.Sprint("127.0.0.1:", health), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(fmt.Sprint("127.0.0.1:", health),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		s.Fatal(err)
 	}

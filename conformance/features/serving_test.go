@@ -13,7 +13,8 @@ import (
 
 const unserved = "no request can be served"
 
-// counts waits until status, explain and the metrics agree on how many of pool chat's two servers serve.
+// counts waits until status, explain and the metrics agree on how many of pool chat's two servers
+// serve.
 func (s *site) counts(serving int) {
 	s.Helper()
 	s.Eventually(fmt.Sprint(serving, " servers serve"), func() error {
@@ -29,9 +30,11 @@ func (s *site) counts(serving int) {
 	if n := s.series(`penstock_picker_serving_endpoints{pool="default/chat"}`); n != float64(serving) {
 		s.Errorf("%v endpoints are counted, want %d", n, serving)
 	}
-	cmd := exec.CommandContext(s.Context(), binary, "explain", s.url("/"), "-X", "POST", "-f", s.Files, "--state", s.state)
+	cmd := exec.CommandContext(s.Context(), binary, "explain", s.url("/"), "-X", "POST", "-f", s.Files, "--state",
+		s.state)
 	text, err := cmd.Output()
-	if want := fmt.Sprintf("%d of 2 serve", serving); !strings.Contains(string(text), want) || (err == nil) != (serving > 0) {
+	if want := fmt.Sprintf("%d of 2 serve", serving); !strings.Contains(string(text), want) ||
+		(err == nil) != (serving > 0) {
 		s.Errorf("explain: %v, want %q in\n%s", err, want, text)
 	}
 }
@@ -100,7 +103,8 @@ func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 		t.Run(fmt.Sprint("healthy ", health), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			servers := []*broken{{mortal: mortal{name: "a"}, health: health}, {mortal: mortal{name: "b"}, health: health}}
+			servers := []*broken{{mortal: mortal{name: "a"}, health: health},
+				{mortal: mortal{name: "b"}, health: health}}
 			for _, b := range servers {
 				s.backend(b.name, b)
 			}
@@ -111,7 +115,8 @@ func TestServing_PoolThatAnswers503HasAWarning(t *testing.T) {
 			}
 			s.Eventually("penstock up prints a Warning", func() error {
 				got, err := s.ask("/", question)
-				return errors.Join(err, because(s.lines("default/chat spec.selector: "+unserved) == 1, got.status, s.output()))
+				return errors.Join(err,
+					because(s.lines("default/chat spec.selector: "+unserved) == 1, got.status, s.output()))
 			})
 			s.counts(0)
 			for _, b := range servers {

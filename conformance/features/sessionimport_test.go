@@ -56,7 +56,8 @@ func TestSessionPersistence_ImportKeepsClusterAndServer(t *testing.T) {
 	}
 }
 
-// A cluster that is lost loses its sessions to another one, without a failed request; there they stay.
+// A cluster that is lost loses its sessions to another one, without a failed request; there they
+// stay.
 func TestSessionPersistence_SessionsOfLostClusterMoveOnce(t *testing.T) {
 	for mode, test := range map[string]struct{ policy, east, west string }{
 		"EndpointMode": {"round-robin", endpointMode("east"), endpointMode("west")},
@@ -121,8 +122,8 @@ metadata:
 	}
 }
 
-// drained waits until a path's sessions have left east, which drains. Those that were in west do not
-// move, and the others do once.
+// drained waits until a path's sessions have left east, which drains. Those that were in west do
+// not move, and the others do once.
 func (s *site) drained(path string, list []*session) {
 	s.Helper()
 	for _, one := range list {
@@ -218,7 +219,8 @@ func (s *site) plainServer(name string) {
 	}))
 }
 
-// exporterNamed starts a site that exports, whose gateway has port ${NAME} and its picker ${NAME.picker}.
+// exporterNamed starts a site that exports, whose gateway has port ${NAME} and its picker
+// ${NAME.picker}.
 func (s *site) exporterNamed(name, fixture string, edits ...edit) *site {
 	s.Helper()
 	other := newSite(s.TB)

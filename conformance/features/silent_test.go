@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// hanging is an engine behind an API server that stays healthy: while it hangs, streams get headers and
-// nothing else, and the metrics page, if there is one, keeps its values.
+// hanging is an engine behind an API server that stays healthy: while it hangs, streams get headers
+// and nothing else, and the metrics page, if there is one, keeps its values.
 type hanging struct {
 	name   string
 	page   bool
@@ -74,8 +74,9 @@ func (s *site) token(limit time.Duration) (by string, err error) {
 	return got.by(), err
 }
 
-// A server that sends headers and no token gets no further request, be its page frozen or missing, and
-// whether clients wait or give up. It is probed without a user's request, and serves again once it answers.
+// A server that sends headers and no token gets no further request, be its page frozen or missing,
+// and whether clients wait or give up. It is probed without a user's request, and serves again once
+// it answers.
 func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -139,8 +140,8 @@ func TestSilent_ServerWithoutTokensGetsNoRequests(t *testing.T) {
 	}
 }
 
-// A server that has answered nothing since its start is found by what the pool's others take for such
-// prompts: no rate of it is known.
+// A server that has answered nothing since its start is found by what the pool's others take for
+// such prompts: no rate of it is known.
 func TestSilent_ServerThatNeverAnsweredIsFoundByLongPrompts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

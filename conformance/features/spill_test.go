@@ -47,7 +47,8 @@ func TestSpill_FullPoolSpillsAnd429WhenAllAreFull(t *testing.T) {
 		t.Errorf("429 came from %q, with retry-after %q", full.by(), full.header.Get("retry-after"))
 	}
 	text := s.explain("--why", full.header.Get("x-request-id"))
-	if !strings.Contains(text, "429 pool_full") || !strings.Contains(text, "picker.full.inFlight 1: 1 at one endpoint") {
+	if !strings.Contains(text, "429 pool_full") ||
+		!strings.Contains(text, "picker.full.inFlight 1: 1 at one endpoint") {
 		t.Errorf("explain --why of a request that is answered 429:\n%s", text)
 	}
 	for _, end := range ends {

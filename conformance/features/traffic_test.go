@@ -47,14 +47,16 @@ func TestTraffic_EnvoysMetricsHaveTheRequestsOfEachCluster(t *testing.T) {
 			page := s.envoyMetrics()
 			for key, n := range want {
 				cluster, class, _ := strings.Cut(key, " ")
-				line := fmt.Sprintf("envoy_cluster_upstream_rq_xx{envoy_response_code_class=%q,envoy_cluster_name=%q} %d\n",
+				line := fmt.Sprintf(
+					"envoy_cluster_upstream_rq_xx{envoy_response_code_class=%q,envoy_cluster_name=%q} %d\n",
 					class, names[cluster], n)
 				if !strings.Contains(page, line) {
 					return fmt.Errorf("no %s", line)
 				}
 			}
 			for _, name := range names {
-				for _, line := range []string{"envoy_cluster_upstream_rq_time_sum{", "envoy_cluster_upstream_cx_rx_bytes_total{"} {
+				for _, line := range []string{"envoy_cluster_upstream_rq_time_sum{",
+					"envoy_cluster_upstream_cx_rx_bytes_total{"} {
 					if !strings.Contains(page, line+fmt.Sprintf("envoy_cluster_name=%q} ", name)) {
 						return fmt.Errorf("no %s of %s", line, name)
 					}

@@ -63,7 +63,8 @@ func (s *site) flow() flow {
 	return flow{conn}
 }
 
-// ask sends a datagram, and returns the name of the server that answered it, or an error if none did within a time.
+// ask sends a datagram, and returns the name of the server that answered it, or an error if none
+// did within a time.
 func (f flow) ask(text string, within time.Duration) (server string, err error) {
 	if _, err := f.Write([]byte(text)); err != nil {
 		return "", err
@@ -188,8 +189,8 @@ func (s *site) listenerChanges() string {
 	return strings.Join(out, "; ")
 }
 
-// A UDPRoute divides flows by weight, whatever number of endpoints its backends have. Changes of weights, backends and
-// endpoints lose no datagram, and change no listener.
+// A UDPRoute divides flows by weight, whatever number of endpoints its backends have. Changes of
+// weights, backends and endpoints lose no datagram, and change no listener.
 func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)
@@ -219,7 +220,8 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	flows.moved(s, "b-1")
 	s.write("udp.yaml", swap(weights, "{name: a, port: 53}, {name: b, port: 53, weight: 0}"))
 	flows.moved(s, "a-1", "a-2")
-	// An endpoint that ends takes no datagram more, and is among the endpoints for a while to answer the last ones.
+	// An endpoint that ends takes no datagram more, and is among the endpoints for a while to
+	// answer the last ones.
 	s.write("udp.yaml", swap(weights, "{name: a, port: 53}"),
 		swap("conditions: {ready: true}", "conditions: {ready: false, serving: true, terminating: true}"))
 	flows.moved(s, "a-2")
@@ -233,8 +235,8 @@ func TestUDPRoute_SplitsByWeightAndLosesNoDatagram(t *testing.T) {
 	}
 }
 
-// What goes to a backend that cannot be used is dropped, in its share; without a route all is. Another port, and the HTTP
-// listener of the same number, are not concerned.
+// What goes to a backend that cannot be used is dropped, in its share; without a route all is.
+// Another port, and the HTTP listener of the same number, are not concerned.
 func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)
@@ -259,7 +261,8 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 		}
 		return len(answered)
 	}
-	s.Eventually("half of the flows are answered", func() error { n := collect(); return because(n >= 40, n, " of 100") })
+	s.Eventually("half of the flows are answered",
+		func() error { n := collect(); return because(n >= 40, n, " of 100") })
 	if n := collect(); n > 60 {
 		t.Errorf("of 100 flows %d are answered: half of the route's backends do not exist", n)
 	}
@@ -275,20 +278,22 @@ func TestUDPRoute_SharesOfInvalidBackendsAreDropped(t *testing.T) {
 		_, err := old.ask("x", 100*time.Millisecond)
 		return because(err != nil, "it answers")
 	})
-	s.write("udp.yaml", swap("kind: UDPRoute\nmetadata: {name: echo}", "kind: UDPRoute\nmetadata: {name: echo, namespace: other}"))
+	s.write("udp.yaml",
+		swap("kind: UDPRoute\nmetadata: {name: echo}", "kind: UDPRoute\nmetadata: {name: echo, namespace: other}"))
 	s.Eventually("without a route all is dropped", func() error {
 		f := s.flow()
 		defer f.Close()
 		_, err := f.ask("x", 100*time.Millisecond)
 		return because(err != nil, "it is answered")
 	})
-	if out := s.explain("udp://" + s.address("gateway")); !strings.Contains(out, "dropped: no route takes these datagrams") {
+	if out := s.explain("udp://" + s.address("gateway")); !strings.Contains(out,
+		"dropped: no route takes these datagrams") {
 		t.Errorf("explain:\n%s", out)
 	}
 }
 
-// Each client's address begins a session, with an open file, and Envoy dies where none is left. Beyond a limit, new
-// sessions are dropped, and all else goes on.
+// Each client's address begins a session, with an open file, and Envoy dies where none is left.
+// Beyond a limit, new sessions are dropped, and all else goes on.
 func TestUDPRoute_DatagramsOfManyAddressesEndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := udpSite(t)

@@ -66,14 +66,17 @@ func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
 	var code atomic.Int32
 	a.fail(func(w http.ResponseWriter) {
 		w.Header().Set("content-type", "text/event-stream")
-		_, _ = fmt.Fprintf(w, "data: {\"choices\":[]}\n\ndata: {\"error\":{\"message\":\"it died\",\"code\":%d}}\n\ndata: [DONE]\n\n", code.Load())
+		_, _ = fmt.Fprintf(w,
+			"data: {\"choices\":[]}\n\ndata: {\"error\":{\"message\":\"it died\",\"code\":%d}}\n\ndata: [DONE]\n\n",
+			code.Load())
 	})
 	s.up("usage.yaml", with("usage"))
 	total := func(outcome string) float64 {
 		const series = "penstock_picker_model_requests_total{model=%q,outcome=%q,pool=%q}"
 		return s.series(fmt.Sprintf(series, "other", outcome, "default/chat"))
 	}
-	byServer := fmt.Sprintf("penstock_picker_endpoint_requests_total{endpoint=%q,outcome=%q,pool=%q}", s.address("a"), "failed", "default/chat")
+	byServer := fmt.Sprintf("penstock_picker_endpoint_requests_total{endpoint=%q,outcome=%q,pool=%q}", s.address("a"),
+		"failed", "default/chat")
 	for _, c := range []struct {
 		code   int32
 		counts float64 // against the server
@@ -85,7 +88,8 @@ func TestTokenUsage_StreamThatAnErrorEndsHasFailed(t *testing.T) {
 		}
 		s.Eventually("it is counted as failed", func() error {
 			counts := s.series(byServer) - against
-			return because(total("failed") == before+1 && total("served") == 0 && counts == c.counts, counts, s.metrics())
+			return because(total("failed") == before+1 && total("served") == 0 && counts == c.counts, counts,
+				s.metrics())
 		})
 	}
 }

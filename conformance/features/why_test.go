@@ -109,7 +109,8 @@ func (s *site) explained(id string) (r picker.Record) {
 	s.Helper()
 	s.Eventually("the outcome is known", func() error {
 		found := s.picks("--why", id)
-		if len(found.Picks) != 1 || found.Silent != 0 || found.Picks[0].Outcome == nil || !found.Picks[0].Outcome.Ended {
+		if len(found.Picks) != 1 || found.Silent != 0 || found.Picks[0].Outcome == nil ||
+			!found.Picks[0].Outcome.Ended {
 			return fmt.Errorf("%+v", found)
 		}
 		r = found.Picks[0]

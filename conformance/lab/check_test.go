@@ -35,7 +35,8 @@ func TestLab_CheckNamesMissingPrerequisites(t *testing.T) {
 	}
 }
 
-// Without root, a lab runs in a user namespace. Where the machine forbids that, the error names the setting.
+// Without root, a lab runs in a user namespace. Where the machine forbids that, the error names the
+// setting.
 func TestLab_CheckWithoutRootStartsOrNamesObstacle(t *testing.T) {
 	if !sandbox.Users() {
 		return // no user namespace: TestLab_CheckPassesWhereALabRuns covers this
@@ -86,7 +87,8 @@ func TestLab_UpPrintsKubeconfigAndDownLeavesNothing(t *testing.T) {
 	if out, err := in.CombinedOutput(); err != nil || string(out) != "1\n" {
 		t.Errorf("lab exec: %v: %s", err, out)
 	}
-	if out, err := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin").CombinedOutput(); err == nil || !strings.Contains(string(out), "lab down --dir") {
+	if out, err := exec.Command(program, "up", "--dir", dir, "--tools", "../../.tools/bin").
+		CombinedOutput(); err == nil || !strings.Contains(string(out), "lab down --dir") {
 		t.Errorf("a second lab in the folder of the first: %v: %s", err, out)
 	}
 	if out, err := exec.Command(program, "down", "--dir", dir).CombinedOutput(); err != nil || len(out) > 0 {

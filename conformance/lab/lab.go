@@ -20,22 +20,22 @@ import (
 
 // Config is what a lab consists of. Only Dir is required; the default is one cluster.
 type Config struct {
-	// Dir is the lab's folder for the kubeconfig and logs. Start empties it and Down removes it. It must not be below
-	// /run.
+	// Dir is the lab's folder for the kubeconfig and logs. Start empties it and Down removes it. It
+	// must not be below /run.
 	Dir string
 	// Clusters is the number of clusters, which reach each other; 0 means 1.
 	Clusters int
 	// CRDs are files and folders to apply; nil means the result of CRDs.
 	CRDs []string
-	// ReleasesOf is a folder whose go.mod names the releases of Gateway API and the inference extension; empty means
-	// the working directory.
+	// ReleasesOf is a folder whose go.mod names the releases of Gateway API and the inference
+	// extension; empty means the working directory.
 	ReleasesOf string
 	// Audit makes each API server log all requests to the file AuditLog.
 	Audit bool
 	// Images are loaded in addition to the predefined ones.
 	Images []image.Image
-	// Root is the repository, with the programs of `make labs` in bin and .tools/bin; empty means the repository of the
-	// working directory.
+	// Root is the repository, with the programs of `make labs` in bin and .tools/bin; empty means
+	// the repository of the working directory.
 	Root string
 }
 
@@ -47,14 +47,17 @@ type Lab struct {
 	errs   *bytes.Buffer
 }
 
-// Start starts a lab and returns when it is ready. The lab ends with Down, or with this process. ctx only limits the
-// start.
+// Start starts a lab and returns when it is ready. The lab ends with Down, or with this process.
+// ctx only limits the start.
 //
-// As root, this process reaches the clusters' API servers, pods and LoadBalancers. Without root it could not reach
-// them, and Start fails; `unshare --map-root-user --net` provides a namespace where it works.
+// As root, this process reaches the clusters' API servers, pods and LoadBalancers. Without root it
+// could not reach them, and Start fails; `unshare --map-root-user --net` provides a namespace where
+// it works.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("a lab that this process can reach needs root: run it as root, or with unshare --map-root-user --net")
+		return nil,
+			errors.New(
+				"a lab that this process can reach needs root: run it as root, or with unshare --map-root-user --net")
 	}
 	if config.Root == "" {
 		root, err := Repository()
@@ -63,7 +66,8 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 		}
 		config.Root = root
 	}
-	args := []string{"up", "--until-eof", "--dir", config.Dir, "--tools", filepath.Join(config.Root, ".tools", "bin"), "--clusters", strconv.Itoa(max(1, config.Clusters))}
+	args := []string{"up", "--until-eof", "--dir", config.Dir, "--tools", filepath.Join(config.Root, ".tools", "bin"),
+		"--clusters", strconv.Itoa(max(1, config.Clusters))}
 	for _, path := range config.CRDs {
 		args = append(args, "--crds", path)
 	}
@@ -73,7 +77,8 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 	if config.ReleasesOf != "" {
 		args = append(args, "--releases-of", config.ReleasesOf)
 	}
-	l := &Lab{config: config, cmd: exec.Command(filepath.Join(config.Root, "bin", "lab"), args...), errs: &bytes.Buffer{}}
+	l := &Lab{config: config, cmd: exec.Command(filepath.Join(config.Root, "bin", "lab"), args...),
+		errs: &bytes.Buffer{}}
 	life, err := l.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start a lab: %w", err)
@@ -110,8 +115,8 @@ func (l *Lab) Contexts() []string {
 	return names
 }
 
-// AuditLog returns the path of the file to which the API server of a cluster logs requests, as JSON lines of
-// audit.k8s.io/v1 Events. See Config.Audit.
+// AuditLog returns the path of the file to which the API server of a cluster logs requests, as JSON
+// lines of audit.k8s.io/v1 Events. See Config.Audit.
 func (l *Lab) AuditLog(context string) string {
 	return filepath.Join(l.config.Dir, context, "audit.log")
 }

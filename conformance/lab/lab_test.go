@@ -30,7 +30,9 @@ var running *lab.Lab
 func TestMain(m *testing.M) {
 	var links []string
 	os.Exit(labtest.Main(m, func(ctx context.Context, dir string) (_ *lab.Lab, err error) {
-		if running, err = lab.Start(ctx, lab.Config{Dir: dir, Clusters: 2, Images: []image.Image{{Name: "shell", Program: "/bin/sh"}}}); err == nil {
+		if running, err = lab.Start(ctx, lab.Config{
+			Dir: dir, Clusters: 2, Images: []image.Image{{Name: "shell", Program: "/bin/sh"}},
+		}); err == nil {
 			links, err = linksOf(running.Kubeconfig())
 		}
 		return running, err

@@ -17,13 +17,14 @@ type Link struct {
 	// From and To are names of clusters, as in Contexts.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// OneWay limits it to the packets from From to To. The replies to what comes from To are such packets too.
+	// OneWay limits it to the packets from From to To. The replies to what comes from To are such
+	// packets too.
 	OneWay bool `json:"oneWay,omitempty"`
 	network.Fault
 }
 
-// Controls is the name of the socket in a lab's folder on which the lab receives Links, as JSON, one a connection. Its answer is an error's
-// text, or nothing.
+// Controls is the name of the socket in a lab's folder on which the lab receives Links, as JSON,
+// one a connection. Its answer is an error's text, or nothing.
 const Controls = "links.sock"
 
 // SetLink replaces what happens on a link of the lab in a folder, and returns once it is in effect.

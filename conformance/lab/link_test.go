@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// asks is a pod that asks a Service of another cluster again and again, each time on a new connection, and logs the answer's first line, or
-// that there is none within a second.
+// asks is a pod that asks a Service of another cluster again and again, each time on a new
+// connection, and logs the answer's first line, or that there is none within a second.
 const asks = `
 metadata: {name: asks}
 spec:
@@ -32,13 +32,14 @@ spec:
       done
 `
 
-// What a link does concerns pods and LoadBalancers of its clusters, and its client is either this process or the command. It is no parallel
-// test: others use the link too.
+// What a link does concerns pods and LoadBalancers of its clusters, and its client is either this
+// process or the command. It is no parallel test: others use the link too.
 func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T) {
 	far, near := newPlace(t, "lab2"), newPlace(t, "lab1")
 	addr := far.serve()
 	t.Cleanup(func() {
-		if err := running.Link(context.WithoutCancel(t.Context()), lab.Link{From: "lab1", To: "lab2", Fault: network.Fault{Effect: network.Heal}}); err != nil {
+		if err := running.Link(context.WithoutCancel(t.Context()),
+			lab.Link{From: "lab1", To: "lab2", Fault: network.Fault{Effect: network.Heal}}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -91,14 +92,17 @@ func TestLink_EffectsReachPodsAndLoadBalancersUntilTheLinkIsHealed(t *testing.T)
 	next("connections are reset", reset)
 	set(false, network.Fault{Effect: network.Cut, Port: 9})
 	next("another port is not concerned", served)
-	command := exec.CommandContext(t.Context(), "../../bin/lab", "link", "reject", "lab1", "lab2", "--port", "8080", "--dir", dir(t))
+	command := exec.CommandContext(t.Context(), "../../bin/lab", "link", "reject", "lab1", "lab2", "--port", "8080",
+		"--dir", dir(t))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	next("the port is reset", reset)
 	set(false, network.Fault{Effect: network.Heal})
 	next("the healed link answers", served)
-	if err := running.Link(t.Context(), lab.Link{From: "lab1", To: "lab9", Fault: network.Fault{Effect: network.Cut}}); err == nil || !strings.Contains(err.Error(), `"lab9"`) {
+	if err := running.Link(t.Context(),
+		lab.Link{From: "lab1", To: "lab9", Fault: network.Fault{Effect: network.Cut}}); err == nil ||
+		!strings.Contains(err.Error(), `"lab9"`) {
 		t.Errorf("a cluster that does not exist: %v", err)
 	}
 }

@@ -16,16 +16,20 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// A pod's containers see their environment, the downward API and files of every kind of volume. Init containers run
-// first; sidecars run beside.
+// A pod's containers see their environment, the downward API and files of every kind of volume.
+// Init containers run first; sidecars run beside.
 func TestKubelet_PodSeesEnvironmentAndVolumes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
-	_, err := p.CoreV1().ConfigMaps(p.Namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "green"}}, metav1.CreateOptions{})
+	_, err := p.CoreV1().ConfigMaps(p.Namespace).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "green"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = p.CoreV1().Secrets(p.Namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: map[string]string{"word": "sesame"}}, metav1.CreateOptions{})
+	_, err = p.CoreV1().Secrets(p.Namespace).Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: map[string]string{"word": "sesame"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +82,8 @@ spec:
   - {name: tokens, projected: {sources: [{serviceAccountToken: {path: vault, audience: vault, expirationSeconds: 600}}]}}
 `)
 	p.status("view", "the pod's end", func(s corev1.PodStatus) bool { return s.Phase == corev1.PodSucceeded })
-	p.logged("view", "main", "env green sesame 10.", " node 64 sesame", `init prepared config green secret sesame labels team="blue"`, "token ey own ey",
+	p.logged("view", "main", "env green sesame 10.", " node 64 sesame",
+		`init prepared config green secret sesame labels team="blue"`, "token ey own ey",
 		"pid 1 host view sub green", "writable", "protected", "private", "clean")
 	p.logged("view", "beside", "beside 1")
 }
@@ -128,10 +133,12 @@ spec:
 		t.Fatal(err)
 	}
 	p.status("graceful", "its end", func(s corev1.PodStatus) bool {
-		return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Terminated != nil && s.ContainerStatuses[0].State.Terminated.ExitCode == 0
+		return len(s.ContainerStatuses) == 1 && s.ContainerStatuses[0].State.Terminated != nil &&
+			s.ContainerStatuses[0].State.Terminated.ExitCode == 0
 	})
 	p.logged("graceful", "main", "hook\n", "signal\n")
-	if _, err := p.CoreV1().Pods(p.Namespace).Patch(t.Context(), "graceful", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := p.CoreV1().Pods(p.Namespace).Patch(t.Context(), "graceful", "application/merge-patch+json",
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.Until("the pod is gone", func(ctx context.Context) error {
@@ -143,7 +150,8 @@ spec:
 	})
 }
 
-// A TCP probe guards the start, HTTP and exec probes decide readiness, and a failing liveness probe restarts.
+// A TCP probe guards the start, HTTP and exec probes decide readiness, and a failing liveness probe
+// restarts.
 func TestKubelet_ProbesDecideReadinessAndRestart(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")
@@ -190,8 +198,8 @@ spec:
 	})
 }
 
-// A pod that must not run as root runs as its image's user, or as the user that it sets; its kernel parameters are its
-// own.
+// A pod that must not run as root runs as its image's user, or as the user that it sets; its kernel
+// parameters are its own.
 func TestKubelet_PodRunsAsItsUser(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "lab1")

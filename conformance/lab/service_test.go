@@ -110,15 +110,16 @@ func TestDeployment_DeletedPodIsReplaced(t *testing.T) {
 	p := newPlace(t, "lab2")
 	addr := p.serve()
 	zero := int64(0)
-	if err := p.CoreV1().Pods(p.Namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{LabelSelector: "app=echo"}); err != nil {
+	if err := p.CoreV1().Pods(p.Namespace).DeleteCollection(t.Context(),
+		metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{LabelSelector: "app=echo"}); err != nil {
 		t.Fatal(err)
 	}
 	p.RolledOut(p.Namespace, "echo")
 	p.Until("an answer", func(ctx context.Context) error { return labtest.Get(ctx, "http://"+addr) })
 }
 
-// Pods resolve Services by name and reach them, including their own. Pods reach the pods and LoadBalancers of another
-// cluster.
+// Pods resolve Services by name and reach them, including their own. Pods reach the pods and
+// LoadBalancers of another cluster.
 func TestService_PodsReachNamesAndOtherClusters(t *testing.T) {
 	t.Parallel()
 	far := newPlace(t, "lab2")
@@ -145,5 +146,6 @@ spec:
       echo "far pod $(ask %[2]s 80)"
       echo "far balancer $(ask %[3]s 8080)"
 `, near.Namespace, pods.Items[0].Status.PodIP, strings.TrimSuffix(addr, ":8080")))
-	near.logged("asks", "main", "\nfull name HTTP/1.0 200", "name HTTP/1.0 200", "far pod HTTP/1.0 200", "far balancer HTTP/1.0 200")
+	near.logged("asks", "main", "\nfull name HTTP/1.0 200", "name HTTP/1.0 200", "far pod HTTP/1.0 200",
+		"far balancer HTTP/1.0 200")
 }

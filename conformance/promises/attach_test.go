@@ -25,12 +25,13 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// An Envoy that its owner runs attaches with the output of `penstock bootstrap`. When the kubelet replaces the token's
-// file, Envoy keeps its stream and sends the new token with the next one.
+// An Envoy that its owner runs attaches with the output of `penstock bootstrap`. When the kubelet
+// replaces the token's file, Envoy keeps its stream and sends the new token with the next one.
 func tokenRotates(p place) {
 	port := freePort(p)
 	mine := strings.Replace(attached, "port: 80", fmt.Sprintf("port: %d", port), 1)
-	p.apply(mine + strings.NewReplacer("name: gw", "name: second", "name: mine", "name: second", "[mine]", "[second]").Replace(mine))
+	p.apply(mine + strings.NewReplacer("name: gw", "name: second", "name: mine", "name: second", "[mine]",
+		"[second]").Replace(mine))
 	root, err := lab.Repository()
 	if err != nil {
 		p.Fatal(err)
@@ -42,8 +43,10 @@ func tokenRotates(p place) {
 	p.swap(dir, p.token("mine", "penstock.dev"))
 	to := p.forward(p.processes()[0].Status.PodIP + ":18000")
 	node := p.Namespace + "-mine"
-	config, err := exec.CommandContext(p.Context(), filepath.Join(root, "bin", "penstock"), "bootstrap", "--gateway", p.Namespace+"/gw", "--xds", to.address, "--node", node,
-		"--tls-ca", filepath.Join(dir, "ca.crt"), "--tls-server-name", "penstock."+system+".svc", "--token", filepath.Join(dir, "token"),
+	config, err := exec.CommandContext(p.Context(), filepath.Join(root, "bin", "penstock"), "bootstrap", "--gateway",
+		p.Namespace+"/gw", "--xds", to.address, "--node", node,
+		"--tls-ca", filepath.Join(dir, "ca.crt"), "--tls-server-name", "penstock."+system+".svc", "--token",
+		filepath.Join(dir, "token"),
 		"--secrets", filepath.Join(dir, "secrets"), "--admin", "unix:"+filepath.Join(dir, "admin.sock")).Output()
 	if err != nil {
 		p.Fatalf("penstock bootstrap: %v", err)
@@ -52,8 +55,10 @@ func tokenRotates(p place) {
 	if err := os.WriteFile(filepath.Join(dir, "envoy.yaml"), config, 0o644); err != nil {
 		p.Fatal(err)
 	}
-	args := append([]string{"-c", filepath.Join(dir, "envoy.yaml"), "--log-level", "error", "--use-dynamic-base-id"}, strings.Fields(strings.TrimPrefix(first, "# envoy arguments: "))...)
-	envoy := exec.CommandContext(p.Context(), cmp.Or(os.Getenv("ENVOY"), filepath.Join(root, ".tools", "bin", "envoy")), args...)
+	args := append([]string{"-c", filepath.Join(dir, "envoy.yaml"), "--log-level", "error", "--use-dynamic-base-id"},
+		strings.Fields(strings.TrimPrefix(first, "# envoy arguments: "))...)
+	envoy := exec.CommandContext(p.Context(), cmp.Or(os.Getenv("ENVOY"), filepath.Join(root, ".tools", "bin", "envoy")),
+		args...)
 	envoy.Stderr = p.Output()
 	if err := envoy.Start(); err != nil {
 		p.Fatal(err)
@@ -70,7 +75,9 @@ func tokenRotates(p place) {
 	p.attached(node, p.Namespace+"/second", to.cut)
 	p.programmed("second")
 	// A proxy whose account is no longer named is disconnected from its open stream.
-	p.apply("apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: second}\nspec: {mode: external, external: {serviceAccounts: [other]}}\n")
+	p.apply(
+		"apiVersion: penstock.dev/v1alpha1\nkind: EnvoyFleet\nmetadata: {name: second}\nspec: {mode: external, " +
+			"external: {serviceAccounts: [other]}}\n")
 	p.Until("the proxy is disconnected", func(ctx context.Context) error {
 		list, err := p.proxies(ctx)
 		if err == nil && slices.ContainsFunc(list, func(is proxy) bool { return is.Node == node }) {
@@ -99,7 +106,8 @@ func (p place) proxies(ctx context.Context) (all []proxy, err error) {
 	return all, nil
 }
 
-// admin reads a page of a process's --admin address, on its pod's loopback, like `kubectl port-forward`.
+// admin reads a page of a process's --admin address, on its pod's loopback, like `kubectl
+// port-forward`.
 func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	transport, upgrader, err := spdy.RoundTripperFor(p.REST)
 	if err != nil {
@@ -107,7 +115,8 @@ func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	}
 	to := p.CoreV1().RESTClient().Post().Resource("pods").Namespace(system).Name(pod).SubResource("portforward").URL()
 	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	f, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to), []string{"0:9091"}, stop, ready, io.Discard, io.Discard)
+	f, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to),
+		[]string{"0:9091"}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		return err
 	}
@@ -122,7 +131,8 @@ func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, page), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, page), nil)
 	if err != nil {
 		return err
 	}
@@ -134,8 +144,8 @@ func (p place) admin(ctx context.Context, pod, page string, into any) error {
 	return errors.Join(json.NewDecoder(resp.Body).Decode(into), resp.Body.Close())
 }
 
-// attached waits until a proxy is connected as a proxy of gateway. It calls elsewhere while the proxy is connected as
-// another gateway's.
+// attached waits until a proxy is connected as a proxy of gateway. It calls elsewhere while the
+// proxy is connected as another gateway's.
 func (p place) attached(node, gateway string, elsewhere func()) (is proxy) {
 	p.Helper()
 	p.Until(node+" is a proxy of "+gateway, func(ctx context.Context) error {
@@ -156,7 +166,8 @@ func (p place) attached(node, gateway string, elsewhere func()) (is proxy) {
 	return is
 }
 
-// swap replaces the token in a folder as the kubelet does: files are links into a folder that is a link itself.
+// swap replaces the token in a folder as the kubelet does: files are links into a folder that is a
+// link itself.
 func (p place) swap(dir, token string) {
 	p.Helper()
 	data, err := os.MkdirTemp(dir, "..")

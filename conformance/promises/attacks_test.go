@@ -22,7 +22,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// ofAttacks run the programs of package attacks in the cluster, under load. They compare memory, so they run one after the other.
+// ofAttacks run the programs of package attacks in the cluster, under load. They compare memory, so
+// they run one after the other.
 var ofAttacks = []promise{
 	{"ADS_StreamsWithoutAuthorizationCostNoMemory", unauthorizedStreams},
 	{"XDSCredentials_IdleConnectionsLockOutNoProxy", idleConnections},
@@ -53,7 +54,8 @@ func unauthorizedStreams(p place) {
 	t := p.load(p.programmed("gw")[0])
 	victim := p.processes()[0]
 	p.growsBy(p.Process(victim, "serve"), 64*mebibyte, func() {
-		ends, err := attacks.Flood(p.Context(), victim.Status.PodIP+":18000", transport(p.authorities(), nil), 100, 64*mebibyte)
+		ends, err := attacks.Flood(p.Context(), victim.Status.PodIP+":18000", transport(p.authorities(), nil), 100,
+			64*mebibyte)
 		if err != nil || ends["<nil>"] > 0 {
 			p.Errorf("streams ended so: %v, %v", ends, err)
 		}
@@ -61,7 +63,8 @@ func unauthorizedStreams(p place) {
 	p.end(t)
 }
 
-// idleConnections opens connections to both processes that send nothing, and has another proxy connect.
+// idleConnections opens connections to both processes that send nothing, and has another proxy
+// connect.
 func idleConnections(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
@@ -113,7 +116,8 @@ spec:
 `
 
 func stolenKey(p place) {
-	p.apply(strings.Replace(chat, "failureMode: FailClose", "failureMode: FailClose, full: {inFlight: 4}", 1) + plainGateway)
+	p.apply(strings.Replace(chat, "failureMode: FailClose", "failureMode: FailClose, full: {inFlight: 4}", 1) +
+		plainGateway)
 	address := p.programmed("gw")[0]
 	p.answers("http://" + address + "/v1/models")
 	servers, err := p.pods(p.Context(), p.Namespace, "app=chat")
@@ -132,7 +136,8 @@ func stolenKey(p place) {
 		return conn
 	}
 	for _, process := range p.processes() {
-		ads, picker := dial(process.Status.PodIP+":18000", thief.token("mine", "penstock.dev")), dial(process.Status.PodIP+":9002", "")
+		ads, picker := dial(process.Status.PodIP+":18000", thief.token("mine", "penstock.dev")),
+			dial(process.Status.PodIP+":9002", "")
 		var key string
 		p.Until("the key opens its own pool", func(ctx context.Context) (err error) {
 			if key, err = attacks.StealKey(ctx, ads, own); err != nil {
@@ -156,20 +161,23 @@ func stolenKey(p place) {
 		}
 		for _, server := range servers {
 			for _, pool := range []string{p.Namespace + "/chat", thief.Namespace + "/bait"} {
-				if err := attacks.ReportPhantoms(p.Context(), picker, key, pool, server.Status.PodIP+":8000"); err != nil {
+				if err := attacks.ReportPhantoms(p.Context(), picker, key, pool,
+					server.Status.PodIP+":8000"); err != nil {
 					p.Error(err)
 				}
 			}
 		}
 		for range 8 {
-			if err := fetch(p.Context(), http.MethodPost, "http://"+address+"/v1/chat/completions", fmt.Sprintf(prompt, 1, false), true); err != nil {
+			if err := fetch(p.Context(), http.MethodPost, "http://"+address+"/v1/chat/completions",
+				fmt.Sprintf(prompt, 1, false), true); err != nil {
 				p.Errorf("after false reports: %v", err)
 			}
 		}
 	}
 }
 
-// reaching are a tenant's objects that lead to a victim's pod, and to other addresses, by each kind of object that takes addresses.
+// reaching are a tenant's objects that lead to a victim's pod, and to other addresses, by each kind
+// of object that takes addresses.
 const reaching = `
 ---
 apiVersion: penstock.dev/v1alpha1
@@ -236,8 +244,9 @@ const importing = `{"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kin
  {"name": "east", "routingMode": "ParentMode", "parents": [{"service": [{"addresses": ["PEER"], "ports": [{"number": 8000}]}]}]}
 ]}}`
 
-// A tenant writes addresses of another namespace's pod, of the API server, of Penstock, of a cloud's metadata server and of loopback.
-// Its Gateway connects to none of them; its own pod, by a slice of its own making, is served.
+// A tenant writes addresses of another namespace's pod, of the API server, of Penstock, of a
+// cloud's metadata server and of loopback. Its Gateway connects to none of them; its own pod, by a
+// slice of its own making, is served.
 func tenantAddresses(p place) {
 	p.apply(chat)
 	attacker := p.tenant()
@@ -257,15 +266,18 @@ func tenantAddresses(p place) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	write := strings.NewReplacer("POD", pod, "PEER", peer, "NODE", nodes.Items[0].Status.Addresses[0].Address, "PENSTOCK", p.processes()[0].Status.PodIP,
+	write := strings.NewReplacer("POD", pod, "PEER", peer, "NODE", nodes.Items[0].Status.Addresses[0].Address,
+		"PENSTOCK", p.processes()[0].Status.PodIP,
 		"VICTIM", p.Namespace, "OWN", own).Replace
 	attacker.apply(write(reaching))
 	status := &unstructured.Unstructured{}
 	if err := json.Unmarshal([]byte(write(importing)), &status.Object); err != nil {
 		p.Fatal(err)
 	}
-	if _, err := p.dynamic.Resource(kindOf("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports")).Namespace(attacker.Namespace).
-		ApplyStatus(p.Context(), "imported", status, metav1.ApplyOptions{FieldManager: "attacker", Force: true}); err != nil {
+	if _, err := p.dynamic.Resource(kindOf("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports")).
+		Namespace(attacker.Namespace).
+		ApplyStatus(p.Context(), "imported", status,
+			metav1.ApplyOptions{FieldManager: "attacker", Force: true}); err != nil {
 		p.Fatal(err)
 	}
 	get := func(path string) (int, error) {
@@ -274,7 +286,8 @@ func tenantAddresses(p place) {
 			return 0, err
 		}
 		req.Host = "attacker.example"
-		resp, err := (&http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		resp, err := (&http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).
+			Do(req)
 		if err != nil {
 			return 0, err
 		}
@@ -307,7 +320,8 @@ func tenantAddresses(p place) {
 	})
 	for _, path := range []string{"/servers", "/named", "/sliced", "/imported"} {
 		for range 5 {
-			if code, err := get(path); err != nil || code != http.StatusServiceUnavailable && code != http.StatusInternalServerError {
+			if code, err := get(path); err != nil ||
+				code != http.StatusServiceUnavailable && code != http.StatusInternalServerError {
 				p.Errorf("%s: status %d, %v", path, code, err)
 			}
 		}
@@ -317,7 +331,8 @@ func tenantAddresses(p place) {
 
 // largestRoute attaches the largest route of another tenant to a Gateway that all tenants share.
 func largestRoute(p place) {
-	p.apply(chat + strings.Replace(plainGateway, "protocol: HTTP}", "protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}", 1))
+	p.apply(chat + strings.Replace(plainGateway, "protocol: HTTP}",
+		"protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}", 1))
 	address := p.programmed("gw")[0]
 	t := p.load(address)
 	proxies, err := p.pods(p.Context(), p.Namespace, envoys("gw"))
@@ -326,7 +341,8 @@ func largestRoute(p place) {
 	}
 	attacker := p.tenant()
 	p.growsBy(p.Process(proxies[0], "/etc/penstock/bootstrap.yaml"), 64*mebibyte, func() {
-		attacker.apply(strings.Replace(attacks.ExpressionRoute("large", "attacker.example"), "{name: gw}", "{name: gw, namespace: "+p.Namespace+"}", 1))
+		attacker.apply(strings.Replace(attacks.ExpressionRoute("large", "attacker.example"), "{name: gw}",
+			"{name: gw, namespace: "+p.Namespace+"}", 1))
 		p.Until("the route's condition", func(ctx context.Context) error {
 			route, err := attacker.route(ctx, "large")
 			if err != nil {
@@ -353,8 +369,8 @@ spec:
   rules: [{matches: [{path: {value: /later}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /health}}}], backendRefs: [{name: chat, port: 80}]}]
 `
 
-// stalledUploads has 200 uploads to a pool whose picker reads prompts stop before their end. The fleet's Envoy has the memory limit of its
-// container, half of which they may hold.
+// stalledUploads has 200 uploads to a pool whose picker reads prompts stop before their end. The
+// fleet's Envoy has the memory limit of its container, half of which they may hold.
 func stalledUploads(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
@@ -363,7 +379,8 @@ func stalledUploads(p place) {
 	if err != nil || len(proxies) != 1 {
 		p.Fatalf("proxies: %s %v", podNames(proxies), err)
 	}
-	uploads, err := attacks.Stall(p.Context(), net.JoinHostPort(address, "80"), "/v1/chat/completions", 200, 32*mebibyte)
+	uploads, err := attacks.Stall(p.Context(), net.JoinHostPort(address, "80"), "/v1/chat/completions", 200,
+		32*mebibyte)
 	if err != nil {
 		p.Fatal(err)
 	}

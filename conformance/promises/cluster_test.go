@@ -53,7 +53,8 @@ func newPlace(t *testing.T) place {
 		if t.Failed() {
 			p.logPods()
 		}
-		if err := p.CoreV1().Namespaces().Delete(context.Background(), p.Namespace, metav1.DeleteOptions{}); err != nil {
+		if err := p.CoreV1().Namespaces().Delete(context.Background(), p.Namespace,
+			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,7 +69,9 @@ func (p place) logPods() {
 		return
 	}
 	for _, pod := range pods.Items {
-		log, _ := p.CoreV1().Pods(p.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(20)), Container: pod.Spec.Containers[0].Name}).DoRaw(context.Background())
+		log, _ := p.CoreV1().Pods(p.Namespace).GetLogs(pod.Name,
+			&corev1.PodLogOptions{TailLines: new(int64(20)), Container: pod.Spec.Containers[0].Name}).DoRaw(
+			context.Background())
 		p.Logf("pod %s, %s, ready: %v:\n%s", pod.Name, pod.Status.Phase, labtest.Ready(pod.Status), log)
 	}
 }
@@ -93,7 +96,8 @@ func (p place) gateway(ctx context.Context, name string) (*gatewayv1.Gateway, er
 
 // route reads an HTTPRoute.
 func (p place) route(ctx context.Context, name string) (*gatewayv1.HTTPRoute, error) {
-	u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "httproutes")).Namespace(p.Namespace).Get(ctx, name, metav1.GetOptions{})
+	u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "httproutes")).Namespace(p.Namespace).
+		Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}

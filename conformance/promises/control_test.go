@@ -33,21 +33,26 @@ const withClientCA = `[
  {"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "client-ca", "configMap": {"name": "clients"}}}
 ]`
 
-// A changed setting replaces all processes of Penstock under load. With clientCA, a proxy attaches with a certificate
-// of the CA as a proxy of the Gateway that names its subject. Other certificates are denied.
+// A changed setting replaces all processes of Penstock under load. With clientCA, a proxy attaches
+// with a certificate of the CA as a proxy of the Gateway that names its subject. Other certificates
+// are denied.
 func rolloutAndCertificates(p place) {
 	p.apply(chat + plainGateway)
 	t := p.load(p.programmed("gw")[0])
 	authority := newClient(p, nil, "clients", time.Hour)
-	p.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: clients}\ndata: {ca.crt: %q}\n", system, authority.pem()))
-	if _, err := p.AppsV1().Deployments(system).Patch(p.Context(), "penstock", types.JSONPatchType, []byte(withClientCA), metav1.PatchOptions{}); err != nil {
+	p.apply(
+		fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: clients}\ndata: {ca.crt: %q}\n",
+			system, authority.pem()))
+	if _, err := p.AppsV1().Deployments(system).Patch(p.Context(), "penstock", types.JSONPatchType,
+		[]byte(withClientCA), metav1.PatchOptions{}); err != nil {
 		p.Fatal(err)
 	}
 	p.RolledOut(system, "penstock")
 	processes := p.processes()
 	p.end(t)
 
-	p.apply(strings.NewReplacer("name: gw", "name: far", "serviceAccounts: [mine]", "subjects: [edge.example.com]").Replace(attached))
+	p.apply(strings.NewReplacer("name: gw", "name: far", "serviceAccounts: [mine]",
+		"subjects: [edge.example.com]").Replace(attached))
 	address := processes[0].Status.PodIP + ":18000"
 	p.Until("the certificate is accepted", func(context.Context) error {
 		_, err := p.askWith(address, p.with(newClient(p, authority, "edge.example.com", time.Hour)), resource.Listener)
@@ -59,7 +64,8 @@ func rolloutAndCertificates(p place) {
 	} {
 		if answer, err := p.askWith(address, p.with(client), resource.Listener); err == nil {
 			p.Errorf("%s received an answer: %v", who, answer)
-		} else if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable { // Unavailable comes from TLS
+		} else if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
+			// Unavailable comes from TLS
 			p.Errorf("%s: %v", who, err)
 		}
 	}
@@ -71,7 +77,8 @@ type client struct {
 	key  *ecdsa.PrivateKey
 }
 
-// newClient creates a client with a certificate for a name, which is valid for a time and signed by another client or, if nil, by itself.
+// newClient creates a client with a certificate for a name, which is valid for a time and signed by
+// another client or, if nil, by itself.
 func newClient(p place, by *client, name string, life time.Duration) *client {
 	p.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,8 +86,10 @@ func newClient(p place, by *client, name string, life time.Duration) *client {
 		p.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
-		DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: by == nil, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(life),
+		DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: by == nil,
+		BasicConstraintsValid: true,
 	}
 	template.Subject.CommonName = name
 	out := &client{key: key}
@@ -107,13 +116,14 @@ func (p place) with(c *client) []grpc.DialOption {
 	return certified(p.authorities(), c)
 }
 
-// certified returns the dial options of a client that trusts CAs, in PEM, for Penstock's certificate.
+// certified returns the dial options of a client that trusts CAs, in PEM, for Penstock's
+// certificate.
 func certified(authorities []byte, c *client) []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithTransportCredentials(transport(authorities, c))}
 }
 
-// Penstock loses its permissions, and then its processes are killed; the new ones can read nothing. Traffic goes on,
-// and everything recovers with the permissions.
+// Penstock loses its permissions, and then its processes are killed; the new ones can read nothing.
+// Traffic goes on, and everything recovers with the permissions.
 func permissionsRevoked(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
@@ -143,7 +153,9 @@ func permissionsRevoked(p place) {
 			if err != nil {
 				return err
 			}
-			if c := pod.Status.ContainerStatuses[0]; c.RestartCount == process.Status.ContainerStatuses[0].RestartCount || c.State.Running == nil || labtest.Ready(pod.Status) {
+			if c := pod.Status.ContainerStatuses[0]; c.RestartCount ==
+				process.Status.ContainerStatuses[0].RestartCount || c.State.Running == nil ||
+				labtest.Ready(pod.Status) {
 				return errors.New("it has not restarted")
 			}
 			log, err := p.PodLog(ctx, system, pod.Name, "", false)

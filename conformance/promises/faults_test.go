@@ -49,7 +49,8 @@ var faults = []fault{
 // recovery is the longest time in which everything recovers.
 const recovery = time.Minute
 
-// site is a Gateway with traffic, in a cluster whose Penstock is the test build with the tag faults.
+// site is a Gateway with traffic, in a cluster whose Penstock is the test build with the tag
+// faults.
 type site struct {
 	place
 	address string
@@ -63,7 +64,8 @@ type site struct {
 	received   time.Time // when it was
 }
 
-// withFaults replaces Penstock by the test build. Its clocks follow files in a volume of its pods. Its heap profiles show small growth.
+// withFaults replaces Penstock by the test build. Its clocks follow files in a volume of its pods.
+// Its heap profiles show small growth.
 const withFaults = `[
  {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "ghcr.io/penstock-project/penstock:faults"},
  {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "PENSTOCK_FAULT_CLOCK", "value": "/run/penstock/clock"}},
@@ -104,7 +106,8 @@ func startSite(p place) *site {
 	}
 	binary, err := process.Penstock(p.Context(), dir, "-tags", "faults")
 	if err == nil {
-		err = running.Load(image.Image{Name: "ghcr.io/penstock-project/penstock:faults", Program: binary, Path: "/usr/local/bin/penstock"})
+		err = running.Load(image.Image{Name: "ghcr.io/penstock-project/penstock:faults", Program: binary,
+			Path: "/usr/local/bin/penstock"})
 	}
 	if err != nil {
 		p.Fatal(err)
@@ -114,8 +117,12 @@ func startSite(p place) *site {
 	p.apply(chat + plainGateway + fmt.Sprintf(far, 1024))
 	s.address = p.programmed("gw")[0]
 	t := p.load(s.address)
-	p.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: fault-clients}\ndata: {ca.crt: %q}\n", system, s.clients.pem()))
-	if _, err := p.AppsV1().Deployments(system).Patch(p.Context(), "penstock", types.JSONPatchType, []byte(withFaults), metav1.PatchOptions{}); err != nil {
+	p.apply(
+		fmt.Sprintf(
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: fault-clients}\ndata: {ca.crt: %q}\n",
+			system, s.clients.pem()))
+	if _, err := p.AppsV1().Deployments(system).Patch(p.Context(), "penstock", types.JSONPatchType, []byte(withFaults),
+		metav1.PatchOptions{}); err != nil {
 		p.Fatal(err)
 	}
 	p.RolledOut(system, "penstock")
@@ -134,8 +141,8 @@ func (s *site) within(what string, check func() error) {
 	poll.NoError(s.T, what, recovery, check)
 }
 
-// goesOn waits until a change takes effect at the proxy, a client that trusts what proxies trust is served by each process, and the
-// leader knows the ACKs of a proxy of the other process.
+// goesOn waits until a change takes effect at the proxy, a client that trusts what proxies trust is
+// served by each process, and the leader knows the ACKs of a proxy of the other process.
 func (s *site) goesOn() {
 	s.Helper()
 	s.changes++
@@ -167,7 +174,10 @@ spec:
 			return err
 		})
 	}
-	proxy := xdstest.StartFake(s.T, xdstest.FakeConfig{Address: processes[1].Status.PodIP + ":18000", Node: "far", Gateway: s.Namespace + "/far", Dial: trusting(s.bundle(), token)})
+	proxy := xdstest.StartFake(s.T, xdstest.FakeConfig{
+		Address: processes[1].Status.PodIP + ":18000", Node: "far", Gateway: s.Namespace + "/far",
+		Dial: trusting(s.bundle(), token),
+	})
 	s.apply(fmt.Sprintf(far, 1024+s.changes%10000))
 	s.programmed("far")
 	proxy.Disconnect()
@@ -184,7 +194,8 @@ func (s *site) farToken() string {
 
 // answer is the status of the answer to a path of a host, and where it redirects to.
 func (s *site) answer(host string, path int) (string, error) {
-	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, fmt.Sprintf("http://%s/%d", s.address, path), nil)
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, fmt.Sprintf("http://%s/%d", s.address, path),
+		nil)
 	if err != nil {
 		return "", err
 	}
@@ -207,7 +218,8 @@ func (s *site) answer(host string, path int) (string, error) {
 // bundle is the CAs that the proxy trusts, from the file that it reads.
 func (s *site) bundle() []byte {
 	s.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt", s.Process(s.proxy, "/etc/penstock/bootstrap.yaml")))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/etc/penstock/ca.crt",
+		s.Process(s.proxy, "/etc/penstock/bootstrap.yaml")))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -230,7 +242,8 @@ func (s *site) own(pod corev1.Pod, name string) string {
 func (s *site) set(pod corev1.Pod, clock string, offset time.Duration) {
 	s.Helper()
 	path := s.own(pod, clock)
-	if err := errors.Join(os.WriteFile(path+".new", []byte(offset.String()), 0o644), os.Rename(path+".new", path)); err != nil {
+	if err := errors.Join(os.WriteFile(path+".new", []byte(offset.String()), 0o644),
+		os.Rename(path+".new", path)); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -268,13 +281,15 @@ func secretDeleted(s *site) {
 func secretDamaged(s *site) {
 	was := s.authority()
 	patch := `{"data": {"tls.crt": "bm9uc2Vuc2U=", "tls.key": null}}`
-	if _, err := s.CoreV1().Secrets(system).Patch(s.Context(), "penstock-ca", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := s.CoreV1().Secrets(system).Patch(s.Context(), "penstock-ca", types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		s.Fatal(err)
 	}
 	s.restored(was)
 }
 
-// clocksOff sets the clock of one process a year ahead, and that of the other a year back, and then both right.
+// clocksOff sets the clock of one process a year ahead, and that of the other a year back, and then
+// both right.
 func clocksOff(s *site) {
 	const year = 365 * 24 * time.Hour
 	processes := s.processes()
@@ -306,8 +321,8 @@ func clocksOff(s *site) {
 	}
 }
 
-// expiredAtStart has both processes start with an authority that expired a month ago. No proxy trusts what they then make, until
-// the file with its CAs is replaced.
+// expiredAtStart has both processes start with an authority that expired a month ago. No proxy
+// trusts what they then make, until the file with its CAs is replaced.
 func expiredAtStart(s *site) {
 	next := newSuccessor(s.place)
 	processes := s.processes()
@@ -345,7 +360,8 @@ func (p place) apiServer() int {
 	}
 	for _, file := range files {
 		line, _ := os.ReadFile(file) // most are other processes, or have ended
-		if bytes.HasPrefix(line, []byte("kube-apiserver\x00")) && bytes.Contains(line, []byte("="+running.AuditLog("lab1")+"\x00")) {
+		if bytes.HasPrefix(line, []byte("kube-apiserver\x00")) &&
+			bytes.Contains(line, []byte("="+running.AuditLog("lab1")+"\x00")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			if err != nil {
 				p.Fatal(err)
@@ -357,13 +373,14 @@ func (p place) apiServer() int {
 	return 0
 }
 
-// apiServerAway stops the API server, and has 23 and then 26 hours pass by the processes' clocks. A credential that a process has
-// accepted before lasts for an hour, and counts for a day more.
+// apiServerAway stops the API server, and has 23 and then 26 hours pass by the processes' clocks. A
+// credential that a process has accepted before lasts for an hour, and counts for a day more.
 func apiServerAway(s *site) {
 	processes := s.processes()
 	life := s.elapsed + time.Hour
 	accepted, unknown := s.token("far", "penstock.dev"), s.token("far", "penstock.dev")
-	known, other := newClient(s.place, s.clients, "edge.example.com", life), newClient(s.place, s.clients, "edge.example.com", life)
+	known, other := newClient(s.place, s.clients, "edge.example.com", life),
+		newClient(s.place, s.clients, "edge.example.com", life)
 	bundle := s.bundle()
 	asks := func(what string, who []grpc.DialOption, want bool) {
 		s.Helper()
@@ -435,7 +452,8 @@ func (s *site) lagging(processes []corev1.Pod, want bool) {
 	}
 }
 
-// panickingRoute is a route at whose translation the test build panics. Its own requests are answered 500.
+// panickingRoute is a route at whose translation the test build panics. Its own requests are
+// answered 500.
 func panickingRoute(s *site) {
 	s.apply(`
 apiVersion: gateway.networking.k8s.io/v1
@@ -453,7 +471,8 @@ spec:
 		return nil
 	})
 	s.goesOn()
-	if err := s.dynamic.Resource(kindOf("gateway.networking.k8s.io", "v1", "httproutes")).Namespace(s.Namespace).Delete(s.Context(), "faulty", metav1.DeleteOptions{}); err != nil {
+	if err := s.dynamic.Resource(kindOf("gateway.networking.k8s.io", "v1", "httproutes")).Namespace(s.Namespace).
+		Delete(s.Context(), "faulty", metav1.DeleteOptions{}); err != nil {
 		s.Fatal(err)
 	}
 }

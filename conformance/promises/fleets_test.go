@@ -31,14 +31,17 @@ const fleet = "gw-penstock"
 
 // owned are the resources of a Gateway's fleet.
 var owned = []struct{ group, version, resource string }{
-	{"apps", "v1", "deployments"}, {"", "v1", "services"}, {"", "v1", "serviceaccounts"}, {"", "v1", "configmaps"}, {"policy", "v1", "poddisruptionbudgets"},
+	{"apps", "v1", "deployments"}, {"", "v1", "services"}, {"", "v1", "serviceaccounts"}, {"", "v1", "configmaps"},
+	{"policy", "v1", "poddisruptionbudgets"},
 }
 
-// The objects exist, have the labels and annotations of spec.infrastructure, are owned by the Gateway, and serve.
+// The objects exist, have the labels and annotations of spec.infrastructure, are owned by the
+// Gateway, and serve.
 func fleetServes(p place) {
 	cert, key := certificate(p)
 	if _, err := p.CoreV1().Secrets(p.Namespace).Create(p.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": cert, "tls.key": key},
+		ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{"tls.crt": cert, "tls.key": key},
 	}, metav1.CreateOptions{}); err != nil {
 		p.Fatal(err)
 	}
@@ -60,12 +63,14 @@ spec:
 		p.Fatal(err)
 	}
 	for _, o := range owned {
-		there, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).Get(p.Context(), fleet, metav1.GetOptions{})
+		there, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).
+			Get(p.Context(), fleet, metav1.GetOptions{})
 		if err != nil {
 			p.Errorf("%s: %v", o.resource, err)
 			continue
 		}
-		if l := there.GetLabels(); l["team"] != "blue" || l["gateway.networking.k8s.io/gateway-name"] != "gw" || l["gateway.networking.k8s.io/gateway-class-name"] != "penstock" {
+		if l := there.GetLabels(); l["team"] != "blue" || l["gateway.networking.k8s.io/gateway-name"] != "gw" ||
+			l["gateway.networking.k8s.io/gateway-class-name"] != "penstock" {
 			p.Errorf("%s has labels %v", o.resource, l)
 		}
 		if there.GetAnnotations()["example.com/owner"] != "jane" {
@@ -77,7 +82,8 @@ spec:
 	}
 	p.RolledOut(p.Namespace, fleet)
 	pods, err := p.pods(p.Context(), p.Namespace, envoys("gw")+",team=blue")
-	if err != nil || len(pods) != 2 || pods[0].Annotations["example.com/owner"] != "jane" || pods[0].Spec.ServiceAccountName != fleet {
+	if err != nil || len(pods) != 2 || pods[0].Annotations["example.com/owner"] != "jane" ||
+		pods[0].Spec.ServiceAccountName != fleet {
 		p.Errorf("proxies: %s %v", podNames(pods), err)
 	}
 	p.Until("the budget counts the proxies", func(ctx context.Context) error {
@@ -100,7 +106,8 @@ spec:
 	})
 	// The PodDisruptionBudget lets a drained node evict one proxy at a time.
 	for i, want := range []bool{true, false} {
-		err := p.PolicyV1().Evictions(p.Namespace).Evict(p.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pods[i].Name}})
+		err := p.PolicyV1().Evictions(p.Namespace).Evict(p.Context(),
+			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: pods[i].Name}})
 		if (err == nil) != want {
 			p.Errorf("eviction of proxy %d: %v", i+1, err)
 		}
@@ -114,7 +121,8 @@ func certificate(p place) (cert, key []byte) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"edge.example.com"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"edge.example.com"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		p.Fatal(err)
@@ -123,7 +131,8 @@ func certificate(p place) (cert, key []byte) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
 // A stream outlives the deletion of its Gateway and proxy; then nothing of the fleet is left.
@@ -134,8 +143,10 @@ func deletionDrains(p place) {
 	ctx, hangUp := context.WithCancel(p.Context())
 	defer hangUp()
 	const long = 600 // one word a second: longer than Kubernetes needs to delete the proxy
-	body := fmt.Sprintf(`{"max_tokens": %d, "stream": true, "messages": [{"role": "user", "content": "%s"}]}`, long, strings.Repeat("word ", long))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", strings.NewReader(body))
+	body := fmt.Sprintf(`{"max_tokens": %d, "stream": true, "messages": [{"role": "user", "content": "%s"}]}`, long,
+		strings.Repeat("word ", long))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions",
+		strings.NewReader(body))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -154,7 +165,8 @@ func deletionDrains(p place) {
 		}
 	}
 	read(1)
-	if err := p.dynamic.Resource(gateways).Namespace(p.Namespace).Delete(p.Context(), "gw", metav1.DeleteOptions{}); err != nil {
+	if err := p.dynamic.Resource(gateways).Namespace(p.Namespace).Delete(p.Context(), "gw",
+		metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
 	p.Until("the proxy is being deleted", func(ctx context.Context) error {
@@ -169,7 +181,8 @@ func deletionDrains(p place) {
 	hangUp()
 	p.Until("the fleet's objects are gone", func(ctx context.Context) error {
 		for _, o := range append(slices.Clone(owned), struct{ group, version, resource string }{"", "v1", "pods"}) {
-			list, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
+			list, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).
+				List(ctx, metav1.ListOptions{LabelSelector: envoys("gw")})
 			if err != nil || len(list.Items) > 0 {
 				return fmt.Errorf("%d %s: %w", len(list.Items), o.resource, err)
 			}
@@ -178,8 +191,8 @@ func deletionDrains(p place) {
 	})
 }
 
-// An address that the network can assign is assigned and serves. An address that it cannot assign is reported in a
-// condition.
+// An address that the network can assign is assigned and serves. An address that it cannot assign
+// is reported in a condition.
 func staticAddresses(p place) {
 	p.apply(plainGateway)
 	given := p.programmed("gw")[0]
@@ -190,7 +203,8 @@ func staticAddresses(p place) {
 			return err
 		}
 		for _, c := range gw.Status.Conditions {
-			if c.Type == "Programmed" && c.Status == metav1.ConditionFalse && c.Reason == string(gatewayv1.GatewayReasonAddressNotUsable) {
+			if c.Type == "Programmed" && c.Status == metav1.ConditionFalse &&
+				c.Reason == string(gatewayv1.GatewayReasonAddressNotUsable) {
 				return nil
 			}
 		}
@@ -277,7 +291,8 @@ spec:
 	d := p.RolledOut(p.Namespace, fleet)
 	p.end(t)
 	envoy := d.Spec.Template.Spec.Containers[0]
-	if *d.Spec.Replicas != 2 || envoy.Resources.Requests.Cpu().String() != "20m" || envoy.Resources.Limits.Memory().String() != "500Mi" {
+	if *d.Spec.Replicas != 2 || envoy.Resources.Requests.Cpu().String() != "20m" ||
+		envoy.Resources.Limits.Memory().String() != "500Mi" {
 		p.Errorf("%d replicas with resources %v", *d.Spec.Replicas, envoy.Resources)
 	}
 	pods, err := p.pods(p.Context(), p.Namespace, envoys("gw")+",tier=edge")
@@ -331,7 +346,8 @@ func (p place) fleetIs(spec string) {
 // small are resources of proxies with little traffic.
 const small = "resources: {requests: {cpu: 10m, memory: 32Mi}}, "
 
-// Autoscaling and external proxies of an EnvoyFleet take effect, and end when the EnvoyFleet no longer sets them.
+// Autoscaling and external proxies of an EnvoyFleet take effect, and end when the EnvoyFleet no
+// longer sets them.
 func scalingAndExternal(p place) {
 	p.apply(chat + plainGateway)
 	p.programmed("gw")
@@ -341,14 +357,16 @@ func scalingAndExternal(p place) {
 		if err != nil {
 			return err
 		}
-		if hpa.Spec.ScaleTargetRef.Name != fleet || *hpa.Spec.MinReplicas != 1 || hpa.Spec.MaxReplicas != 3 || *hpa.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 {
+		if hpa.Spec.ScaleTargetRef.Name != fleet || *hpa.Spec.MinReplicas != 1 || hpa.Spec.MaxReplicas != 3 ||
+			*hpa.Spec.Metrics[0].Resource.Target.AverageUtilization != 70 {
 			return fmt.Errorf("autoscaler %+v", hpa.Spec)
 		}
 		return nil
 	})
 	p.fleetIs(small + "replicas: 1")
 	p.Until("the autoscaler is gone", func(ctx context.Context) error {
-		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
+		if _, err := p.AutoscalingV2().HorizontalPodAutoscalers(p.Namespace).
+			Get(ctx, fleet, metav1.GetOptions{}); err == nil {
 			return errors.New("the autoscaler still exists")
 		}
 		return nil
@@ -360,7 +378,8 @@ func scalingAndExternal(p place) {
 			return err
 		}
 		for _, o := range owned {
-			if _, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).Get(ctx, fleet, metav1.GetOptions{}); err == nil {
+			if _, err := p.dynamic.Resource(kindOf(o.group, o.version, o.resource)).Namespace(p.Namespace).
+				Get(ctx, fleet, metav1.GetOptions{}); err == nil {
 				return fmt.Errorf("%s still exist", o.resource)
 			}
 		}

@@ -72,7 +72,8 @@ func (p place) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 func (p place) token(account, audience string) string {
 	p.Helper()
 	t, err := p.CoreV1().ServiceAccounts(p.Namespace).CreateToken(p.Context(), account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}},
+		metav1.CreateOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -92,13 +93,15 @@ func (p place) authorities() (all []byte) {
 	return all
 }
 
-// as returns the dial options of a client that trusts Penstock's certificate and has a token, or "" for none.
+// as returns the dial options of a client that trusts Penstock's certificate and has a token, or ""
+// for none.
 func (p place) as(token string) []grpc.DialOption {
 	p.Helper()
 	return trusting(p.authorities(), token)
 }
 
-// trusting returns the dial options of a client that trusts CAs, in PEM, for Penstock's certificate, and has a token, or "" for none.
+// trusting returns the dial options of a client that trusts CAs, in PEM, for Penstock's
+// certificate, and has a token, or "" for none.
 func trusting(authorities []byte, token string) []grpc.DialOption {
 	out := []grpc.DialOption{grpc.WithTransportCredentials(transport(authorities, nil))}
 	if token != "" {
@@ -107,7 +110,8 @@ func trusting(authorities []byte, token string) []grpc.DialOption {
 	return out
 }
 
-// transport trusts CAs, in PEM, for Penstock's certificate, and presents a client's own, or none if it is nil.
+// transport trusts CAs, in PEM, for Penstock's certificate, and presents a client's own, or none if
+// it is nil.
 func transport(authorities []byte, c *client) credentials.TransportCredentials {
 	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "penstock." + system + ".svc"}
 	config.RootCAs.AppendCertsFromPEM(authorities)
@@ -147,8 +151,8 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
-// A proxy with a Gateway's token receives that Gateway's configuration, even if it requests another's. Without a valid
-// token it receives nothing.
+// A proxy with a Gateway's token receives that Gateway's configuration, even if it requests
+// another's. Without a valid token it receives nothing.
 func tokenLimitsProxy(p place) {
 	p.apply(chat + plainGateway + others)
 	p.programmed("gw")
@@ -161,11 +165,14 @@ func tokenLimitsProxy(p place) {
 				return err
 			})
 			curious := xdstest.StartFake(p, xdstest.FakeConfig{
-				Address: ads, Node: "curious", Gateway: p.Namespace + "/" + map[string]string{"gw": "other", "other": "gw"}[gateway],
+				Address: ads, Node: "curious", Gateway: p.Namespace + "/" + map[string]string{
+					"gw": "other", "other": "gw",
+				}[gateway],
 				Dial: p.as(p.token(gateway+"-penstock", "penstock.dev")),
 			})
 			curious.Wait("its Gateway's cluster", func() bool {
-				return slices.ContainsFunc(curious.Names(resource.Cluster), func(name string) bool { return strings.Contains(name, own) })
+				return slices.ContainsFunc(curious.Names(resource.Cluster),
+					func(name string) bool { return strings.Contains(name, own) })
 			})
 			curious.Wait("a listener", func() bool { return len(curious.Names(resource.Listener)) > 0 })
 			for _, name := range curious.Names(resource.Cluster) {
@@ -185,10 +192,12 @@ func tokenLimitsProxy(p place) {
 				p.Errorf("%s received an answer: %v", who, err)
 			}
 		}
-		if _, err := p.pick(process.Status.PodIP+":9002", p.token("gw-penstock", "penstock.dev")); status.Code(err) != codes.Unauthenticated {
+		if _, err := p.pick(process.Status.PodIP+":9002",
+			p.token("gw-penstock", "penstock.dev")); status.Code(err) != codes.Unauthenticated {
 			p.Errorf("the picker answers a client without its key: %v", err)
 		}
-		if err := p.follow(process.Status.PodIP + ":18001"); err == nil || !strings.Contains(err.Error(), "certificate required") {
+		if err := p.follow(process.Status.PodIP + ":18001"); err == nil ||
+			!strings.Contains(err.Error(), "certificate required") {
 			p.Errorf("the port for other processes accepts a client without a certificate: %v", err)
 		}
 	}
@@ -196,7 +205,8 @@ func tokenLimitsProxy(p place) {
 
 // follow connects to the port for other processes without a certificate.
 func (p place) follow(address string) error {
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address,
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		return err
 	}
@@ -206,12 +216,14 @@ func (p place) follow(address string) error {
 }
 
 // ask requests resources of a type, and returns the first response.
-func (p place) ask(address, token string, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
+func (p place) ask(address, token string, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse,
+	error) {
 	return p.askWith(address, p.as(token), of, names...)
 }
 
 // askWith is ask with any credentials.
-func (p place) askWith(address string, who []grpc.DialOption, of resource.Type, names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
+func (p place) askWith(address string, who []grpc.DialOption, of resource.Type,
+	names ...string) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	conn, err := grpc.NewClient(address, who...)
 	if err != nil {
 		p.Fatal(err)
@@ -224,7 +236,10 @@ func (p place) askWith(address string, who []grpc.DialOption, of resource.Type, 
 		return nil, err
 	}
 	// Its error is that the stream has ended, for the reason that Recv returns.
-	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: of.URL(), ResourceNamesSubscribe: names})
+	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
+		Node: &corev3.Node{Id: "stranger", Cluster: p.Namespace + "/gw"}, TypeUrl: of.URL(),
+		ResourceNamesSubscribe: names,
+	})
 	return s.Recv()
 }
 
@@ -241,7 +256,10 @@ func (p place) pick(address, token string) (*extprocv3.ProcessingResponse, error
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}}); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv has the reason
+	// EOF: Recv has the reason
+	if err := s.Send(&extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}},
+	}); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	return s.Recv()

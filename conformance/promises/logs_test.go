@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The log has a line for each fleet that is created or changed, each proxy that connects or disconnects, and each new
-// leader.
+// The log has a line for each fleet that is created or changed, each proxy that connects or
+// disconnects, and each new leader.
 func logReports(p place) {
 	gateway, own := "gateway="+p.Namespace+"/gw", "fleet="+p.Namespace+"/"+fleet
 	p.apply(plainGateway)

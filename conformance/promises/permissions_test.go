@@ -30,7 +30,8 @@ type request struct {
 	} `json:"responseStatus"`
 }
 
-// requests returns the requests of Penstock's processes to the API server during all tests, in order.
+// requests returns the requests of Penstock's processes to the API server during all tests, in
+// order.
 func (p place) requests() (all []request) {
 	p.Helper()
 	return p.requestsAfter(0)
@@ -74,12 +75,13 @@ func (p place) requestsAfter(size int64) (all []request) {
 	return all
 }
 
-// Between two changes of the Lease, only its holder writes. The source address identifies a process. Every process
-// maintains the CA's Secret and creates TokenReviews.
+// Between two changes of the Lease, only its holder writes. The source address identifies a
+// process. Every process maintains the CA's Secret and creates TokenReviews.
 func onlyLeaderWrites(p place) {
 	leader, leaders, writes := "", map[string]bool{}, 0
 	for _, r := range p.requests() {
-		if len(r.SourceIPs) == 0 || r.ResponseStatus.Code >= 300 || !slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb) {
+		if len(r.SourceIPs) == 0 || r.ResponseStatus.Code >= 300 ||
+			!slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb) {
 			continue
 		}
 		switch who := r.SourceIPs[0]; r.ObjectRef.Resource {
@@ -99,12 +101,14 @@ func onlyLeaderWrites(p place) {
 	}
 }
 
-// No request of Penstock during all tests was forbidden, and it read only Secrets that a Gateway names.
+// No request of Penstock during all tests was forbidden, and it read only Secrets that a Gateway
+// names.
 func permissionsSuffice(p place) {
 	requests, secrets := p.requests(), 0
 	for _, r := range requests {
 		// A terminating namespace accepts no new objects, whatever the permissions.
-		if terminating := strings.Contains(r.ResponseStatus.Message, "being terminated"); r.ResponseStatus.Code == 401 || r.ResponseStatus.Code == 403 && !terminating {
+		if terminating := strings.Contains(r.ResponseStatus.Message,
+			"being terminated"); r.ResponseStatus.Code == 401 || r.ResponseStatus.Code == 403 && !terminating {
 			p.Errorf("forbidden: %s %s: %s", r.Verb, r.RequestURI, r.ResponseStatus.Message)
 		}
 		if strings.Contains(r.ResponseStatus.Message, "ValidatingAdmissionPolicy") {

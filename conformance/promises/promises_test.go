@@ -52,7 +52,8 @@ var ofAll = []promise{
 	{"RBAC_RevokedReadsChangeNothing", permissionsRevoked},
 }
 
-// The order matters and the tests share one lab, so they are subtests: go test -tags lab -run /.*/NACK ./promises selects some.
+// The order matters and the tests share one lab, so they are subtests: go test -tags lab -run
+// /.*/NACK ./promises selects some.
 func TestKubernetes_Promises(t *testing.T) {
 	t.Run("together", func(t *testing.T) { together(t, slices.Concat(ofTrust, ofFleets, ofStatuses)) })
 	t.Run("attacks", func(t *testing.T) { alone(t, ofAttacks) })

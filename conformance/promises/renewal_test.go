@@ -32,7 +32,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// successor is a CA that replaces Penstock's, in the form in which Penstock creates it. The test chooses its age.
+// successor is a CA that replaces Penstock's, in the form in which Penstock creates it. The test
+// chooses its age.
 type successor struct {
 	key    *ecdsa.PrivateKey
 	keyPEM []byte
@@ -51,15 +52,16 @@ func newSuccessor(p place) *successor {
 	return &successor{key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}
 }
 
-// aged returns its certificate of a given age. All its certificates have the same name and key, so trust in one is
-// trust in all.
+// aged returns its certificate of a given age. All its certificates have the same name and key, so
+// trust in one is trust in all.
 func (s *successor) aged(p place, age time.Duration) []byte {
 	p.Helper()
 	made := time.Now().Add(-age)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(made.UnixNano()), Subject: pkix.Name{CommonName: "penstock successor"},
 		NotBefore: made.Add(-time.Hour), NotAfter: made.AddDate(1, 0, 0), // an hour for differing clocks
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, s.key.Public(), s.key)
 	if err != nil {
@@ -68,7 +70,8 @@ func (s *successor) aged(p place, age time.Duration) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// become writes it to the Secret of Penstock's CA with a certificate of a given age, which it returns.
+// become writes it to the Secret of Penstock's CA with a certificate of a given age, which it
+// returns.
 func (s *successor) become(p place, age time.Duration) []byte {
 	p.Helper()
 	cert := s.aged(p, age)
@@ -84,15 +87,16 @@ func (s *successor) become(p place, age time.Duration) []byte {
 	return cert
 }
 
-// pickKey is the key that proxies of a Gateway send to the picker once they have the keys of the new CA.
+// pickKey is the key that proxies of a Gateway send to the picker once they have the keys of the
+// new CA.
 func (s *successor) pickKey(gateway string) string {
 	mac := hmac.New(sha256.New, s.keyPEM)
 	mac.Write([]byte("picker"))
 	return model.PickKey(hex.EncodeToString(mac.Sum(nil)), gateway)
 }
 
-// One CA replaces another: the steps of two days, in minutes. No process restarts, no request is lost, and every proxy
-// stays connected.
+// One CA replaces another: the steps of two days, in minutes. No process restarts, no request is
+// lost, and every proxy stays connected.
 func certificatesRenewed(p place) {
 	p.apply(chat + plainGateway)
 	address := p.programmed("gw")[0]
@@ -132,7 +136,8 @@ func certificatesRenewed(p place) {
 	token := p.token(fleet, "penstock.dev")
 	each("proxies receive its keys", func(ip string) error {
 		answer, err := p.ask(ip+":18000", token, resource.Secret, model.OwnKey)
-		if raw, _ := proto.Marshal(answer); err == nil && !bytes.Contains(raw, []byte(next.pickKey(p.Namespace+"/gw"))) {
+		if raw, _ := proto.Marshal(answer); err == nil &&
+			!bytes.Contains(raw, []byte(next.pickKey(p.Namespace+"/gw"))) {
 			err = errors.New("the key is another one")
 		}
 		return err
@@ -143,7 +148,8 @@ func certificatesRenewed(p place) {
 	each("its certificate is served", func(ip string) error {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(old)
-		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", ip+":18000", &tls.Config{RootCAs: pool, ServerName: "penstock." + system + ".svc"})
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", ip+":18000",
+			&tls.Config{RootCAs: pool, ServerName: "penstock." + system + ".svc"})
 		if err != nil {
 			return err
 		}
@@ -153,7 +159,8 @@ func certificatesRenewed(p place) {
 
 	now := p.processes()
 	for _, pod := range now {
-		if n := pod.Status.ContainerStatuses[0].RestartCount; n > 0 || pod.Name != processes[0].Name && pod.Name != processes[1].Name {
+		if n := pod.Status.ContainerStatuses[0].RestartCount; n > 0 ||
+			pod.Name != processes[0].Name && pod.Name != processes[1].Name {
 			p.Errorf("process %s was started %d times", pod.Name, n+1)
 		}
 	}

@@ -21,7 +21,8 @@ func (p place) kill(pod corev1.Pod) {
 	}
 }
 
-// Each process of Penstock can be killed. No request is lost, changes take effect, and statuses are written.
+// Each process of Penstock can be killed. No request is lost, changes take effect, and statuses are
+// written.
 func leaderKilled(p place) {
 	p.apply(strings.Replace(chat+plainGateway, "replicas: 1", "replicas: 2", 1))
 	address := p.programmed("gw")[0]
@@ -31,7 +32,8 @@ func leaderKilled(p place) {
 		p.kill(pod)
 		if i == 0 { // its node is gone too: the other process must become the leader
 			zero := int64(0)
-			if err := p.CoreV1().Pods(system).Delete(p.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+			if err := p.CoreV1().Pods(system).Delete(p.Context(), pod.Name,
+				metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 				p.Fatal(err)
 			}
 		}
@@ -44,7 +46,9 @@ spec:
   rules: [{matches: [{path: {value: /new-%[1]d}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /health}}}], backendRefs: [{name: chat, port: 80}]}]
 `, i))
 		p.answers(fmt.Sprintf("http://%s/new-%d", address, i))
-		p.Until("the new route's status", func(ctx context.Context) error { return p.accepted(ctx, fmt.Sprintf("new-%d", i)) })
+		p.Until("the new route's status", func(ctx context.Context) error {
+			return p.accepted(ctx, fmt.Sprintf("new-%d", i))
+		})
 		p.processes()
 	}
 	p.end(t)

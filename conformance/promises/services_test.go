@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Gateway gets the type of Service that its EnvoyFleet names, and reports its addresses. A change that Kubernetes
-// forbids is reported with the command that resolves it.
+// A Gateway gets the type of Service that its EnvoyFleet names, and reports its addresses. A change
+// that Kubernetes forbids is reported with the command that resolves it.
 func servicesOfEveryKind(p place) {
 	p.apply(chat + plainGateway)
 	balanced := p.programmed("gw")[0]
@@ -32,10 +32,12 @@ func servicesOfEveryKind(p place) {
 
 	p.fleetIs(small + "service: {type: NodePort, externalTrafficPolicy: Local}")
 	s = p.service("nodes have its port", func(s *corev1.Service) bool {
-		return s.Spec.Type == corev1.ServiceTypeNodePort && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+		return s.Spec.Type == corev1.ServiceTypeNodePort &&
+			s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	})
 	p.Until("the address is the node's", func(ctx context.Context) error { return p.at(ctx, node) })
-	p.answers("http://" + net.JoinHostPort(p.programmed("gw")[0], strconv.Itoa(int(s.Spec.Ports[0].NodePort))) + "/health")
+	p.answers("http://" + net.JoinHostPort(p.programmed("gw")[0], strconv.Itoa(int(s.Spec.Ports[0].NodePort))) +
+		"/health")
 
 	p.fleetIs(small + "service: {loadBalancerClass: example.com/none}")
 	p.service("it has a class", func(s *corev1.Service) bool { return s.Spec.LoadBalancerClass != nil })
@@ -46,7 +48,8 @@ func servicesOfEveryKind(p place) {
 			return err
 		}
 		for _, c := range gw.Status.Conditions {
-			if c.Type == "Accepted" && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "spec.service.loadBalancerClass") &&
+			if c.Type == "Accepted" && c.Status == metav1.ConditionFalse &&
+				strings.Contains(c.Message, "spec.service.loadBalancerClass") &&
 				strings.HasSuffix(c.Message, "kubectl delete service --namespace "+p.Namespace+" "+fleet) {
 				return nil
 			}
@@ -56,10 +59,13 @@ func servicesOfEveryKind(p place) {
 	if err := p.CoreV1().Services(p.Namespace).Delete(p.Context(), fleet, metav1.DeleteOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	p.service("it is created again, without a class", func(s *corev1.Service) bool { return s.Spec.LoadBalancerClass == nil })
+	p.service("it is created again, without a class",
+		func(s *corev1.Service) bool { return s.Spec.LoadBalancerClass == nil })
 	p.Until("the load balancer is back", func(ctx context.Context) error {
 		gw, err := p.gateway(ctx, "gw")
-		if err == nil && (len(gw.Status.Addresses) != 1 || !strings.HasPrefix(gw.Status.Addresses[0].Value, balanced[:strings.LastIndex(balanced, ".")])) {
+		if err == nil &&
+			(len(gw.Status.Addresses) != 1 || !strings.HasPrefix(gw.Status.Addresses[0].Value,
+				balanced[:strings.LastIndex(balanced, ".")])) {
 			err = fmt.Errorf("addresses %v", gw.Status.Addresses)
 		}
 		return err

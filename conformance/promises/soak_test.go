@@ -18,18 +18,23 @@ import (
 )
 
 // soaking is how long the faults are repeated.
-var soaking = flag.Duration("soak", 0, "repeat the faults so long, and measure whether a process of Penstock grows; 0: each fault once")
+var soaking = flag.Duration("soak", 0,
+	"repeat the faults so long, and measure whether a process of Penstock grows; 0: each fault once")
 
-// changing is the time between two faults of a soak, in which changes take effect one after the other.
+// changing is the time between two faults of a soak, in which changes take effect one after the
+// other.
 const changing = 30 * time.Second
 
-// settling is the time in which a process grows after its start: until the ring with its last picks is full.
+// settling is the time in which a process grows after its start: until the ring with its last picks
+// is full.
 const settling = 5 * time.Minute
 
-// restarting is the time after which the kubelet starts a container that ended at once again, without a back-off.
+// restarting is the time after which the kubelet starts a container that ended at once again,
+// without a back-off.
 const restarting = 10 * time.Minute
 
-// underFaults has each fault happen under load, which loses no request, and everything recover within a minute.
+// underFaults has each fault happen under load, which loses no request, and everything recover
+// within a minute.
 func underFaults(t *testing.T) {
 	s := startSite(newPlace(t))
 	if *soaking > 0 {
@@ -41,8 +46,8 @@ func underFaults(t *testing.T) {
 	}
 }
 
-// withstands runs a subtest under load, and waits until everything goes on. Where no process can be asked, because all start again,
-// pools fail open.
+// withstands runs a subtest under load, and waits until everything goes on. Where no process can be
+// asked, because all start again, pools fail open.
 func (s *site) withstands(name string, open bool, test func(*site)) {
 	all := s.T
 	all.Run(name, func(t *testing.T) {
@@ -64,10 +69,11 @@ func (s *site) withstands(name string, open bool, test func(*site)) {
 }
 
 // failOpen is the policy of the pool of chat.
-const failOpen = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: {name: chat}, picker: {failureMode: FailOpen}}\n"
+const failOpen = "apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: chat}\nspec: {targetRef: " +
+	"{name: chat}, picker: {failureMode: FailOpen}}\n"
 
-// soak repeats the faults until its time is over, with changes between them. In the second half, one process is sampled and no fault
-// ends it.
+// soak repeats the faults until its time is over, with changes between them. In the second half,
+// one process is sampled and no fault ends it.
 func (s *site) soak() {
 	began, counts := time.Now(), map[string]int{}
 	half := began.Add(*soaking / 2)
@@ -123,7 +129,9 @@ func (s *site) report(samples *soak.Samples) {
 	growth, err := samples.Growth()
 	fmt.Println("soak on Kubernetes:", samples.Judged())
 	for _, g := range growth {
-		line, _ := json.Marshal(map[string]any{"name": "soak_slope.kube_" + g.Name, "value": g.Percent, "error": g.Deviation, "unit": "%/h", "limit": g.Limit}) // always marshals
+		// always marshals
+		line, _ := json.Marshal(map[string]any{"name": "soak_slope.kube_" + g.Name, "value": g.Percent,
+			"error": g.Deviation, "unit": "%/h", "limit": g.Limit})
 		fmt.Println(string(line))
 	}
 	if err != nil {

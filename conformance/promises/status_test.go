@@ -38,13 +38,16 @@ spec:
   allowedListeners: {namespaces: {from: Same}}
 `
 
-// Neither a Gateway nor a ListenerSet is Programmed before its proxies have sent their ACKs, even if they are connected
-// to the process that does not write statuses.
+// Neither a Gateway nor a ListenerSet is Programmed before its proxies have sent their ACKs, even
+// if they are connected to the process that does not write statuses.
 func programmedAfterACKs(p place) {
 	p.apply(chat + attached)
 	follower := p.processes()[1].Status.PodIP + ":18000"
 	proxy := func(name string, silent ...resource.Type) *xdstest.Fake {
-		return xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: name, Gateway: p.Namespace + "/gw", Silent: silent, Dial: p.as(p.token("mine", "penstock.dev"))})
+		return xdstest.StartFake(p, xdstest.FakeConfig{
+			Address: follower, Node: name, Gateway: p.Namespace + "/gw", Silent: silent,
+			Dial: p.as(p.token("mine", "penstock.dev")),
+		})
 	}
 	p.Until("the process serves the Gateway", func(context.Context) error {
 		_, err := p.ask(follower, p.token("mine", "penstock.dev"), resource.Cluster)
@@ -71,7 +74,8 @@ metadata: {name: more}
 spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}
 `)
 	set := func(ctx context.Context) (*gatewayv1.ListenerSet, error) {
-		u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "listenersets")).Namespace(p.Namespace).Get(ctx, "more", metav1.GetOptions{})
+		u, err := p.dynamic.Resource(kindOf(gatewayv1.GroupName, "v1", "listenersets")).Namespace(p.Namespace).
+			Get(ctx, "more", metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -167,8 +171,8 @@ spec:
 	programmed(metav1.ConditionTrue, "")
 }
 
-// A NACK at the process that does not write statuses reaches them too. It leaves them when the proxy accepts the
-// resource.
+// A NACK at the process that does not write statuses reaches them too. It leaves them when the
+// proxy accepts the resource.
 func nackReachesLeader(p place) {
 	p.apply(chat + attached)
 	follower := p.processes()[1].Status.PodIP + ":18000"
@@ -191,13 +195,16 @@ func nackReachesLeader(p place) {
 			return err
 		}
 		for _, c := range gw.Status.Conditions {
-			if c.Type == "Programmed" && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "this proxy cannot listen") {
+			if c.Type == "Programmed" && c.Status == metav1.ConditionFalse &&
+				strings.Contains(c.Message, "this proxy cannot listen") {
 				return nil
 			}
 		}
 		return fmt.Errorf("%+v", gw.Status.Conditions)
 	})
 	rejecting.Disconnect()
-	xdstest.StartFake(p, xdstest.FakeConfig{Address: follower, Node: "rejecting", Gateway: p.Namespace + "/gw", Dial: p.as(p.token("mine", "penstock.dev"))})
+	xdstest.StartFake(p,
+		xdstest.FakeConfig{Address: follower, Node: "rejecting", Gateway: p.Namespace + "/gw",
+			Dial: p.as(p.token("mine", "penstock.dev"))})
 	p.programmed("gw")
 }

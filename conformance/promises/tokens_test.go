@@ -21,7 +21,8 @@ func (p place) reviews() (n int) {
 	return n
 }
 
-// A pod that sends tokens of its own making does not load the API server, and a proxy's token counts meanwhile.
+// A pod that sends tokens of its own making does not load the API server, and a proxy's token
+// counts meanwhile.
 func junkTokens(p place) {
 	p.apply(chat + plainGateway)
 	p.programmed("gw")

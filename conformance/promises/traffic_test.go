@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// chat is a Service and an InferencePool of the same simulated servers, and an HTTPRoute to both, for a Gateway named
-// gw.
+// chat is a Service and an InferencePool of the same simulated servers, and an HTTPRoute to both,
+// for a Gateway named gw.
 const chat = `
 apiVersion: apps/v1
 kind: Deployment
@@ -67,7 +67,8 @@ spec:
 // prompt requests a few words of an answer, one a second from servers as slow as those above.
 const prompt = `{"model": "sim-model", "max_tokens": %d, "stream": %t, "messages": [{"role": "user", "content": "one two three four five six seven eight nine ten"}]}`
 
-// fetch makes one request and reads its whole response, which must be 200. fresh means a new connection.
+// fetch makes one request and reads its whole response, which must be 200. fresh means a new
+// connection.
 func fetch(ctx context.Context, method, url, body string, fresh bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -99,8 +100,9 @@ type traffic struct {
 	first        atomic.Pointer[string] // the first error
 }
 
-// load sends requests until end: to the Service (/health) and to the pool (/v1/models, which the picker answers, and embeddings, which need a pick), on
-// new and on persistent connections, and one streamed answer after the other. With paths, it sends requests to those only.
+// load sends requests until end: to the Service (/health) and to the pool (/v1/models, which the
+// picker answers, and embeddings, which need a pick), on new and on persistent connections, and one
+// streamed answer after the other. With paths, it sends requests to those only.
 func (p place) load(address string, paths ...string) *traffic {
 	p.Helper()
 	words := len(paths) == 0
@@ -131,16 +133,20 @@ func (p place) load(address string, paths ...string) *traffic {
 	}
 	for _, fresh := range []bool{true, false} {
 		for _, path := range paths {
-			each(20*time.Millisecond, func(ctx context.Context) error { return fetch(ctx, http.MethodGet, "http://"+address+path, "", fresh) })
+			each(20*time.Millisecond, func(ctx context.Context) error {
+				return fetch(ctx, http.MethodGet, "http://"+address+path, "", fresh)
+			})
 		}
 		if !words {
 			continue
 		}
 		each(20*time.Millisecond, func(ctx context.Context) error {
-			return fetch(ctx, http.MethodPost, "http://"+address+"/v1/embeddings", `{"model": "sim-model", "input": "one two three"}`, fresh)
+			return fetch(ctx, http.MethodPost, "http://"+address+"/v1/embeddings",
+				`{"model": "sim-model", "input": "one two three"}`, fresh)
 		})
 		each(0, func(ctx context.Context) error {
-			return fetch(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", fmt.Sprintf(prompt, 6, true), fresh)
+			return fetch(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", fmt.Sprintf(prompt, 6, true),
+				fresh)
 		})
 	}
 	return t

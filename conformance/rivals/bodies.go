@@ -10,8 +10,8 @@ import (
 // model is the name of the model that all servers serve.
 const model = "llama"
 
-// vocabulary has the words of prompts. A word is one token of penstock sim. With its space it has four
-// to five characters.
+// vocabulary has the words of prompts. A word is one token of penstock sim. With its space it has
+// four to five characters.
 var vocabulary = func() (words []string) {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	for _, a := range consonants {

@@ -29,8 +29,8 @@ type contender struct {
 
 // rivals are routers of Python's packages. best are the settings that the documentation of both
 // recommends for prefix caches: https://docs.sglang.io/advanced_features/sgl_model_gateway.html,
-// and smg's docs/getting-started/load-balancing.md (bursts: lower thresholds). The default strategy of
-// both is cache_aware.
+// and smg's docs/getting-started/load-balancing.md (bursts: lower thresholds). The default strategy
+// of both is cache_aware.
 var rivals = []struct {
 	name, pkg string
 	best      []string
@@ -65,7 +65,8 @@ func contenders(folder string, by setting, own []string) (all []contender, missi
 			continue
 		}
 		command := []string{
-			filepath.Join(folder, "bin", "python"), "-m", r.pkg + ".launch_router", "--host", "127.0.0.1", "--port", "{port}",
+			filepath.Join(folder, "bin", "python"), "-m", r.pkg + ".launch_router", "--host", "127.0.0.1", "--port",
+			"{port}",
 			"--prometheus-host", "127.0.0.1", "--prometheus-port", "{port2}", "--worker-urls", "{workers}",
 		}
 		if by == best {
@@ -214,9 +215,9 @@ const (
 	liteLLMName = "LiteLLM"
 )
 
-// parts returns the contenders whose overhead alone is measured: the parts of Penstock's, beside an Envoy
-// that asks the external processor at the port echo about each request with its body, and LiteLLM's
-// proxy, with a line if it is not installed.
+// parts returns the contenders whose overhead alone is measured: the parts of Penstock's, beside an
+// Envoy that asks the external processor at the port echo about each request with its body, and
+// LiteLLM's proxy, with a line if it is not installed.
 func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	command := []string{envoy, "-c", "{config}", "--log-level", "error", "--use-dynamic-base-id"}
 	all = []contender{
@@ -232,13 +233,15 @@ func parts(envoy, folder string, echo int) (all []contender, missing []string) {
 	}
 	return append(all, contender{
 		name: liteLLMName, config: liteLLM,
-		command: []string{program, "--config", "{config}", "--host", "127.0.0.1", "--port", "{port}", "--telemetry", "False"},
-		env:     []string{"LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY=true"},
+		command: []string{program, "--config", "{config}", "--host", "127.0.0.1", "--port", "{port}", "--telemetry",
+			"False"},
+		env: []string{"LITELLM_LOCAL_MODEL_COST_MAP=True",
+			"LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY=true"},
 	}), nil
 }
 
-// plainEnvoy is the configuration of an Envoy that passes requests on in turns, and does nothing else
-// but to ask an external processor, if there is one.
+// plainEnvoy is the configuration of an Envoy that passes requests on in turns, and does nothing
+// else but to ask an external processor, if there is one.
 func plainEnvoy(echo int) func(port int, servers []int) string {
 	return func(port int, servers []int) string {
 		var endpoints []string

@@ -1,5 +1,5 @@
-// Command rivals plays the same requests to Penstock and to other routers, each with simulated model
-// servers of its own, and compares when answers begin and end. `make bench-rivals` runs it.
+// Command rivals plays the same requests to Penstock and to other routers, each with simulated
+// model servers of its own, and compares when answers begin and end. `make bench-rivals` runs it.
 //
 //	workloads.go   requests, from the workloads of picker/simulation and a public trace
 //	bodies.go      their JSON
@@ -19,8 +19,8 @@
 //   - All contenders run at the same time. Each has a fleet of four `penstock sim` of the same
 //     speed, and receives every request, 5 ms after another contender. The order rotates with each
 //     request, so that noise of the machine hits all alike.
-//   - Servers send a stream's headers at once, read prompts one after the other, and keep the blocks
-//     of prompts, as vLLM does.
+//   - Servers send a stream's headers at once, read prompts one after the other, and keep the
+//     blocks of prompts, as vLLM does.
 //   - The load generator is open loop. It records how late it sent each request. A workload whose
 //     99th percentile of lateness exceeds 5 ms is void: it has no ratios and is in no figure.
 //   - TTFT is the time from sending to the first content of the stream; the end is its last byte.
@@ -30,10 +30,10 @@
 //     prompts, 8 at a time. A tenth of the traffic that follows does not count either: queues are
 //     short. The rest has 32 slices. An interval is the middle 95 % of 1,000 ratios of slices drawn
 //     with replacement; both sides of a ratio have the same slices.
-//   - A second Penstock is a contender, too. The largest ratio in the interval of Penstock over it is
-//     the noise. A rival's ratio that is closer to 1 is printed as equal.
-//   - Contenders have their default settings; FULL=1 also plays with those that the documentation of the
-//     rivals recommends. The output names each rival that is not installed.
+//   - A second Penstock is a contender, too. The largest ratio in the interval of Penstock over it
+//     is the noise. A rival's ratio that is closer to 1 is printed as equal.
+//   - Contenders have their default settings; FULL=1 also plays with those that the documentation
+//     of the rivals recommends. The output names each rival that is not installed.
 //
 // conformance/tools/rivals pins the rivals. Tests: cd conformance && go test ./rivals. They need
 // Envoy, and no rival.

@@ -40,7 +40,8 @@ func main() {
 	flag.StringVar(&c.workload, "workload", ".", "regular expression of the workloads")
 	flag.StringVar(&c.own, "rival", "", "one more rival, as NAME=command with {port} and {workers} or {commas}")
 	flag.Float64Var(&c.minutes, "minutes", 55, "about how long all workloads take in one scenario")
-	flag.BoolVar(&c.full, "full", false, "50, 70 and 90 % load, with the rivals' default settings and with recommended ones")
+	flag.BoolVar(&c.full, "full", false,
+		"50, 70 and 90 % load, with the rivals' default settings and with recommended ones")
 	flag.Parse()
 	if err := compareRivals(ctx, c, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "rivals:", err)

@@ -26,8 +26,8 @@ const overheadName = "overhead"
 // directName is a server without a router.
 const directName = "direct"
 
-// overheads are the sizes of requests whose overhead is measured. Requests go one after the other, in
-// rounds of the same number to each router in turn, so that noise hits all alike.
+// overheads are the sizes of requests whose overhead is measured. Requests go one after the other,
+// in rounds of the same number to each router in turn, so that noise hits all alike.
 var overheads = []struct {
 	name   string
 	bytes  int
@@ -37,7 +37,8 @@ var overheads = []struct {
 const (
 	// requestsOfRound is how many requests a router gets in a row.
 	requestsOfRound = 25
-	// Throughput is measured with so many clients, in turns of such a time. The first does not count.
+	// Throughput is measured with so many clients, in turns of such a time. The first does not
+	// count.
 	throughputClients = 16
 	throughputTurns   = 6
 	throughputTurn    = time.Second
@@ -62,8 +63,8 @@ type target struct {
 	rates        []float64
 }
 
-// overhead measures what each contender adds to the time of a request whose server answers at once. An
-// error names the contenders that do not start; the others are measured.
+// overhead measures what each contender adds to the time of a request whose server answers at once.
+// An error names the contenders that do not start; the others are measured.
 func overhead(ctx context.Context, penstock, envoy string, all []contender) ([]added, error) {
 	folder, err := os.MkdirTemp("", "rivals")
 	if err != nil {
@@ -236,7 +237,8 @@ func addedOf(size string, targets []target) (out []added) {
 // printOverhead writes the table.
 func printOverhead(to io.Writer, all []added) {
 	fmt.Fprintf(to, "\n%s: what a router adds to a request that its server answers at once; %s: the time itself. "+
-		"Intervals have 95 %%; CPU is of all processes of a router, and of its first one alone (of Penstock all but Envoy); "+
+		"Intervals have 95 %%; CPU is of all processes of a router, and of its first one alone (of Penstock all "+
+		"but Envoy); "+
 		"the rate is of %d clients, which use the same cores.\n", overheadName, directName, throughputClients)
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "request\trouter\tp50 ms\tp99 ms\tCPU ms\tfirst\trequests/s")
@@ -263,7 +265,8 @@ func overheadFigures(all []added) (out []figure) {
 		if r := a.overSMG; r != nil && a.size == overheads[0].name && r.value > 0 {
 			limit := 1.3
 			out = append(out, figure{"added_1k", round(r.value), "ratio", &limit, fmt.Sprintf(
-				"Added latency of a request of 1 KB, p50: of a pool of Penstock over that of smg, in turns (95 %%: %.2f to %.2f).",
+				"Added latency of a request of 1 KB, p50: of a pool of Penstock over that of smg, in turns (95 %%: "+
+					"%.2f to %.2f).",
 				r.low, r.high)})
 		}
 	}

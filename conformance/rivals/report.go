@@ -118,7 +118,8 @@ type figure struct {
 	About string   `json:"about,omitempty"`
 }
 
-// figures returns the figures of all comparisons of a scenario; void workloads count in none but lateness.
+// figures returns the figures of all comparisons of a scenario; void workloads count in none but
+// lateness.
 func figures(all []comparison, by scenario) (out []figure) {
 	add := func(name string, value float64, unit string, limit float64, about string) {
 		f := figure{Name: name + by.suffix(), Value: round(value), Unit: unit, About: about}

@@ -96,7 +96,8 @@ func TestRivals_OneThatIsNotInstalledIsNamed(t *testing.T) {
 }
 
 func TestRivals_UsersRivalGetsItsPortAndServers(t *testing.T) {
-	all, _, err := contenders(t.TempDir(), defaults, []string{"mine=/bin/router --port={port} --urls {workers} --list={commas}"})
+	all, _, err := contenders(t.TempDir(), defaults,
+		[]string{"mine=/bin/router --port={port} --urls {workers} --list={commas}"})
 	if err != nil {
 		t.Fatal(err)
 	}

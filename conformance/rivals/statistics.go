@@ -53,8 +53,8 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// ratio is a value, such as a statistic of one series over the same of another, and the middle 95 % of
-// the values of resampled slices.
+// ratio is a value, such as a statistic of one series over the same of another, and the middle 95 %
+// of the values of resampled slices.
 type ratio struct{ value, low, high float64 }
 
 // compare returns the ratio of two series with the same slices. Equal arguments give equal ratios.

@@ -16,7 +16,8 @@ import (
 type request struct {
 	at            time.Duration // since the start
 	input, output int           // tokens
-	// blocks have simulation.BlockTokens tokens each. Equal numbers at the beginning are an equal prefix.
+	// blocks have simulation.BlockTokens tokens each. Equal numbers at the beginning are an equal
+	// prefix.
 	blocks []uint64
 }
 
@@ -34,8 +35,8 @@ type workload struct {
 	draw func(rate float64, lasts time.Duration) ([]request, error)
 }
 
-// workloads are compared, one after the other. The rates of full load are those of conformance/bench
-// (fullLoad, of 8 servers); of uniform it is 95 % of what a server can read.
+// workloads are compared, one after the other. The rates of full load are those of
+// conformance/bench (fullLoad, of 8 servers); of uniform it is 95 % of what a server can read.
 func workloads(traces string) []workload {
 	generated := func(name string, full, slow float64, thin int) workload {
 		w := workload{name: name, full: full, slow: slow, thin: thin}

@@ -27,17 +27,20 @@ func Named(name string) bool {
 		name = harmless.ReplaceAllString(name, "")
 	}
 	for _, part := range parts {
-		if strings.Contains(name, part) && name != ":authority" && name != "set-cookie" { // all clients receive the latter
+		// all clients receive the latter
+		if strings.Contains(name, part) && name != ":authority" && name != "set-cookie" {
 			return true
 		}
 	}
-	return slices.ContainsFunc(strings.FieldsFunc(name, separates), func(word string) bool { return slices.Contains(words, word) })
+	return slices.ContainsFunc(strings.FieldsFunc(name, separates),
+		func(word string) bool { return slices.Contains(words, word) })
 }
 
 // parts of a name, and whole words of it, that mean a credential.
 var (
 	parts = []string{
-		"auth", "cookie", "token", "secret", "password", "passwd", "credential", "apikey", "signature", "bearer", "accesskey",
+		"auth", "cookie", "token", "secret", "password", "passwd", "credential", "apikey", "signature", "bearer",
+		"accesskey",
 	}
 	words = []string{"key", "keys", "sig", "jwt", "pwd", "pass", "session", "sid", "sas", "otp"}
 )
@@ -64,15 +67,15 @@ var (
 	signed    = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`)
 )
 
-// prefixed is a key with the prefix of its issuer. Names of models and of objects of Kubernetes that begin so
-// are none: they have no underscore behind hf, and no part that is as long behind sk.
+// prefixed is a key with the prefix of its issuer. Names of models and of objects of Kubernetes
+// that begin so are none: they have no underscore behind hf, and no part that is as long behind sk.
 var prefixed = regexp.MustCompile(`\b(?:(?:hf|gsk|gh[a-z]|github_pat|sk)_[A-Za-z0-9_-]{16,}` +
 	`|(?:glpat|xoxb|xoxp|nvapi)[-_][A-Za-z0-9_-]{16,}` +
 	`|sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}` +
 	`|sk-(?:[A-Za-z0-9_]*-)*[A-Za-z0-9_]{20,}[A-Za-z0-9_-]*)`)
 
-// Text returns a text without the credentials that are in it by their form: private keys in PEM, the
-// userinfo of URLs, parameters of a query that are Named, what follows a scheme of
+// Text returns a text without the credentials that are in it by their form: private keys in PEM,
+// the userinfo of URLs, parameters of a query that are Named, what follows a scheme of
 // Authorization, JSON web tokens, and keys with the prefixes of known issuers.
 func Text(s string) string {
 	if strings.Contains(s, KeyMark) {
@@ -99,7 +102,8 @@ func Text(s string) string {
 
 var objectName = regexp.MustCompile(`^[a-z0-9][-a-z0-9./]*$`)
 
-// ObjectName returns the name of an object of Kubernetes, or NAMESPACE/NAME, as it is, and Text of what is none.
+// ObjectName returns the name of an object of Kubernetes, or NAMESPACE/NAME, as it is, and Text of
+// what is none.
 func ObjectName(s string) string {
 	if objectName.MatchString(s) {
 		return s
@@ -158,8 +162,8 @@ func isUser(s string) bool {
 // digest follows an @ that ends no userinfo.
 const digest = "sha256:"
 
-// withoutUserinfo hides what is before the last @ of a URL's host, or of a host with a password. The digest of an
-// image follows an @, too.
+// withoutUserinfo hides what is before the last @ of a URL's host, or of a host with a password.
+// The digest of an image follows an @, too.
 func withoutUserinfo(s string) string {
 	var out strings.Builder
 	end := 0
@@ -185,7 +189,9 @@ func withoutUserinfo(s string) string {
 
 // isWord reports whether a text may be the name of a user.
 func isWord(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return strings.ContainsRune("[](){}|\\,;!$&*+^~", r) })
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return strings.ContainsRune("[](){}|\\,;!$&*+^~", r)
+	})
 }
 
 // ifRandom hides a text with a digit. Words of a sentence have none.

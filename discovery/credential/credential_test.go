@@ -9,10 +9,14 @@ import (
 
 func TestCredential_NamesOfHeadersAndParameters(t *testing.T) {
 	for name, want := range map[string]bool{
-		"Authorization": true, "proxy-authorization": true, "Cookie": true, "X-Api-Key": true, "api_key": true, "apikey": true, "key": true,
-		"X-Auth-Token": true, "X-Amz-Security-Token": true, "Ocp-Apim-Subscription-Key": true, "client_secret": true, "sig": true,
-		"X-Amz-Signature": true, "x-jwt-assertion": true, "passwd": true, "pwd": true, "access_key_id": true, "example.com/api.key": true, "session-id": true,
-		"accept": false, ":authority": false, "set-cookie": false, "x-tenant": false, "monkey": false, "x-model": false, "keynote": false, "user-agent": false,
+		"Authorization": true, "proxy-authorization": true, "Cookie": true, "X-Api-Key": true, "api_key": true,
+		"apikey": true, "key": true,
+		"X-Auth-Token": true, "X-Amz-Security-Token": true, "Ocp-Apim-Subscription-Key": true, "client_secret": true,
+		"sig":             true,
+		"X-Amz-Signature": true, "x-jwt-assertion": true, "passwd": true, "pwd": true, "access_key_id": true,
+		"example.com/api.key": true, "session-id": true,
+		"accept": false, ":authority": false, "set-cookie": false, "x-tenant": false, "monkey": false, "x-model": false,
+		"keynote": false, "user-agent": false,
 		"max_tokens": false, "x-max-tokens": false, "maxTokens": false, "max_completion_tokens": false,
 		"tokenizer": false, "author": false, "x-author": false,
 		"x-author-token": true, "tokens": true, "tokenizer_key": true,
@@ -68,8 +72,10 @@ func TestCredential_IsNoPartOfAText(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "/v1/chat/completions", "/v1?model=llama-3.1-8b", "chat@example.com is no URL", "spiffe://east/gateway",
-		"docker.io/envoyproxy/envoy:v1.40@sha256:0123456789abcdef", "the bearer authentication is missing", "tokens per second: 12.5",
-		"task-0123456789abcdef01", "^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$", "pool default/chat is full", "tokenizer=llama3", "https://[fd00::1]:8443/v1",
+		"docker.io/envoyproxy/envoy:v1.40@sha256:0123456789abcdef", "the bearer authentication is missing",
+		"tokens per second: 12.5",
+		"task-0123456789abcdef01", "^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$",
+		"pool default/chat is full", "tokenizer=llama3", "https://[fd00::1]:8443/v1",
 		"hf-llama-3-70b-instruct", "sk-hynix-gpu-cluster-01", "sk-seoul-llama-3-8b-instruct",
 		"hf-mirror-llama-7d9f8b6c5-x2abc",
 		"/models/hf-llama-3-70b-instruct",
@@ -84,7 +90,8 @@ func TestCredential_IsNoPartOfAText(t *testing.T) {
 
 // FuzzCredential_NoTextShowsAParameter: a credential in a query is hidden, whatever is before it.
 func FuzzCredential_NoTextShowsAParameter(f *testing.F) {
-	for _, seed := range []string{"/v1?api_key=a&b=c", "https://u:p@h/?x=y", "Bearer abc12345", "", "//@@@", "a:b@sha256:c@d", "?&#=="} {
+	for _, seed := range []string{"/v1?api_key=a&b=c", "https://u:p@h/?x=y", "Bearer abc12345", "", "//@@@",
+		"a:b@sha256:c@d", "?&#=="} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -37,12 +37,13 @@ spec:
 `, i)
 }
 
-// BenchmarkLoad1000Routes measures the time until 1,000 routes are in the store, from one file each, with state to write:
-// with the fast path, and with apiextensions alone.
+// BenchmarkLoad1000Routes measures the time until 1,000 routes are in the store, from one file
+// each, with state to write: with the fast path, and with apiextensions alone.
 func BenchmarkLoad1000Routes(b *testing.B) {
 	dir := b.TempDir()
 	for i := range 1000 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("route-%d.yaml", i)), []byte(typicalRoute(i)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("route-%d.yaml", i)), []byte(typicalRoute(i)),
+			0o644); err != nil {
 			b.Fatal(err)
 		}
 	}

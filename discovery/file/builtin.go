@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// goProps makes a schema of a Go type's JSON form: fields and types, so that unknown fields and wrong types are found in
-// built-in kinds too. Go types do not state which fields are required; the kinds' checks do.
+// goProps makes a schema of a Go type's JSON form: fields and types, so that unknown fields and
+// wrong types are found in built-in kinds too. Go types do not state which fields are required; the
+// kinds' checks do.
 func goProps(of any) *apiextensions.JSONSchemaProps {
 	p := typeProps(reflect.TypeOf(of).Elem())
 	return &p
@@ -85,7 +86,8 @@ func shapeOf(t reflect.Type) apiextensions.JSONSchemaProps {
 		return p
 	case reflect.Map:
 		elem := typeProps(t.Elem())
-		return apiextensions.JSONSchemaProps{Type: "object", AdditionalProperties: &apiextensions.JSONSchemaPropsOrBool{Allows: true, Schema: &elem}}
+		return apiextensions.JSONSchemaProps{Type: "object",
+			AdditionalProperties: &apiextensions.JSONSchemaPropsOrBool{Allows: true, Schema: &elem}}
 	case reflect.Slice, reflect.Array:
 		elem := typeProps(t.Elem())
 		return apiextensions.JSONSchemaProps{Type: "array", Items: &apiextensions.JSONSchemaPropsOrArray{Schema: &elem}}

@@ -49,7 +49,8 @@ func (c *checks) cidr(field, s string) {
 
 func (c *checks) host(field, s string) {
 	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 {
-		c.wrong(field, "must be a host name, is "+quote(s), "write a name such as llm.example.com, without scheme or port")
+		c.wrong(field, "must be a host name, is "+quote(s),
+			"write a name such as llm.example.com, without scheme or port")
 	}
 }
 
@@ -61,8 +62,10 @@ func (c *checks) ipOrHost(field, s string) {
 		return
 	}
 	// Digits and dots are meant as an address, although a host name may look so.
-	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 || strings.Trim(s, "0123456789.") == "" {
-		c.wrong(field, "must be an IP address or a host name, is "+quote(s), "write 192.0.2.7 or llm.example.com, without scheme or port")
+	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(s, ".")))) > 0 ||
+		strings.Trim(s, "0123456789.") == "" {
+		c.wrong(field, "must be an IP address or a host name, is "+quote(s),
+			"write 192.0.2.7 or llm.example.com, without scheme or port")
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// claim is one definition of an object. Of several claims to one object, the first by path and line is in use.
+// claim is one definition of an object. Of several claims to one object, the first by path and line
+// is in use.
 type claim struct {
 	path   string
 	doc    *document
@@ -29,7 +30,8 @@ func (r *Reader) claim(src *source, affected map[report.Ref]bool) {
 			affected[o.ref] = true
 			list := append(slices.Clone(r.claims[o.ref]), claim{src.path, doc, o})
 			slices.SortFunc(list, func(a, b claim) int {
-				return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.doc.line+a.object.line, b.doc.line+b.object.line),
+				return cmp.Or(cmp.Compare(a.path, b.path),
+					cmp.Compare(a.doc.line+a.object.line, b.doc.line+b.object.line),
 					cmp.Compare(a.object.item, b.object.item))
 			})
 			r.claims[o.ref] = list
@@ -58,7 +60,8 @@ func (r *Reader) unclaim(path string, affected map[report.Ref]bool) {
 	}
 }
 
-// decide returns the store operations for the affected objects, and the objects whose last good form changed.
+// decide returns the store operations for the affected objects, and the objects whose last good
+// form changed.
 func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []report.Ref) {
 	for _, ref := range slices.SortedFunc(maps.Keys(affected), report.Ref.Compare) {
 		before, had := r.kept[ref]
@@ -86,12 +89,15 @@ func (r *Reader) decide(affected map[report.Ref]bool) (ops []store.Op, dirty []r
 	return ops, dirty
 }
 
-// markInvalid notes whether an object is defined and invalid, and returns the store operation for a change of that.
+// markInvalid notes whether an object is defined and invalid, and returns the store operation for a
+// change of that.
 func (r *Reader) markInvalid(ref report.Ref, invalid bool) []store.Op {
 	if r.invalid[ref] == invalid {
 		return nil
 	}
-	mark := &store.Invalid{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: store.InvalidName(ref.Kind, ref.Name)}}
+	mark := &store.Invalid{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: store.InvalidName(ref.Kind, ref.Name)},
+	}
 	if !invalid {
 		delete(r.invalid, ref)
 		return []store.Op{store.Invalids.Delete(store.ID(mark))}
@@ -109,7 +115,8 @@ func (r *Reader) currentForm(ref report.Ref, before keptObject) keptObject {
 	case before.good == nil:
 	case len(list) > 0: // its definition is invalid
 		return keptObject{before.good, list[0].path}
-	case r.files[before.path] != nil && r.files[before.path].unidentified(): // the broken part of the file may define it
+	case r.files[before.path] != nil && r.files[before.path].unidentified():
+		// the broken part of the file may define it
 		return before
 	}
 	return keptObject{}

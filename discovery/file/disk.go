@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// maxFiles bounds the files of a Reader, and the names in one folder; maxFolders, the folders; maxFolderDepth, how deep they are.
+	// maxFiles bounds the files of a Reader, and the names in one folder; maxFolders, the folders;
+	// maxFolderDepth, how deep they are.
 	maxFiles       = 100_000
 	maxFolders     = 10_000
 	maxFolderDepth = 32
@@ -97,9 +98,10 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{uint64(s.Dev), s.Ino} // types that differ between systems
 }
 
-// tree walks the folders of configuration. It follows links, which mounted ConfigMaps consist of, and enters no folder twice.
-// It does not enter what the kernel makes, such as /proc, below which each process leads to the whole machine.
-// It skips names that start with a dot: files of editors, and the folders behind such mounts.
+// tree walks the folders of configuration. It follows links, which mounted ConfigMaps consist of,
+// and enters no folder twice. It does not enter what the kernel makes, such as /proc, below which
+// each process leads to the whole machine. It skips names that start with a dot: files of editors,
+// and the folders behind such mounts.
 type tree struct {
 	*disk
 	file   func(path string, link bool) // a file whose name is one of configuration; optional

@@ -35,7 +35,9 @@ func folderOf(t *testing.T, files map[string]string) string {
 }
 
 func gatewayNamed(name string) string {
-	return fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: %s}\nspec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}\n", name)
+	return fmt.Sprintf(
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: %s}\nspec: {gatewayClassName: "+
+			"penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}\n", name)
 }
 
 // reading is a Reader of a folder with what it has reported last.
@@ -107,8 +109,11 @@ func TestFolder_WhatNeverEndsIsNotRead(t *testing.T) {
 }
 
 func TestFolder_CyclesOfLinksAreReadOnce(t *testing.T) {
-	dir := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "sub/b.yaml": gatewayNamed("b"), "sub/deep/c.yaml": gatewayNamed("c")})
-	for link, to := range map[string]string{"l1": ".", "l2": ".", "sub/up1": "..", "sub/up2": "..", "sub/deep/up": "../..", "again": "sub"} {
+	dir := folderOf(t,
+		map[string]string{"a.yaml": gatewayNamed("a"), "sub/b.yaml": gatewayNamed("b"),
+			"sub/deep/c.yaml": gatewayNamed("c")})
+	for link, to := range map[string]string{"l1": ".", "l2": ".", "sub/up1": "..", "sub/up2": "..",
+		"sub/deep/up": "../..", "again": "sub"} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -117,13 +122,15 @@ func TestFolder_CyclesOfLinksAreReadOnce(t *testing.T) {
 	if gateways != "a b c" {
 		t.Errorf("Gateways %q, want a, b and c", gateways)
 	}
-	if n := strings.Count(found, "it leads to a folder that is read already"); n != 6 || strings.Count(found, "\n") != n {
+	if n := strings.Count(found, "it leads to a folder that is read already"); n != 6 ||
+		strings.Count(found, "\n") != n {
 		t.Errorf("%d links are named, want 6 and nothing else:\n%s", n, found)
 	}
 }
 
 func TestFolder_TooManyFilesLeaveTheOthersInUse(t *testing.T) {
-	files := map[string]string{"a.yaml": gatewayNamed("a"), "many/kept.yaml": gatewayNamed("kept"), "z/z.yaml": gatewayNamed("z")}
+	files := map[string]string{"a.yaml": gatewayNamed("a"), "many/kept.yaml": gatewayNamed("kept"),
+		"z/z.yaml": gatewayNamed("z")}
 	dir := folderOf(t, files)
 	r := newReading(t, dir)
 	r.disk.most = 20
@@ -138,14 +145,17 @@ func TestFolder_TooManyFilesLeaveTheOthersInUse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "z/z.yaml"), []byte(gatewayNamed("edited")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if gateways, found := r.load(t); gateways != "a edited kept" || !strings.Contains(found, "many cannot be read: it has too many files") {
+	if gateways, found := r.load(t); gateways != "a edited kept" ||
+		!strings.Contains(found, "many cannot be read: it has too many files") {
 		t.Errorf("Gateways %q, want a, edited and kept; reported:\n%s", gateways, found)
 	}
 }
 
-// A file on a file system that does not answer costs its timeout once, and delays neither other files nor the end.
+// A file on a file system that does not answer costs its timeout once, and delays neither other
+// files nor the end.
 func TestFolder_HungFileDelaysNoOther(t *testing.T) {
-	dir := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "hung.yaml": gatewayNamed("hung"), "z.yaml": gatewayNamed("z")})
+	dir := folderOf(t,
+		map[string]string{"a.yaml": gatewayNamed("a"), "hung.yaml": gatewayNamed("hung"), "z.yaml": gatewayNamed("z")})
 	synctest.Test(t, func(t *testing.T) {
 		r := newReading(t, dir)
 		r.disk.ctx = t.Context()
@@ -166,7 +176,8 @@ func TestFolder_HungFileDelaysNoOther(t *testing.T) {
 			t.Errorf("it took %v, want %v once", took, filesystem.Timeout)
 		}
 		if gateways, _ = r.load(t); gateways != "a z" || time.Since(began) != filesystem.Timeout || reads.Load() != 1 {
-			t.Errorf("the next read has %q after %v and %d reads of the hung file; want no further wait", gateways, time.Since(began), reads.Load())
+			t.Errorf("the next read has %q after %v and %d reads of the hung file; want no further wait", gateways,
+				time.Since(began), reads.Load())
 		}
 		close(answers)
 		synctest.Wait()

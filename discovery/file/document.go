@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// document is one YAML document of a file, and the objects in it. Its line numbers are relative to its first line, so
-// that a document that only moved within its file is not read again.
+// document is one YAML document of a file, and the objects in it. Its line numbers are relative to
+// its first line, so that a document that only moved within its file is not read again.
 type document struct {
 	text     string
 	line     int       // of its first line in the file, from 1
 	objects  []*object // valid and invalid ones
 	mistakes []mistake // those of no object
-	// unidentified is true if some part of the document is too broken to name its object. It may be any object that the
-	// file had before.
+	// unidentified is true if some part of the document is too broken to name its object. It may be
+	// any object that the file had before.
 	unidentified bool
 
 	lines map[position]int // what Reader.Locate has found; guarded by Reader.parsing
@@ -28,7 +28,8 @@ type position struct {
 	field string
 }
 
-// maxLines bounds document.lines. Fields come from reports, which bound their number for each object.
+// maxLines bounds document.lines. Fields come from reports, which bound their number for each
+// object.
 const maxLines = 1024
 
 // object is one object as one document describes it.
@@ -53,8 +54,8 @@ type mistake struct {
 	fix      string
 }
 
-// split cuts a file into documents at lines that start with the document marker, which YAML allows nowhere else. It omits
-// documents that have only comments.
+// split cuts a file into documents at lines that start with the document marker, which YAML allows
+// nowhere else. It omits documents that have only comments.
 func split(content string) []*document {
 	var docs []*document
 	line, start, startLine := 1, 0, 1
@@ -95,7 +96,8 @@ func blank(text string) bool {
 	return true
 }
 
-// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings, such as UTF-16.
+// decodeText decodes UTF-8, with or without a byte order mark. ok is false for other encodings,
+// such as UTF-16.
 func decodeText(raw []byte) (text string, ok bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {

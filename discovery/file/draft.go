@@ -34,10 +34,12 @@ type good struct {
 }
 
 func (g *good) ref() report.Ref {
-	return report.Ref{Group: g.kind.table.Group(), Kind: g.kind.table.Kind(), Namespace: g.obj.GetNamespace(), Name: g.obj.GetName()}
+	return report.Ref{Group: g.kind.table.Group(), Kind: g.kind.table.Kind(), Namespace: g.obj.GetNamespace(),
+		Name: g.obj.GetName()}
 }
 
-// read fills in a document's objects and mistakes. An error means a bug, such as a schema that does not compile.
+// read fills in a document's objects and mistakes. An error means a bug, such as a schema that does
+// not compile.
 func (doc *document) read(ctx context.Context, c *catalog) error {
 	node, m := parseNode(doc.text)
 	if m != nil {
@@ -53,7 +55,10 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 		return nil
 	case !ok:
 		doc.unidentified = true
-		doc.mistakes = append(p.mistakes, mistake{severity: report.Error, line: node.Line - 1, problem: "is not a Kubernetes object", fix: "write apiVersion, kind, metadata and spec"})
+		doc.mistakes = append(p.mistakes, mistake{
+			severity: report.Error, line: node.Line - 1, problem: "is not a Kubernetes object",
+			fix: "write apiVersion, kind, metadata and spec",
+		})
 		return nil
 	}
 	items, isList := top["items"].([]any)
@@ -73,7 +78,10 @@ func (doc *document) read(ctx context.Context, c *catalog) error {
 		obj, ok := item.(map[string]any)
 		if !ok || itemNode == nil {
 			doc.unidentified = true
-			doc.mistakes = append(doc.mistakes, mistake{severity: report.Error, line: lineOf(node, at), field: at, problem: "is not a Kubernetes object", fix: "write apiVersion, kind, metadata and spec"})
+			doc.mistakes = append(doc.mistakes, mistake{
+				severity: report.Error, line: lineOf(node, at), field: at, problem: "is not a Kubernetes object",
+				fix: "write apiVersion, kind, metadata and spec",
+			})
 			continue
 		}
 		if kindName != "List" && obj["kind"] == nil && obj["apiVersion"] == nil {
@@ -98,7 +106,8 @@ func below(all []mistake, path string) (out []mistake) {
 }
 
 // readObject takes one object through every stage. found are mistakes of its parsing.
-func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node, item int, obj map[string]any, found []mistake) error {
+func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node, item int, obj map[string]any,
+	found []mistake) error {
 	o := &object{item: item, line: node.Line - 1, mistakes: found}
 	k, convert, m := o.identify(c, obj)
 	if m != nil {
@@ -117,7 +126,8 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 		return nil
 	}
 	if hasError(o.mistakes) {
-		doc.unidentified = doc.unidentified || m != nil && strings.HasPrefix(m.field, "metadata.") // it may have had another name
+		// it may have had another name
+		doc.unidentified = doc.unidentified || m != nil && strings.HasPrefix(m.field, "metadata.")
 		return nil
 	}
 	d := &draft{obj: obj}
@@ -140,7 +150,8 @@ func (doc *document) readObject(ctx context.Context, c *catalog, node *yaml.Node
 	return nil
 }
 
-// identify sets the object's ref and returns its kind. k is nil for kinds that Penstock does not read.
+// identify sets the object's ref and returns its kind. k is nil for kinds that Penstock does not
+// read.
 func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func(*draft), m *mistake) {
 	apiVersion, _ := obj["apiVersion"].(string)
 	kindName, _ := obj["kind"].(string)
@@ -155,7 +166,9 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 		if kindName == "" {
 			missing = "kind"
 		}
-		return nil, nil, &mistake{severity: report.Error, field: missing, problem: "is missing: this is not a Kubernetes object", fix: "write apiVersion and kind, such as gateway.networking.k8s.io/v1 and HTTPRoute"}
+		return nil, nil,
+			&mistake{severity: report.Error, field: missing, problem: "is missing: this is not a Kubernetes object",
+				fix: "write apiVersion and kind, such as gateway.networking.k8s.io/v1 and HTTPRoute"}
 	}
 	k, convert, exact := c.find(apiVersion, kindName)
 	o.ref = report.Ref{Group: groupOf(apiVersion), Kind: kindName, Namespace: namespace, Name: name}
@@ -174,7 +187,10 @@ func (o *object) identify(c *catalog, obj map[string]any) (k *kind, convert func
 		}
 	}
 	if !exact {
-		return k, nil, &mistake{severity: report.Error, field: "apiVersion", problem: fmt.Sprintf("must be %s for kind %s, is %s", versionList(k), kindName, quote(apiVersion)), fix: "write " + k.versions[0].apiVersion}
+		return k, nil,
+			&mistake{severity: report.Error, field: "apiVersion",
+				problem: fmt.Sprintf("must be %s for kind %s, is %s", versionList(k), kindName, quote(apiVersion)),
+				fix:     "write " + k.versions[0].apiVersion}
 	}
 	obj["apiVersion"] = k.versions[0].apiVersion
 	return k, convert, o.checkNames(k)
@@ -188,11 +204,16 @@ func (o *object) checkNames(k *kind) *mistake {
 	}
 	switch {
 	case o.ref.Name == "":
-		return &mistake{severity: report.Error, field: "metadata.name", problem: "is missing", fix: "give the object a name of lower-case letters, digits and dashes"}
+		return &mistake{severity: report.Error, field: "metadata.name", problem: "is missing",
+			fix: "give the object a name of lower-case letters, digits and dashes"}
 	case len(valid(o.ref.Name)) > 0:
-		return &mistake{severity: report.Error, field: "metadata.name", problem: "is not a valid name: " + quote(o.ref.Name), fix: "use lower-case letters, digits and dashes, beginning and ending with a letter or digit"}
+		return &mistake{severity: report.Error, field: "metadata.name",
+			problem: "is not a valid name: " + quote(o.ref.Name),
+			fix:     "use lower-case letters, digits and dashes, beginning and ending with a letter or digit"}
 	case o.ref.Namespace != "" && len(validation.IsDNS1123Label(o.ref.Namespace)) > 0:
-		return &mistake{severity: report.Error, field: "metadata.namespace", problem: "is not a valid namespace name: " + quote(o.ref.Namespace), fix: "use lower-case letters, digits and dashes"}
+		return &mistake{severity: report.Error, field: "metadata.namespace",
+			problem: "is not a valid namespace name: " + quote(o.ref.Namespace),
+			fix:     "use lower-case letters, digits and dashes"}
 	}
 	return nil
 }
@@ -239,13 +260,14 @@ func (o *object) accept(ctx context.Context, c *catalog, k *kind, d *draft) ([]m
 	return out, nil
 }
 
-// clusterWrites are the fields of metadata that an API server writes. Objects that were exported from a cluster have them. The
-// creationTimestamp stays: of two objects that claim the same, the older one counts. So does the deletionTimestamp of Pods, which
-// take no new requests with it.
+// clusterWrites are the fields of metadata that an API server writes. Objects that were exported
+// from a cluster have them. The creationTimestamp stays: of two objects that claim the same, the
+// older one counts. So does the deletionTimestamp of Pods, which take no new requests with it.
 var clusterWrites = []string{"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
 	"generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid"}
 
-// trimMetadata leaves what counts: name, namespace, labels, annotations, creationTimestamp and, of Pods, deletionTimestamp.
+// trimMetadata leaves what counts: name, namespace, labels, annotations, creationTimestamp and, of
+// Pods, deletionTimestamp.
 func trimMetadata(obj map[string]any, of *kind) {
 	meta, _ := obj["metadata"].(map[string]any)
 	for _, key := range clusterWrites {
@@ -262,7 +284,8 @@ func trimMetadata(obj map[string]any, of *kind) {
 func written(moved []move, path string) string {
 	best := move{}
 	for _, m := range moved {
-		if rest, ok := strings.CutPrefix(path, m.to); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') && len(m.to) > len(best.to) {
+		if rest, ok := strings.CutPrefix(path, m.to); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') &&
+			len(m.to) > len(best.to) {
 			best = m
 		}
 	}

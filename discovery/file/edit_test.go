@@ -11,11 +11,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// BenchmarkOneEditAmong1000Routes measures the time from the event of one edited route until the store has it, with 1,000
-// routes in one file or one file each.
+// BenchmarkOneEditAmong1000Routes measures the time from the event of one edited route until the
+// store has it, with 1,000 routes in one file or one file each.
 func BenchmarkOneEditAmong1000Routes(b *testing.B) {
 	text := func(i, weight int) string {
-		return fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d}\nspec:\n  parentRefs: [{name: gw}]\n  rules:\n  - backendRefs: [{name: svc, port: 80, weight: %d}]\n", i, weight)
+		return fmt.Sprintf(
+			"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d}\nspec:\n  parentRefs: "+
+				"[{name: gw}]\n  rules:\n  - backendRefs: [{name: svc, port: 80, weight: %d}]\n", i, weight)
 	}
 	for name, files := range map[string]int{"OneFile": 1, "ManyFiles": 1000} {
 		b.Run(name, func(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// mistakes explains the errors of validate. It drops errors at or below a value of the wrong type: they follow from the
-// type.
+// mistakes explains the errors of validate. It drops errors at or below a value of the wrong type:
+// they follow from the type.
 func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	var out, wrongType []mistake
 	for _, e := range errs {
@@ -23,7 +23,9 @@ func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 		}
 	}
 	add := func(m mistake) {
-		if !slices.ContainsFunc(wrongType, func(w mistake) bool { return w.field == m.field || strings.HasPrefix(m.field, w.field+".") }) {
+		if !slices.ContainsFunc(wrongType, func(w mistake) bool {
+			return w.field == m.field || strings.HasPrefix(m.field, w.field+".")
+		}) {
 			out = append(out, m)
 		}
 	}
@@ -36,7 +38,8 @@ func (s *schema) mistakes(unknown []string, errs field.ErrorList) []mistake {
 	return append(out, wrongType...)
 }
 
-// explain turns an error of the schema or of a CEL rule into words: what is wrong, and what to write instead.
+// explain turns an error of the schema or of a CEL rule into words: what is wrong, and what to
+// write instead.
 func (s *schema) explain(e *field.Error) mistake {
 	path := strings.TrimPrefix(e.Field, "<nil>")
 	path = strings.Trim(path, ".")
@@ -77,7 +80,8 @@ func (m *mistake) conceal(value any) {
 // typeWords explains a value of the wrong type.
 func typeWords(node *structural.Structural, e *field.Error) (problem, fix string) {
 	problem, fix = fmt.Sprintf("must be %s, is %s", typeName(node), valueWords(e.BadValue)), "write "+kindOfValue(node)
-	if strings.HasPrefix(e.Field, "metadata.annotations.") || strings.HasPrefix(e.Field, "metadata.labels.") { // no schema has them
+	// no schema has them
+	if strings.HasPrefix(e.Field, "metadata.annotations.") || strings.HasPrefix(e.Field, "metadata.labels.") {
 		return "must be a string, is " + valueWords(e.BadValue), "put the value in quotes"
 	}
 	if node == nil {
@@ -87,7 +91,8 @@ func typeWords(node *structural.Structural, e *field.Error) (problem, fix string
 	switch {
 	case node.ValueValidation != nil && node.ValueValidation.Format == "byte" && is != "a mapping" && is != "a list":
 		return "is not base64: " + is, "write the value's base64, or plain text in stringData where the kind has it"
-	case node.ValueValidation != nil && node.ValueValidation.Format == "date-time" && is != "a mapping" && is != "a list":
+	case node.ValueValidation != nil && node.ValueValidation.Format == "date-time" && is != "a mapping" &&
+		is != "a list":
 		return "is not a time: " + is, "write it in the form 2026-01-31T12:00:00Z"
 	case node.Type == "string" && is != "a mapping" && is != "a list":
 		return problem, "put the value in quotes"
@@ -166,7 +171,8 @@ func enumWords(node *structural.Structural, e *field.Error) (problem, fix string
 	if len(allowed) == 0 {
 		return plain(e.Detail), ""
 	}
-	return fmt.Sprintf("must be one of %s, is %s", strings.Join(allowed, ", "), valueWords(e.BadValue)), suggest(bad, allowed)
+	return fmt.Sprintf("must be one of %s, is %s", strings.Join(allowed, ", "), valueWords(e.BadValue)),
+		suggest(bad, allowed)
 }
 
 func enumOf(node *structural.Structural) []string {
@@ -266,7 +272,8 @@ func valueWords(v any) string {
 	case string:
 		if slices.Contains([]string{"object", "array", "boolean", "integer", "number", "string"}, v) {
 			// The library reports the type's name in place of a value of the wrong type.
-			return map[string]string{"object": "a mapping", "array": "a list", "boolean": "true or false", "integer": "a number", "number": "a number", "string": "a string"}[v]
+			return map[string]string{"object": "a mapping", "array": "a list", "boolean": "true or false",
+				"integer": "a number", "number": "a number", "string": "a string"}[v]
 		}
 		return quote(v)
 	case map[string]any:

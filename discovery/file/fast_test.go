@@ -71,8 +71,9 @@ func TestCEL_ExamplesOfEveryKindTakeTheFastPath(t *testing.T) {
 	}
 }
 
-// An invalid object that takes the fast path has no finding and breaks what reads it. The test damages examples at random,
-// thousands of times. fastvalidation's own test covers each CEL rule in isolation.
+// An invalid object that takes the fast path has no finding and breaks what reads it. The test
+// damages examples at random, thousands of times. fastvalidation's own test covers each CEL rule in
+// isolation.
 func TestCEL_FastPathAcceptsNothingInvalid(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	all := examples(t)
@@ -117,7 +118,9 @@ func libraryErrors(t *testing.T, s *schema, obj map[string]any) ([]string, field
 
 // damage changes one place of an object and returns a description of the change.
 func damage(rnd *rand.Rand, obj map[string]any) string {
-	values := []any{nil, "", "x", "Exact", "HTTPS", "/a/../b", "*.example.com", "1.2.3.4", int64(-1), int64(0), int64(1), int64(301), int64(70000), int64(1 << 40), 1.5, true, []any{}, map[string]any{}, []any{"x"}, map[string]any{"name": "x"}}
+	values := []any{nil, "", "x", "Exact", "HTTPS", "/a/../b", "*.example.com", "1.2.3.4", int64(-1), int64(0),
+		int64(1), int64(301), int64(70000), int64(1 << 40), 1.5, true, []any{}, map[string]any{}, []any{"x"},
+		map[string]any{"name": "x"}}
 	var in any = obj
 	path := ""
 	for {

@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// FuzzJournal_GoodLinesSurvive: whatever stands between the lines of a journal, each good line is restored as it was written,
-// unless a later good line replaces it; and what is restored is the object that its line names.
+// FuzzJournal_GoodLinesSurvive: whatever stands between the lines of a journal, each good line is
+// restored as it was written, unless a later good line replaces it; and what is restored is the
+// object that its line names.
 func FuzzJournal_GoodLinesSurvive(f *testing.F) {
 	folder := f.TempDir()
 	config := filepath.Join(folder, "config")
@@ -21,17 +22,22 @@ func FuzzJournal_GoodLinesSurvive(f *testing.F) {
 	var lines [][]byte
 	for _, name := range []string{"a", "b"} {
 		ref := report.Ref{Kind: "Service", Namespace: "default", Name: name}
-		good[ref] = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"` + name + `","namespace":"default"},"spec":{"ports":[{"port":80}]}}`
-		line, err := json.Marshal(record{Ref: ref, Path: filepath.Join(config, name+".yaml"), Object: json.RawMessage(good[ref])})
+		good[ref] = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"` + name +
+			`","namespace":"default"},"spec":{"ports":[{"port":80}]}}`
+		line, err := json.Marshal(record{Ref: ref, Path: filepath.Join(config, name+".yaml"),
+			Object: json.RawMessage(good[ref])})
 		if err != nil {
 			f.Fatal(err)
 		}
 		lines = append(lines, append(line, '\n'))
 	}
 	for _, s := range []string{
-		"", "\n", "{", `{"ref":1}`, "\x00\x00\x00", `null`, `[]`, string(lines[0][:40]), string(bytes.Replace(lines[0], []byte(`"name":"a"`), []byte(`"name":"b"`), 1)),
-		`{"ref":{"kind":"Service","namespace":"default","name":"c"},"path":` + quoted(config+"/c.yaml") + `,"object":{"apiVersion":"v1","kind":"Service","metadata":{"name":"a","namespace":"default"}}}`,
-		`{"ref":{"kind":"Service","namespace":"default","name":"d"},"path":` + quoted(config+"/d.yaml") + `,"object":{"apiVersion":"v1","kind":"Service"}}`,
+		"", "\n", "{", `{"ref":1}`, "\x00\x00\x00", `null`, `[]`, string(lines[0][:40]),
+		string(bytes.Replace(lines[0], []byte(`"name":"a"`), []byte(`"name":"b"`), 1)),
+		`{"ref":{"kind":"Service","namespace":"default","name":"c"},"path":` + quoted(config+"/c.yaml") +
+			`,"object":{"apiVersion":"v1","kind":"Service","metadata":{"name":"a","namespace":"default"}}}`,
+		`{"ref":{"kind":"Service","namespace":"default","name":"d"},"path":` + quoted(config+"/d.yaml") +
+			`,"object":{"apiVersion":"v1","kind":"Service"}}`,
 		`{"ref":{"kind":"Service","namespace":"default","name":"a"}}`,
 	} {
 		f.Add([]byte(s), uint8(1))
@@ -44,7 +50,8 @@ func FuzzJournal_GoodLinesSurvive(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(folder, stateFile), raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := New(Config{Paths: []string{config}, Store: store.New(), StateDir: folder, Log: slog.New(slog.DiscardHandler)})
+		r, err := New(Config{Paths: []string{config}, Store: store.New(), StateDir: folder,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +62,9 @@ func FuzzJournal_GoodLinesSurvive(f *testing.F) {
 			var object struct {
 				Metadata struct{ Name, Namespace string }
 			}
-			if json.Unmarshal(line, &rec) == nil && (rec.Object == nil || json.Unmarshal(rec.Object, &object) != nil || object.Metadata.Name == rec.Ref.Name) {
+			if json.Unmarshal(line, &rec) == nil &&
+				(rec.Object == nil || json.Unmarshal(rec.Object, &object) != nil ||
+					object.Metadata.Name == rec.Ref.Name) {
 				replaced[rec.Ref] = true
 			}
 		}

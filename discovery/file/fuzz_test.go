@@ -21,9 +21,12 @@ func FuzzDocument_YieldsObjectOrFinding(f *testing.F) {
 		f.Add(raw)
 	}
 	for _, s := range []string{
-		"a: &a [*a]", "x: &x {<<: *x}", "kind: List\nitems: [1, {kind: 2}]", "--- \n...\n--- 'a", "? [a]\n: b", "a: !!binary '?'", "a: .nan", "\ufeffkind: 1",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: 1\ndata: []", "apiVersion: v1\nkind: Service\nmetadata: null",
-		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: a}\nstatus: {clusters: [1, null, {parents: [2], conditions: [3]}]}",
+		"a: &a [*a]", "x: &x {<<: *x}", "kind: List\nitems: [1, {kind: 2}]", "--- \n...\n--- 'a", "? [a]\n: b",
+		"a: !!binary '?'", "a: .nan", "\ufeffkind: 1",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: 1\ndata: []",
+		"apiVersion: v1\nkind: Service\nmetadata: null",
+		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: a}\nstatus: " +
+			"{clusters: [1, null, {parents: [2], conditions: [3]}]}",
 	} {
 		f.Add([]byte(s))
 	}

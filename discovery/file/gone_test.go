@@ -15,7 +15,8 @@ import (
 // Tools that write a file for each object give them names without end.
 func TestFolder_FilesThatAreGoneTakeNoMemory(t *testing.T) {
 	dir := t.TempDir()
-	r, err := New(Config{Paths: []string{dir}, Store: store.New(), StateDir: filepath.Join(t.TempDir(), "state"), Log: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Paths: []string{dir}, Store: store.New(), StateDir: filepath.Join(t.TempDir(), "state"),
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,13 +25,18 @@ func TestFolder_FilesThatAreGoneTakeNoMemory(t *testing.T) {
 	}
 	for i := range 20 {
 		path, next := filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), filepath.Join(dir, fmt.Sprintf("%d.yaml", i+1))
-		object := fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d}\nspec: {parentRefs: [{name: gw}]}\n", i/2) // every other time a file with the same object
+		// every other time a file with the same object
+		object := fmt.Sprintf(
+			"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d}\nspec: {parentRefs: "+
+				"[{name: gw}]}\n", i/2)
 		write, remove := os.WriteFile(next, []byte(object), 0o600), os.RemoveAll(path)
 		if err := errors.Join(write, remove, r.sync(context.Background(), once(false, path, next))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if len(r.files) != 1 || len(r.keptBy) != 1 || len(r.kept) != 1 || len(r.claims) != 1 || len(r.emptied) != 0 {
-		t.Errorf("with one file and one object there are %d files, %d paths of objects, %d objects, %d definitions and %d empty files", len(r.files), len(r.keptBy), len(r.kept), len(r.claims), len(r.emptied))
+		t.Errorf(
+			"with one file and one object there are %d files, %d paths of objects, %d objects, %d definitions and %d "+
+				"empty files", len(r.files), len(r.keptBy), len(r.kept), len(r.claims), len(r.emptied))
 	}
 }

@@ -26,14 +26,16 @@ func checkClusterSet(o store.Object) []mistake {
 	}
 	if l := set.Spec.PeerListener; l != nil && l.Address != "" {
 		if host, port, err := net.SplitHostPort(l.Address); err != nil || host == "" || port == "" {
-			c.wrong("spec.peerListener.address", fmt.Sprintf("%.100q is no address", l.Address), "write HOST:PORT, or leave it out if members reach the Gateway at its own address")
+			c.wrong("spec.peerListener.address", fmt.Sprintf("%.100q is no address", l.Address),
+				"write HOST:PORT, or leave it out if members reach the Gateway at its own address")
 		}
 	}
 	for i, m := range set.Spec.Members {
 		field := at("spec.members", i)
 		ofHub := m.Kubeconfig != nil || m.ClusterProfile != nil
 		if m.Name == set.Spec.Cluster && !ofHub {
-			c.wrong(field+".name", fmt.Sprintf("%s is this cluster itself", m.Name), "remove the member, or correct spec.cluster")
+			c.wrong(field+".name", fmt.Sprintf("%s is this cluster itself", m.Name),
+				"remove the member, or correct spec.cluster")
 		}
 		for j, cidr := range m.Allow.PodCIDRs {
 			c.cidr(at(field+".allow.podCIDRs", j), cidr)
@@ -48,7 +50,8 @@ func checkClusterSet(o store.Object) []mistake {
 			c.wrong(field+".peer.address", fmt.Sprintf("%.100q is no address", m.Peer.Address), "write HOST:PORT")
 		}
 		if !x509.NewCertPool().AppendCertsFromPEM([]byte(m.Peer.Bundle)) {
-			c.wrong(field+".peer.bundle", "it has no PEM certificate", "write the bundle that `penstock clusters show` prints there")
+			c.wrong(field+".peer.bundle", "it has no PEM certificate",
+				"write the bundle that `penstock clusters show` prints there")
 		}
 	}
 	return c.found

@@ -7,7 +7,8 @@ import (
 )
 
 func endpointSliceKind() *kind {
-	return &kind{table: store.EndpointSlices, versions: []version{{"discovery.k8s.io/v1", nil}}, check: checkEndpointSlice}
+	return &kind{table: store.EndpointSlices, versions: []version{{"discovery.k8s.io/v1", nil}},
+		check: checkEndpointSlice}
 }
 
 func checkEndpointSlice(o store.Object) []mistake {

@@ -11,14 +11,16 @@ import (
 
 func gatewayKind() *kind {
 	return &kind{
-		table:    store.Gateways,
-		versions: []version{{"gateway.networking.k8s.io/v1", ourClass}, {"gateway.networking.k8s.io/v1beta1", ourClass}},
-		crd:      "gateways",
-		check:    checkGateway,
+		table: store.Gateways,
+		versions: []version{{"gateway.networking.k8s.io/v1", ourClass},
+			{"gateway.networking.k8s.io/v1beta1", ourClass}},
+		crd:   "gateways",
+		check: checkGateway,
 	}
 }
 
-// protocols are the core protocols of Gateway API; others have a domain prefix (ProtocolType: "Implementations can define").
+// protocols are the core protocols of Gateway API; others have a domain prefix (ProtocolType:
+// "Implementations can define").
 var protocols = []string{"HTTP", "HTTPS", "TLS", "TCP", "UDP"}
 
 func checkGateway(o store.Object) (out []mistake) {
@@ -36,7 +38,8 @@ func checkProtocol(field string, protocol gatewayv1.ProtocolType) []mistake {
 	return []mistake{wrong(field, "is not a known protocol: "+quote(p), "write one of "+strings.Join(protocols, ", "))}
 }
 
-// ourClass sets the class of a Gateway that names none: a Gateway in a folder that Penstock reads is meant for it.
+// ourClass sets the class of a Gateway that names none: a Gateway in a folder that Penstock reads
+// is meant for it.
 func ourClass(d *draft) {
 	if spec, ok := d.obj["spec"].(map[string]any); ok && spec["gatewayClassName"] == nil {
 		spec["gatewayClassName"] = "penstock"

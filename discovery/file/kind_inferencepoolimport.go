@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// inferencePoolImportKind: an import has only a status. A controller writes it, or the user in a setup without one.
+// inferencePoolImportKind: an import has only a status. A controller writes it, or the user in a
+// setup without one.
 func inferencePoolImportKind() *kind {
 	return &kind{
 		table:    store.InferencePoolImports,
@@ -18,8 +19,8 @@ func inferencePoolImportKind() *kind {
 	}
 }
 
-// proposedImport accepts the form of the multi-cluster proposal's examples: an empty spec, service as an object, conditions
-// with only type and status.
+// proposedImport accepts the form of the multi-cluster proposal's examples: an empty spec, service
+// as an object, conditions with only type and status.
 func proposedImport(d *draft) {
 	if spec, ok := d.obj["spec"]; ok {
 		if m, isMap := spec.(map[string]any); spec == nil || isMap && len(m) == 0 {
@@ -62,7 +63,8 @@ func completeConditions(in map[string]any) {
 		if !ok {
 			continue
 		}
-		for key, value := range map[string]any{"reason": "Unspecified", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"} {
+		for key, value := range map[string]any{"reason": "Unspecified", "message": "",
+			"lastTransitionTime": "1970-01-01T00:00:00Z"} {
 			if c[key] == nil {
 				c[key] = value
 			}

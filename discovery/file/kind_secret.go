@@ -14,15 +14,17 @@ import (
 
 // secretKind converts stringData to data, as the API server does, so that values are in one place.
 func secretKind() *kind {
-	return &kind{table: store.Secrets, versions: []version{{"v1", stringDataToData}}, check: checkSecret, explain: hideValues}
+	return &kind{table: store.Secrets, versions: []version{{"v1", stringDataToData}}, check: checkSecret,
+		explain: hideValues}
 }
 
-// hideValues replaces findings about a Secret's values, because the usual ones show the value: findings go to logs, to the
-// status file and over HTTP.
+// hideValues replaces findings about a Secret's values, because the usual ones show the value:
+// findings go to logs, to the status file and over HTTP.
 func hideValues(errs field.ErrorList) (own []mistake, rest field.ErrorList) {
 	for _, e := range errs {
 		if top, _, below := strings.Cut(e.Field, "."); below && (top == "data" || top == "stringData") {
-			own = append(own, wrong(e.Field, "is not base64", "write the value's base64 in data, or its plain text in stringData"))
+			own = append(own,
+				wrong(e.Field, "is not base64", "write the value's base64 in data, or its plain text in stringData"))
 			continue
 		}
 		rest = append(rest, e)
@@ -63,7 +65,8 @@ func checkSecret(o store.Object) []mistake {
 	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
 		switch pem := string(s.Data[key]); {
 		case pem == "":
-			out = append(out, wrong("data", "has no "+key, "a Secret of type kubernetes.io/tls needs tls.crt and tls.key"))
+			out = append(out,
+				wrong("data", "has no "+key, "a Secret of type kubernetes.io/tls needs tls.crt and tls.key"))
 		case !strings.Contains(pem, "-----BEGIN "):
 			out = append(out, mistake{severity: report.Error, field: join("data", key), problem: "is not PEM",
 				fix: "write the PEM file's base64 in data, or its text in stringData"})
@@ -72,8 +75,8 @@ func checkSecret(o store.Object) []mistake {
 	if len(out) > 0 {
 		return out
 	}
-	// Caught here, a pair that cannot serve leaves the last good one in force; listeners check again, for stores that
-	// others write.
+	// Caught here, a pair that cannot serve leaves the last good one in force; listeners check
+	// again, for stores that others write.
 	if _, err := certificates.ReadPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
 		out = append(out, wrong("data", "tls.crt and tls.key are not a certificate with its key: "+err.Error(),
 			"write a PEM certificate chain, leaf first, and the private key of the leaf"))

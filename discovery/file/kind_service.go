@@ -34,7 +34,8 @@ func checkService(o store.Object) []mistake {
 		case p.TargetPort.Type == intstr.Int && p.TargetPort.IntVal != 0:
 			c.port(field+".targetPort", p.TargetPort.IntVal)
 		case p.TargetPort.Type == intstr.String && len(validation.IsValidPortName(p.TargetPort.StrVal)) > 0:
-			c.wrong(field+".targetPort", "is neither a port number nor a port's name: "+quote(p.TargetPort.StrVal), "write 1 to 65535 without quotes, or the name of a container port")
+			c.wrong(field+".targetPort", "is neither a port number nor a port's name: "+quote(p.TargetPort.StrVal),
+				"write 1 to 65535 without quotes, or the name of a container port")
 		}
 		switch {
 		case p.Name == "" && len(s.Spec.Ports) > 1:

@@ -43,19 +43,24 @@ func object(apiVersion, kind, rest string) string {
 }
 
 func TestGatewayClass_V1Beta1IsRead(t *testing.T) {
-	c := valid(t, store.GatewayClasses, object("gateway.networking.k8s.io/v1beta1", "GatewayClass", "spec: {controllerName: penstock.dev/gateway-controller}\n"))
+	c := valid(t, store.GatewayClasses,
+		object("gateway.networking.k8s.io/v1beta1", "GatewayClass",
+			"spec: {controllerName: penstock.dev/gateway-controller}\n"))
 	if c.APIVersion != "gateway.networking.k8s.io/v1" || c.Namespace != "" {
 		t.Errorf("class %s in namespace %q", c.APIVersion, c.Namespace)
 	}
 }
 
 func TestGateway_UnknownProtocolIsReported(t *testing.T) {
-	invalid(t, store.Gateways, object("gateway.networking.k8s.io/v1", "Gateway", "spec:\n  listeners: [{name: a, port: 80, protocol: HTP}]\n"),
+	invalid(t, store.Gateways,
+		object("gateway.networking.k8s.io/v1", "Gateway", "spec:\n  listeners: [{name: a, port: 80, protocol: HTP}]\n"),
 		`spec.listeners[0].protocol: is not a known protocol: "HTP"; write one of HTTP, HTTPS, TLS, TCP, UDP`)
 }
 
 func TestListenerSet_UnknownProtocolIsReported(t *testing.T) {
-	invalid(t, store.ListenerSets, object("gateway.networking.k8s.io/v1", "ListenerSet", "spec:\n  parentRef: {name: gw}\n  listeners: [{name: a, port: 80, protocol: HTP}]\n"),
+	invalid(t, store.ListenerSets,
+		object("gateway.networking.k8s.io/v1", "ListenerSet",
+			"spec:\n  parentRef: {name: gw}\n  listeners: [{name: a, port: 80, protocol: HTP}]\n"),
 		`spec.listeners[0].protocol: is not a known protocol: "HTP"`)
 }
 
@@ -67,18 +72,24 @@ func TestHTTPRoute_V1Beta1IsRead(t *testing.T) {
 }
 
 func TestGRPCRoute_V1Alpha2IsReadWithDefaults(t *testing.T) {
-	r := valid(t, store.GRPCRoutes, object("gateway.networking.k8s.io/v1alpha2", "GRPCRoute", "spec:\n  rules: [{matches: [{method: {service: a.B}}], backendRefs: [{name: s, port: 80}]}]\n"))
+	r := valid(t, store.GRPCRoutes,
+		object("gateway.networking.k8s.io/v1alpha2", "GRPCRoute",
+			"spec:\n  rules: [{matches: [{method: {service: a.B}}], backendRefs: [{name: s, port: 80}]}]\n"))
 	if m := r.Spec.Rules[0].Matches[0].Method.Type; m == nil || *m != gatewayv1.GRPCMethodMatchExact {
 		t.Errorf("match type %v", m)
 	}
 }
 
 func TestTLSRoute_HostnameIsRequired(t *testing.T) {
-	invalid(t, store.TLSRoutes, object("gateway.networking.k8s.io/v1", "TLSRoute", "spec:\n  rules: [{backendRefs: [{name: s, port: 443}]}]\n"), "spec.hostnames: is missing; write a list")
+	invalid(t, store.TLSRoutes,
+		object("gateway.networking.k8s.io/v1", "TLSRoute", "spec:\n  rules: [{backendRefs: [{name: s, port: 443}]}]\n"),
+		"spec.hostnames: is missing; write a list")
 }
 
 func TestTCPRoute_PortOfServiceIsRequired(t *testing.T) {
-	invalid(t, store.TCPRoutes, object("gateway.networking.k8s.io/v1", "TCPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"), "spec.rules[0].backendRefs[0]: Must have port for Service reference")
+	invalid(t, store.TCPRoutes,
+		object("gateway.networking.k8s.io/v1", "TCPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"),
+		"spec.rules[0].backendRefs[0]: Must have port for Service reference")
 }
 
 func TestUDPRoute_V1Alpha2IsReadAndPortOfServiceIsRequired(t *testing.T) {
@@ -87,14 +98,16 @@ func TestUDPRoute_V1Alpha2IsReadAndPortOfServiceIsRequired(t *testing.T) {
 	if r.APIVersion != "gateway.networking.k8s.io/v1" || len(r.Spec.Rules) != 1 {
 		t.Errorf("route of %s with %d rules", r.APIVersion, len(r.Spec.Rules))
 	}
-	invalid(t, store.UDPRoutes, object("gateway.networking.k8s.io/v1", "UDPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"),
+	invalid(t, store.UDPRoutes,
+		object("gateway.networking.k8s.io/v1", "UDPRoute", "spec:\n  rules: [{backendRefs: [{name: s}]}]\n"),
 		"spec.rules[0].backendRefs[0]: Must have port for Service reference")
 }
 
 func TestReferenceGrant_EveryVersionIsRead(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1", "v1alpha2"} {
 		g := valid(t, store.ReferenceGrants, object("gateway.networking.k8s.io/"+version, "ReferenceGrant",
-			"spec:\n  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: a}]\n  to: [{group: '', kind: Service}]\n"))
+			"spec:\n  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: a}]\n  to: [{group: '', "+
+				"kind: Service}]\n"))
 		if len(g.Spec.From) != 1 || len(g.Spec.To) != 1 {
 			t.Errorf("%s: %+v", version, g.Spec)
 		}
@@ -103,7 +116,8 @@ func TestReferenceGrant_EveryVersionIsRead(t *testing.T) {
 
 func TestBackendTLSPolicy_WithoutAnyCAIsInvalid(t *testing.T) {
 	invalid(t, store.BackendTLSPolicies, object("gateway.networking.k8s.io/v1alpha3", "BackendTLSPolicy",
-		"spec:\n  targetRefs: [{group: '', kind: Service, name: s}]\n  validation: {hostname: a.example.com}\n"), "must specify either CACertificateRefs or WellKnownCACertificates")
+		"spec:\n  targetRefs: [{group: '', kind: Service, name: s}]\n  validation: {hostname: a.example.com}\n"),
+		"must specify either CACertificateRefs or WellKnownCACertificates")
 }
 
 func TestPod_TerminatingOneStaysSo(t *testing.T) {
@@ -120,92 +134,123 @@ func TestPod_TerminatingOneStaysSo(t *testing.T) {
 func TestInferencePool_V1Alpha2IsConverted(t *testing.T) {
 	p := valid(t, store.InferencePools, object("inference.networking.x-k8s.io/v1alpha2", "InferencePool",
 		"spec: {targetPortNumber: 8000, selector: {app: x}, extensionRef: {name: epp}}\n"))
-	if p.Spec.TargetPorts[0].Number != 8000 || p.Spec.Selector.MatchLabels["app"] != "x" || p.Spec.EndpointPickerRef.Port.Number != 9002 {
+	if p.Spec.TargetPorts[0].Number != 8000 || p.Spec.Selector.MatchLabels["app"] != "x" ||
+		p.Spec.EndpointPickerRef.Port.Number != 9002 {
 		t.Errorf("converted to %+v", p.Spec)
 	}
 }
 
 func TestInferencePoolImport_InvalidPodAddressIsReported(t *testing.T) {
 	invalid(t, store.InferencePoolImports, object("inference.networking.x-k8s.io/v1alpha1", "InferencePoolImport",
-		"status:\n  clusters: [{name: a, routingMode: EndpointMode, targetPorts: [{number: 8000}], podCIDRs: [10.1.0.0]}]\n"), `status.clusters[0].podCIDRs[0]: must be a CIDR range, is "10.1.0.0"; write a range such as 10.244.0.0/16`)
+		"status:\n  clusters: [{name: a, routingMode: EndpointMode, targetPorts: [{number: 8000}], podCIDRs: "+
+			"[10.1.0.0]}]\n"),
+		`status.clusters[0].podCIDRs[0]: must be a CIDR range, is "10.1.0.0"; write a range such as 10.244.0.0/16`)
 }
 
 func TestInferenceModel_UnknownCriticalityIsReported(t *testing.T) {
 	invalid(t, store.InferenceModels, object("inference.networking.x-k8s.io/v1alpha2", "InferenceModel",
-		"spec: {modelName: m, criticality: critical, poolRef: {name: llama}}\n"), `spec.criticality: must be one of Critical, Standard, Sheddable, is "critical"; write Critical`)
+		"spec: {modelName: m, criticality: critical, poolRef: {name: llama}}\n"),
+		`spec.criticality: must be one of Critical, Standard, Sheddable, is "critical"; write Critical`)
 }
 
 func TestInferenceModel_InvalidWeightsAreReported(t *testing.T) {
 	model := func(targets string) string {
-		return object("inference.networking.x-k8s.io/v1alpha2", "InferenceModel", "spec: {modelName: m, poolRef: {name: llama}, targetModels: ["+targets+"]}\n")
+		return object("inference.networking.x-k8s.io/v1alpha2", "InferenceModel",
+			"spec: {modelName: m, poolRef: {name: llama}, targetModels: ["+targets+"]}\n")
 	}
-	invalid(t, store.InferenceModels, model("{name: a, weight: 0}"), "spec.targetModels[0].weight: must be at least 1, is 0; write an integer from 1 to 1000000")
-	invalid(t, store.InferenceModels, model("{name: a, weight: 1}, {name: b, weight: -5}"), "spec.targetModels[1].weight: must be at least 1, is -5; write an integer from 1 to 1000000")
-	invalid(t, store.InferenceModels, model("{name: a, weight: 1}, {name: b}"), "spec.targetModels: weights must be set for all targetModels, or for none")
+	invalid(t, store.InferenceModels, model("{name: a, weight: 0}"),
+		"spec.targetModels[0].weight: must be at least 1, is 0; write an integer from 1 to 1000000")
+	invalid(t, store.InferenceModels, model("{name: a, weight: 1}, {name: b, weight: -5}"),
+		"spec.targetModels[1].weight: must be at least 1, is -5; write an integer from 1 to 1000000")
+	invalid(t, store.InferenceModels, model("{name: a, weight: 1}, {name: b}"),
+		"spec.targetModels: weights must be set for all targetModels, or for none")
 }
 
 func TestInferenceModelRewrite_BothGroupsAreReadAndInvalidWeightsReported(t *testing.T) {
 	for _, group := range []string{"llm-d.ai", "inference.networking.x-k8s.io"} {
 		rewrite := func(weight string) string {
-			return object(group+"/v1alpha2", "InferenceModelRewrite", "spec: {poolRef: {name: llama}, rules: [{matches: [{model: {value: a}}], targets: [{modelRewrite: b, weight: "+weight+"}]}]}\n")
+			return object(group+"/v1alpha2", "InferenceModelRewrite",
+				"spec: {poolRef: {name: llama}, rules: [{matches: [{model: {value: a}}], targets: [{modelRewrite: "+
+					"b, weight: "+weight+"}]}]}\n")
 		}
-		if rw := valid(t, store.InferenceModelRewrites, rewrite("1")); rw.Spec.Rules[0].Matches[0].Model.Type != "Exact" || rw.Spec.PoolRef.Kind != "InferencePool" {
+		if rw := valid(t, store.InferenceModelRewrites,
+			rewrite("1")); rw.Spec.Rules[0].Matches[0].Model.Type != "Exact" ||
+			rw.Spec.PoolRef.Kind != "InferencePool" {
 			t.Errorf("%s: defaults are missing: %+v", group, rw.Spec)
 		}
-		invalid(t, store.InferenceModelRewrites, rewrite("0"), "spec.rules[0].targets[0].weight: must be at least 1, is 0; write an integer from 1 to 1000000")
-		if o := valid(t, store.InferenceObjectives, object(group+"/v1alpha2", "InferenceObjective", "spec: {priority: -1, poolRef: {name: llama}}\n")); *o.Spec.Priority != -1 {
+		invalid(t, store.InferenceModelRewrites, rewrite("0"),
+			"spec.rules[0].targets[0].weight: must be at least 1, is 0; write an integer from 1 to 1000000")
+		if o := valid(t, store.InferenceObjectives,
+			object(group+"/v1alpha2", "InferenceObjective",
+				"spec: {priority: -1, poolRef: {name: llama}}\n")); *o.Spec.Priority != -1 {
 			t.Errorf("%s: %+v", group, o.Spec)
 		}
 	}
 }
 
 func TestPoolPolicy_InvalidRangeIsReported(t *testing.T) {
-	invalid(t, store.PoolPolicies, object("penstock.dev/v1alpha1", "PoolPolicy", "spec: {targetRef: {name: llama}, remote: {podCIDRs: [10.244.0.0]}}\n"),
+	invalid(t, store.PoolPolicies,
+		object("penstock.dev/v1alpha1", "PoolPolicy",
+			"spec: {targetRef: {name: llama}, remote: {podCIDRs: [10.244.0.0]}}\n"),
 		`spec.remote.podCIDRs[0]: must be a CIDR range, is "10.244.0.0"`)
 }
 
 func TestPoolPolicy_MalformedSeriesIsReported(t *testing.T) {
 	policy := func(field, series string) string {
-		return object("penstock.dev/v1alpha1", "PoolPolicy", "spec: {targetRef: {name: llama}, picker: {metrics: {"+field+": '"+series+"'}}}\n")
+		return object("penstock.dev/v1alpha1", "PoolPolicy",
+			"spec: {targetRef: {name: llama}, picker: {metrics: {"+field+": '"+series+"'}}}\n")
 	}
 	for _, field := range []string{"queue", "running", "kvCache"} {
-		for _, series := range []string{"a{b", "q{a=b", `q{a="b}`, `q{a="b"`, "q{a}", "q{a=b}x", "q{a=b c=d,}}", "q{=b}", "{a=b}", "q r", "q{a!=b}", `q{a=~"b"}`, `q{a="b,c"}`, "q{a=b,,c=d}"} {
+		for _, series := range []string{"a{b", "q{a=b", `q{a="b}`, `q{a="b"`, "q{a}", "q{a=b}x", "q{a=b c=d,}}",
+			"q{=b}", "{a=b}", "q r", "q{a!=b}", `q{a=~"b"}`, `q{a="b,c"}`, "q{a=b,,c=d}"} {
 			invalid(t, store.PoolPolicies, policy(field, series),
-				"PoolPolicy default/x spec.picker.metrics."+field+": has an invalid format: "+strconv.Quote(series)+"; write a series as NAME, or as NAME{LABEL=VALUE,LABEL=VALUE}, such as requests{state=waiting}")
+				"PoolPolicy default/x spec.picker.metrics."+field+": has an invalid format: "+strconv.Quote(series)+
+					"; write a series as NAME, or as NAME{LABEL=VALUE,LABEL=VALUE}, such as requests{state=waiting}")
 		}
 	}
-	for _, series := range []string{"", "vllm:num_requests_waiting", "a.b-c", "q{}", "q{ }", "q{a=b}", `q {a="b"}`, `q{ a = b , c="d}{" , }`, "q{a=,b=c d}", `q{a=""}`} {
+	for _, series := range []string{"", "vllm:num_requests_waiting", "a.b-c", "q{}", "q{ }", "q{a=b}", `q {a="b"}`,
+		`q{ a = b , c="d}{" , }`, "q{a=,b=c d}", `q{a=""}`} {
 		valid(t, store.PoolPolicies, policy("queue", series))
 	}
 }
 
 func TestPoolPolicy_AffinityWithoutAPickIsReported(t *testing.T) {
 	policy := func(selection string) string {
-		return object("penstock.dev/v1alpha1", "PoolPolicy", "spec: {targetRef: {kind: InferencePoolImport, name: chat}, selection: "+selection+"}\n")
+		return object("penstock.dev/v1alpha1", "PoolPolicy",
+			"spec: {targetRef: {kind: InferencePoolImport, name: chat}, selection: "+selection+"}\n")
 	}
 	for selection, finding := range map[string]string{
-		"{affinity: Session}":                     "affinity is for policies LeastLoad and Latency: add policy, or remove affinity",
-		"{policy: Priority, affinity: Session}":   "affinity is for policies LeastLoad and Latency: add policy, or remove affinity",
-		"{policy: Latency, affinity: Prefix}":     "affinity: Prefix is for policy LeastLoad: write Session or None, or remove affinity",
+		"{affinity: Session}": "affinity is for policies LeastLoad and Latency: add policy, or " +
+			"remove affinity",
+		"{policy: Priority, affinity: Session}": "affinity is for policies LeastLoad and Latency: add policy, or " +
+			"remove affinity",
+		"{policy: Latency, affinity: Prefix}": "affinity: Prefix is for policy LeastLoad: write Session or None, " +
+			"or remove affinity",
 		"{policy: LeastLoad, affinity: sessions}": "spec.selection.affinity: must be one of",
 	} {
 		invalid(t, store.PoolPolicies, policy(selection), finding)
 	}
-	for _, selection := range []string{"{policy: Latency, affinity: Session}", "{policy: LeastLoad, affinity: Session}", "{policy: Latency, affinity: None}", "{policy: LeastLoad, affinity: Prefix}"} {
+	for _, selection := range []string{"{policy: Latency, affinity: Session}", "{policy: LeastLoad, affinity: Session}",
+		"{policy: Latency, affinity: None}", "{policy: LeastLoad, affinity: Prefix}"} {
 		valid(t, store.PoolPolicies, policy(selection))
 	}
 }
 
 func TestModelServers_AddressMayBeHostNameOrIP(t *testing.T) {
-	m := valid(t, store.ModelServers, object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: gpu.example.com}, {address: 'fd00::1'}]}\n"))
+	m := valid(t, store.ModelServers,
+		object("penstock.dev/v1alpha1", "ModelServers",
+			"spec: {servers: [{address: gpu.example.com}, {address: 'fd00::1'}]}\n"))
 	if len(m.Spec.Servers) != 2 {
 		t.Errorf("servers %+v", m.Spec.Servers)
 	}
-	invalid(t, store.ModelServers, object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: 10.0.0.256}]}\n"), "spec.servers[0].address: must be an IP address or a host name")
+	invalid(t, store.ModelServers,
+		object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: 10.0.0.256}]}\n"),
+		"spec.servers[0].address: must be an IP address or a host name")
 }
 
 func TestEnvoyFleet_MemoryLimitTooSmallIsReported(t *testing.T) {
-	invalid(t, store.EnvoyFleets, object("penstock.dev/v1alpha1", "EnvoyFleet", "spec: {resources: {limits: {memory: 1Mi}}}\n"), "spec.resources")
+	invalid(t, store.EnvoyFleets,
+		object("penstock.dev/v1alpha1", "EnvoyFleet", "spec: {resources: {limits: {memory: 1Mi}}}\n"), "spec.resources")
 }
 
 func TestPod_StatusIsKept(t *testing.T) {
@@ -213,20 +258,24 @@ func TestPod_StatusIsKept(t *testing.T) {
 	if p.Status.PodIP != "10.0.0.1" {
 		t.Errorf("status %+v", p.Status)
 	}
-	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: pod-1}\n"), `status.podIP: must be an IP address, is "pod-1"`)
+	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: pod-1}\n"),
+		`status.podIP: must be an IP address, is "pod-1"`)
 }
 
 func TestService_UnknownFieldIsReported(t *testing.T) {
-	invalid(t, store.Services, object("v1", "Service", "spec: {ports: [{port: 80, targetport: 8080}]}\n"), "spec.ports[0].targetport: is not a known field; did you mean targetPort?")
+	invalid(t, store.Services, object("v1", "Service", "spec: {ports: [{port: 80, targetport: 8080}]}\n"),
+		"spec.ports[0].targetport: is not a known field; did you mean targetPort?")
 }
 
 func TestEndpointSlice_InvalidAddressIsReported(t *testing.T) {
-	invalid(t, store.EndpointSlices, object("discovery.k8s.io/v1", "EndpointSlice", "addressType: IPv4\nendpoints: [{addresses: [pod-1]}]\n"),
+	invalid(t, store.EndpointSlices,
+		object("discovery.k8s.io/v1", "EndpointSlice", "addressType: IPv4\nendpoints: [{addresses: [pod-1]}]\n"),
 		`endpoints[0].addresses[0]: must be an IP address, is "pod-1"`)
 }
 
 func TestConfigMap_ValueMustBeString(t *testing.T) {
-	invalid(t, store.ConfigMaps, object("v1", "ConfigMap", "data: {ca: 7}\n"), "data.ca: must be a string, is a number; put the value in quotes")
+	invalid(t, store.ConfigMaps, object("v1", "ConfigMap", "data: {ca: 7}\n"),
+		"data.ca: must be a string, is a number; put the value in quotes")
 }
 
 func TestNamespace_LabelsAreKept(t *testing.T) {
@@ -239,13 +288,17 @@ func TestNamespace_LabelsAreKept(t *testing.T) {
 // Envoy rejects an address with a zone.
 func TestAddress_WithAZoneIsAFinding(t *testing.T) {
 	const zoned = `"fd00::1%eth0"`
-	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: "+zoned+"}\n"), "status.podIP: must be an IP address without a zone")
-	invalid(t, store.ModelServers, object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: "+zoned+"}]}\n"),
+	invalid(t, store.Pods, object("v1", "Pod", "status: {podIP: "+zoned+"}\n"),
+		"status.podIP: must be an IP address without a zone")
+	invalid(t, store.ModelServers,
+		object("penstock.dev/v1alpha1", "ModelServers", "spec: {servers: [{address: "+zoned+"}]}\n"),
 		"spec.servers[0].address")
-	invalid(t, store.EndpointSlices, object("discovery.k8s.io/v1", "EndpointSlice", "addressType: IPv6\nendpoints: [{addresses: ["+zoned+"]}]\n"),
+	invalid(t, store.EndpointSlices,
+		object("discovery.k8s.io/v1", "EndpointSlice", "addressType: IPv6\nendpoints: [{addresses: ["+zoned+"]}]\n"),
 		"endpoints[0].addresses[0]: must be an IP address without a zone")
 	invalid(t, store.InferencePoolImports, object("inference.networking.x-k8s.io/v1alpha1", "InferencePoolImport",
-		"status: {clusters: [{name: east, routingMode: EndpointMode, targetPortNumber: 8000, endpoints: [{address: "+zoned+"}], "+
+		"status: {clusters: [{name: east, routingMode: EndpointMode, targetPortNumber: 8000, endpoints: [{address: "+
+			zoned+"}], "+
 			"endpointPicker: {service: [{addresses: [192.0.2.9], ports: [{number: 9002}]}]}}]}\n"),
 		"status.clusters[0].endpoints[0].address: must be an IP address without a zone")
 }

@@ -7,7 +7,8 @@ func tlsRouteKind() *kind {
 	return &kind{
 		table: store.TLSRoutes,
 		versions: []version{
-			{"gateway.networking.k8s.io/v1", nil}, {"gateway.networking.k8s.io/v1alpha3", nil}, {"gateway.networking.k8s.io/v1alpha2", nil},
+			{"gateway.networking.k8s.io/v1", nil}, {"gateway.networking.k8s.io/v1alpha3", nil},
+			{"gateway.networking.k8s.io/v1alpha2", nil},
 		},
 		crd: "tlsroutes",
 	}

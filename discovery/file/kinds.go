@@ -15,9 +15,11 @@ type kind struct {
 	versions []version // apiVersions that files may use; the first is what the store's type is
 	crd      string    // plural of the kind's CRD in manifests; empty for kinds that Kubernetes has built in
 	status   bool      // the status is input; else it is dropped, as the output of some other controller
-	// check finds mistakes that the schema cannot express, in a decoded object that its schema accepts. May be nil.
+	// check finds mistakes that the schema cannot express, in a decoded object that its schema
+	// accepts. May be nil.
 	check func(store.Object) []mistake
-	// explain replaces some of the schema's errors by mistakes with words of the kind's own, and returns the rest. May be nil.
+	// explain replaces some of the schema's errors by mistakes with words of the kind's own, and
+	// returns the rest. May be nil.
 	explain func(field.ErrorList) (own []mistake, rest field.ErrorList)
 }
 
@@ -30,10 +32,13 @@ type version struct {
 // kinds lists every kind that Penstock reads, in the order of store.Tables.
 func kinds() []*kind {
 	return []*kind{
-		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(), tcpRouteKind(), udpRouteKind(),
+		gatewayClassKind(), gatewayKind(), listenerSetKind(), httpRouteKind(), grpcRouteKind(), tlsRouteKind(),
+		tcpRouteKind(), udpRouteKind(),
 		referenceGrantKind(), backendTLSPolicyKind(), namespaceKind(),
 		serviceKind(), serviceImportKind(), endpointSliceKind(), podKind(), secretKind(), configMapKind(),
-		inferencePoolKind(), inferenceModelKind(), inferenceModelRewriteKind(), inferenceObjectiveKind(), inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), endpointPickerConfigKind(), envoyFleetKind(), clusterSetKind(), clusterPropertyKind(),
+		inferencePoolKind(), inferenceModelKind(), inferenceModelRewriteKind(), inferenceObjectiveKind(),
+		inferencePoolImportKind(), modelServersKind(), poolPolicyKind(), endpointPickerConfigKind(), envoyFleetKind(),
+		clusterSetKind(), clusterPropertyKind(),
 	}
 }
 
@@ -53,8 +58,8 @@ var theCatalog = sync.OnceValue(func() *catalog {
 	return c
 })
 
-// find returns a kind by its name. found is nil if Penstock does not read it; exact is false if the kind has no such
-// apiVersion; convert may be nil.
+// find returns a kind by its name. found is nil if Penstock does not read it; exact is false if the
+// kind has no such apiVersion; convert may be nil.
 func (c *catalog) find(apiVersion, kindName string) (found *kind, convert func(*draft), exact bool) {
 	for _, k := range c.byName[kindName] {
 		found = k
@@ -75,9 +80,12 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// laterGroups are the groups whose kinds affect traffic: a kind of them that is ignored is worth a warning.
-var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
+// laterGroups are the groups whose kinds affect traffic: a kind of them that is ignored is worth a
+// warning.
+var laterGroups = []string{"gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "inference.networking.k8s.io",
+	"inference.networking.x-k8s.io", "llm-d.ai", "multicluster.x-k8s.io"}
 
-// laterKinds are kinds of these groups that exist and that Penstock does not support yet. Any other may be mistyped.
+// laterKinds are kinds of these groups that exist and that Penstock does not support yet. Any other
+// may be mistyped.
 var laterKinds = []string{"ServiceExport",
 	"XBackend", "XBackendTrafficPolicy", "XListenerSet", "XMesh"}

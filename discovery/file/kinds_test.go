@@ -9,7 +9,9 @@ import (
 )
 
 // derivedKinds are tables that other parts of Penstock write.
-var derivedKinds = map[string]bool{"Host": true, "Invalid": true, "Learned": true, "Offer": true, "Failback": true, "Dialect": true, "Authority": true, "Membership": true, "Export": true, "AddressPolicy": true, "ProcessorDefault": true, "Occupant": true}
+var derivedKinds = map[string]bool{"Host": true, "Invalid": true, "Learned": true, "Offer": true, "Failback": true,
+	"Dialect": true, "Authority": true, "Membership": true, "Export": true, "AddressPolicy": true,
+	"ProcessorDefault": true, "Occupant": true}
 
 // The package's comment promises one file for each kind.
 func TestFile_EachKindHasItsOwnSourceFile(t *testing.T) {

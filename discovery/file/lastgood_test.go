@@ -77,8 +77,10 @@ func TestLastGood_BrokenYAMLRemovesNothing(t *testing.T) {
 func TestLastGood_MistypedKindOrNameRemovesNothing(t *testing.T) {
 	for _, c := range [][2]string{
 		{"kind: HTTPRoute", "kind: HTTPRuote"}, {"kind: HTTPRoute\n", ""}, {"kind: HTTPRoute", "kind:"},
-		{"name: a", "name: A_1"}, {"name: a", "name:"}, {"name: a", "name: a\n  namespace: Default"}, {"metadata:", "metadta:"},
-		{"gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v2"}, {"gateway.networking.k8s.io/v1", "gateway.networking.k8.io/v1"},
+		{"name: a", "name: A_1"}, {"name: a", "name:"}, {"name: a", "name: a\n  namespace: Default"},
+		{"metadata:", "metadta:"},
+		{"gateway.networking.k8s.io/v1", "gateway.networking.k8s.io/v2"},
+		{"gateway.networking.k8s.io/v1", "gateway.networking.k8.io/v1"},
 	} {
 		f := newFolder(t)
 		f.write("r.yaml", route("a", "a.example.com"))
@@ -134,7 +136,9 @@ func TestFile_DuplicateObjectFirstByPathIsUsed(t *testing.T) {
 	f.write("a.yaml", "# first\n---\n"+route("x", "first.example.com"))
 	f.load()
 	f.expectHosts(map[string]string{"x": "first.example.com"})
-	f.expectFindings("error: b.yaml:1: HTTPRoute default/x is defined twice; the definition at a.yaml:3 is in use; remove one, or give it another name")
+	f.expectFindings(
+		"error: b.yaml:1: HTTPRoute default/x is defined twice; the definition at a.yaml:3 is in use; remove one, or " +
+			"give it another name")
 	f.remove("a.yaml")
 	f.load()
 	f.expectHosts(map[string]string{"x": "second.example.com"})
@@ -287,7 +291,10 @@ func TestLastGood_DamagedStateDoesNotPreventStart(t *testing.T) {
 
 func TestFile_LocateReturnsLineOfField(t *testing.T) {
 	f := newFolder(t)
-	text := route("a", "a.example.com") + "---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: inference.networking.x-k8s.io/v1alpha2\n  kind: InferencePool\n  metadata: {name: p}\n  spec:\n    selector: {app: x}\n    targetPortNumber: 80\n    extensionRef: {name: epp}\n"
+	text := route("a", "a.example.com") +
+		"---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: inference.networking.x-k8s.io/v1alpha2\n  kind: " +
+		"InferencePool\n  metadata: {name: p}\n  spec:\n    selector: {app: x}\n    targetPortNumber: 80\n    " +
+		"extensionRef: {name: epp}\n"
 	f.write("r.yaml", text)
 	f.load()
 	ref := report.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "default", Name: "a"}
@@ -320,7 +327,8 @@ func TestFile_LocateReturnsLineOfField(t *testing.T) {
 
 func TestInvalid_ObjectThatWasNeverValidIsNotedUntilItIs(t *testing.T) {
 	f := newFolder(t)
-	broken := object("inference.networking.k8s.io/v1", "InferencePool", "spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 80000}]}\n")
+	broken := object("inference.networking.k8s.io/v1", "InferencePool",
+		"spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 80000}]}\n")
 	f.write("x.yaml", broken)
 	f.load()
 	key := "default/" + store.InvalidName("InferencePool", "x")

@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// moments is a folder in which a route moves from Service to Service. Each new Service is written before the route names it,
-// and is removed after the route has left it. So the route has a backend at every moment.
+// moments is a folder in which a route moves from Service to Service. Each new Service is written
+// before the route names it, and is removed after the route has left it. So the route has a backend
+// at every moment.
 type moments struct {
 	t    *testing.T
 	dir  string
@@ -32,7 +33,8 @@ func newMoments(t *testing.T) *moments {
 	s := store.New()
 	m := &moments{t: t, dir: t.TempDir(), Store: s}
 	var err error
-	m.read, err = New(Config{Paths: []string{m.dir}, Store: m, StateDir: t.TempDir(), Debounce: 100 * time.Microsecond, Poll: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	m.read, err = New(Config{Paths: []string{m.dir}, Store: m, StateDir: t.TempDir(), Debounce: 100 * time.Microsecond,
+		Poll: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +149,8 @@ func (m *moments) whole() {
 	}
 }
 
-// On a busy machine much time passes between the reads of the first file and the last. While half of a move is applied,
-// requests get 500.
+// On a busy machine much time passes between the reads of the first file and the last. While half
+// of a move is applied, requests get 500.
 func TestFile_ChangeDuringReadIsNotAppliedByHalves(t *testing.T) {
 	for _, known := range []bool{false, true} { // whether the changed files are known; else everything is scanned
 		for moves := 1; moves <= 3; moves++ {
@@ -219,7 +221,8 @@ func TestFile_SuccessiveChangesApplyInOrder(t *testing.T) {
 	m.whole()
 }
 
-// Only the route's file is known to have changed when it is read. The other file changes during that read.
+// Only the route's file is known to have changed when it is read. The other file changes during
+// that read.
 func TestFile_OtherFileChangedDuringReadIsRead(t *testing.T) {
 	m := newMoments(t)
 	m.edit()
@@ -239,8 +242,8 @@ func TestFile_OtherFileChangedDuringReadIsRead(t *testing.T) {
 	m.whole()
 }
 
-// The cost of a change must not depend on the number of other files. The test changes one of them through another hard link,
-// which sends no event: a reader that scans it would apply that change.
+// The cost of a change must not depend on the number of other files. The test changes one of them
+// through another hard link, which sends no event: a reader that scans it would apply that change.
 func TestFile_ChangeReadsNoOtherFile(t *testing.T) {
 	m := newMoments(t)
 	name := filepath.Join(m.dir, m.file(m.n))
@@ -258,7 +261,8 @@ func TestFile_ChangeReadsNoOtherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := m.View().Revision()
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "name: r", "name: renamed", 1)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "name: r", "name: renamed", 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	poll.Until(t, "the change is read", func() bool { return m.View().Revision() != before })

@@ -28,15 +28,19 @@ func parseNode(text string) (*yaml.Node, *mistake) {
 		return nil, m
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
-		return nil, &mistake{severity: report.Error, broken: true, problem: "is not one YAML document", fix: "separate documents with a line ---"}
+		return nil,
+			&mistake{severity: report.Error, broken: true, problem: "is not one YAML document",
+				fix: "separate documents with a line ---"}
 	}
 	return doc.Content[0], nil
 }
 
-// syntaxMistake turns "yaml: line 4: did not find expected key" into a mistake. The line is where what is broken begins, such as the mapping.
+// syntaxMistake turns "yaml: line 4: did not find expected key" into a mistake. The line is where
+// what is broken begins, such as the mapping.
 func syntaxMistake(err error) *mistake {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	m := &mistake{severity: report.Error, broken: true, fix: "check indentation, quotes and brackets in this line and the one above"}
+	m := &mistake{severity: report.Error, broken: true,
+		fix: "check indentation, quotes and brackets in this line and the one above"}
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if n, msg, ok := strings.Cut(rest, ": "); ok {
 			if line, err := strconv.Atoi(n); err == nil && line > 0 {
@@ -79,7 +83,8 @@ type parser struct {
 }
 
 func (p *parser) wrong(n *yaml.Node, path, problem, fix string) {
-	p.mistakes = append(p.mistakes, mistake{severity: report.Error, line: n.Line - 1, field: path, problem: problem, fix: fix})
+	p.mistakes = append(p.mistakes,
+		mistake{severity: report.Error, line: n.Line - 1, field: path, problem: problem, fix: fix})
 }
 
 // value returns the value of a node: map[string]any, []any, string, bool, int64, float64 or nil.
@@ -90,7 +95,8 @@ func (p *parser) value(n *yaml.Node, path string, depth int) any {
 	if depth > maxDepth || p.expanded > maxExpanded {
 		if !p.tooMuch {
 			p.tooMuch = true
-			p.wrong(n, path, "is nested too deeply, or aliases expand to too many values", "write it out without anchors and aliases")
+			p.wrong(n, path, "is nested too deeply, or aliases expand to too many values",
+				"write it out without anchors and aliases")
 		}
 		return nil
 	}

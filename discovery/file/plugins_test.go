@@ -31,7 +31,8 @@ func TestEndpointPickerConfig_InvalidDocumentKeepsLastGood(t *testing.T) {
 		}
 		found := strings.Join(f.findings(), "\n")
 		for _, want := range []string{
-			"error: scorers.yaml:8: EndpointPickerConfig default/scorers plugins[0].parameters.threshold: must be at least 1, is 0; write a number of waiting requests",
+			"error: scorers.yaml:8: EndpointPickerConfig default/scorers plugins[0].parameters.threshold: must be at " +
+				"least 1, is 0; write a number of waiting requests",
 			`error: scorers.yaml:9: EndpointPickerConfig default/scorers plugins[1].type: "dyn-prefill-scorer" is not a type of plugins that Penstock has: `,
 			stays,
 		} {
@@ -47,12 +48,16 @@ func TestEndpointPickerConfig_DocumentThatContainsItselfKeepsLastGood(t *testing
 	f := newFolder(t)
 	f.write("scorers.yaml", scorers)
 	f.load()
-	f.write("scorers.yaml", strings.Replace(scorers, "plugins:\n- type: load-aware-scorer\n  parameters:\n    threshold: 10\n", "plugins: &all\n- type: load-aware-scorer\n  parameters: {threshold: 11, of: *all}\n", 1))
+	f.write("scorers.yaml",
+		strings.Replace(scorers, "plugins:\n- type: load-aware-scorer\n  parameters:\n    threshold: 10\n",
+			"plugins: &all\n- type: load-aware-scorer\n  parameters: {threshold: 11, of: *all}\n", 1))
 	f.load()
-	if found := strings.Join(f.findings(), "\n"); !strings.Contains(found, "error: scorers.yaml:") || !strings.Contains(found, "is nested too deeply, or aliases expand to too many values") {
+	if found := strings.Join(f.findings(), "\n"); !strings.Contains(found, "error: scorers.yaml:") ||
+		!strings.Contains(found, "is nested too deeply, or aliases expand to too many values") {
 		t.Errorf("findings: %s", found)
 	}
-	if doc, ok := store.EndpointPickerConfigs.Get(f.store.View(), "default/scorers"); !ok || string(doc.Plugins[0].Parameters.Raw) != `{"threshold":10}` {
+	if doc, ok := store.EndpointPickerConfigs.Get(f.store.View(), "default/scorers"); !ok ||
+		string(doc.Plugins[0].Parameters.Raw) != `{"threshold":10}` {
 		t.Errorf("the last good version is not in use: %+v", doc)
 	}
 }
@@ -61,7 +66,8 @@ func TestEndpointPickerConfig_UnknownFieldIsReportedWithItsLine(t *testing.T) {
 	f := newFolder(t)
 	f.write("scorers.yaml", scorers+"scorer: x\n")
 	f.load()
-	if found := strings.Join(f.findings(), "\n"); !strings.Contains(found, "error: scorers.yaml:9: EndpointPickerConfig default/scorers scorer: ") {
+	if found := strings.Join(f.findings(), "\n"); !strings.Contains(found,
+		"error: scorers.yaml:9: EndpointPickerConfig default/scorers scorer: ") {
 		t.Errorf("findings: %s", found)
 	}
 }
@@ -83,12 +89,19 @@ spec:
           threshold: -1
 `
 	for text, want := range map[string]string{
-		policy: "error: policy.yaml:14: PoolPolicy default/chat spec.picker.plugins.scorers[0].parameters.threshold: must be at least 1, is -1; write a number of waiting requests, or remove it for 128",
-		strings.Replace(policy, "load-aware-scorer", "dyn-prefill-scorer", 1):                                               "error: policy.yaml:12: PoolPolicy default/chat spec.picker.plugins.scorers[0].type: must be one of ",
-		strings.Replace(policy, "strategy: plugins", "strategy: random", 1):                                                 "plugins and configRef are for strategy plugins: write strategy: plugins, or remove them",
-		policy[:strings.Index(policy, "    plugins:\n")]:                                                                    "strategy plugins needs either plugins or configRef: write one of them",
-		policy + "    configRef: {name: x}\n":                                                                               "strategy plugins needs either plugins or configRef: write one of them",
-		policy[:strings.Index(policy, "    plugins:\n")] + "    configRef: {kind: EndpointPickerConfig, name: x, key: y}\n": "key is for kind ConfigMap: remove key, or use another kind",
+		policy: "error: policy.yaml:14: PoolPolicy default/chat spec.picker.plugins.scorers[0].parameters.threshold: " +
+			"must be at least 1, is -1; write a number of waiting requests, or remove it for 128",
+		strings.Replace(policy, "load-aware-scorer", "dyn-prefill-scorer",
+			1): "error: policy.yaml:12: PoolPolicy default/chat spec.picker.plugins.scorers[0].type: must be one of ",
+		strings.Replace(policy, "strategy: plugins", "strategy: random",
+			1): "plugins and configRef are for strategy plugins: write strategy: plugins, or remove them",
+		policy[:strings.Index(policy, "    plugins:\n")]: "strategy plugins needs either plugins or configRef: write " +
+			"one of them",
+		policy +
+			"    configRef: {name: x}\n": "strategy plugins needs either plugins or configRef: write one of them",
+		policy[:strings.Index(policy, "    plugins:\n")] +
+			"    configRef: {kind: EndpointPickerConfig, name: " +
+			"x, key: y}\n": "key is for kind ConfigMap: remove key, or use another kind",
 	} {
 		f := newFolder(t)
 		f.write("policy.yaml", text)

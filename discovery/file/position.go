@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// segments splits a field path, such as spec.rules[0].backendRefs[1].port or metadata.labels[example.com/x], into keys
-// and indexes.
+// segments splits a field path, such as spec.rules[0].backendRefs[1].port or
+// metadata.labels[example.com/x], into keys and indexes.
 func segments(path string) []string {
 	var out []string
 	for path != "" {
@@ -34,8 +34,8 @@ func segments(path string) []string {
 	return out
 }
 
-// lineOf returns the line, from 0, of a field below a node: that of its key or list item. For a field that is absent it
-// returns the line of the innermost field around it.
+// lineOf returns the line, from 0, of a field below a node: that of its key or list item. For a
+// field that is absent it returns the line of the innermost field around it.
 func lineOf(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, seg := range segments(path) {

@@ -19,8 +19,8 @@ import (
 const (
 	// maxFile is the largest size of a file, in bytes.
 	maxFile = 64 << 20
-	// emptyGrace is the grace period of a file that had objects and is empty: a shell truncates a file long before the
-	// command that fills it has written.
+	// emptyGrace is the grace period of a file that had objects and is empty: a shell truncates a
+	// file long before the command that fills it has written.
 	emptyGrace = 2 * time.Second
 	// maxScans bounds how often a folder is scanned that is written to without a pause.
 	maxScans = 50
@@ -46,10 +46,12 @@ type signature struct {
 }
 
 func (s signature) same(info fs.FileInfo) bool {
-	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() && s.info.ModTime().Equal(info.ModTime())
+	return s.info != nil && os.SameFile(s.info, info) && s.info.Size() == info.Size() &&
+		s.info.ModTime().Equal(info.ModTime())
 }
 
-// changes holds the files that differ from Reader.files, by path: their current source, or nil if they are gone.
+// changes holds the files that differ from Reader.files, by path: their current source, or nil if
+// they are gone.
 type changes map[string]*source
 
 // latest returns a file as it was read last, or nil.
@@ -60,17 +62,18 @@ func (r *Reader) latest(n changes, path string) *source {
 	return r.files[path]
 }
 
-// nextChanges returns the files that are known to have changed since its last call. everything is true if any file may
-// have changed, so that a scan is needed.
+// nextChanges returns the files that are known to have changed since its last call. everything is
+// true if any file may have changed, so that a scan is needed.
 type nextChanges func() (files []string, everything bool)
 
 // scanEverything is the nextChanges of a Reader that watches nothing.
 func scanEverything() (files []string, everything bool) { return nil, true }
 
-// gather finds files that are new or changed, with their documents still to be parsed, and files that are gone, all as of
-// one moment. Files are read one after the other while others may write them, and a writer may depend on order: a backend
-// before the route to it. So gather repeats until nothing has changed since the last pass began. It reads the files that
-// next returns whatever their modification times are.
+// gather finds files that are new or changed, with their documents still to be parsed, and files
+// that are gone, all as of one moment. Files are read one after the other while others may write
+// them, and a writer may depend on order: a backend before the route to it. So gather repeats until
+// nothing has changed since the last pass began. It reads the files that next returns whatever
+// their modification times are.
 func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, problems []mistake) {
 	n, problems, steady := changes{}, r.problems, false
 	for pass := 0; pass < maxScans && !steady; pass++ {
@@ -94,7 +97,8 @@ func (r *Reader) gather(next nextChanges) (fresh []*source, gone []string, probl
 	return fresh, gone, problems
 }
 
-// scan compares all files with their last read, and adds those that differ to n. steady is true if none does.
+// scan compares all files with their last read, and adds those that differ to n. steady is true if
+// none does.
 func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	found, lost, problems := r.list()
 	steady = !r.open(found, false, n)
@@ -115,29 +119,39 @@ func (r *Reader) scan(n changes) (steady bool, problems []mistake) {
 	return steady, problems
 }
 
-// list returns every file below the roots, sorted, and the paths that cannot be read any more: their objects stay.
+// list returns every file below the roots, sorted, and the paths that cannot be read any more:
+// their objects stay.
 func (r *Reader) list() (found, lost []string, problems []mistake) {
 	seen := map[string]bool{}
-	t := tree{disk: r.disk, entered: map[identity]bool{}, file: func(path string, _ bool) { seen[path] = true }, fail: func(path string, err error) {
-		if errors.Is(err, errVisited) {
-			problems = append(problems, mistake{
-				severity: report.Warning, problem: fmt.Sprintf("%s is not read: %v", path, err), fix: "remove the link",
-			})
-			return
-		}
-		fix := "make it readable for penstock"
-		if errors.Is(err, errTooMany) {
-			fix = "move files that are no configuration out of it"
-		}
-		lost = append(lost, path)
-		problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s", path, clean(err)), fix: fix})
-	}}
+	t := tree{disk: r.disk, entered: map[identity]bool{}, file: func(path string, _ bool) { seen[path] = true },
+		fail: func(path string, err error) {
+			if errors.Is(err, errVisited) {
+				problems = append(problems, mistake{
+					severity: report.Warning, problem: fmt.Sprintf("%s is not read: %v", path, err),
+					fix: "remove the link",
+				})
+				return
+			}
+			fix := "make it readable for penstock"
+			if errors.Is(err, errTooMany) {
+				fix = "move files that are no configuration out of it"
+			}
+			lost = append(lost, path)
+			problems = append(problems,
+				mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s", path, clean(err)),
+					fix: fix})
+		}}
 	for _, root := range r.roots {
 		info, err := r.disk.stat(root.path)
 		switch {
 		case err != nil:
 			lost = append(lost, root.path)
-			problems = append(problems, mistake{severity: report.Error, problem: fmt.Sprintf("%s cannot be read: %s; objects that were read from it stay in use", root.path, clean(err)), fix: "restore it"})
+			problems = append(problems,
+				mistake{
+					severity: report.Error,
+					problem: fmt.Sprintf("%s cannot be read: %s; objects that were read from it stay in use",
+						root.path, clean(err)), fix: "restore it",
+				})
 		case info.IsDir():
 			t.walk(root.path, 0)
 		default:
@@ -160,8 +174,8 @@ func readable(name string) bool {
 	return false
 }
 
-// open reads and splits the files at paths that differ from their last read, adds them to n, and returns true if there are
-// any.
+// open reads and splits the files at paths that differ from their last read, adds them to n, and
+// returns true if there are any.
 func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	for _, path := range paths {
 		old := r.latest(n, path)
@@ -187,7 +201,8 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 			}
 		}
 		if err != nil {
-			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err), fix: "make it readable for penstock, or move it out of the folder"}
+			src.unusable = &mistake{severity: report.Error, problem: "cannot be read: " + clean(err),
+				fix: "make it readable for penstock, or move it out of the folder"}
 		} else if text, ok := decodeText(raw); ok {
 			src.docs = split(text)
 		} else {
@@ -204,7 +219,8 @@ func (r *Reader) open(paths []string, forced bool, n changes) (any bool) {
 	return any
 }
 
-// deferEmptied returns true if a file that had objects is empty, and its grace period has not passed.
+// deferEmptied returns true if a file that had objects is empty, and its grace period has not
+// passed.
 func (r *Reader) deferEmptied(src, old *source, empty bool) bool {
 	if old == nil || len(old.docs) == 0 || !empty || src.unusable != nil {
 		delete(r.emptied, src.path)

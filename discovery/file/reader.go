@@ -32,19 +32,22 @@ type Store interface {
 
 // Config is what a Reader needs.
 type Config struct {
-	// Paths are folders, read recursively, and single files, read whatever their name ends in. At least one.
+	// Paths are folders, read recursively, and single files, read whatever their name ends in. At
+	// least one.
 	Paths []string
 	Store Store
-	// StateDir is the folder that persists each object's last good form. Load and Run create it. If empty, nothing is persisted, and
-	// each change scans all files (see sentinel).
+	// StateDir is the folder that persists each object's last good form. Load and Run create it. If
+	// empty, nothing is persisted, and each change scans all files (see sentinel).
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic is called when reading a document has panicked, with its first line. Its objects keep their last good version. nil drops it.
+	// OnPanic is called when reading a document has panicked, with its first line. Its objects keep
+	// their last good version. nil drops it.
 	OnPanic func(document string, value any, stack []byte)
-	// Report receives all reports about the files, each time that one may have changed; one call at a time. A report without
-	// an owner has findings about no object. May be nil.
+	// Report receives all reports about the files, each time that one may have changed; one call at
+	// a time. A report without an owner has findings about no object. May be nil.
 	Report func([]report.Report)
-	// Debounce is how long no further event may arrive before changed files are read. 0: debounceQuiet.
+	// Debounce is how long no further event may arrive before changed files are read. 0:
+	// debounceQuiet.
 	Debounce time.Duration
 	// Poll is the interval of full scans, for file systems that send no events; 10 s by default.
 	Poll time.Duration
@@ -136,8 +139,8 @@ func New(cfg Config) (*Reader, error) {
 // Synced is closed when everything has been read once.
 func (r *Reader) Synced() <-chan struct{} { return r.synced }
 
-// Load reads everything once. It returns an error if a path cannot be read at all, or from the store. Mistakes in files are
-// reported instead.
+// Load reads everything once. It returns an error if a path cannot be read at all, or from the
+// store. Mistakes in files are reported instead.
 func (r *Reader) Load(ctx context.Context) error {
 	for _, root := range r.roots {
 		if err := Exist(root.path); err != nil {
@@ -147,7 +150,8 @@ func (r *Reader) Load(ctx context.Context) error {
 	return r.sync(ctx, scanEverything)
 }
 
-// Exist returns an error for the first of some folders and files of configuration that does not exist.
+// Exist returns an error for the first of some folders and files of configuration that does not
+// exist.
 func Exist(paths ...string) error {
 	for _, path := range paths {
 		if _, err := newDisk().stat(path); err != nil {
@@ -198,7 +202,8 @@ func (r *Reader) sync(ctx context.Context, next nextChanges) error {
 	return nil
 }
 
-// stuckAfter is how long a read may go on without an operation of a file system that begins or ends.
+// stuckAfter is how long a read may go on without an operation of a file system that begins or
+// ends.
 const stuckAfter = 30 * time.Second
 
 // watchdog notes that files are read, until its result is called.
@@ -209,16 +214,19 @@ func (r *Reader) watchdog() (end func()) {
 }
 
 // StuckMessage is what /healthz reports of a Reader that is stuck.
-const StuckMessage = "the configuration files have been read without progress for half a minute, and no edit takes effect: " +
+const StuckMessage = "the configuration files have been read without progress for half a minute, and no edit " +
+	"takes effect: " +
 	"restart this process"
 
-// Stuck reports whether a read hangs: it has made no progress for half a minute, and no edit takes effect.
+// Stuck reports whether a read hangs: it has made no progress for half a minute, and no edit takes
+// effect.
 func (r *Reader) Stuck() bool {
 	return r.reading.Load() && time.Since(time.Unix(0, r.disk.moved.Load())) > stuckAfter
 }
 
 // take replaces the previous definitions of files by those in their new sources.
-func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bool) ([]store.Op, []report.Ref, []report.Report) {
+func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bool) ([]store.Op, []report.Ref,
+	[]report.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, path := range gone {
@@ -234,8 +242,9 @@ func (r *Reader) take(fresh []*source, gone []string, affected map[report.Ref]bo
 	return ops, dirty, r.reports()
 }
 
-// readAll parses and validates the documents of new sources that the file's last version did not have. It uses every
-// processor, because a cold start spends its time here. No goroutine outlives it.
+// readAll parses and validates the documents of new sources that the file's last version did not
+// have. It uses every processor, because a cold start spends its time here. No goroutine outlives
+// it.
 func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -263,8 +272,8 @@ func (r *Reader) readAll(ctx context.Context, fresh []*source) error {
 	return nil
 }
 
-// readDocument reads one document. One that panics, which is a bug of ours, is as one that names no object: what its file had before
-// stays in use.
+// readDocument reads one document. One that panics, which is a bug of ours, is as one that names no
+// object: what its file had before stays in use.
 func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (err error) {
 	defer func() {
 		v := recover()
@@ -275,15 +284,17 @@ func (r *Reader) readDocument(ctx context.Context, path string, doc *document) (
 			r.cfg.OnPanic(place(path, doc.line), v, debug.Stack())
 		}
 		*doc = document{text: doc.text, line: doc.line, unidentified: true, mistakes: []mistake{{
-			severity: report.Error, problem: "reading this document panics, which is a bug of Penstock", fix: "undo its last change, and report the stack that is in Penstock's log",
+			severity: report.Error, problem: "reading this document panics, which is a bug of Penstock",
+			fix: "undo its last change, and report the stack that is in Penstock's log",
 		}}}
 		err = nil
 	}()
 	return doc.read(ctx, r.catalog)
 }
 
-// Locate returns the place of an object as "file:line", or that of a field of it. For a field that is not written, it
-// returns the innermost written field around it; for an object that is in no file, "".
+// Locate returns the place of an object as "file:line", or that of a field of it. For a field that
+// is not written, it returns the innermost written field around it; for an object that is in no
+// file, "".
 func (r *Reader) Locate(ref report.Ref, field string) string {
 	r.mu.Lock()
 	var c claim
@@ -305,7 +316,8 @@ func (r *Reader) Locate(ref report.Ref, field string) string {
 	return place(c.path, c.doc.line+line)
 }
 
-// fieldLine returns the line of a field in its document. Every page of findings asks for all of them again, so it is computed once.
+// fieldLine returns the line of a field in its document. Every page of findings asks for all of
+// them again, so it is computed once.
 func (r *Reader) fieldLine(c claim, field string) int {
 	r.parsing.Lock()
 	defer r.parsing.Unlock()
@@ -321,8 +333,8 @@ func (r *Reader) fieldLine(c claim, field string) int {
 	return line
 }
 
-// findLine is fieldLine without its memory. It keeps the last document's nodes: the findings of an object are located one after
-// the other. Called with parsing held.
+// findLine is fieldLine without its memory. It keeps the last document's nodes: the findings of an
+// object are located one after the other. Called with parsing held.
 func (r *Reader) findLine(c claim, field string) int {
 	if r.last.text != c.doc.text || c.doc.text == "" {
 		r.last.text = c.doc.text
@@ -347,7 +359,8 @@ func place(path string, line int) string { return fmt.Sprintf("%s:%d", path, lin
 func (r *Reader) reports() []report.Report {
 	by := map[report.Ref][]report.Finding{}
 	add := func(owner report.Ref, path string, doc *document, m mistake) {
-		f := report.Finding{Severity: m.severity, Owner: owner, Source: path, Field: m.field, Problem: m.problem, Fix: m.fix}
+		f := report.Finding{Severity: m.severity, Owner: owner, Source: path, Field: m.field, Problem: m.problem,
+			Fix: m.fix}
 		if doc != nil {
 			f.Source = place(path, doc.line+m.line)
 			if m.first > 0 {
@@ -398,12 +411,19 @@ func (r *Reader) superseded(doc *document, o *object) []mistake {
 	case list[0].doc != doc || list[0].object != o:
 		first := list[0]
 		if o.good != nil && first.object.good != nil && bytes.Equal(o.good.form, first.object.good.form) {
-			return []mistake{{severity: report.Info, line: o.line, problem: "is defined twice, identically at " + place(first.path, first.doc.line+first.object.line)}}
+			return []mistake{
+				{severity: report.Info, line: o.line,
+					problem: "is defined twice, identically at " + place(first.path, first.doc.line+first.object.line)},
+			}
 		}
 		return []mistake{{severity: report.Error, line: o.line,
-			problem: "is defined twice; the definition at " + place(first.path, first.doc.line+first.object.line) + " is in use", fix: "remove one, or give it another name"}}
+			problem: "is defined twice; the definition at " + place(first.path, first.doc.line+first.object.line) +
+				" is in use", fix: "remove one, or give it another name"}}
 	case o.good == nil && r.kept[o.ref].good != nil:
-		return []mistake{{severity: report.Warning, line: o.line, problem: "is invalid as written here; its last good version stays in use"}}
+		return []mistake{
+			{severity: report.Warning, line: o.line,
+				problem: "is invalid as written here; its last good version stays in use"},
+		}
 	}
 	return nil
 }

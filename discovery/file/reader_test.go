@@ -40,7 +40,8 @@ func (f *folder) restart() {
 	f.t.Helper()
 	var err error
 	f.store = store.New()
-	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.setReported, Log: slog.New(slog.DiscardHandler)})
+	f.read, err = file.New(file.Config{Paths: []string{f.dir}, Store: f.store, StateDir: f.state, Poll: time.Hour,
+		Report: f.setReported, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -125,7 +126,9 @@ func TestFile_FindingNamesLineAndFix(t *testing.T) {
 	f := newFolder(t)
 	f.write("routes.yaml", strings.Replace(route("chat", "a.example.com"), "port: 80", "port: 80\n      weight: -1", 1))
 	f.load()
-	f.expectFindings("error: routes.yaml:14: HTTPRoute default/chat spec.rules[0].backendRefs[0].weight: must be at least 0, is -1; write an integer from 0 to 1000000")
+	f.expectFindings(
+		"error: routes.yaml:14: HTTPRoute default/chat spec.rules[0].backendRefs[0].weight: must be at least 0, is " +
+			"-1; write an integer from 0 to 1000000")
 }
 
 // testdata/kinds has an object of every kind that Penstock reads.
@@ -149,7 +152,10 @@ func TestFile_EveryKindIsRead(t *testing.T) {
 		kinds[c.Table]++
 	}
 	for _, table := range store.Tables() {
-		if n := kinds[table.Kind()]; n == 0 && !slices.Contains([]store.Kind{store.Hosts, store.Invalids, store.LearnedEndpoints, store.Offers, store.Failbacks, store.Dialects, store.Authorities, store.Memberships, store.Exports, store.AddressPolicies, store.ProcessorDefaults, store.Occupants}, table) {
+		if n := kinds[table.Kind()]; n == 0 &&
+			!slices.Contains([]store.Kind{store.Hosts, store.Invalids, store.LearnedEndpoints, store.Offers,
+				store.Failbacks, store.Dialects, store.Authorities, store.Memberships, store.Exports,
+				store.AddressPolicies, store.ProcessorDefaults, store.Occupants}, table) {
 			t.Errorf("no %s was read", table.Kind())
 		}
 	}
@@ -157,7 +163,9 @@ func TestFile_EveryKindIsRead(t *testing.T) {
 
 func TestGateway_ClassMayBeOmitted(t *testing.T) {
 	f := newFolder(t)
-	f.write("g.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners: [{name: http, port: 80, protocol: HTTP}]\n")
+	f.write("g.yaml",
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  listeners: [{name: "+
+			"http, port: 80, protocol: HTTP}]\n")
 	f.load()
 	f.expectFindings()
 	if g, ok := store.Gateways.Get(f.store.View(), "default/g"); !ok || g.Spec.GatewayClassName != "penstock" {
@@ -178,22 +186,31 @@ func TestNamespace_EmptyMeansDefault(t *testing.T) {
 
 func TestSecret_StringDataIsRead(t *testing.T) {
 	f := newFolder(t)
-	f.write("s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ntype: kubernetes.io/tls\nstringData: {tls.crt: hello}\n")
+	f.write("s.yaml",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ntype: kubernetes.io/tls\nstringData: {tls.crt: hello}\n")
 	f.load()
 	f.expectFindings(
-		"error: s.yaml:1: Secret default/s data: has no tls.key; a Secret of type kubernetes.io/tls needs tls.crt and tls.key",
-		"error: s.yaml:5: Secret default/s stringData[tls.crt]: is not PEM; write the PEM file's base64 in data, or its text in stringData")
+		"error: s.yaml:1: Secret default/s data: has no tls.key; a Secret of type kubernetes.io/tls needs tls.crt "+
+			"and tls.key",
+		"error: s.yaml:5: Secret default/s stringData[tls.crt]: is not PEM; write the PEM file's base64 in data, or "+
+			"its text in stringData")
 }
 
 // Of two objects that claim the same, the older one counts, in a folder as in a cluster.
 func TestFile_CreationTimestampStays(t *testing.T) {
 	f := newFolder(t)
-	for name, line := range map[string]string{"quoted": `"2020-01-01T00:00:00Z"`, "plain": "2020-01-01T00:00:00Z", "precise": `"2020-01-01T01:00:00.5+01:00"`, "none": "null"} {
-		f.write(name+".yaml", strings.Replace(route(name, name+".example.com"), "  name: "+name+"\n", "  name: "+name+"\n  creationTimestamp: "+line+"\n", 1))
+	for name, line := range map[string]string{"quoted": `"2020-01-01T00:00:00Z"`, "plain": "2020-01-01T00:00:00Z",
+		"precise": `"2020-01-01T01:00:00.5+01:00"`, "none": "null"} {
+		f.write(name+".yaml",
+			strings.Replace(route(name, name+".example.com"), "  name: "+name+"\n",
+				"  name: "+name+"\n  creationTimestamp: "+line+"\n", 1))
 	}
-	f.write("wrong.yaml", strings.Replace(route("wrong", "wrong.example.com"), "  name: wrong\n", "  name: wrong\n  creationTimestamp: yesterday\n", 1))
+	f.write("wrong.yaml",
+		strings.Replace(route("wrong", "wrong.example.com"), "  name: wrong\n",
+			"  name: wrong\n  creationTimestamp: yesterday\n", 1))
 	f.load()
-	for name, want := range map[string]string{"quoted": "2020-01-01T00:00:00Z", "plain": "2020-01-01T00:00:00Z", "precise": "2020-01-01T00:00:00Z", "none": "0001-01-01T00:00:00Z"} {
+	for name, want := range map[string]string{"quoted": "2020-01-01T00:00:00Z", "plain": "2020-01-01T00:00:00Z",
+		"precise": "2020-01-01T00:00:00Z", "none": "0001-01-01T00:00:00Z"} {
 		r, ok := store.HTTPRoutes.Get(f.store.View(), "default/"+name)
 		if !ok {
 			t.Errorf("%s is not read", name)
@@ -204,7 +221,9 @@ func TestFile_CreationTimestampStays(t *testing.T) {
 	if _, ok := store.HTTPRoutes.Get(f.store.View(), "default/wrong"); ok {
 		t.Error("a time that is none passes")
 	}
-	f.expectFindings("error: wrong.yaml:5: HTTPRoute default/wrong metadata.creationTimestamp: is not a time: \"yesterday\"; write it in the form 2026-01-31T12:00:00Z")
+	f.expectFindings(
+		"error: wrong.yaml:5: HTTPRoute default/wrong metadata.creationTimestamp: is not a time: \"yesterday\"; " +
+			"write it in the form 2026-01-31T12:00:00Z")
 }
 
 func TestFile_FieldsOfAPIServerAreDropped(t *testing.T) {
@@ -220,7 +239,8 @@ func TestFile_FieldsOfAPIServerAreDropped(t *testing.T) {
 	f.load()
 	f.expectFindings()
 	r, ok := store.HTTPRoutes.Get(f.store.View(), "default/a")
-	if !ok || r.UID != "" || r.ResourceVersion != "" || len(r.ManagedFields) != 0 || len(r.Annotations) != 0 || len(r.Status.Parents) != 0 {
+	if !ok || r.UID != "" || r.ResourceVersion != "" || len(r.ManagedFields) != 0 || len(r.Annotations) != 0 ||
+		len(r.Status.Parents) != 0 {
 		t.Errorf("kept: %+v", r)
 	}
 }

@@ -22,12 +22,13 @@ import (
 	"github.com/penstock-project/penstock/manifests"
 )
 
-// schema validates objects of one kind: by its CRD, or for kinds that Kubernetes has built in, by a schema made of the Go
-// type. It applies what an API server applies, in the same order.
+// schema validates objects of one kind: by its CRD, or for kinds that Kubernetes has built in, by a
+// schema made of the Go type. It applies what an API server applies, in the same order.
 type schema struct {
 	shape *structural.Structural
 	fast  *fastvalidation.Schema // nil: only libraries are used
-	// libraries are those of the API server. They are compiled when the first object is not certainly valid.
+	// libraries are those of the API server. They are compiled when the first object is not
+	// certainly valid.
 	libraries func() (*libraries, error)
 	// quotable reports whether a finding may quote the value of a field.
 	quotable func(path string) bool
@@ -75,12 +76,15 @@ func schemaProps(k *kind) (*apiextensions.JSONSchemaProps, error) {
 		return nil, err
 	}
 	version := k.versions[0].apiVersion[len(k.table.Group())+1:]
-	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == version
+	})
 	if i < 0 || crd.Spec.Versions[i].Schema == nil {
 		return nil, fmt.Errorf("CRD %s has no schema for %s", crd.Name, version)
 	}
 	props := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[i].Schema.OpenAPIV3Schema, props, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		crd.Spec.Versions[i].Schema.OpenAPIV3Schema, props, nil); err != nil {
 		return nil, fmt.Errorf("CRD %s: %w", crd.Name, err)
 	}
 	bound(props, goProps(k.table.New()))
@@ -93,8 +97,9 @@ func (s *schema) complete(obj map[string]any) {
 	defaulting.Default(obj, s.shape)
 }
 
-// validate returns what is wrong with an object that complete has filled in. unknown lists fields that the schema does not
-// have; validate removes them. CEL rules run only on an object without other errors, because they assume its shape.
+// validate returns what is wrong with an object that complete has filled in. unknown lists fields
+// that the schema does not have; validate removes them. CEL rules run only on an object without
+// other errors, because they assume its shape.
 func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []string, errs field.ErrorList, err error) {
 	if s.fast.Valid(obj) {
 		return nil, nil, nil
@@ -103,7 +108,8 @@ func (s *schema) validate(ctx context.Context, obj map[string]any) (unknown []st
 	if err != nil {
 		return nil, nil, err
 	}
-	unknown = pruning.PruneWithOptions(obj, s.shape, false, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	unknown = pruning.PruneWithOptions(obj, s.shape, false,
+		structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	errs = validation.ValidateCustomResource(nil, obj, libs.values)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.shape, obj)...)
 	if len(errs) == 0 {

@@ -9,8 +9,9 @@ import (
 func TestSecret_FindingHidesValue(t *testing.T) {
 	const key = "-----BEGIN PRIVATE KEY-----\n    MIIsecret\n    -----END PRIVATE KEY-----"
 	for name, text := range map[string]string{
-		"plain text in data":   "data:\n  tls.key: |\n    " + key + "\n  tls.crt: |\n    " + key + "\n",
-		"text in stringData":   "type: kubernetes.io/tls\nstringData:\n  tls.key: |\n    " + key + "\n  tls.crt: |\n    " + key + "\n",
+		"plain text in data": "data:\n  tls.key: |\n    " + key + "\n  tls.crt: |\n    " + key + "\n",
+		"text in stringData": "type: kubernetes.io/tls\nstringData:\n  tls.key: |\n    " + key +
+			"\n  tls.crt: |\n    " + key + "\n",
 		"a list in data":       "data:\n  tls.key: [MIIsecret]\n",
 		"a list in stringData": "stringData:\n  tls.key: [MIIsecret]\n",
 		"a number":             "data:\n  pin: 4711\n",
@@ -41,12 +42,15 @@ func TestHTTPRoute_FindingHidesAHeadersValue(t *testing.T) {
 	for name, rule := range map[string]string{
 		"a header that is set":     `filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Authorization, value: "Bearer 4711\t"}]}}]`,
 		"a header that is matched": `matches: [{headers: [{name: Authorization, value: "Bearer 4711\t"}]}]`,
-		"a long one":               `matches: [{headers: [{name: Authorization, value: "` + strings.Repeat("4711", 2000) + `"}]}]`,
-		"a number":                 `matches: [{headers: [{name: Authorization, value: 4711}]}]`,
+		"a long one": `matches: [{headers: [{name: Authorization, value: "` +
+			strings.Repeat("4711", 2000) + `"}]}]`,
+		"a number": `matches: [{headers: [{name: Authorization, value: 4711}]}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)
-			f.write("r.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r}\nspec: {rules: [{"+rule+"}]}\n")
+			f.write("r.yaml",
+				"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r}\nspec: {rules: [{"+rule+
+					"}]}\n")
 			f.load()
 			findings := f.findings()
 			if len(findings) != 1 {

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// testdata/seeds has YAML from published documents, unchanged: a v1alpha2 pool with targetPortNumber and extensionRef,
-// portNumber in a picker's reference, v1beta1 routes, an import with service as an object.
+// testdata/seeds has YAML from published documents, unchanged: a v1alpha2 pool with
+// targetPortNumber and extensionRef, portNumber in a picker's reference, v1beta1 routes, an import
+// with service as an object.
 func TestFile_PublishedExamplesAreValid(t *testing.T) {
 	f := newFolder(t)
 	examples, err := filepath.Glob("testdata/seeds/*.yaml")
@@ -33,14 +34,22 @@ func TestFile_PublishedExamplesAreValid(t *testing.T) {
 	port := inferencev1.Port{Number: 9002}
 	want := map[string]inferencev1.InferencePoolSpec{
 		"default/vllm-llama2-7b-pool": {
-			Selector:          inferencev1.LabelSelector{MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "vllm-llama2-7b"}},
-			TargetPorts:       []inferencev1.Port{{Number: 8000}},
-			EndpointPickerRef: &inferencev1.EndpointPickerRef{Kind: "Service", Name: "vllm-llama2-7b-endpoint-picker", Port: &port, FailureMode: "FailClose"},
+			Selector: inferencev1.LabelSelector{
+				MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "vllm-llama2-7b"},
+			},
+			TargetPorts: []inferencev1.Port{{Number: 8000}},
+			EndpointPickerRef: &inferencev1.EndpointPickerRef{
+				Kind: "Service", Name: "vllm-llama2-7b-endpoint-picker", Port: &port, FailureMode: "FailClose",
+			},
 		},
 		"example/llm-pool": {
-			Selector:          inferencev1.LabelSelector{MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "my-model"}},
-			TargetPorts:       []inferencev1.Port{{Number: 8080}},
-			EndpointPickerRef: &inferencev1.EndpointPickerRef{Kind: "Service", Name: "epp", Port: &port, FailureMode: "FailClose"},
+			Selector: inferencev1.LabelSelector{
+				MatchLabels: map[inferencev1.LabelKey]inferencev1.LabelValue{"app": "my-model"},
+			},
+			TargetPorts: []inferencev1.Port{{Number: 8080}},
+			EndpointPickerRef: &inferencev1.EndpointPickerRef{
+				Kind: "Service", Name: "epp", Port: &port, FailureMode: "FailClose",
+			},
 		},
 	}
 	for id, spec := range want {
@@ -58,10 +67,12 @@ func TestFile_PublishedExamplesAreValid(t *testing.T) {
 		}
 	}
 	imp, ok := store.InferencePoolImports.Get(view, "example/llm-pool")
-	if !ok || len(imp.Status.Clusters) != 1 || imp.Status.Clusters[0].EndpointPicker.Service[0].Addresses[0] != "1.2.3.4" {
+	if !ok || len(imp.Status.Clusters) != 1 ||
+		imp.Status.Clusters[0].EndpointPicker.Service[0].Addresses[0] != "1.2.3.4" {
 		t.Errorf("import: %+v", imp)
 	}
-	if r, ok := store.HTTPRoutes.Get(view, "example/llm-route"); !ok || string(r.Spec.Rules[0].BackendRefs[0].Name) != "llm-pool-cluster-a" {
+	if r, ok := store.HTTPRoutes.Get(view, "example/llm-route"); !ok ||
+		string(r.Spec.Rules[0].BackendRefs[0].Name) != "llm-pool-cluster-a" {
 		t.Errorf("v1beta1 route: %+v", r)
 	}
 	if r, ok := store.HTTPRoutes.Get(view, "default/llm-route"); !ok || *r.Spec.Rules[0].BackendRefs[0].Weight != 1 {

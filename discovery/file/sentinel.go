@@ -12,10 +12,11 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// sentinel is a folder of our own, watched together with the folders of the configuration. inotify delivers all events of
-// one watcher in order: once the event of a file that we create here arrives, all earlier events have arrived. So the cost
-// of detecting changes that were made while files were read does not depend on the number of files. (Watchman
-// synchronizes with the file system by the same means.)
+// sentinel is a folder of our own, watched together with the folders of the configuration. inotify
+// delivers all events of one watcher in order: once the event of a file that we create here
+// arrives, all earlier events have arrived. So the cost of detecting changes that were made while
+// files were read does not depend on the number of files. (Watchman synchronizes with the file
+// system by the same means.)
 type sentinel struct {
 	dir   string
 	n     int
@@ -24,12 +25,13 @@ type sentinel struct {
 
 const (
 	sentinelFolder = "sentinel"
-	// sentinelTimeout bounds the wait for the event. The machine may stall, and some file systems send no events: then all
-	// files are scanned instead.
+	// sentinelTimeout bounds the wait for the event. The machine may stall, and some file systems
+	// send no events: then all files are scanned instead.
 	sentinelTimeout = 2 * time.Second
 )
 
-// newSentinel makes one in the state folder. It returns nil without a state folder, and on systems that do not order events.
+// newSentinel makes one in the state folder. It returns nil without a state folder, and on systems
+// that do not order events.
 func newSentinel(state string, notify *fsnotify.Watcher) *sentinel {
 	if state == "" || runtime.GOOS != "linux" {
 		return nil

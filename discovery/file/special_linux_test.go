@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A link to /proc leads to the whole machine by each process in it: none of it is read, and a finding
-// names the link.
+// A link to /proc leads to the whole machine by each process in it: none of it is read, and a
+// finding names the link.
 func TestFolder_FileSystemsOfTheKernelAreNotEntered(t *testing.T) {
 	dir := folderOf(t, map[string]string{"a.yaml": gatewayNamed("a"), "z.yaml": gatewayNamed("z")})
 	want := []string{}

@@ -16,12 +16,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// stateFile is the journal of last good forms in the state folder: a line of JSON for each change. The last line about an
-// object is valid. It is one file because creating thousands of small ones takes seconds on some file systems. It has
-// Secrets, so its mode is 0600.
+// stateFile is the journal of last good forms in the state folder: a line of JSON for each change.
+// The last line about an object is valid. It is one file because creating thousands of small ones
+// takes seconds on some file systems. It has Secrets, so its mode is 0600.
 const stateFile = "last-good.jsonl"
 
-// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the size of the valid ones.
+// maxWaste bounds the outdated lines of the journal, in bytes, beyond four times the size of the
+// valid ones.
 const maxWaste = 1 << 20
 
 // record is one line of the journal.
@@ -39,8 +40,8 @@ type journal struct {
 	outcome statefile.Outcome
 }
 
-// restore reads the last good forms of an earlier run. It drops what it cannot decode: the state only serves for files
-// that are invalid at present.
+// restore reads the last good forms of an earlier run. It drops what it cannot decode: the state
+// only serves for files that are invalid at present.
 func (r *Reader) restore() {
 	if r.cfg.StateDir == "" {
 		return
@@ -48,7 +49,8 @@ func (r *Reader) restore() {
 	path := filepath.Join(r.cfg.StateDir, stateFile)
 	raw, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be good, and must not be replaced
-		r.cfg.Log.Error("cannot read the last good versions of objects; none is written either until the next start", "file", path, "error", err)
+		r.cfg.Log.Error("cannot read the last good versions of objects; none is written either until the next start",
+			"file", path, "error", err)
 		return
 	}
 	r.journal.path = path
@@ -86,7 +88,9 @@ func (r *Reader) restore() {
 		decided[rec.Ref] = true
 	}
 	if dropped != nil {
-		r.cfg.Log.Warn("the last good versions of some objects were lost: their file is damaged. Objects whose present version is invalid are served without them, see penstock status", "file", r.journal.path, "error", dropped)
+		r.cfg.Log.Warn(
+			"the last good versions of some objects were lost: their file is damaged. Objects whose present version "+
+				"is invalid are served without them, see penstock status", "file", r.journal.path, "error", dropped)
 	}
 }
 
@@ -107,8 +111,8 @@ func (r *Reader) leave(path string, ref report.Ref) {
 	}
 }
 
-// asGiven returns an absolute path as the user would write it, below the root as given. It returns false for a path below
-// no root.
+// asGiven returns an absolute path as the user would write it, below the root as given. It returns
+// false for a path below no root.
 func (r *Reader) asGiven(abs string) (string, bool) {
 	for _, root := range r.roots {
 		if rel, err := filepath.Rel(root.abs, abs); err == nil && abs != "" && filepath.IsLocal(rel) {
@@ -135,8 +139,8 @@ func (r *Reader) decodeForm(form []byte) (*good, error) {
 	return &good{kind: k, obj: obj, form: form}, nil
 }
 
-// persist writes the last good forms of changed objects. Serving does not depend on it: after an error, the next call writes all of
-// them, also without a change.
+// persist writes the last good forms of changed objects. Serving does not depend on it: after an
+// error, the next call writes all of them, also without a change.
 func (r *Reader) persist(dirty []report.Ref) {
 	if r.journal.path == "" || len(dirty) == 0 && !r.journal.outcome.Failed() {
 		return
@@ -148,7 +152,8 @@ func (r *Reader) persist(dirty []report.Ref) {
 	r.journal.outcome.Log(r.cfg.Log, r.journal.path, "last good versions of objects that are invalid then", err)
 }
 
-// write appends changed objects to the journal. The first call of a process rewrites it, and so does one that finds it grown.
+// write appends changed objects to the journal. The first call of a process rewrites it, and so
+// does one that finds it grown.
 func (r *Reader) write(dirty []report.Ref) error {
 	lines, err := r.records(dirty)
 	if err != nil {
@@ -190,8 +195,8 @@ func (r *Reader) records(refs []report.Ref) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rewrite replaces the journal by one without outdated lines. Lines that are appended later are not synced to disk: after a power
-// cut, restore drops torn ones.
+// rewrite replaces the journal by one without outdated lines. Lines that are appended later are not
+// synced to disk: after a power cut, restore drops torn ones.
 func (r *Reader) rewrite() error {
 	refs := make([]report.Ref, 0, len(r.kept))
 	for ref := range r.kept {

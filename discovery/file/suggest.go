@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// unknownField returns the mistake for a field that the schema does not have. Its fix is the field with the nearest name.
+// unknownField returns the mistake for a field that the schema does not have. Its fix is the field
+// with the nearest name.
 func (s *schema) unknownField(path string) mistake {
 	m := mistake{severity: report.Error, field: path, problem: "is not a known field"}
 	segs := segments(path)
@@ -41,22 +42,30 @@ func oneOfWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " or " + list[len(list)-1]
 }
 
-// unreadKind returns the mistake for an object of a kind that Penstock does not read: an error if the kind looks mistyped,
-// a warning if its author may expect an effect on traffic, else an info.
+// unreadKind returns the mistake for an object of a kind that Penstock does not read: an error if
+// the kind looks mistyped, a warning if its author may expect an effect on traffic, else an info.
 func (c *catalog) unreadKind(apiVersion, kindName string) *mistake {
 	names := slices.Sorted(maps.Keys(c.byName))
 	near := report.Nearest(kindName, names)
-	if near != "" && near != kindName && !slices.Contains(laterKinds, kindName) && (slices.Contains(laterGroups, groupOf(apiVersion)) || groupOf(apiVersion) == c.byName[near][0].table.Group()) {
-		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName, fix: "did you mean " + near + "?"}
+	if near != "" && near != kindName && !slices.Contains(laterKinds, kindName) &&
+		(slices.Contains(laterGroups, groupOf(apiVersion)) || groupOf(apiVersion) == c.byName[near][0].table.Group()) {
+		return &mistake{severity: report.Error, field: "kind", problem: "is unknown: " + kindName,
+			fix: "did you mean " + near + "?"}
 	}
 	if slices.Contains(laterGroups, groupOf(apiVersion)) {
-		return &mistake{severity: report.Warning, problem: fmt.Sprintf("has no effect: kind %s of %s is not supported yet", kindName, apiVersion)}
+		return &mistake{
+			severity: report.Warning,
+			problem:  fmt.Sprintf("has no effect: kind %s of %s is not supported yet", kindName, apiVersion),
+		}
 	}
-	return &mistake{severity: report.Info, problem: fmt.Sprintf("is ignored: Penstock does not read kind %s of %s", kindName, apiVersion)}
+	return &mistake{
+		severity: report.Info,
+		problem:  fmt.Sprintf("is ignored: Penstock does not read kind %s of %s", kindName, apiVersion),
+	}
 }
 
-// likelyMeant returns true if the group of an apiVersion that a kind does not have is one of the kind's groups, or is
-// spelled nearly so.
+// likelyMeant returns true if the group of an apiVersion that a kind does not have is one of the
+// kind's groups, or is spelled nearly so.
 func likelyMeant(apiVersion string, k *kind) bool {
 	group := groupOf(apiVersion)
 	return group == k.table.Group() || slices.ContainsFunc(k.versions, func(v version) bool {

@@ -15,22 +15,23 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// Debouncing of file events: changed files are read once no further event has arrived for debounceQuiet, and at the latest
-// debounceMax after the first event.
+// Debouncing of file events: changed files are read once no further event has arrived for
+// debounceQuiet, and at the latest debounceMax after the first event.
 const (
 	debounceQuiet = 5 * time.Millisecond
 	debounceMax   = 200 * time.Millisecond
 )
 
-// Run loads everything, then follows changes until its context ends. It returns an error as Load does, or if the system
-// provides no file events.
+// Run loads everything, then follows changes until its context ends. It returns an error as Load
+// does, or if the system provides no file events.
 func (r *Reader) Run(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("configuration: watch: %w", err)
 	}
 	defer watcher.Close()
-	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{}, changed: map[string]bool{}}
+	w := &watch{reader: r, notify: watcher, folders: map[string]fs.FileInfo{}, failed: map[string]bool{},
+		changed: map[string]bool{}}
 	w.sentinel = newSentinel(r.cfg.StateDir, watcher)
 	w.follow() // before reading, so that no change is missed in between
 	if err := r.Load(ctx); err != nil {
@@ -95,8 +96,9 @@ func (w *watch) note(ev fsnotify.Event) {
 	}
 }
 
-// classify splits paths with events. The change of a regular file that was read before needs only that file read. A new
-// name, a folder, or a link that points elsewhere needs a scan of everything. r.work is held.
+// classify splits paths with events. The change of a regular file that was read before needs only
+// that file read. A new name, a folder, or a link that points elsewhere needs a scan of everything.
+// r.work is held.
 func (r *Reader) classify(paths map[string]bool) (changed []string, everything bool) {
 	for path := range paths {
 		switch base := filepath.Base(path); {
@@ -171,7 +173,8 @@ func (w *watch) sync(ctx context.Context) error {
 	return err
 }
 
-// outside returns true for a path beside a root: in a folder that is watched only for the root's own name.
+// outside returns true for a path beside a root: in a folder that is watched only for the root's
+// own name.
 func (w *watch) outside(path string) bool {
 	alone := false
 	for _, root := range w.reader.roots {
@@ -183,8 +186,8 @@ func (w *watch) outside(path string) bool {
 	return alone
 }
 
-// follow watches every folder that may hold a configuration file: those below the roots, those that links point to, and
-// the parents of the roots, because a root may be replaced as a whole.
+// follow watches every folder that may hold a configuration file: those below the roots, those that
+// links point to, and the parents of the roots, because a root may be replaced as a whole.
 func (w *watch) follow() {
 	wanted := map[string]bool{}
 	d := w.reader.disk
@@ -194,11 +197,12 @@ func (w *watch) follow() {
 			wanted[filepath.Dir(real)] = true
 		}
 	}
-	t := tree{disk: d, entered: map[identity]bool{}, fail: func(string, error) {}, folder: func(path string) { wanted[path] = true }, file: func(path string, link bool) {
-		if link {
-			linked(path)
-		}
-	}}
+	t := tree{disk: d, entered: map[identity]bool{}, fail: func(string, error) {},
+		folder: func(path string) { wanted[path] = true }, file: func(path string, link bool) {
+			if link {
+				linked(path)
+			}
+		}}
 	for _, root := range w.reader.roots {
 		wanted[filepath.Dir(root.path)] = true
 		if info, err := d.stat(root.path); err == nil && info.IsDir() {

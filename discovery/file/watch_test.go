@@ -163,12 +163,15 @@ func TestFile_CurrentFolder(t *testing.T) {
 	t.Chdir(f.dir)
 	f.write("r.yaml", wrongRoute("a"))
 	var err error
-	f.read, err = file.New(file.Config{Paths: []string{"."}, Store: f.store, StateDir: f.state, Poll: time.Hour, Report: f.setReported})
+	f.read, err = file.New(file.Config{Paths: []string{"."}, Store: f.store, StateDir: f.state, Poll: time.Hour,
+		Report: f.setReported})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.follow()
-	f.expectFindings("error: r.yaml:13: HTTPRoute default/a spec.rules[0].backendRefs[0].port: must be an integer, is a string; write an integer from 1 to 65535")
+	f.expectFindings(
+		"error: r.yaml:13: HTTPRoute default/a spec.rules[0].backendRefs[0].port: must be an integer, is a string; " +
+			"write an integer from 1 to 65535")
 	f.write("r.yaml", route("a", "1.example.com"))
 	f.eventually("a", "1.example.com")
 	f.write("sub/b.yaml", route("b", "1.example.com"))

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// Written is an object as it stands in a file, for commands that edit it as a person does. Change Node, then call Save.
+// Written is an object as it stands in a file, for commands that edit it as a person does. Change
+// Node, then call Save.
 type Written struct {
 	Path string // of the file
 	Line int    // of the object, from 1
@@ -29,9 +30,10 @@ type Written struct {
 	doc           *yaml.Node
 }
 
-// FindWritten returns the objects of a kind in the files below some paths, sorted by name, then by file. Documents that are not YAML are
-// left out. An error is that a path or file cannot be read, or that no object is found and a document with that kind is not YAML: the error has
-// its file and line.
+// FindWritten returns the objects of a kind in the files below some paths, sorted by name, then by
+// file. Documents that are not YAML are left out. An error is that a path or file cannot be read,
+// or that no object is found and a document with that kind is not YAML: the error has its file and
+// line.
 func FindWritten(paths []string, group, kind string) (found []*Written, err error) {
 	if err := Exist(paths...); err != nil {
 		return nil, err
@@ -39,11 +41,12 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 	var files []string
 	var problems []error
 	d := newDisk()
-	t := tree{disk: d, entered: map[identity]bool{}, file: func(path string, _ bool) { files = append(files, path) }, fail: func(path string, err error) {
-		if !errors.Is(err, errVisited) {
-			problems = append(problems, fmt.Errorf("%s: %w", path, err))
-		}
-	}}
+	t := tree{disk: d, entered: map[identity]bool{}, file: func(path string, _ bool) { files = append(files, path) },
+		fail: func(path string, err error) {
+			if !errors.Is(err, errVisited) {
+				problems = append(problems, fmt.Errorf("%s: %w", path, err))
+			}
+		}}
 	for _, p := range paths {
 		switch info, err := d.stat(p); {
 		case err != nil:
@@ -79,7 +82,8 @@ func FindWritten(paths []string, group, kind string) (found []*Written, err erro
 	return found, nil
 }
 
-// findIn finds the objects in one file. broken is about the first document with that kind that is not YAML.
+// findIn finds the objects in one file. broken is about the first document with that kind that is
+// not YAML.
 func findIn(path, text, group, kind string) (found []*Written, broken error) {
 	names := regexp.MustCompile(`\bkind["']?\s*:\s*["']?` + regexp.QuoteMeta(kind) + `\b`)
 	rest := text
@@ -105,7 +109,8 @@ func findIn(path, text, group, kind string) (found []*Written, broken error) {
 			if version == nil || of == nil || of.Value != kind || !strings.HasPrefix(version.Value, group+"/") {
 				continue
 			}
-			w := &Written{Path: path, Line: d.line + o.Line - 1, Node: o, file: text, before: text[:begin], after: rest, doc: &doc}
+			w := &Written{Path: path, Line: d.line + o.Line - 1, Node: o, file: text, before: text[:begin], after: rest,
+				doc: &doc}
 			if metadata := Field(o, "metadata"); metadata != nil {
 				if name := Field(metadata, "name"); name != nil {
 					w.Name = name.Value
@@ -130,7 +135,8 @@ func Field(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// SetField sets the value of a key of a mapping, the last one if it is new; a nil value removes the key.
+// SetField sets the value of a key of a mapping, the last one if it is new; a nil value removes the
+// key.
 func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value != key {
@@ -153,8 +159,8 @@ func SetField(mapping *yaml.Node, key string, value *yaml.Node) {
 	mapping.Content = append(mapping.Content, name, value)
 }
 
-// Save replaces the object in its file. The other documents of the file stay byte for byte. It fails if the file has changed since it
-// was read.
+// Save replaces the object in its file. The other documents of the file stay byte for byte. It
+// fails if the file has changed since it was read.
 func (w *Written) Save() error {
 	path, err := filepath.EvalSymlinks(w.Path) // a link stays one
 	if err != nil {
@@ -185,7 +191,8 @@ func (w *Written) Save() error {
 	return statefile.Rewrite(path, out.Bytes())
 }
 
-// indentsLists reports whether the items of the first list below a key begin further right than the key.
+// indentsLists reports whether the items of the first list below a key begin further right than the
+// key.
 func indentsLists(n *yaml.Node) bool {
 	var first func(n *yaml.Node) (indented, found bool)
 	first = func(n *yaml.Node) (bool, bool) {

@@ -47,7 +47,8 @@ kind:    Service
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := strings.Replace(before, "  - name: east\n", "  - name: east\n  draining: true\n", 1); strings.ReplaceAll(string(after), "here # this", "here  # this") != want {
+	if want := strings.Replace(before, "  - name: east\n", "  - name: east\n  draining: true\n",
+		1); strings.ReplaceAll(string(after), "here # this", "here  # this") != want {
 		t.Errorf("after the edit:\n%s\nwant:\n%s", after, want)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
@@ -58,7 +59,8 @@ kind:    Service
 	}
 }
 
-// A set that is not YAML is in the folder: a command that reports that there is none has a user write another one.
+// A set that is not YAML is in the folder: a command that reports that there is none has a user
+// write another one.
 func TestWritten_NamesTheLineThatIsNotYAML(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -72,7 +74,9 @@ func TestWritten_NamesTheLineThatIsNotYAML(t *testing.T) {
 	if found, err := find(); err != nil || len(found) != 0 {
 		t.Errorf("an object of another kind is not YAML: %+v %v", found, err)
 	}
-	write("b.yaml", "# The set.\n---\napiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: here\n draining: true\n")
+	write("b.yaml",
+		"# The set.\n---\napiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  "+
+			"cluster: here\n draining: true\n")
 	want := filepath.Join(dir, "b.yaml") + ":8: the ClusterSet here is not YAML: "
 	if found, err := find(); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%+v %v, want %s", found, err, want)
@@ -87,7 +91,8 @@ func TestWritten_FindsItemsOfAListAndJSON(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a.json": `{"apiVersion": "penstock.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "z"}, "spec": {"cluster": "here"}}`,
-		"b.yaml": "apiVersion: v1\nkind: List\nitems:\n  - apiVersion: penstock.dev/v1alpha1\n    kind: ClusterSet\n    metadata: {name: a}\n",
+		"b.yaml": "apiVersion: v1\nkind: List\nitems:\n  - apiVersion: penstock.dev/v1alpha1\n    kind: ClusterSet\n " +
+			"   metadata: {name: a}\n",
 		"c.yaml": "kind: ClusterSet\n: no YAML: [\n",
 		".d.yml": "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: hidden}\n",
 	} {
@@ -108,7 +113,8 @@ func TestWritten_FindsItemsOfAListAndJSON(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"a.json": `{"apiVersion": "penstock.dev/v1alpha1", "kind": "ClusterSet", "metadata": {"name": "z"}, "spec": {"cluster": "here", "draining": true}}` + "\n",
-		"b.yaml": "apiVersion: v1\nkind: List\nitems:\n  - apiVersion: penstock.dev/v1alpha1\n    kind: ClusterSet\n    metadata: {name: a}\n    spec: {}\n",
+		"b.yaml": "apiVersion: v1\nkind: List\nitems:\n  - apiVersion: penstock.dev/v1alpha1\n    kind: ClusterSet\n " +
+			"   metadata: {name: a}\n    spec: {}\n",
 	} {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
 			t.Errorf("%s: %s %v, want %s", name, got, err, want)

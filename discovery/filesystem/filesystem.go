@@ -43,8 +43,8 @@ func (e TooLarge) Error() string {
 	return fmt.Sprintf("it is larger than %d MiB", int(e)>>20)
 }
 
-// Disk is the file systems of one reader. The zero Disk is ready for use, by several goroutines. A nil
-// one forgets which operations hang: it is for a command that ends.
+// Disk is the file systems of one reader. The zero Disk is ready for use, by several goroutines. A
+// nil one forgets which operations hang: it is for a command that ends.
 type Disk struct {
 	mu   sync.Mutex
 	hung map[string]time.Time // paths of operations that have not returned in time, and when they began
@@ -131,7 +131,8 @@ func (d *Disk) Stuck() (path string) {
 
 // StuckMessage is the line of /healthz about the path that Stuck returns.
 func StuckMessage(path string) string {
-	return path + " has been read for half a minute, and its file system does not answer; what was read before stays in use: " +
+	return path +
+		" has been read for half a minute, and its file system does not answer; what was read before stays in use: " +
 		"repair the mount, and restart this process"
 }
 
@@ -141,7 +142,8 @@ func (d *Disk) Stat(path string) (fs.FileInfo, error) {
 	return info, naming(path, err)
 }
 
-// Read returns the content of a file that a user names, of at most MaxFile bytes. Its errors name the path.
+// Read returns the content of a file that a user names, of at most MaxFile bytes. Its errors name
+// the path.
 func (d *Disk) Read(path string) ([]byte, error) {
 	read := func() ([]byte, error) { return ReadRegular(path, MaxFile) }
 	raw, err := Do(context.Background(), d, path, read)
@@ -181,8 +183,9 @@ func naming(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// ReadRegular reads an ordinary file of at most a number of bytes. It never waits for a writer, as a
-// pipe and some files of /proc do. It waits for a file system that does not answer: call it in Do.
+// ReadRegular reads an ordinary file of at most a number of bytes. It never waits for a writer, as
+// a pipe and some files of /proc do. It waits for a file system that does not answer: call it in
+// Do.
 func ReadRegular(path string, most int) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -9,8 +9,8 @@ const (
 	formerTime = time.Hour
 )
 
-// former holds the last addresses of names that are not used now. A route that returns to a name does not wait for its DNS server,
-// which may be away.
+// former holds the last addresses of names that are not used now. A route that returns to a name
+// does not wait for its DNS server, which may be away.
 type former map[string]formerAnswer
 
 type formerAnswer struct {
@@ -18,7 +18,8 @@ type formerAnswer struct {
 	until     time.Time
 }
 
-// keep adds a name that is used no more. Beyond the bound, the name that was used last the longest ago goes.
+// keep adds a name that is used no more. Beyond the bound, the name that was used last the longest
+// ago goes.
 func (f former) keep(name string, addresses []string, now time.Time) {
 	if len(addresses) == 0 {
 		return

@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// FuzzState_OnlyAddressesAreRestored: a damaged file restores nothing; of a good one, every address that is one, and no text that
-// is none.
+// FuzzState_OnlyAddressesAreRestored: a damaged file restores nothing; of a good one, every address
+// that is one, and no text that is none.
 func FuzzState_OnlyAddressesAreRestored(f *testing.F) {
 	for _, s := range []string{
-		``, `{}`, `null`, `[]`, `{"a.example.com":["10.0.0.1","2001:db8::1"]}`, `{"a":["10.0.0.1"]`, `{"a":"10.0.0.1"}`, `{"a":["x","10.0.0.1",""],"b":[],"c":null}`,
+		``, `{}`, `null`, `[]`, `{"a.example.com":["10.0.0.1","2001:db8::1"]}`, `{"a":["10.0.0.1"]`, `{"a":"10.0.0.1"}`,
+		`{"a":["x","10.0.0.1",""],"b":[],"c":null}`,
 		`{"a":["fe80::1%eth0"]}`, `{"a":["10.0.0.1"],"a":["10.0.0.2"]}`, "\x00\x00",
 	} {
 		f.Add([]byte(s))
@@ -30,7 +31,8 @@ func FuzzState_OnlyAddressesAreRestored(f *testing.F) {
 			want = nil
 		}
 		for name, addresses := range want {
-			addresses = slices.DeleteFunc(addresses, func(a string) bool { _, err := netip.ParseAddr(a); return err != nil })
+			addresses = slices.DeleteFunc(addresses,
+				func(a string) bool { _, err := netip.ParseAddr(a); return err != nil })
 			if !slices.Equal(got[name], addresses) {
 				t.Errorf("%q: %q, want %q", name, got[name], addresses)
 			}

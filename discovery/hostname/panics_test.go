@@ -28,11 +28,12 @@ func TestPanic_OfALookupLeavesOtherNamesTheirs(t *testing.T) {
 		lookup.left.Store(3)
 		var reported atomic.Int32
 		s := store.New()
-		r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, OnPanic: func(name string, _ any, stack []byte) {
-			if name == "bug.example" && len(stack) > 0 {
-				reported.Add(1)
-			}
-		}})
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup,
+			OnPanic: func(name string, _ any, stack []byte) {
+				if name == "bug.example" && len(stack) > 0 {
+					reported.Add(1)
+				}
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}

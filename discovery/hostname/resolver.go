@@ -33,14 +33,17 @@ type Config struct {
 	Store    Store
 	Lookup   Lookup        // nil: net.DefaultResolver
 	Interval time.Duration // between two lookups of a name; 30 s by default
-	Retry    time.Duration // between a name's first failed lookup and the next; doubles with each further one; 2 s by default
-	// First is the timeout of a lookup of a name that does not fail; 500 ms by default. A name that exceeds it is looked up again
-	// with Timeout, 5 s by default, among the names that fail.
+	// between a name's first failed lookup and the next; doubles with each further one; 2 s by
+	// default
+	Retry time.Duration
+	// First is the timeout of a lookup of a name that does not fail; 500 ms by default. A name that
+	// exceeds it is looked up again with Timeout, 5 s by default, among the names that fail.
 	First, Timeout time.Duration
 	// StateDir persists the last good addresses. If empty, nothing is persisted.
 	StateDir string
 	Log      *slog.Logger // nil: slog.Default
-	// OnPanic receives a panic that ended one lookup, or one turn of the schedule, and its stack; nil: none does.
+	// OnPanic receives a panic that ended one lookup, or one turn of the schedule, and its stack;
+	// nil: none does.
 	OnPanic func(what string, value any, stack []byte)
 }
 
@@ -74,7 +77,8 @@ func New(cfg Config) (*Resolver, error) {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&cfg.Interval, 30 * time.Second}, {&cfg.Retry, 2 * time.Second}, {&cfg.First, 500 * time.Millisecond}, {&cfg.Timeout, 5 * time.Second}} {
+	}{{&cfg.Interval, 30 * time.Second}, {&cfg.Retry, 2 * time.Second}, {&cfg.First, 500 * time.Millisecond},
+		{&cfg.Timeout, 5 * time.Second}} {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}
@@ -83,15 +87,16 @@ func New(cfg Config) (*Resolver, error) {
 		cfg.Log = slog.Default()
 	}
 	r := &Resolver{
-		cfg: cfg, state: restore(cfg.StateDir, cfg.Log), changed: make(chan struct{}, 1), names: map[string]*name{}, schedule: newSchedule(), progress: make(chan struct{}),
+		cfg: cfg, state: restore(cfg.StateDir, cfg.Log), changed: make(chan struct{}, 1), names: map[string]*name{},
+		schedule: newSchedule(), progress: make(chan struct{}),
 		former: former{},
 	}
 	r.restored = r.state.addresses
 	return r, nil
 }
 
-// OnChange sets what is called with the addresses of a used name that a lookup has found to have changed, before they are stored. It
-// must return soon, and is set before Run.
+// OnChange sets what is called with the addresses of a used name that a lookup has found to have
+// changed, before they are stored. It must return soon, and is set before Run.
 func (r *Resolver) OnChange(f func(name string, addresses []string)) { r.onChange = f }
 
 // answer is the result of one lookup.
@@ -102,8 +107,9 @@ type answer struct {
 	late      bool // the lookup exceeded its timeout
 }
 
-// Want adds names that are used now, and removes names that are not any more, both in lower case. It does not wait: a name that was
-// never resolved has no Host until a lookup has ended, and one that was used before has its last addresses until then.
+// Want adds names that are used now, and removes names that are not any more, both in lower case.
+// It does not wait: a name that was never resolved has no Host until a lookup has ended, and one
+// that was used before has its last addresses until then.
 func (r *Resolver) Want(names, gone []string) error {
 	if len(names)+len(gone) == 0 {
 		return nil
@@ -143,9 +149,9 @@ func (r *Resolver) Want(names, gone []string) error {
 	return r.apply(ops)
 }
 
-// Settle returns once every used name has an answer, or no answer has arrived for quiet, or after longest: a server that answers at
-// once is part of the first configuration, and one that does not delays it by quiet. It then removes the restored addresses of
-// names that are not used.
+// Settle returns once every used name has an answer, or no answer has arrived for quiet, or after
+// longest: a server that answers at once is part of the first configuration, and one that does not
+// delays it by quiet. It then removes the restored addresses of names that are not used.
 func (r *Resolver) Settle(ctx context.Context, quiet, longest time.Duration) error {
 	end := time.NewTimer(longest)
 	defer end.Stop()
@@ -201,7 +207,9 @@ func (r *Resolver) Run(ctx context.Context) error {
 		next := time.NewTimer(0)
 		defer next.Stop()
 		for {
-			wait, err := r.guardedTurn(func() (time.Duration, error) { return r.turn(ctx, group, answers, failures, next.C) })
+			wait, err := r.guardedTurn(func() (time.Duration, error) {
+				return r.turn(ctx, group, answers, failures, next.C)
+			})
 			if err != nil {
 				return err
 			}
@@ -215,7 +223,8 @@ func (r *Resolver) Run(ctx context.Context) error {
 }
 
 // turn waits for something to do, and does it. It returns the time until the next lookup is due.
-func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan answer, failures *batch, due <-chan time.Time) (time.Duration, error) {
+func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan answer, failures *batch,
+	due <-chan time.Time) (time.Duration, error) {
 	var good []answer
 	select {
 	case <-ctx.Done():
@@ -241,8 +250,8 @@ func (r *Resolver) turn(ctx context.Context, group *errgroup.Group, answers chan
 	return wait, nil
 }
 
-// sort schedules the next lookup of each name that has an answer, starting with first. It returns the good answers, and adds the
-// others to failures.
+// sort schedules the next lookup of each name that has an answer, starting with first. It returns
+// the good answers, and adds the others to failures.
 func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good []answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,7 +286,8 @@ func (r *Resolver) sort(first answer, more <-chan answer, failures *batch) (good
 	}
 }
 
-// start begins the lookups that are due, and returns the time until the next one; negative if an answer must arrive before.
+// start begins the lookups that are due, and returns the time until the next one; negative if an
+// answer must arrive before.
 func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers chan<- answer) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,8 +313,9 @@ func (r *Resolver) start(ctx context.Context, group *errgroup.Group, answers cha
 	}
 }
 
-// Resolve looks up names and stores all answers in one batch, for offline use. It returns after Config.Timeout at the latest, with
-// the error of ctx or of the store. A name that does not resolve becomes a Host with an Error.
+// Resolve looks up names and stores all answers in one batch, for offline use. It returns after
+// Config.Timeout at the latest, with the error of ctx or of the store. A name that does not resolve
+// becomes a Host with an Error.
 func (r *Resolver) Resolve(ctx context.Context, names []string) error {
 	answers := make([]answer, len(names))
 	within, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -364,8 +375,8 @@ func (r *Resolver) lookup(ctx context.Context, text string, timeout time.Duratio
 	return out
 }
 
-// why describes a failed lookup in words that are the same for the same failure. The error itself contains port numbers,
-// and each new text would change the Host.
+// why describes a failed lookup in words that are the same for the same failure. The error itself
+// contains port numbers, and each new text would change the Host.
 func why(err error) string {
 	var dns *net.DNSError
 	switch {

@@ -52,7 +52,8 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) (out []netip.Addr
 func setup(t *testing.T, lookup hostname.Lookup) (*store.Store, *hostname.Resolver) {
 	t.Helper()
 	s := store.New()
-	r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, Interval: 2 * time.Millisecond, Retry: time.Millisecond})
+	r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, Interval: 2 * time.Millisecond,
+		Retry: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,8 @@ func TestHostname_FailedLookupKeepsAddresses(t *testing.T) {
 		resolve(t, r, "gpu", "nowhere")
 		dns.set("gpu")
 	}
-	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1", "192.0.2.2"}) || h.Error != "no such host" {
+	if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.1", "192.0.2.2"}) ||
+		h.Error != "no such host" {
 		t.Errorf("gpu: %+v", h)
 	}
 	if h := host(s, "nowhere"); h == nil || len(h.Addresses) != 0 || h.Error != "no such host" {
@@ -114,7 +116,8 @@ func TestHostname_FailedLookupAfterRestartKeepsAddresses(t *testing.T) {
 	dns.set("other", "192.0.2.2")
 	begin := func() *store.Store {
 		s := store.New()
-		r, err := hostname.New(hostname.Config{Store: s, Lookup: dns, StateDir: dir, Log: slog.New(slog.DiscardHandler)})
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: dns, StateDir: dir,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +151,8 @@ func TestHostname_RestoredAddressesPrecedeTheFirstAnswer(t *testing.T) {
 	dns.set("unused", "192.0.2.9")
 	make := func(lookup hostname.Lookup) (*store.Store, *hostname.Resolver) {
 		s := store.New()
-		r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, StateDir: dir, Log: slog.New(slog.DiscardHandler)})
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, StateDir: dir,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,21 +193,26 @@ func TestHostname_NewAddressIsFoundAndUnusedNameIsRemoved(t *testing.T) {
 	want(t, r, []string{"later"}, nil)
 	poll.Until(t, "a failed lookup is stored", func() bool { h := host(s, "later"); return h != nil && h.Error != "" })
 	dns.set("later", "192.0.2.3")
-	poll.Until(t, "a failed lookup is repeated", func() bool { h := host(s, "later"); return h != nil && h.Error == "" })
+	poll.Until(t, "a failed lookup is repeated", func() bool {
+		h := host(s, "later")
+		return h != nil && h.Error == ""
+	})
 	want(t, r, nil, []string{"later", "gpu"})
 	if n := len(store.Hosts.All(s.View())); n != 0 {
 		t.Errorf("%d names are left that nothing uses", n)
 	}
 }
 
-// A route leads to a name again while the DNS server is away, with and without a restart in between.
+// A route leads to a name again while the DNS server is away, with and without a restart in
+// between.
 func TestHostname_NameThatIsUsedAgainHasItsLastAddresses(t *testing.T) {
 	dir := t.TempDir()
 	dns := &names{}
 	dns.set("gpu", "192.0.2.1")
 	begin := func(lookup hostname.Lookup) (*store.Store, *hostname.Resolver) {
 		s := store.New()
-		r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, StateDir: dir, Interval: 2 * time.Millisecond, Retry: time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: lookup, StateDir: dir, Interval: 2 * time.Millisecond,
+			Retry: time.Millisecond, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +280,8 @@ func (p partly) LookupNetIP(ctx context.Context, _, name string) ([]netip.Addr, 
 func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store.New()
-		r, err := hostname.New(hostname.Config{Store: s, Lookup: partly{10 * time.Millisecond}, Log: slog.New(slog.DiscardHandler)})
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: partly{10 * time.Millisecond},
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,11 +306,13 @@ func TestHostname_DeadNamesDelayNoOther(t *testing.T) {
 	})
 }
 
-// A server that needs longer than the first timeout is asked again with the long one, before names that have failed more often.
+// A server that needs longer than the first timeout is asked again with the long one, before names
+// that have failed more often.
 func TestHostname_SlowServerGetsASecondTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store.New()
-		r, err := hostname.New(hostname.Config{Store: s, Lookup: partly{2 * time.Second}, Log: slog.New(slog.DiscardHandler)})
+		r, err := hostname.New(hostname.Config{Store: s, Lookup: partly{2 * time.Second},
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +340,9 @@ func TestHostname_SettleWaitsForAnswersThatArrive(t *testing.T) {
 			lookup hostname.Lookup
 			took   time.Duration
 		}{{partly{10 * time.Millisecond}, 10 * time.Millisecond}, {silent{}, 25 * time.Millisecond}} {
-			r, err := hostname.New(hostname.Config{Store: store.New(), Lookup: c.lookup, Log: slog.New(slog.DiscardHandler)})
+			r, err := hostname.New(hostname.Config{
+				Store: store.New(), Lookup: c.lookup, Log: slog.New(slog.DiscardHandler),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -390,7 +404,9 @@ func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 		second.set("gpu") // the server of the second one fails
 		time.Sleep(time.Minute)
 		if h := host(s, "gpu"); h == nil || !slices.Equal(h.Addresses, []string{"192.0.2.2"}) || h.Error == "" {
-			t.Errorf("gpu is %+v where its lookups fail, want the address that the other process has found, and the error", h)
+			t.Errorf(
+				"gpu is %+v where its lookups fail, want the address that the other process has found, and the error",
+				h)
 		}
 		if host(s, "unused") != nil {
 			t.Error("a name that is used by the other process alone has addresses")

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// reportEvery is the time between two commits of failed lookups, and between two writes of the state. Failures change no traffic,
-// and thousands of names may fail at once.
+// reportEvery is the time between two commits of failed lookups, and between two writes of the
+// state. Failures change no traffic, and thousands of names may fail at once.
 const reportEvery = time.Second
 
 // mostLogged is how many names a line of the log lists.
@@ -113,7 +113,8 @@ func (r *Resolver) save(answers []answer) error {
 	if len(failed) > 0 {
 		some := slices.Sorted(maps.Keys(failed))
 		some = some[:min(len(some), mostLogged)]
-		r.cfg.Log.Warn("host names do not resolve; addresses that they had stay in use", "hosts", strings.Join(some, " "), "error", failed[some[0]], "count", len(failed))
+		r.cfg.Log.Warn("host names do not resolve; addresses that they had stay in use", "hosts",
+			strings.Join(some, " "), "error", failed[some[0]], "count", len(failed))
 	}
 	for _, a := range answers {
 		r.settle(a.name)
@@ -121,8 +122,8 @@ func (r *Resolver) save(answers []answer) error {
 	return nil
 }
 
-// Learn stores the addresses of a name that another process has just looked up (see OnChange), if the name is used here. Its
-// next lookup here is due as before, and decides then.
+// Learn stores the addresses of a name that another process has just looked up (see OnChange), if
+// the name is used here. Its next lookup here is due as before, and decides then.
 func (r *Resolver) Learn(text string, addresses []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +146,8 @@ func (r *Resolver) Learn(text string, addresses []string) error {
 func (r *Resolver) persist() {
 	r.persisting.Lock()
 	defer r.persisting.Unlock()
-	r.state.outcome.Log(r.cfg.Log, r.state.path, "addresses of host names that do not resolve then", r.state.persist(r.last()))
+	r.state.outcome.Log(r.cfg.Log, r.state.path, "addresses of host names that do not resolve then",
+		r.state.persist(r.last()))
 }
 
 // last are the addresses of names that are used or were used before.

@@ -32,11 +32,13 @@ func (n *name) failing() bool { return n.slow || n.failures > 0 }
 
 // schedule holds the names that wait for a lookup.
 type schedule struct {
-	sound   queue // names that do not fail, by when they are due
-	failed  queue // names that fail, by when they are due
-	due     queue // names of failed that are due, by how often they have failed: a slow server is asked before a dead one
-	running int   // lookups
-	retries int   // of them, those of failing names
+	sound  queue // names that do not fail, by when they are due
+	failed queue // names that fail, by when they are due
+	// names of failed that are due, by how often they have failed: a slow server is asked before a
+	// dead one
+	due     queue
+	running int // lookups
+	retries int // of them, those of failing names
 }
 
 // queue is a heap of names.
@@ -47,9 +49,10 @@ type queue struct {
 
 func newSchedule() *schedule {
 	earlier := func(a, b *name) bool { return a.due.Before(b.due) }
-	return &schedule{sound: queue{before: earlier}, failed: queue{before: earlier}, due: queue{before: func(a, b *name) bool {
-		return a.failures < b.failures || a.failures == b.failures && earlier(a, b)
-	}}}
+	return &schedule{sound: queue{before: earlier}, failed: queue{before: earlier},
+		due: queue{before: func(a, b *name) bool {
+			return a.failures < b.failures || a.failures == b.failures && earlier(a, b)
+		}}}
 }
 
 func (q *queue) Len() int           { return len(q.names) }
@@ -99,8 +102,8 @@ func (s *schedule) remove(n *name) {
 	}
 }
 
-// next takes out a name whose lookup is to begin now; nil if there is none. wait is then the time until a name is due, or
-// negative if none is: the end of a lookup is the next occasion.
+// next takes out a name whose lookup is to begin now; nil if there is none. wait is then the time
+// until a name is due, or negative if none is: the end of a lookup is the next occasion.
 func (s *schedule) next(now time.Time) (n *name, wait time.Duration) {
 	if s.running >= parallel {
 		return nil, -1
@@ -138,8 +141,8 @@ func (s *schedule) ended(retry bool) {
 	}
 }
 
-// backoff is the pause after a number of failures: it doubles from first up to maxBackoff, less up to a fifth, so that names that
-// failed together are not repeated together.
+// backoff is the pause after a number of failures: it doubles from first up to maxBackoff, less up
+// to a fifth, so that names that failed together are not repeated together.
 func backoff(first time.Duration, failures int) time.Duration {
 	pause := first
 	for range failures - 1 {

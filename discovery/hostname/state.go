@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// stateFile persists addresses over restarts: proxies use them, and a name server that fails just after a start must not
-// remove them. It is a JSON object: name to addresses.
+// stateFile persists addresses over restarts: proxies use them, and a name server that fails just
+// after a start must not remove them. It is a JSON object: name to addresses.
 const stateFile = "hosts.json"
 
 // state holds the addresses of the last successful lookups.
@@ -26,7 +26,8 @@ type state struct {
 	addresses map[string][]string
 }
 
-// restore reads the state of an earlier process. It ignores a file that it cannot read or decode: the next answers replace it.
+// restore reads the state of an earlier process. It ignores a file that it cannot read or decode:
+// the next answers replace it.
 func restore(stateDir string, log *slog.Logger) state {
 	m := state{addresses: map[string][]string{}}
 	if stateDir == "" {
@@ -47,7 +48,8 @@ func restore(stateDir string, log *slog.Logger) state {
 		m.addresses = map[string][]string{}
 	}
 	for name, addresses := range m.addresses {
-		m.addresses[name] = slices.DeleteFunc(addresses, func(a string) bool { _, err := netip.ParseAddr(a); return err != nil })
+		m.addresses[name] = slices.DeleteFunc(addresses,
+			func(a string) bool { _, err := netip.ParseAddr(a); return err != nil })
 	}
 	return m
 }

@@ -187,7 +187,8 @@ func TestBudget_WatchedObjectTakesRoomThatAnotherLeft(t *testing.T) {
 		}
 	}
 	if left := share.LeftOut(); len(left) != 1 || left[0].Left != 2 || share.Roomy() {
-		t.Errorf("left out: %v; there is room: %t, where the smallest of them takes more than half", left, share.Roomy())
+		t.Errorf("left out: %v; there is room: %t, where the smallest of them takes more than half", left,
+			share.Roomy())
 	}
 	share.Close()
 	events2, out2 := bounded(t, budget.Share())

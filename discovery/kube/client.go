@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// client reads and writes objects in the types of the store's tables, whatever version the API server serves.
+// client reads and writes objects in the types of the store's tables, whatever version the API
+// server serves.
 type client struct {
 	config *rest.Config
 	http   *http.Client
@@ -50,10 +51,12 @@ func newClient(cfg *rest.Config, kinds []*kind) (*client, error) {
 	scheme.AddKnownTypeWithName(crdVersion.WithKind("CustomResourceDefinition"), &crd{})
 	scheme.AddKnownTypeWithName(crdVersion.WithKind("CustomResourceDefinitionList"), &list[crd]{})
 	metav1.AddToGroupVersion(scheme, crdVersion)
-	return &client{config: cfg, http: httpClient, codecs: serializer.NewCodecFactory(scheme), rest: map[schema.GroupVersion]*rest.RESTClient{}}, nil
+	return &client{config: cfg, http: httpClient, codecs: serializer.NewCodecFactory(scheme),
+		rest: map[schema.GroupVersion]*rest.RESTClient{}}, nil
 }
 
-// of returns the REST client of a group and version. Kinds that Kubernetes has built in are read as protobuf.
+// of returns the REST client of a group and version. Kinds that Kubernetes has built in are read as
+// protobuf.
 func (c *client) of(gv schema.GroupVersion, builtIn bool) (*rest.RESTClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +121,8 @@ func listWatch(r *rest.RESTClient, resource string, s scope, c contact) cache.Li
 	}
 }
 
-// observedWatch is a watch whose end is noticed at once. A reflector stops every watch that has ended before it does anything else.
+// observedWatch is a watch whose end is noticed at once. A reflector stops every watch that has
+// ended before it does anything else.
 type observedWatch struct {
 	watch.Interface
 	contact contact
@@ -131,7 +135,8 @@ func (w *observedWatch) Stop() {
 	w.Interface.Stop()
 }
 
-// patch merges body into an object, or into a subresource of it unless that is "", and returns the API server's answer.
+// patch merges body into an object, or into a subresource of it unless that is "", and returns the
+// API server's answer.
 func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, body []byte) (store.Object, error) {
 	r, err := c.of(schema.GroupVersion{Group: k.table.Group(), Version: version}, k.builtIn)
 	if err != nil {
@@ -143,7 +148,8 @@ func (c *client) patch(ctx context.Context, k *kind, version, id, sub string, bo
 	if sub != "" {
 		request = request.SubResource(sub)
 	}
-	err = request.VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager}, metav1.ParameterCodec).Body(body).Do(ctx).Into(obj)
+	err = request.VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager}, metav1.ParameterCodec).Body(body).
+		Do(ctx).Into(obj)
 	return obj, err
 }
 

@@ -76,8 +76,8 @@ type list[T any] struct {
 // DeepCopyObject implements runtime.Object. Objects are never changed.
 func (l *list[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
-// Releases returns the release of Gateway API of each installed CRD of its group, by the CRD's plural; "" for a CRD that does
-// not name its release.
+// Releases returns the release of Gateway API of each installed CRD of its group, by the CRD's
+// plural; "" for a CRD that does not name its release.
 func (s *Source) Releases() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

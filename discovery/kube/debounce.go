@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// debounceWindow is the time after a commit in which further events are debounced. An event outside of it is committed at
-	// once.
+	// debounceWindow is the time after a commit in which further events are debounced. An event
+	// outside of it is committed at once.
 	debounceWindow = 5 * time.Millisecond
 	// debounceQuiet is how long the commit of debounced events waits for more of them.
 	debounceQuiet = 2 * time.Millisecond

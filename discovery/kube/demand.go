@@ -15,15 +15,19 @@ type reach int
 const (
 	// whole: every object is in the store.
 	whole reach = iota
-	// parked: every object is watched. Those that translation reads are in the store; the others are kept encoded.
+	// parked: every object is watched. Those that translation reads are in the store; the others
+	// are kept encoded.
 	parked
-	// namespaces: like parked, but only namespaces with an object that translation reads are watched.
+	// namespaces: like parked, but only namespaces with an object that translation reads are
+	// watched.
 	namespaces
-	// named: each object that translation reads is watched by its name. No other object leaves the API server.
+	// named: each object that translation reads is watched by its name. No other object leaves the
+	// API server.
 	named
 )
 
-// namedLinger is the linger timeout of an object that is watched by name: edits often return to one.
+// namedLinger is the linger timeout of an object that is watched by name: edits often return to
+// one.
 const namedLinger = time.Minute
 
 // Demand is one key of an index of an on-demand table that translation reads.
@@ -40,8 +44,9 @@ func OnDemand() (tables []string) {
 	return tables
 }
 
-// Want adds and removes demands on on-demand tables. It returns a channel for each wanted demand, which is closed once the
-// existing objects with its key are read; Flush puts them into the store. Want does not wait for the API server.
+// Want adds and removes demands on on-demand tables. It returns a channel for each wanted demand,
+// which is closed once the existing objects with its key are read; Flush puts them into the store.
+// Want does not wait for the API server.
 func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	s.occupants.want(occupied(wanted), occupied(unwanted))
 	s.mu.Lock()
@@ -59,8 +64,9 @@ func (s *Source) Want(wanted, unwanted []Demand) (read []<-chan struct{}) {
 	return read
 }
 
-// Keep wants demands that Want does not end: those of a reader beside translation. It replaces the ones before. Those that end stay wanted until
-// translation has wanted them and does no more. It returns channels as Want does.
+// Keep wants demands that Want does not end: those of a reader beside translation. It replaces the
+// ones before. Those that end stay wanted until translation has wanted them and does no more. It
+// returns channels as Want does.
 func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	kept := map[Demand]bool{}
 	for _, d := range demands {
@@ -72,8 +78,8 @@ func (s *Source) Keep(demands []Demand) (read []<-chan struct{}) {
 	return s.Want(demands, nil)
 }
 
-// Park moves the objects of parked kinds that no demand wants out of the store, from now on. Until then every object of these
-// kinds is in the store.
+// Park moves the objects of parked kinds that no demand wants out of the store, from now on. Until
+// then every object of these kinds is in the store.
 func (s *Source) Park() {
 	for _, g := range s.gates {
 		g.shut()
@@ -181,7 +187,8 @@ type gate struct {
 }
 
 func newGate(k *kind, f *feed, s *store.Store) *gate {
-	return &gate{kind: k, feed: f, store: s, open: k.reach == parked, wanted: map[string]struct{}{}, packed: map[string][]byte{}, group: map[string][]string{}, groups: map[string][]string{}}
+	return &gate{kind: k, feed: f, store: s, open: k.reach == parked, wanted: map[string]struct{}{},
+		packed: map[string][]byte{}, group: map[string][]string{}, groups: map[string][]string{}}
 }
 
 // keys returns the keys by which an object can be wanted.
@@ -230,7 +237,8 @@ func (g *gate) delete(id string) {
 	}
 }
 
-// park keeps an object outside of the store. It drops an object without a key, which can never be wanted.
+// park keeps an object outside of the store. It drops an object without a key, which can never be
+// wanted.
 func (g *gate) park(id string, keys []string, obj store.Object) {
 	raw, err := obj.(packed).Marshal()
 	if err != nil || len(keys) == 0 {
@@ -270,8 +278,9 @@ func (g *gate) forget(id string) (inside bool) {
 	return !outside
 }
 
-// shut ends the phase in which every object is wanted, and removes objects that the first translation did not read. The phase
-// spares a large cluster a second translation: objects that the first one starts to read late are already in the store.
+// shut ends the phase in which every object is wanted, and removes objects that the first
+// translation did not read. The phase spares a large cluster a second translation: objects that the
+// first one starts to read late are already in the store.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

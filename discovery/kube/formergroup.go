@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// bothGroups are the objects of a kind that has the same form in a former group. They are read into one table.
+// bothGroups are the objects of a kind that has the same form in a former group. They are read into
+// one table.
 func bothGroups[T any, P interface {
 	*T
 	store.Object
@@ -25,7 +26,8 @@ type formerGroup struct{ table }
 // Group implements store.Kind.
 func (formerGroup) Group() string { return inferenceapi.Group }
 
-// rivals knows the objects of both groups. Of two with one name, which are there while a cluster is moved, today's counts.
+// rivals knows the objects of both groups. Of two with one name, which are there while a cluster is
+// moved, today's counts.
 type rivals struct {
 	mu     sync.Mutex
 	today  map[string]bool

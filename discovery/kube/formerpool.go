@@ -12,15 +12,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// InferencePools had another group before v1, and releases up to v1.4 of the inference extension still install that. What a cluster
-// has of it is read into the same table, as files of that form are.
+// InferencePools had another group before v1, and releases up to v1.4 of the inference extension
+// still install that. What a cluster has of it is read into the same table, as files of that form
+// are.
 
 // pools are the InferencePools of both groups.
 func pools() (today, former *kind) {
 	today = backend(custom(store.InferencePools, "inferencepools", "v1"))
 	today.rivals = newRivals()
 	former = &kind{
-		table: formerPools{store.InferencePools}, resource: "inferencepools", versions: []string{"v1alpha2"}, list: of[list[formerPool]],
+		table: formerPools{store.InferencePools}, resource: "inferencepools", versions: []string{"v1alpha2"},
+		list:   of[list[formerPool]],
 		status: shape.FormerPool(func(obj store.Object) *shape.FormerPoolStatus { return &obj.(*formerPool).former }),
 		role:   isBackend, instead: today, rivals: today.rivals,
 	}
@@ -54,7 +56,8 @@ func (p *formerPool) DeepCopyObject() runtime.Object {
 	return &formerPool{InferencePool: *p.InferencePool.DeepCopy(), former: p.former.DeepCopy()}
 }
 
-// UnmarshalJSON reads the form of v1alpha2: one target port, a bare selector, extensionRef with an optional port.
+// UnmarshalJSON reads the form of v1alpha2: one target port, a bare selector, extensionRef with an
+// optional port.
 func (p *formerPool) UnmarshalJSON(text []byte) error {
 	var old struct {
 		metav1.TypeMeta   `json:",inline"`
@@ -85,7 +88,9 @@ func (p *formerPool) UnmarshalJSON(text []byte) error {
 		if ref.PortNumber != nil {
 			port.Number = *ref.PortNumber
 		}
-		p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{Group: ref.Group, Kind: ref.Kind, Name: ref.Name, Port: &port, FailureMode: ref.FailureMode}
+		p.Spec.EndpointPickerRef = &inferencev1.EndpointPickerRef{
+			Group: ref.Group, Kind: ref.Kind, Name: ref.Name, Port: &port, FailureMode: ref.FailureMode,
+		}
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func TestInferencePool_FormerGroupIsRead(t *testing.T) {
 		t.Fatal("the pool is not in the store")
 	}
 	ref := pool.Spec.EndpointPickerRef
-	if pool.Spec.Selector.MatchLabels["app"] != "chat" || pool.Spec.TargetPorts[0].Number != 8000 || ref == nil || ref.Name != "epp" || ref.Port.Number != 9002 || ref.FailureMode != inferencev1.EndpointPickerFailOpen {
+	if pool.Spec.Selector.MatchLabels["app"] != "chat" || pool.Spec.TargetPorts[0].Number != 8000 || ref == nil ||
+		ref.Name != "epp" || ref.Port.Number != 9002 || ref.FailureMode != inferencev1.EndpointPickerFailOpen {
 		t.Errorf("spec: %+v", pool.Spec)
 	}
 }

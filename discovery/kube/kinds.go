@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi/llmd"
 )
 
-// kind describes how objects of one kind are read from the API server, and the shape of their status.
+// kind describes how objects of one kind are read from the API server, and the shape of their
+// status.
 type kind struct {
 	table    store.Kind
 	resource string   // plural, in lower case
@@ -29,7 +30,8 @@ type kind struct {
 	status   *shape.Shape // nil: the kind gets no status
 	trim     func(store.Object)
 	reach    reach
-	// instead is the kind that objects of a former group become. rivals decides between objects of both groups. nil for others.
+	// instead is the kind that objects of a former group become. rivals decides between objects of
+	// both groups. nil for others.
 	instead *kind
 	rivals  *rivals
 	gate    string                  // for parked and namespaces: the index by which objects are wanted
@@ -45,11 +47,14 @@ const (
 	isBackend
 )
 
-// kinds lists every kind that Penstock reads, in the order of store.Tables. A kind with a CRD is one line.
+// kinds lists every kind that Penstock reads, in the order of store.Tables. A kind with a CRD is
+// one line.
 func kinds() []*kind {
 	pools, formerPools := pools()
-	rewrites, formerRewrites := bothGroups[llmd.InferenceModelRewrite](store.InferenceModelRewrites, "inferencemodelrewrites", "v1alpha2")
-	objectives, formerObjectives := bothGroups[llmd.InferenceObjective](store.InferenceObjectives, "inferenceobjectives", "v1alpha2")
+	rewrites, formerRewrites := bothGroups[llmd.InferenceModelRewrite](store.InferenceModelRewrites,
+		"inferencemodelrewrites", "v1alpha2")
+	objectives, formerObjectives := bothGroups[llmd.InferenceObjective](store.InferenceObjectives,
+		"inferenceobjectives", "v1alpha2")
 	return []*kind{
 		vital(custom(store.GatewayClasses, "gatewayclasses", "v1", "v1beta1")),
 		vital(custom(store.Gateways, "gateways", "v1", "v1beta1")),
@@ -61,15 +66,22 @@ func kinds() []*kind {
 		custom(store.ListenerSets, "listenersets", "v1"),
 		custom(store.ReferenceGrants, "referencegrants", "v1beta1", "v1"),
 		custom(store.BackendTLSPolicies, "backendtlspolicies", "v1", "v1alpha3"),
-		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: of[corev1.NamespaceList], builtIn: true, plain: true, trim: trimNamespace},
-		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList], builtIn: true, role: isBackend, trim: trimService},
+		{table: store.Namespaces, resource: "namespaces", versions: []string{"v1"}, list: of[corev1.NamespaceList],
+			builtIn: true, plain: true, trim: trimNamespace},
+		{table: store.Services, resource: "services", versions: []string{"v1"}, list: of[corev1.ServiceList],
+			builtIn: true, role: isBackend, trim: trimService},
 		backend(custom(store.ServiceImports, "serviceimports", "v1beta1", "v1alpha1")),
-		{table: store.EndpointSlices, resource: "endpointslices", versions: []string{"v1"}, list: of[discoveryv1.EndpointSliceList], builtIn: true, plain: true,
+		{table: store.EndpointSlices, resource: "endpointslices", versions: []string{"v1"},
+			list: of[discoveryv1.EndpointSliceList], builtIn: true, plain: true,
 			trim: trimSlice, reach: parked, gate: store.ByService, group: func(key string) string { return key }},
-		{table: store.Pods, resource: "pods", versions: []string{"v1"}, list: of[corev1.PodList], builtIn: true, plain: true,
-			trim: trimPod, reach: namespaces, gate: store.ByLabel, group: func(key string) string { ns, _, _ := strings.Cut(key, " "); return ns }},
-		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: of[corev1.SecretList], builtIn: true, plain: true, reach: named},
-		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList], builtIn: true, plain: true, reach: named},
+		{table: store.Pods, resource: "pods", versions: []string{"v1"}, list: of[corev1.PodList], builtIn: true,
+			plain: true,
+			trim:  trimPod, reach: namespaces, gate: store.ByLabel,
+			group: func(key string) string { ns, _, _ := strings.Cut(key, " "); return ns }},
+		{table: store.Secrets, resource: "secrets", versions: []string{"v1"}, list: of[corev1.SecretList],
+			builtIn: true, plain: true, reach: named},
+		{table: store.ConfigMaps, resource: "configmaps", versions: []string{"v1"}, list: of[corev1.ConfigMapList],
+			builtIn: true, plain: true, reach: named},
 		pools, formerPools,
 		custom(store.InferenceModels, "inferencemodels", "v1alpha2"),
 		rewrites, formerRewrites,
@@ -88,7 +100,8 @@ func custom[T any, P interface {
 	*T
 	store.Object
 }](table *store.Table[P], resource string, versions ...string) *kind {
-	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]], status: shape.ByKind()[table.Kind()]}
+	return &kind{table: table, resource: resource, versions: versions, list: of[list[T]],
+		status: shape.ByKind()[table.Kind()]}
 }
 
 func backend(k *kind) *kind {

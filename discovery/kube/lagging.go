@@ -2,8 +2,8 @@ package kube
 
 import "context"
 
-// gap is the time from the end of a part's watch until the store has what has happened since. The API server ends each watch
-// after some minutes, and all of them when it restarts.
+// gap is the time from the end of a part's watch until the store has what has happened since. The
+// API server ends each watch after some minutes, and all of them when it restarts.
 type gap int
 
 const (
@@ -26,7 +26,8 @@ func (c *partContact) answered(err error) {
 	}
 }
 
-// unwatched begins a gap. It is no finding: nearly always the next watch follows within a millisecond.
+// unwatched begins a gap. It is no finding: nearly always the next watch follows within a
+// millisecond.
 func (c *partContact) unwatched() {
 	s := c.source
 	s.mu.Lock()

@@ -40,18 +40,19 @@ func endingOf(obj store.Object) *Ending {
 	return &Ending{Finalizers: slices.Clone(obj.GetFinalizers()), Deleting: obj.GetDeletionTimestamp() != nil}
 }
 
-// Live returns the newest version of an object; false if the API server has no such object or its kind gets no status.
+// Live returns the newest version of an object; false if the API server has no such object or its
+// kind gets no status.
 func (s *Source) Live(ref report.Ref) (Live, bool) { return s.lives.get(ref) }
 
 // LiveRefs lists all objects that Live knows, in no order.
 func (s *Source) LiveRefs() []report.Ref { return s.lives.refs() }
 
-// OnLive registers the one function that is called after the API server reported a version of an object that Patch did not
-// write. It must not block.
+// OnLive registers the one function that is called after the API server reported a version of an
+// object that Patch did not write. It must not block.
 func (s *Source) OnLive(changed func(report.Ref)) { s.lives.listen(changed) }
 
-// Patch sends a merge patch for an object, or for a subresource of it unless that is "". live is what Live returned for ref;
-// Live returns the API server's answer from then on.
+// Patch sends a merge patch for an object, or for a subresource of it unless that is "". live is
+// what Live returned for ref; Live returns the API server's answer from then on.
 func (s *Source) Patch(ctx context.Context, ref report.Ref, live Live, subresource string, body []byte) error {
 	k := live.kind
 	after, err := s.client.patch(ctx, k, s.version(k), ref.Key(), subresource, body)
@@ -69,7 +70,8 @@ type lives struct {
 	changed func(report.Ref) // may be nil
 }
 
-// put records a version that arrived. An echo of our own write, or an older version, changes nothing.
+// put records a version that arrived. An echo of our own write, or an older version, changes
+// nothing.
 func (l *lives) put(ref report.Ref, k *kind, obj store.Object, status any) {
 	l.mu.Lock()
 	old, ok := l.all[ref]
@@ -101,7 +103,8 @@ func (l *lives) listen(changed func(report.Ref)) {
 	l.changed = changed
 }
 
-// invalidate calls changed for all objects of a kind: their status depends on something else that has changed.
+// invalidate calls changed for all objects of a kind: their status depends on something else that
+// has changed.
 func (l *lives) invalidate(kind string) {
 	l.mu.Lock()
 	changed := l.changed
@@ -143,7 +146,8 @@ func (l *lives) refs() []report.Ref {
 	return out
 }
 
-// newer compares resource versions of one kind, which are numbers that grow (KEP-5504). A version that is not a number counts as new.
+// newer compares resource versions of one kind, which are numbers that grow (KEP-5504). A version
+// that is not a number counts as new.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// RBAC allows reads in watched namespaces only. So the source must not send any other request, whatever objects name: a read
-// that is forbidden makes it lag, and a lagging process removes nothing.
+// RBAC allows reads in watched namespaces only. So the source must not send any other request,
+// whatever objects name: a read that is forbidden makes it lag, and a lagging process removes
+// nothing.
 func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 	api := kubetest.New(t)
 	for _, plural := range []string{"gatewayclasses", "gateways", "httproutes"} {
@@ -22,10 +23,12 @@ func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 		api.Apply(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: "+ns+"}}")
 		api.Apply(t, "services", "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: "+ns+"}}")
 		api.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {name: tls, namespace: "+ns+"}}")
-		api.Apply(t, "gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: gw, namespace: "+ns+"}}")
+		api.Apply(t, "gateways",
+			"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: gw, namespace: "+ns+"}}")
 	}
 	world := store.New()
-	source, err := kube.New(kube.Config{REST: api.Config(), Store: world, Namespaces: []string{"a", "b"}, Log: slog.New(slog.DiscardHandler)})
+	source, err := kube.New(kube.Config{REST: api.Config(), Store: world, Namespaces: []string{"a", "b"},
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +38,8 @@ func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 	}
 	var wanted []kube.Demand
 	for _, ns := range []string{"a", "c"} {
-		wanted = append(wanted, kube.Demand{Table: "Secret", Index: store.ByID, Key: ns + "/tls"}, kube.Demand{Table: "Pod", Index: store.ByLabel, Key: ns + " app=web"})
+		wanted = append(wanted, kube.Demand{Table: "Secret", Index: store.ByID, Key: ns + "/tls"},
+			kube.Demand{Table: "Pod", Index: store.ByLabel, Key: ns + " app=web"})
 	}
 	for _, read := range source.Want(wanted, nil) {
 		<-read
@@ -56,12 +60,17 @@ func TestNamespaces_OnlyWatchedOnesAreRead(t *testing.T) {
 		t.Error("a Secret of a watched namespace was not read")
 	}
 	api.Delete("services", kubetest.Parse(t, "{metadata: {name: web, namespace: b}, apiVersion: v1}"))
-	poll.Until(t, "a deletion takes effect", func() bool { _, ok := store.Services.Get(world.View(), "b/web"); return !ok })
+	poll.Until(t, "a deletion takes effect", func() bool {
+		_, ok := store.Services.Get(world.View(), "b/web")
+		return !ok
+	})
 	for _, request := range api.Asked("") {
 		switch path, query, _ := strings.Cut(strings.TrimPrefix(request, "GET "), "?"); {
-		case strings.HasPrefix(path, "/api/v1/namespaces/a/"), strings.HasPrefix(path, "/api/v1/namespaces/b/"), strings.Contains(path, "/namespaces/a/"), strings.Contains(path, "/namespaces/b/"):
+		case strings.HasPrefix(path, "/api/v1/namespaces/a/"), strings.HasPrefix(path, "/api/v1/namespaces/b/"),
+			strings.Contains(path, "/namespaces/a/"), strings.Contains(path, "/namespaces/b/"):
 		case strings.HasSuffix(path, "/customresourcedefinitions"), strings.HasSuffix(path, "/gatewayclasses"):
-		case path == "/api/v1/namespaces" && (strings.Contains(query, "metadata.name%3Da") || strings.Contains(query, "metadata.name%3Db")):
+		case path == "/api/v1/namespaces" &&
+			(strings.Contains(query, "metadata.name%3Da") || strings.Contains(query, "metadata.name%3Db")):
 		default:
 			t.Errorf("request outside of the watched namespaces: %s", request)
 		}

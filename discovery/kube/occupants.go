@@ -14,11 +14,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// occupants stores which Services have the addresses that translation asks about: those that users wrote. The store has only the
-// EndpointSlices of Services in use; this looks at all.
+// occupants stores which Services have the addresses that translation asks about: those that users
+// wrote. The store has only the EndpointSlices of Services in use; this looks at all.
 //
-// Addresses in question are numbers here, and lists of them one demand: with a string, a demand and a set of occupants for each
-// address, 5,000 EndpointSlices of 10 endpoints that users wrote took 17 MiB, although nothing occupied any of them.
+// Addresses in question are numbers here, and lists of them one demand: with a string, a demand and
+// a set of occupants for each address, 5,000 EndpointSlices of 10 endpoints that users wrote took
+// 17 MiB, although nothing occupied any of them.
 type occupants struct {
 	source *Source
 
@@ -51,10 +52,12 @@ type occupant struct {
 }
 
 func newOccupants(s *Source) *occupants {
-	return &occupants{source: s, wanted: map[address]int32{}, lists: map[string]struct{}{}, of: map[objectID][]address{}, at: map[address][]*occupant{}}
+	return &occupants{source: s, wanted: map[address]int32{}, lists: map[string]struct{}{},
+		of: map[objectID][]address{}, at: map[address][]*occupant{}}
 }
 
-// addressesOf returns what an object has; none for an EndpointSlice that Kubernetes did not make, whose addresses may be anyone's.
+// addressesOf returns what an object has; none for an EndpointSlice that Kubernetes did not make,
+// whose addresses may be anyone's.
 func addressesOf(obj store.Object) (is occupant, addresses []string) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -66,7 +69,8 @@ func addressesOf(obj store.Object) (is occupant, addresses []string) {
 		}
 	case *discoveryv1.EndpointSlice:
 		service := o.Labels[discoveryv1.LabelServiceName]
-		is = occupant{object: objectID{store.EndpointSlices.Kind(), store.ID(o)}, service: objectid.Join(o.Namespace, service), endpoint: true}
+		is = occupant{object: objectID{store.EndpointSlices.Kind(), store.ID(o)},
+			service: objectid.Join(o.Namespace, service), endpoint: true}
 		if service == "" || !store.Generated(o) {
 			return is, nil
 		}
@@ -170,7 +174,8 @@ func (o *occupants) put(obj store.Object) {
 	}
 }
 
-// occupy puts an object at an address. An address that it has already never appears to be free meanwhile. mu is held.
+// occupy puts an object at an address. An address that it has already never appears to be free
+// meanwhile. mu is held.
 func (o *occupants) occupy(a address, is *occupant) {
 	list := o.at[a]
 	switch i := slices.IndexFunc(list, func(other *occupant) bool { return other.object == is.object }); {
@@ -206,7 +211,8 @@ func (o *occupants) publish(a address) {
 	}
 	if len(list) == 0 || o.wanted[a] == 0 {
 		for _, is := range list {
-			if rest := slices.DeleteFunc(o.of[is.object], func(other address) bool { return other == a }); len(rest) > 0 {
+			if rest := slices.DeleteFunc(o.of[is.object],
+				func(other address) bool { return other == a }); len(rest) > 0 {
 				o.of[is.object] = rest
 			} else {
 				delete(o.of, is.object)

@@ -14,12 +14,15 @@ const generated = "endpointslice.kubernetes.io/managed-by: endpointslice-control
 
 // sliceIn is an EndpointSlice of Service web of a namespace; mark is "" or generated.
 func sliceIn(namespace, name, mark, address string) string {
-	return strings.NewReplacer("namespace: default", "namespace: "+namespace, "{kubernetes.io", "{"+mark+"kubernetes.io", "NAME", name, "ADDRESS", address).Replace(slice)
+	return strings.NewReplacer("namespace: default", "namespace: "+namespace, "{kubernetes.io",
+		"{"+mark+"kubernetes.io", "NAME", name, "ADDRESS", address).Replace(slice)
 }
 
 func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 	service := func(name, address string) string {
-		return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {namespace: default, name: %s}, spec: {clusterIP: %s, clusterIPs: [%s]}}", name, address, address)
+		return fmt.Sprintf(
+			"{apiVersion: v1, kind: Service, metadata: {namespace: default, name: %s}, spec: {clusterIP: %s, "+
+				"clusterIPs: [%s]}}", name, address, address)
 	}
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "endpointslices", sliceIn("one", "web-1", generated, "10.0.0.1"))
@@ -45,7 +48,8 @@ func TestOccupant_FollowsServicesAndGeneratedSlices(t *testing.T) {
 		}
 		return ""
 	}
-	for _, problem := range []string{is("10.0.0.1", "", "one/web two/web"), is("10.96.0.7", "default/web", ""), is("10.0.0.9", "", "")} {
+	for _, problem := range []string{is("10.0.0.1", "", "one/web two/web"), is("10.96.0.7", "default/web", ""),
+		is("10.0.0.9", "", "")} {
 		if problem != "" {
 			t.Errorf("right after Want %s", problem)
 		}

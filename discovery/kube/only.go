@@ -12,7 +12,9 @@ func only(all []*kind, wanted []Kind) []*kind {
 		return all
 	}
 	return slices.DeleteFunc(all, func(k *kind) bool {
-		i := slices.IndexFunc(wanted, func(w Kind) bool { return w.Kind == k.table.Kind() && w.Group == k.table.Group() })
+		i := slices.IndexFunc(wanted, func(w Kind) bool {
+			return w.Kind == k.table.Kind() && w.Group == k.table.Group()
+		})
 		if i >= 0 {
 			k.assumed, k.optional = true, !wanted[i].Required
 		}
@@ -23,5 +25,6 @@ func only(all []*kind, wanted []Kind) []*kind {
 // installed returns true if the kind is read without asking for its CRD.
 func (k *kind) installed() bool { return k.builtIn || k.assumed }
 
-// absent returns true for the answer to a read of a kind that is not installed, or whose objects a client may not read.
+// absent returns true for the answer to a read of a kind that is not installed, or whose objects a
+// client may not read.
 func absent(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }

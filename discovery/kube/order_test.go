@@ -19,8 +19,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// watches delivers events to a Source as its reflectors do, in the virtual time of a synctest bubble. Virtual time advances only
-// when every goroutine waits, and the feed waits between two commits, so states has an entry for every revision.
+// watches delivers events to a Source as its reflectors do, in the virtual time of a synctest
+// bubble. Virtual time advances only when every goroutine waits, and the feed waits between two
+// commits, so states has an entry for every revision.
 type watches struct {
 	t          *testing.T
 	store      *store.Store
@@ -28,7 +29,9 @@ type watches struct {
 	routes     *intake
 	generation int64
 	mu         sync.Mutex
-	states     []string // "BACKEND" of the route in each revision, with "!" if that Service does not exist; "" without a route
+	// "BACKEND" of the route in each revision, with "!" if that Service does not exist; "" without
+	// a route
+	states []string
 }
 
 // startWatches must be called in a bubble. The Source has synced with Service a and a route to it.
@@ -124,7 +127,8 @@ func (w *watches) taken() []string {
 	return states
 }
 
-// neverDangled checks that the route named an existing Service in every revision since the last check, and names one now.
+// neverDangled checks that the route named an existing Service in every revision since the last
+// check, and names one now.
 func (w *watches) neverDangled(now string) {
 	w.t.Helper()
 	states := w.taken()
@@ -147,17 +151,22 @@ func (w *watches) hasService(name string, want bool) {
 }
 
 func serviceObject(name string) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 }
 
 // routeTo returns a new generation of the route, with a backend.
 func (w *watches) routeTo(service string) *gatewayv1.HTTPRoute {
 	w.generation++
 	port := gatewayv1.PortNumber(80)
-	backend := gatewayv1.BackendRef{BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(service), Port: &port}}
+	backend := gatewayv1.BackendRef{
+		BackendObjectReference: gatewayv1.BackendObjectReference{Name: gatewayv1.ObjectName(service), Port: &port},
+	}
 	return &gatewayv1.HTTPRoute{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r", UID: types.UID("r"), Generation: w.generation},
-		Spec:       gatewayv1.HTTPRouteSpec{Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backend}}}}},
+		Spec: gatewayv1.HTTPRouteSpec{
+			Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: backend}}}},
+		},
 	}
 }
 

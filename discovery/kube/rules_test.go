@@ -24,7 +24,8 @@ func TestRBAC_ClusterRoleGrantsExactlyWhatIsUsed(t *testing.T) {
 	want["gateway.networking.k8s.io/gatewayclasses"] = "list patch watch" // its finalizer: status/kubestatus/class.go
 	got := clusterRules(t)
 	for name, verbs := range got {
-		if strings.Contains(verbs, "create") { // objects of fleets, some of which are read as well: xds/fleet/apply has a test of its own
+		// objects of fleets, some of which are read as well: xds/fleet/apply has a test of its own
+		if strings.Contains(verbs, "create") {
 			delete(got, name)
 			delete(want, name)
 		}

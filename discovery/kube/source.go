@@ -25,10 +25,12 @@ type Config struct {
 	REST *rest.Config
 	// Store receives the objects. Required.
 	Store *store.Store
-	// Namespaces are the only namespaces in which objects are read; none: all. Objects of other namespaces count as not
-	// existing. GatewayClasses, ClusterSets, ClusterProperties and CRDs have no namespace and are always read.
+	// Namespaces are the only namespaces in which objects are read; none: all. Objects of other
+	// namespaces count as not existing. GatewayClasses, ClusterSets, ClusterProperties and CRDs
+	// have no namespace and are always read.
 	Namespaces []string
-	// Only are the only kinds to read; none: all. They count as installed, so that no CustomResourceDefinition is read.
+	// Only are the only kinds to read; none: all. They count as installed, so that no
+	// CustomResourceDefinition is read.
 	Only []Kind
 	// NodeNames: EndpointSlices keep the names of their endpoints' nodes.
 	NodeNames bool
@@ -36,13 +38,14 @@ type Config struct {
 	// selects the objects that are read; nil: all are.
 	Share *Share
 	Keep  func(store.Object) bool
-	// Report receives all findings about the cluster itself each time that one may have changed: kinds that are not installed or
-	// cannot be read. May be nil.
+	// Report receives all findings about the cluster itself each time that one may have changed:
+	// kinds that are not installed or cannot be read. May be nil.
 	Report func([]report.Report)
 	Log    *slog.Logger // nil: slog.Default
 }
 
-// Kind is a kind of Config.Only. One that is not Required counts as without objects while it is not installed, or forbidden.
+// Kind is a kind of Config.Only. One that is not Required counts as without objects while it is not
+// installed, or forbidden.
 type Kind struct {
 	Group, Kind string
 	Required    bool
@@ -96,9 +99,11 @@ func New(cfg Config) (*Source, error) {
 		cfg.Report = func([]report.Report) {}
 	}
 	s := &Source{
-		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(), lives: &lives{all: map[report.Ref]Live{}}, kinds: only(kinds(), cfg.Only),
-		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, changed: make(chan struct{}, 1), ready: make(chan struct{}),
-		crds: map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{}, gaps: map[part]gap{},
+		cfg: cfg, store: cfg.Store, feed: newFeed(cfg.Store), order: newOrder(),
+		lives: &lives{all: map[report.Ref]Live{}}, kinds: only(kinds(), cfg.Only),
+		byTable: map[string]*kind{}, gates: map[*kind]*gate{}, changed: make(chan struct{}, 1),
+		ready: make(chan struct{}),
+		crds:  map[*kind]*crd{}, parts: map[part]*following{}, failing: map[part]error{}, gaps: map[part]gap{},
 		undecodable: &undecodables{reasons: map[report.Ref]string{}},
 	}
 	s.occupants = newOccupants(s)
@@ -120,7 +125,8 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// Synced returns when every installed kind was read once and is in the store, or with its context's error.
+// Synced returns when every installed kind was read once and is in the store, or with its context's
+// error.
 func (s *Source) Synced(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -130,8 +136,8 @@ func (s *Source) Synced(ctx context.Context) error {
 	}
 }
 
-// Lagging returns true if objects may exist that the store does not have: the last read of some part failed, or its watch has
-// ended and the next one is not established.
+// Lagging returns true if objects may exist that the store does not have: the last read of some
+// part failed, or its watch has ended and the next one is not established.
 func (s *Source) Lagging() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +149,8 @@ func (s *Source) Lagging() bool {
 	return len(s.gaps) > 0
 }
 
-// Forbidden returns true if the last read of some part failed, and all failures are that the API server forbids the read:
-// waiting does not help.
+// Forbidden returns true if the last read of some part failed, and all failures are that the API
+// server forbids the read: waiting does not help.
 func (s *Source) Forbidden() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +162,8 @@ func (s *Source) Forbidden() bool {
 	return len(s.failing) > 0
 }
 
-// Run follows the cluster until ctx ends. It reports and retries failed reads. Its only other error is that of the store.
+// Run follows the cluster until ctx ends. It reports and retries failed reads. Its only other error
+// is that of the store.
 func (s *Source) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.feed.run(ctx) })
@@ -191,8 +198,9 @@ func (s *Source) notify() {
 	}
 }
 
-// relistDelay is the time between the change of a CRD and a new list of its objects. For a moment (up to a second was seen) the API
-// server delivers objects by the old definition, without the fields that the new one adds, and it sends no event for them later.
+// relistDelay is the time between the change of a CRD and a new list of its objects. For a moment
+// (up to a second was seen) the API server delivers objects by the old definition, without the
+// fields that the new one adds, and it sends no event for them later.
 const relistDelay = 3 * time.Second
 
 // defined records a kind's CRD; nil: it is not installed.
@@ -225,19 +233,21 @@ func (s *Source) answered(p part, err error) {
 	switch {
 	case err != nil && p.kind.optional && absent(err):
 		if before == nil {
-			s.cfg.Log.Info("not read: the kind is not installed, or its objects may not be read", "kind", p.kind.table.Kind(), "error", err)
+			s.cfg.Log.Info("not read: the kind is not installed, or its objects may not be read", "kind",
+				p.kind.table.Kind(), "error", err)
 			s.notify()
 		}
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		s.cfg.Log.Warn("cannot read from the API server; retrying", "kind", p.kind.table.Kind(), "part", p.scope.String(), "error", err)
+		s.cfg.Log.Warn("cannot read from the API server; retrying", "kind", p.kind.table.Kind(), "part",
+			p.scope.String(), "error", err)
 		s.notify()
 	case err == nil && before != nil:
 		s.notify()
 	}
 }
 
-// reconcile starts and stops reflectors, and makes the first commit once everything was read. It returns the longest time until
-// its next call.
+// reconcile starts and stops reflectors, and makes the first commit once everything was read. It
+// returns the longest time until its next call.
 func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next time.Duration, err error) {
 	s.mu.Lock()
 	next = time.Hour
@@ -300,7 +310,8 @@ func (s *Source) reconcile(ctx context.Context, group *errgroup.Group) (next tim
 	return next, nil
 }
 
-// expect follows a part in a version, or ends it if that is "". It returns false until the part's first list.
+// expect follows a part in a version, or ends it if that is "". It returns false until the part's
+// first list.
 func (s *Source) expect(p part, version string) (synced bool) {
 	switch f := s.parts[p]; {
 	case f == nil && version != "":
@@ -347,7 +358,8 @@ func (s *Source) isReady() bool {
 	}
 }
 
-// relistNow returns true if the part is to be listed again now. If that is due later, it lowers next.
+// relistNow returns true if the part is to be listed again now. If that is due later, it lowers
+// next.
 func (f *following) relistNow(next *time.Duration) bool {
 	if f.relist.IsZero() {
 		return false
@@ -397,7 +409,9 @@ func (s *Source) findings() []report.Report {
 			})
 		case c.serves(k.versions) == "":
 			out = append(out, report.Finding{
-				Severity: k.severity(), Problem: fmt.Sprintf("kind %s is served as %s, but penstock reads only %s", name, strings.Join(c.served(), ", "), strings.Join(k.versions, ", ")),
+				Severity: k.severity(),
+				Problem: fmt.Sprintf("kind %s is served as %s, but penstock reads only %s", name,
+					strings.Join(c.served(), ", "), strings.Join(k.versions, ", ")),
 				Fix: "install a release of its CustomResourceDefinition that serves that version",
 			})
 		}
@@ -410,7 +424,11 @@ func (s *Source) findings() []report.Report {
 		if apierrors.IsForbidden(err) {
 			fix = "allow penstock's service account to get, list and watch it"
 		}
-		out = append(out, report.Finding{Severity: report.Error, Problem: fmt.Sprintf("%s cannot be read from the API server: %s; objects that were read before stay in use", p.kind.table.Kind(), err), Fix: fix})
+		out = append(out,
+			report.Finding{Severity: report.Error,
+				Problem: fmt.Sprintf(
+					"%s cannot be read from the API server: %s; objects that were read before stay in use",
+					p.kind.table.Kind(), err), Fix: fix})
 	}
 	slices.SortFunc(out, func(a, b report.Finding) int { return strings.Compare(a.Problem, b.Problem) })
 	reports := s.undecodable.reports()

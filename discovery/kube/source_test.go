@@ -83,7 +83,8 @@ func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 		return ""
 	})
 	object := func(version string) kubetest.Object {
-		return kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/"+version+", kind: GRPCRoute, metadata: {namespace: default, name: g}, spec: {parentRefs: [{name: gw}]}}")
+		return kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/"+version+
+			", kind: GRPCRoute, metadata: {namespace: default, name: g}, spec: {parentRefs: [{name: gw}]}}")
 	}
 	// An old release serves an old version, which is read as the new one.
 	r.API.Put("grpcroutes", object("v1alpha2"))
@@ -101,7 +102,10 @@ func TestGRPCRoute_CRDInstalledLaterIsRead(t *testing.T) {
 		}
 		return ""
 	})
-	r.API.Put("grpcroutes", kubetest.Parse(t, "{apiVersion: gateway.networking.k8s.io/v1, kind: GRPCRoute, metadata: {namespace: default, name: h}, spec: {}}"))
+	r.API.Put("grpcroutes",
+		kubetest.Parse(t,
+			"{apiVersion: gateway.networking.k8s.io/v1, kind: GRPCRoute, metadata: {namespace: default, name: "+
+				"h}, spec: {}}"))
 	r.Has(store.GRPCRoutes, "default/h", true)
 	revisions, _ := sub.Pending()
 	for _, rev := range revisions {
@@ -214,7 +218,8 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 	web := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}}
 	r.want(web)
 	got, ok := store.EndpointSlices.Get(r.Store.View(), "default/web-1")
-	if !ok || got.Endpoints[0].Addresses[0] != "10.0.0.1" || got.Endpoints[0].NodeName != nil || *got.Ports[0].Name != "http" {
+	if !ok || got.Endpoints[0].Addresses[0] != "10.0.0.1" || got.Endpoints[0].NodeName != nil ||
+		*got.Ports[0].Name != "http" {
 		t.Fatalf("right after Want the slice is %+v", got)
 	}
 	r.API.Apply(t, "endpointslices", text("web-1", "10.0.0.2"))
@@ -226,21 +231,26 @@ func TestEndpointSlice_IsStoredOnlyWhileWanted(t *testing.T) {
 		t.Errorf("%d slices in the store that are not wanted any more", n)
 	}
 	r.want(web)
-	if got, _ := store.EndpointSlices.Get(r.Store.View(), "default/web-1"); got == nil || got.Endpoints[0].Addresses[0] != "10.0.0.2" {
+	if got, _ := store.EndpointSlices.Get(r.Store.View(), "default/web-1"); got == nil ||
+		got.Endpoints[0].Addresses[0] != "10.0.0.2" {
 		t.Errorf("the slice is %+v", got)
 	}
 }
 
-// An EndpointSlice of a ServiceImport, and of the Service that some implementations make for it, is wanted by either.
+// An EndpointSlice of a ServiceImport, and of the Service that some implementations make for it, is
+// wanted by either.
 func TestEndpointSlice_OfServiceImportIsStoredWhileEitherIsWanted(t *testing.T) {
 	text := strings.NewReplacer("NAME", "web-east", "ADDRESS", "10.0.0.1", "{kubernetes.io/service-name: web}",
 		"{kubernetes.io/service-name: derived-1, multicluster.kubernetes.io/service-name: web}").Replace(slice)
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "endpointslices", text) }).synced()
 	r.Has(store.EndpointSlices, "default/web-east", true)
 	r.park()
-	imported := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: store.ServiceImportKey("default", "web")}}
+	imported := []kube.Demand{
+		{Table: "EndpointSlice", Index: store.ByService, Key: store.ServiceImportKey("default", "web")},
+	}
 	derived := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/derived-1"}}
-	other := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}} // the Service of the import's name
+	// the Service of the import's name
+	other := []kube.Demand{{Table: "EndpointSlice", Index: store.ByService, Key: "default/web"}}
 	stored := func(want bool, when string) {
 		t.Helper()
 		r.flush()
@@ -288,7 +298,8 @@ func TestEndpointSlice_EndpointsWithEqualConditionsAreMerged(t *testing.T) {
 	if want := []string{"10.0.0.1 10.0.0.3", "10.0.0.2 10.0.0.4", "10.0.0.5"}; !slices.Equal(groups, want) {
 		t.Errorf("endpoints are %q, want %q", groups, want)
 	}
-	if c := got.Endpoints[1].Conditions; *c.Ready || !*c.Serving || !*c.Terminating || got.Endpoints[0].Conditions.Ready != nil {
+	if c := got.Endpoints[1].Conditions; *c.Ready || !*c.Serving || !*c.Terminating ||
+		got.Endpoints[0].Conditions.Ready != nil {
 		t.Errorf("their states are %+v", got.Endpoints)
 	}
 }
@@ -296,30 +307,35 @@ func TestEndpointSlice_EndpointsWithEqualConditionsAreMerged(t *testing.T) {
 func TestSecret_OnlyNamedSecretsAreRead(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) {
 		for _, name := range []string{"cert", "other"} {
-			api.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: "+name+"}, data: {k: dg==}}")
+			api.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: "+name+
+				"}, data: {k: dg==}}")
 		}
 	}).synced()
 	if asked := r.API.Asked("/secrets"); len(asked) > 0 {
 		t.Errorf("asked without need: %q", asked)
 	}
-	want := []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"}, {Table: "Secret", Index: store.ByID, Key: "default/none"}}
+	want := []kube.Demand{{Table: "Secret", Index: store.ByID, Key: "default/cert"},
+		{Table: "Secret", Index: store.ByID, Key: "default/none"}}
 	r.want(want)
 	all := store.Secrets.All(r.Store.View())
 	if len(all) != 1 || all[0].Name != "cert" || string(all[0].Data["k"]) != "v" {
 		t.Errorf("in the store: %+v", all)
 	}
 	for _, asked := range r.API.Asked("/secrets") {
-		if !strings.Contains(asked, "/namespaces/default/secrets") || !strings.Contains(asked, "fieldSelector=metadata.name%3D") {
+		if !strings.Contains(asked, "/namespaces/default/secrets") ||
+			!strings.Contains(asked, "fieldSelector=metadata.name%3D") {
 			t.Errorf("asked for more than it needs: %s", asked)
 		}
 	}
-	r.API.Apply(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: none}, data: {k: dg==}}")
+	r.API.Apply(t, "secrets",
+		"{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: none}, data: {k: dg==}}")
 	r.Has(store.Secrets, "default/none", true)
 }
 
 func TestPod_OnlyNamespacesOfPoolsAreRead(t *testing.T) {
 	pod := func(ns, name, app string) string {
-		return "{apiVersion: v1, kind: Pod, metadata: {namespace: " + ns + ", name: " + name + ", labels: {app: " + app + "}}, spec: {nodeName: node-1}, status: {podIP: 10.0.0.1, phase: Running}}"
+		return "{apiVersion: v1, kind: Pod, metadata: {namespace: " + ns + ", name: " + name + ", labels: {app: " +
+			app + "}}, spec: {nodeName: node-1}, status: {podIP: 10.0.0.1, phase: Running}}"
 	}
 	r := begin(t, func(api *kubetest.Server) {
 		api.Apply(t, "pods", pod("default", "mine", "chat"))
@@ -382,8 +398,8 @@ func TestSecret_ForbiddenReadDoesNotBlockForever(t *testing.T) {
 	})
 }
 
-// The multi-cluster proposal's examples have an object where its types have a list. A controller that follows the examples has
-// CRDs to match.
+// The multi-cluster proposal's examples have an object where its types have a list. A controller
+// that follows the examples has CRDs to match.
 func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 	const object = `{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: default, name: NAME}, status: {clusters: [
   {name: east, routingMode: EndpointMode, targetPortNumber: 8000, endpointPicker: {service: SERVICE}},
@@ -402,7 +418,9 @@ func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s was not read", name)
 		}
-		for _, s := range []inferenceapi.ServiceImports{imp.Status.Clusters[0].EndpointPicker.Service, imp.Status.Clusters[1].Parents[0].Service} {
+		for _, s := range []inferenceapi.ServiceImports{
+			imp.Status.Clusters[0].EndpointPicker.Service, imp.Status.Clusters[1].Parents[0].Service,
+		} {
 			if len(s) != 1 || s[0].Addresses[0] != "192.0.2.1" || s[0].Ports[0].Number != 9002 {
 				t.Errorf("%s: %+v", name, s)
 			}
@@ -410,7 +428,8 @@ func TestInferencePoolImport_ServiceAsObjectIsRead(t *testing.T) {
 	}
 }
 
-// For a moment after the change the API server delivers objects by the old definition: see relistDelay.
+// For a moment after the change the API server delivers objects by the old definition: see
+// relistDelay.
 func TestReflector_ChangedCRDIsListedAgain(t *testing.T) {
 	r := begin(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) }).synced()
 	lists := func() int { return len(r.API.Asked("/httproutes?")) }

@@ -17,8 +17,8 @@ import (
 // lastApplied is where kubectl keeps a copy of the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// trim removes fields that are not read, to save memory in large clusters. It must remove all fields that change with the
-// write of a status, or each write would change the store.
+// trim removes fields that are not read, to save memory in large clusters. It must remove all
+// fields that change with the write of a status, or each write would change the store.
 func trim(k *kind, obj store.Object) {
 	shed(k, obj)
 	obj.SetResourceVersion("")
@@ -29,8 +29,8 @@ func trim(k *kind, obj store.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(k.gvk())
 }
 
-// shed is the part of trim that may precede the recording of status and version: it runs while a list is incomplete. It is
-// idempotent.
+// shed is the part of trim that may precede the recording of status and version: it runs while a
+// list is incomplete. It is idempotent.
 func shed(k *kind, obj store.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetNamespace(unique.Make(obj.GetNamespace()).Value()) // all objects share one string
@@ -48,13 +48,15 @@ func shed(k *kind, obj store.Object) {
 func trimService(obj store.Object) {
 	s := obj.(*corev1.Service)
 	s.Spec = corev1.ServiceSpec{
-		Ports: s.Spec.Ports, Selector: s.Spec.Selector, Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP, ClusterIPs: s.Spec.ClusterIPs,
+		Ports: s.Spec.Ports, Selector: s.Spec.Selector, Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP,
+		ClusterIPs:   s.Spec.ClusterIPs,
 		ExternalName: s.Spec.ExternalName, ExternalIPs: s.Spec.ExternalIPs,
 	}
 	s.Status = corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}
 }
 
-// Values that nearly all routes have: the defaults of the CRD, each a string or number of its own in each decoded route.
+// Values that nearly all routes have: the defaults of the CRD, each a string or number of its own
+// in each decoded route.
 var (
 	parentGroup, parentKind   = gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind("Gateway")
 	backendGroup, backendKind = gatewayv1.Group(""), gatewayv1.Kind("Service")
@@ -62,7 +64,8 @@ var (
 	pathPrefix, root          = gatewayv1.PathMatchPathPrefix, "/"
 )
 
-// trimHTTPRoute shares the values that nearly all routes have: no other kind with a CRD is as numerous.
+// trimHTTPRoute shares the values that nearly all routes have: no other kind with a CRD is as
+// numerous.
 func trimHTTPRoute(obj store.Object) {
 	r := obj.(*gatewayv1.HTTPRoute)
 	for i := range r.Spec.ParentRefs {
@@ -78,7 +81,8 @@ func trimHTTPRoute(obj store.Object) {
 		}
 		for j := range rule.BackendRefs {
 			b := &rule.BackendRefs[j]
-			b.Group, b.Kind, b.Weight = shared(b.Group, &backendGroup), shared(b.Kind, &backendKind), shared(b.Weight, &oneWeight)
+			b.Group, b.Kind, b.Weight = shared(b.Group, &backendGroup), shared(b.Kind, &backendKind),
+				shared(b.Weight, &oneWeight)
 		}
 	}
 }
@@ -101,7 +105,8 @@ func trimSliceTo(obj store.Object, nodes bool) {
 	if s.Labels != nil && s.UID == "" {
 		return // already trimmed
 	}
-	service, imported, generated := s.Labels[discoveryv1.LabelServiceName], s.Labels[mcsv1beta1.LabelServiceName], store.Generated(s)
+	service, imported, generated := s.Labels[discoveryv1.LabelServiceName], s.Labels[mcsv1beta1.LabelServiceName],
+		store.Generated(s)
 	s.Labels, s.Generation, s.UID = nil, 0, ""
 	if service != "" {
 		s.Labels = map[string]string{discoveryv1.LabelServiceName: service} // all slices share the key
@@ -120,12 +125,14 @@ func trimSliceTo(obj store.Object, nodes bool) {
 	var endpoints []discoveryv1.Endpoint
 	for _, e := range s.Endpoints {
 		now := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{
-			Ready: one(e.Conditions.Ready), Serving: one(e.Conditions.Serving), Terminating: one(e.Conditions.Terminating),
+			Ready: one(e.Conditions.Ready), Serving: one(e.Conditions.Serving),
+			Terminating: one(e.Conditions.Terminating),
 		}}
 		if nodes {
 			now.NodeName = e.NodeName
 		}
-		// Endpoints with equal conditions become one with several addresses: no other object is as numerous.
+		// Endpoints with equal conditions become one with several addresses: no other object is as
+		// numerous.
 		i := slices.IndexFunc(endpoints, func(o discoveryv1.Endpoint) bool {
 			return o.Conditions == now.Conditions && ptr.Equal(o.NodeName, now.NodeName)
 		})
@@ -153,7 +160,8 @@ func compact(list []string) []string {
 func trimPod(obj store.Object) {
 	p := obj.(*corev1.Pod)
 	p.Spec, p.Generation = corev1.PodSpec{}, 0
-	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs, HostIP: unique.Make(p.Status.HostIP).Value()}
+	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs,
+		HostIP: unique.Make(p.Status.HostIP).Value()}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}

@@ -33,7 +33,8 @@ func TestReflector_UndecodableRouteHidesNoOtherRoute(t *testing.T) {
 	r.Has(store.HTTPRoutes, "default/c", true)
 	for _, name := range []string{"listed", "watched"} {
 		r.Eventually(func() string {
-			if text := r.Reports(); !strings.Contains(text, "version of HTTPRoute default/"+name+" cannot be decoded") ||
+			if text := r.Reports(); !strings.Contains(text,
+				"version of HTTPRoute default/"+name+" cannot be decoded") ||
 				!strings.Contains(text, "maxSize") {
 				return "no finding about " + name + ": " + text
 			}

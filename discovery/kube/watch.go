@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Backoff of lists and watches that fail. An API server that is overloaded sets its own with Retry-After.
+// Backoff of lists and watches that fail. An API server that is overloaded sets its own with
+// Retry-After.
 const (
 	firstRetry  = 200 * time.Millisecond
 	slowestRead = 10 * time.Second
@@ -42,7 +43,8 @@ func newIntake(s *Source, p part) *intake {
 	return &intake{source: s, part: p, synced: make(chan struct{}), ids: map[string]struct{}{}}
 }
 
-// Transformer implements cache.TransformingStore. It trims objects while a list is still incomplete, which bounds memory.
+// Transformer implements cache.TransformingStore. It trims objects while a list is still
+// incomplete, which bounds memory.
 func (in *intake) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(store.Object); ok {
@@ -82,8 +84,8 @@ func (in *intake) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. It receives the first list, and one after each watch that could not be resumed.
-// Objects that are missing in it were deleted meanwhile.
+// Replace implements cache.ReflectorStore. It receives the first list, and one after each watch
+// that could not be resumed. Objects that are missing in it were deleted meanwhile.
 func (in *intake) Replace(list []any, _ string) error {
 	in.mu.Lock()
 	before := in.ids
@@ -169,7 +171,8 @@ func (s *Source) followCRD(ctx context.Context, k *kind) error {
 		return err
 	}
 	c := &partContact{ctx, s, k.definition()}
-	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, c), &crd{}, &definition{source: s, kind: k})
+	mirror(ctx, listWatch(r, "customresourcedefinitions", scope{name: k.resource + "." + k.table.Group()}, c), &crd{},
+		&definition{source: s, kind: k})
 	return nil
 }
 

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Member is a pool and a member of the cluster set: the member that exports it to this cluster, or that this cluster exports it to.
+// Member is a pool and a member of the cluster set: the member that exports it to this cluster, or
+// that this cluster exports it to.
 type Member struct {
 	Member string
 	Pool   Pool

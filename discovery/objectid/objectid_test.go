@@ -11,7 +11,8 @@ var (
 	chat = objectid.Pool{Namespace: "default", Name: "chat"}
 	// texts are those of identities, and near misses.
 	texts = []string{
-		"", "/", "a", "a/", "/b", "a/b", "a//b", "a/b/", "a/b/c", "a/b/c/d", "a/b@", "a/b@c", "a/b@c@d", "a/b@c/d", "a@b/c", "@", "a/@b", "a/ b",
+		"", "/", "a", "a/", "/b", "a/b", "a//b", "a/b/", "a/b/c", "a/b/c/d", "a/b@", "a/b@c", "a/b@c@d", "a/b@c/d",
+		"a@b/c", "@", "a/@b", "a/ b",
 	}
 )
 
@@ -19,12 +20,14 @@ func TestPool_TextNamesOnePool(t *testing.T) {
 	if got, ok := objectid.ParsePool("default/chat"); !ok || got != chat || got.String() != "default/chat" {
 		t.Errorf("read as %#v, %t", got, ok)
 	}
-	for _, text := range []string{"", "/", "chat", "default/", "/chat", "default/chat/", "default//chat", "default/chat/x"} {
+	for _, text := range []string{"", "/", "chat", "default/", "/chat", "default/chat/", "default//chat",
+		"default/chat/x"} {
 		if got, ok := objectid.ParsePool(text); ok || !got.IsZero() {
 			t.Errorf("%q reads as %#v, %t", text, got, ok)
 		}
 	}
-	for text, valid := range map[string]bool{"default/chat": true, "default/chat.v1": true, "def.ault/chat": false, "default/Chat": false, "default/chat@west": false} {
+	for text, valid := range map[string]bool{"default/chat": true, "default/chat.v1": true, "def.ault/chat": false,
+		"default/Chat": false, "default/chat@west": false} {
 		if p, ok := objectid.ParsePool(text); !ok || p.IsValid() != valid {
 			t.Errorf("%q: valid %t", text, p.IsValid())
 		}
@@ -54,7 +57,8 @@ func TestTarget_TextDistinguishesPoolImportAndCluster(t *testing.T) {
 		if got, ok := objectid.ParseTarget(text); ok == want.IsZero() || got != want || got.String() != text {
 			t.Errorf("%q reads as %#v, %t, whose text is %q", text, got, ok, got)
 		}
-		if got, err := want.AppendText([]byte("pool ")); err != nil || string(got) != "pool "+text || want.Len() != len(text) {
+		if got, err := want.AppendText([]byte("pool ")); err != nil || string(got) != "pool "+text ||
+			want.Len() != len(text) {
 			t.Errorf("%#v is appended as %q (%v)", want, got, err)
 		}
 		var got objectid.Target
@@ -71,7 +75,8 @@ func TestTarget_TextDistinguishesPoolImportAndCluster(t *testing.T) {
 func TestTarget_OrderIsThatOfItsFields(t *testing.T) {
 	ordered := []objectid.Target{
 		{}, {Pool: chat}, {Pool: chat, Import: true}, {Pool: chat, Member: "east"}, {Pool: chat, Member: "west"},
-		{Pool: objectid.Pool{Namespace: "default", Name: "code"}}, {Pool: objectid.Pool{Namespace: "other", Name: "chat"}},
+		{Pool: objectid.Pool{Namespace: "default", Name: "code"}},
+		{Pool: objectid.Pool{Namespace: "other", Name: "chat"}},
 	}
 	for i, a := range ordered {
 		for j, b := range ordered {
@@ -82,7 +87,8 @@ func TestTarget_OrderIsThatOfItsFields(t *testing.T) {
 	}
 }
 
-// A text that is read as an identity is the text of that identity: else two texts would stand for one pool.
+// A text that is read as an identity is the text of that identity: else two texts would stand for
+// one pool.
 func FuzzObjectID_IsWhatItWasReadFrom(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text)

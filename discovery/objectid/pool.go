@@ -19,8 +19,9 @@ func Split(text string) (namespace, name string, ok bool) {
 // Join returns "namespace/name".
 func Join(namespace, name string) string { return namespace + "/" + name }
 
-// Pool identifies an InferencePool or an InferencePoolImport. In a cluster set it identifies the pool in all clusters, because
-// namespaces of one name are the same namespace. The zero Pool names no pool.
+// Pool identifies an InferencePool or an InferencePoolImport. In a cluster set it identifies the
+// pool in all clusters, because namespaces of one name are the same namespace. The zero Pool names
+// no pool.
 type Pool struct{ Namespace, Name string }
 
 // ParsePool reads what String returns.
@@ -45,7 +46,8 @@ func (p Pool) Compare(o Pool) int {
 	return cmp.Or(strings.Compare(p.Namespace, o.Namespace), strings.Compare(p.Name, o.Name))
 }
 
-// PoolOf returns the identity of an InferencePool or InferencePoolImport, or of an object of its name.
+// PoolOf returns the identity of an InferencePool or InferencePoolImport, or of an object of its
+// name.
 func PoolOf(obj interface {
 	GetNamespace() string
 	GetName() string

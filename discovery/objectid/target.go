@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Target identifies what a request picks from: an InferencePool, one exporting cluster of an import, or an import as a whole, among
-// whose exporting clusters the picker chooses. The zero Target names no pool.
+// Target identifies what a request picks from: an InferencePool, one exporting cluster of an
+// import, or an import as a whole, among whose exporting clusters the picker chooses. The zero
+// Target names no pool.
 type Target struct {
 	Pool
 	Member string // exporting cluster of an import; "" for an InferencePool and a whole import
@@ -55,8 +56,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// String is "NAMESPACE/NAME", with "@MEMBER" behind it for an exporting cluster of an import, and "@" for all of it. The zero
-// Target has the text "".
+// String is "NAMESPACE/NAME", with "@MEMBER" behind it for an exporting cluster of an import, and
+// "@" for all of it. The zero Target has the text "".
 func (t Target) String() string {
 	switch {
 	case t.IsZero():
@@ -80,7 +81,8 @@ func (t Target) Len() int {
 	return len(t.Namespace) + len("/") + len(t.Name)
 }
 
-// AppendText implements encoding.TextAppender: what String returns, without an allocation if b has room.
+// AppendText implements encoding.TextAppender: what String returns, without an allocation if b has
+// room.
 func (t Target) AppendText(b []byte) ([]byte, error) {
 	if t.IsZero() {
 		return b, nil
@@ -95,7 +97,8 @@ func (t Target) AppendText(b []byte) ([]byte, error) {
 // MarshalText implements encoding.TextMarshaler: what String returns.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that String does not return; "" is the zero Target.
+// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that String does not
+// return; "" is the zero Target.
 func (t *Target) UnmarshalText(text []byte) error {
 	parsed, ok := ParseTarget(string(text))
 	if !ok && len(text) > 0 {

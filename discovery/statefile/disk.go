@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Disk is the file system that state is kept on. A simulation of faults has one of its own. It has as many methods as a file
-// that is replaced needs.
+// Disk is the file system that state is kept on. A simulation of faults has one of its own. It has
+// as many methods as a file that is replaced needs.
 type Disk interface {
 	Open(path string) (fs.File, error)
 	ReadDir(path string) ([]fs.DirEntry, error)
@@ -52,7 +52,8 @@ func (Machine) Rename(from, to string) error { return os.Rename(from, to) }
 // Remove implements Disk.
 func (Machine) Remove(path string) error { return os.Remove(path) }
 
-// Sync implements Disk. Some network file systems cannot sync a folder, and keep names by themselves.
+// Sync implements Disk. Some network file systems cannot sync a folder, and keep names by
+// themselves.
 func (Machine) Sync(folder string) error {
 	f, err := os.Open(folder)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// model is a disk that remembers what a power cut may leave. Contents are on it once the file is synced; names, in the order
-// of their changes, once their folder is.
+// model is a disk that remembers what a power cut may leave. Contents are on it once the file is
+// synced; names, in the order of their changes, once their folder is.
 type model struct {
 	folders map[string]*folder
 	inodes  int
@@ -136,8 +136,8 @@ func (f *modelFile) Write(raw []byte) (int, error) {
 func (f *modelFile) Sync() error  { f.on.step(); f.inode.synced = f.inode.written; return nil }
 func (f *modelFile) Close() error { f.on.step(); return nil }
 
-// lost lists the contents that a power cut may leave of a file: every part of what is not synced, and for each folder on its path every first
-// part of its changes. "" stands for no file.
+// lost lists the contents that a power cut may leave of a file: every part of what is not synced,
+// and for each folder on its path every first part of its changes. "" stands for no file.
 func (m *model) lost(path string) []string {
 	out := map[string]bool{}
 	var walk func(at string, rest []string)
@@ -166,8 +166,8 @@ func (m *model) lost(path string) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// TestStateFile_PowerCutLeavesTheOldContentOrTheNew cuts the power after each operation of a replacement, and lists all that
-// the disk may have then.
+// TestStateFile_PowerCutLeavesTheOldContentOrTheNew cuts the power after each operation of a
+// replacement, and lists all that the disk may have then.
 func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 	const path = "/state/cluster/identity.json"
 	for _, first := range []bool{true, false} {
@@ -206,7 +206,8 @@ func TestStateFile_PowerCutLeavesTheOldContentOrTheNew(t *testing.T) {
 			}
 			if done {
 				if !slices.Equal(left, []string{"new"}) {
-					t.Errorf("first write: %v: after the replacement has returned, a power cut may leave %q", first, left)
+					t.Errorf("first write: %v: after the replacement has returned, a power cut may leave %q", first,
+						left)
 				}
 				break
 			}

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Locate returns where an object, or a field of it, is in a file: "file:line"; "" if that is not known.
+// Locate returns where an object, or a field of it, is in a file: "file:line"; "" if that is not
+// known.
 type Locate func(owner report.Ref, field string) string
 
 // WatchSet collects what a reader has read. WatchCtx returns once any of it has changed.
@@ -24,18 +25,20 @@ func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 // streamDebounce is how long nothing must change before Stream emits a document.
 const streamDebounce = 200 * time.Millisecond
 
-// Board holds the newest report of each source about each object. It is safe for concurrent use. Reports must not be modified after
-// they were passed to it.
+// Board holds the newest report of each source about each object. It is safe for concurrent use.
+// Reports must not be modified after they were passed to it.
 type Board struct {
 	locate Locate
 	db     *memdb.MemDB
 	feeds  atomic.Uint64 // how many there have been
 }
 
-// NewBoard makes an empty Board. locate adds the source to findings that have none; nil adds nothing.
+// NewBoard makes an empty Board. locate adds the source to findings that have none; nil adds
+// nothing.
 func NewBoard(locate Locate) *Board { return &Board{locate: locate, db: newDB()} }
 
-// write runs change in a write transaction. changed records an object whose reports change; followers see it.
+// write runs change in a write transaction. changed records an object whose reports change;
+// followers see it.
 func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	t := txn{b.db.Txn(true)}
 	defer t.Commit()
@@ -47,7 +50,8 @@ func (b *Board) write(change func(t txn, changed func(report.Ref))) {
 	})
 }
 
-// Set replaces what a source reported about the objects that own the reports. A source uses either Set and Remove, or Replace.
+// Set replaces what a source reported about the objects that own the reports. A source uses either
+// Set and Remove, or Replace.
 func (b *Board) Set(source string, reports ...report.Report) {
 	if len(reports) == 0 {
 		return
@@ -78,7 +82,8 @@ func (b *Board) Replace(source string, reports ...report.Report) {
 			}
 		}
 		if source == Files && b.locate != nil {
-			rows.Must(t.Insert(placeTable, &places{})) // the files were read again: locate may return other lines for equal reports
+			// the files were read again: locate may return other lines for equal reports
+			rows.Must(t.Insert(placeTable, &places{}))
 		}
 	})
 }
@@ -97,8 +102,9 @@ func (b *Board) Remove(source string, owners ...report.Ref) {
 	})
 }
 
-// List returns one report for each object, merged from all sources and sorted by object; findings without an object come first, under
-// the zero Ref. ws, which may be nil, fires when List would return something else.
+// List returns one report for each object, merged from all sources and sorted by object; findings
+// without an object come first, under the zero Ref. ws, which may be nil, fires when List would
+// return something else.
 func (b *Board) List(ws WatchSet) (out []report.Report) {
 	t := txn{b.db.Txn(false)}
 	t.watch(ws)
@@ -116,7 +122,8 @@ func (b *Board) List(ws WatchSet) (out []report.Report) {
 	return out
 }
 
-// Get returns the report about one object, merged from all sources; false if no source reports on it.
+// Get returns the report about one object, merged from all sources; false if no source reports on
+// it.
 func (b *Board) Get(ref report.Ref) (report.Report, bool) {
 	parts := slices.Collect(rows.Walk[entry](txn{b.db.Txn(false)}, nil, reportTable, rows.ByID, appendRef(nil, ref)))
 	if len(parts) == 0 {
@@ -149,7 +156,8 @@ func (b *Board) located(r report.Report) report.Report {
 	return r
 }
 
-// Settle waits until List has returned the same for a debounce time. It fails only with its context.
+// Settle waits until List has returned the same for a debounce time. It fails only with its
+// context.
 func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	for {
 		ws := NewWatchSet()
@@ -163,8 +171,9 @@ func (b *Board) Settle(ctx context.Context, debounce time.Duration) error {
 	}
 }
 
-// Stream calls emit with the document of the whole board as soon as it has settled, and again after each change, until ctx ends or
-// emit fails. What holds only between two steps of one change is thus not shown.
+// Stream calls emit with the document of the whole board as soon as it has settled, and again after
+// each change, until ctx ends or emit fails. What holds only between two steps of one change is
+// thus not shown.
 func (b *Board) Stream(ctx context.Context, controller string, emit func(*Document) error) error {
 	var last *Document
 	for {

@@ -13,8 +13,14 @@ import (
 func routeReports(n int) []report.Report {
 	out := make([]report.Report, n)
 	for i := range out {
-		owner := report.Ref{Group: gatewayGroup, Kind: "HTTPRoute", Namespace: "default", Name: fmt.Sprintf("route-%04d", i)}
-		out[i] = report.Report{Owner: owner, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""), cond("ResolvedRefs", "True", "ResolvedRefs", ""))}}
+		owner := report.Ref{Group: gatewayGroup, Kind: "HTTPRoute", Namespace: "default",
+			Name: fmt.Sprintf("route-%04d", i)}
+		out[i] = report.Report{
+			Owner: owner, Parents: []report.Parent{
+				parent("gw", "", cond("Accepted", "True", "Accepted", ""),
+					cond("ResolvedRefs", "True", "ResolvedRefs", "")),
+			},
+		}
 	}
 	return out
 }
@@ -27,7 +33,8 @@ func liveHeap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkBoard_Memory measures what the board itself needs for the reports of 5,000 routes, which translation holds too.
+// BenchmarkBoard_Memory measures what the board itself needs for the reports of 5,000 routes, which
+// translation holds too.
 func BenchmarkBoard_Memory(b *testing.B) {
 	const routes = 5000
 	var used uint64
@@ -43,7 +50,8 @@ func BenchmarkBoard_Memory(b *testing.B) {
 	b.ReportMetric(float64(used)/routes, "B/report")
 }
 
-// BenchmarkBoard_Set measures one new report on a board with 5,000 others, with and without a reader that waits.
+// BenchmarkBoard_Set measures one new report on a board with 5,000 others, with and without a
+// reader that waits.
 func BenchmarkBoard_Set(b *testing.B) {
 	reports := routeReports(5000)
 	board := status.NewBoard(nil)

@@ -14,8 +14,10 @@ import (
 )
 
 // Sources in the order in which they win, the weakest first.
-var ranked = []string{status.Cluster, status.Files, status.Translation, status.Supervisor, status.Ports, status.Instance(status.Relay, "pool"),
-	status.Envoy, status.Instance(status.Proxy, "default/gw a"), status.Instance(status.Proxy, "default/gw b"), "unlisted"}
+var ranked = []string{status.Cluster, status.Files, status.Translation, status.Supervisor, status.Ports,
+	status.Instance(status.Relay, "pool"),
+	status.Envoy, status.Instance(status.Proxy, "default/gw a"), status.Instance(status.Proxy, "default/gw b"),
+	"unlisted"}
 
 func TestSources_TheLaterOneWins(t *testing.T) {
 	for i := range ranked {
@@ -25,7 +27,10 @@ func TestSources_TheLaterOneWins(t *testing.T) {
 			}
 			b := status.NewBoard(nil)
 			for _, source := range []string{ranked[j], ranked[i]} {
-				b.Set(source, report.Report{Owner: gw, Conditions: []report.Condition{cond("Programmed", "False", "From", source)}})
+				b.Set(source,
+					report.Report{
+						Owner: gw, Conditions: []report.Condition{cond("Programmed", "False", "From", source)},
+					})
 			}
 			r, _ := b.Get(gw)
 			if got, want := r.Conditions[0].Message, ranked[max(i, j)]; got != want || len(r.Conditions) != 1 {
@@ -41,8 +46,12 @@ func TestSources_TheLaterOneWins(t *testing.T) {
 func TestNACK_StandsOverWhatTranslationReports(t *testing.T) {
 	b := fleet()
 	proxy := status.Instance(status.Proxy, "default/gw node-1")
-	b.Replace(proxy, report.Report{Owner: admin, Conditions: []report.Condition{cond("Accepted", "False", "Invalid", "bad regex")}})
-	b.Set(status.Translation, report.Report{Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "True", "Accepted", "again"))}})
+	b.Replace(proxy,
+		report.Report{Owner: admin, Conditions: []report.Condition{cond("Accepted", "False", "Invalid", "bad regex")}})
+	b.Set(status.Translation,
+		report.Report{
+			Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "True", "Accepted", "again"))},
+		})
 	r, _ := b.Get(admin)
 	if c := report.Find(r.Parents[0].Conditions, "Accepted"); c == nil || c.Reason != "Invalid" {
 		t.Errorf("conditions %+v", r.Parents[0].Conditions)
@@ -77,7 +86,9 @@ func TestBoard_KeysWithACommonPrefixStayApart(t *testing.T) {
 	gw2 := gw
 	gw2.Name = "gw2"
 	at := func(source string, owner report.Ref) report.Report {
-		return report.Report{Owner: owner, Findings: []report.Finding{{Severity: report.Error, Owner: owner, Problem: source}}}
+		return report.Report{
+			Owner: owner, Findings: []report.Finding{{Severity: report.Error, Owner: owner, Problem: source}},
+		}
 	}
 	sources := []string{status.Instance(status.Proxy, "a"), status.Instance(status.Proxy, "ab"), status.Files}
 	for _, source := range sources {
@@ -157,7 +168,8 @@ func TestFeed_ReturnsWhatChangedAndNothingElse(t *testing.T) {
 	next(a)
 	b.Replace(status.Files, report.Report{Owner: a}, report.Report{Owner: c})
 	next(a, c)
-	b.Replace(status.Files, report.Report{Owner: a}, report.Report{Owner: c, Addresses: []string{"x"}}) // a is as before
+	// a is as before
+	b.Replace(status.Files, report.Report{Owner: a}, report.Report{Owner: c, Addresses: []string{"x"}})
 	next(c)
 	b.Replace(status.Files)
 	b.Remove(status.Translation, a)
@@ -187,7 +199,8 @@ func TestFeed_MissesNoLastReport(t *testing.T) {
 		group.Go(func() {
 			for i := range rounds {
 				owner := report.Ref{Kind: "HTTPRoute", Name: string(rune('a' + i%10))}
-				b.Set(status.Instance(status.Proxy, string(rune('0'+w))), report.Report{Owner: owner, AttachedListenerSets: int32(i + 1)})
+				b.Set(status.Instance(status.Proxy, string(rune('0'+w))),
+					report.Report{Owner: owner, AttachedListenerSets: int32(i + 1)})
 				b.List(nil)
 			}
 		})
@@ -235,7 +248,9 @@ func TestStream_ShowsWhatSettledAndEveryChange(t *testing.T) {
 			return ""
 		}
 		set := func(text string) {
-			b.Set(status.Translation, report.Report{Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "False", text, ""))}})
+			b.Set(status.Translation, report.Report{
+				Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "False", text, ""))},
+			})
 		}
 		if got := reason(<-docs); got != "Accepted" {
 			t.Errorf("first: %s", got)

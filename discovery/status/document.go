@@ -59,7 +59,8 @@ type Parent struct {
 	Conditions     []metav1.Condition `json:"conditions"`
 }
 
-// Ancestor is the status of a policy for one of the Gateways that it affects (Gateway API, PolicyAncestorStatus).
+// Ancestor is the status of a policy for one of the Gateways that it affects (Gateway API,
+// PolicyAncestorStatus).
 type Ancestor struct {
 	AncestorRef    report.ParentRef   `json:"ancestorRef"`
 	ControllerName string             `json:"controllerName"`
@@ -93,10 +94,11 @@ type conditionKey struct {
 	typ      string
 }
 
-// NewDocument makes the document of a Board's reports. Conditions with the same status as in before keep their transition time;
-// others get now. before may be nil.
+// NewDocument makes the document of a Board's reports. Conditions with the same status as in before
+// keep their transition time; others get now. before may be nil.
 func NewDocument(reports []report.Report, controller string, before *Document, now time.Time) *Document {
-	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second), before: map[conditionKey]metav1.Condition{}}
+	m := &maker{controller: controller, now: now.UTC().Truncate(time.Second),
+		before: map[conditionKey]metav1.Condition{}}
 	if before != nil {
 		m.remember(before)
 	}
@@ -163,7 +165,9 @@ func (m *maker) conditions(key conditionKey, list []report.Condition) []metav1.C
 		if old, ok := m.before[key]; ok && string(old.Status) == c.Status {
 			since = old.LastTransitionTime
 		}
-		out = append(out, metav1.Condition{Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: since})
+		out = append(out,
+			metav1.Condition{Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason,
+				Message: c.Message, LastTransitionTime: since})
 	}
 	return out
 }

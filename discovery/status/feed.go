@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Feed streams the objects whose report changes to one reader, each once however often it changed. It never blocks the board. Only
-// one goroutine may call Next.
+// Feed streams the objects whose report changes to one reader, each once however often it changed.
+// It never blocks the board. Only one goroutine may call Next.
 type Feed struct {
 	board *Board
 	id    uint64
@@ -23,7 +23,8 @@ func (b *Board) Follow() *Feed {
 	return f
 }
 
-// Next waits until reports have changed, and returns their objects, sorted. It fails only with its context.
+// Next waits until reports have changed, and returns their objects, sorted. It fails only with its
+// context.
 func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	for {
 		ws := NewWatchSet()
@@ -37,7 +38,8 @@ func (f *Feed) Next(ctx context.Context) ([]report.Ref, error) {
 	}
 }
 
-// take removes and returns the objects that were not seen yet. If there are none, ws fires once there are.
+// take removes and returns the objects that were not seen yet. If there are none, ws fires once
+// there are.
 func (f *Feed) take(ws WatchSet) (refs []report.Ref) {
 	f.board.write(func(t txn, _ func(report.Ref)) {
 		for _, u := range slices.Collect(rows.Walk[unseen](t, ws, unseenTable, rows.ByID, idKey(f.id))) {

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// merge combines the reports of all sources about one object, the winning one last. The result shares no slices with them.
+// merge combines the reports of all sources about one object, the winning one last. The result
+// shares no slices with them.
 func merge(parts []*entry) report.Report {
 	out := report.Report{Owner: parts[0].report.Owner}
 	for _, e := range parts {
@@ -51,8 +52,9 @@ func mergeConditions(list, later []report.Condition) []report.Condition {
 	return list
 }
 
-// spread moves conditions of a whole object to each of its parents, if it has any: the status of a route or pool has no other place
-// for them, and a source such as a proxy that rejects the object does not know its parents.
+// spread moves conditions of a whole object to each of its parents, if it has any: the status of a
+// route or pool has no other place for them, and a source such as a proxy that rejects the object
+// does not know its parents.
 func spread(r *report.Report) {
 	if len(r.Parents) == 0 || len(r.Conditions) == 0 {
 		return

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// Page serves the status of all objects as JSON. With ?watch it serves one line of JSON as soon as the board has settled, and another
-// one after each change, until the client disconnects.
+// Page serves the status of all objects as JSON. With ?watch it serves one line of JSON as soon as
+// the board has settled, and another one after each change, until the client disconnects.
 func Page(b *Board, controller string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines := json.NewEncoder(w)
 		if !r.URL.Query().Has("watch") {
 			w.Header().Set("content-type", "application/json")
 			lines.SetIndent("", "  ")
-			_ = lines.Encode(NewDocument(b.List(nil), controller, nil, time.Now())) // fails only if the client has disconnected
+			// fails only if the client has disconnected
+			_ = lines.Encode(NewDocument(b.List(nil), controller, nil, time.Now()))
 			return
 		}
 		w.Header().Set("content-type", "application/jsonl")

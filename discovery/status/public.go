@@ -15,7 +15,8 @@ func public(r report.Report) report.Report {
 		f.Problem, f.Fix = credential.Text(f.Problem), credential.Text(f.Fix)
 		return f
 	})
-	r.Listeners = withPublicConditions(r.Listeners, func(l *report.Listener) *[]report.Condition { return &l.Conditions })
+	r.Listeners = withPublicConditions(r.Listeners,
+		func(l *report.Listener) *[]report.Condition { return &l.Conditions })
 	r.Parents = withPublicConditions(r.Parents, func(p *report.Parent) *[]report.Condition { return &p.Conditions })
 	return r
 }

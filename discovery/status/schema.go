@@ -19,8 +19,8 @@ const (
 	placeTable    = "place"    // *places
 )
 
-// Indexes. In rows.ByID of entries, the key is the owner, then rank and instance of the source: a walk meets objects in order, the winning
-// source last.
+// Indexes. In rows.ByID of entries, the key is the owner, then rank and instance of the source: a
+// walk meets objects in order, the winning source last.
 const bySource = "source" // of entries that Replace stored: source, then owner
 
 // entry is the newest report of one source about one object. Entries are immutable.
@@ -39,7 +39,8 @@ type unseen struct {
 	owner    report.Ref
 }
 
-// places is the one row of its table. It is replaced when objects may have moved within their files.
+// places is the one row of its table. It is replaced when objects may have moved within their
+// files.
 type places struct{}
 
 func newDB() *memdb.MemDB {
@@ -47,18 +48,21 @@ func newDB() *memdb.MemDB {
 		return map[string]*memdb.IndexSchema{name: {Name: name, Unique: true, Indexer: rows.Index{Key: of}}}
 	}
 	entries := unique(rows.ByID, func(row any) []byte { e := row.(*entry); return entryKey(e.report.Owner, e.source) })
-	// go-memdb takes about 450 bytes for each key. Translation, with the most reports by far, never calls Replace, so that its entries
-	// are in one index only.
-	entries[bySource] = &memdb.IndexSchema{Name: bySource, Unique: true, AllowMissing: true, Indexer: rows.Index{Key: func(row any) []byte {
-		e := row.(*entry)
-		if !e.whole {
-			return nil
-		}
-		return appendRef(rows.Key(e.source), e.report.Owner)
-	}}}
+	// go-memdb takes about 450 bytes for each key. Translation, with the most reports by far, never
+	// calls Replace, so that its entries are in one index only.
+	entries[bySource] = &memdb.IndexSchema{Name: bySource, Unique: true, AllowMissing: true,
+		Indexer: rows.Index{Key: func(row any) []byte {
+			e := row.(*entry)
+			if !e.whole {
+				return nil
+			}
+			return appendRef(rows.Key(e.source), e.report.Owner)
+		}}}
 	db, err := memdb.NewMemDB(&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
-		reportTable:   {Name: reportTable, Indexes: entries},
-		followerTable: {Name: followerTable, Indexes: unique(rows.ByID, func(row any) []byte { return idKey(row.(*follower).id) })},
+		reportTable: {Name: reportTable, Indexes: entries},
+		followerTable: {
+			Name: followerTable, Indexes: unique(rows.ByID, func(row any) []byte { return idKey(row.(*follower).id) }),
+		},
 		unseenTable: {Name: unseenTable, Indexes: unique(rows.ByID, func(row any) []byte {
 			u := row.(*unseen)
 			return appendRef(idKey(u.follower), u.owner)
@@ -96,7 +100,8 @@ func (t txn) watch(ws WatchSet) {
 	}
 }
 
-// insert stores an entry without credentials, unless an equal one is there, and returns whether it did.
+// insert stores an entry without credentials, unless an equal one is there, and returns whether it
+// did.
 func (t txn) insert(e *entry) bool {
 	e.report = public(e.report)
 	old, err := t.First(reportTable, rows.ByID, entryKey(e.report.Owner, e.source))

@@ -32,7 +32,10 @@ func cond(typ, st, reason, message string) report.Condition {
 }
 
 func parent(name, section string, conditions ...report.Condition) report.Parent {
-	return report.Parent{Ref: report.ParentRef{Group: gatewayGroup, Kind: "Gateway", Namespace: "default", Name: name, SectionName: section}, Conditions: conditions}
+	return report.Parent{
+		Ref: report.ParentRef{Group: gatewayGroup, Kind: "Gateway", Namespace: "default", Name: name,
+			SectionName: section}, Conditions: conditions,
+	}
 }
 
 // fleet is a Board with reports of several kinds and sources.
@@ -44,20 +47,50 @@ func fleet() *status.Board {
 		return ""
 	})
 	b.Set(status.Translation,
-		report.Report{Owner: gw, Conditions: []report.Condition{cond("Accepted", "True", "Accepted", ""), cond("Programmed", "True", "Programmed", "")},
+		report.Report{Owner: gw, Conditions: []report.Condition{
+			cond("Accepted", "True", "Accepted", ""), cond("Programmed", "True", "Programmed", ""),
+		},
 			Listeners: []report.Listener{
-				{Name: "http", SupportedKinds: []report.Ref{{Group: gatewayGroup, Kind: "HTTPRoute"}}, AttachedRoutes: 2, Conditions: []report.Condition{cond("Accepted", "True", "Accepted", ""), cond("Conflicted", "False", "NoConflicts", "")}},
-				{Name: "https", Conditions: []report.Condition{cond("Accepted", "True", "Accepted", ""), cond("ResolvedRefs", "False", "InvalidCertificateRef", "Secret default/cert does not exist")}},
+				{Name: "http", SupportedKinds: []report.Ref{{Group: gatewayGroup, Kind: "HTTPRoute"}},
+					AttachedRoutes: 2, Conditions: []report.Condition{
+						cond("Accepted", "True", "Accepted", ""), cond("Conflicted", "False", "NoConflicts", ""),
+					}},
+				{
+					Name: "https", Conditions: []report.Condition{
+						cond("Accepted", "True", "Accepted", ""),
+						cond("ResolvedRefs", "False", "InvalidCertificateRef", "Secret default/cert does not exist"),
+					},
+				},
 			}},
-		report.Report{Owner: admin, Parents: []report.Parent{parent("gw", "http", cond("Accepted", "True", "Accepted", ""), cond("ResolvedRefs", "True", "ResolvedRefs", ""))}},
-		report.Report{Owner: chat, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""), cond("ResolvedRefs", "False", "BackendNotFound", "InferencePool default/llama does not exist"))},
-			Findings: []report.Finding{{Severity: report.Error, Owner: chat, Field: "spec.rules[0].backendRefs[0]", Problem: "names a pool that does not exist", Fix: "write llm"}}},
-		report.Report{Owner: pool, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""))}},
-		report.Report{Owner: tls, Parents: []report.Parent{parent("gw", "", cond("Accepted", "False", "NoValidCACertificate", "ConfigMap default/ca does not exist"))}},
+		report.Report{
+			Owner: admin, Parents: []report.Parent{
+				parent("gw", "http", cond("Accepted", "True", "Accepted", ""),
+					cond("ResolvedRefs", "True", "ResolvedRefs", "")),
+			},
+		},
+		report.Report{Owner: chat, Parents: []report.Parent{
+			parent("gw", "", cond("Accepted", "True", "Accepted", ""),
+				cond("ResolvedRefs", "False", "BackendNotFound", "InferencePool default/llama does not exist")),
+		},
+			Findings: []report.Finding{
+				{Severity: report.Error, Owner: chat, Field: "spec.rules[0].backendRefs[0]",
+					Problem: "names a pool that does not exist", Fix: "write llm"},
+			}},
+		report.Report{
+			Owner: pool, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", ""))},
+		},
+		report.Report{
+			Owner: tls,
+			Parents: []report.Parent{
+				parent("gw", "",
+					cond("Accepted", "False", "NoValidCACertificate", "ConfigMap default/ca does not exist")),
+			},
+		},
 	)
 	b.Set(status.Supervisor, report.Report{Owner: gw, Addresses: []string{"127.0.0.1"}})
 	b.Replace(status.Files, report.Report{Findings: []report.Finding{
-		{Severity: report.Info, Source: "deploy.yaml:1", Problem: "Deployment (apps/v1) is nothing that Penstock reads"},
+		{Severity: report.Info, Source: "deploy.yaml:1",
+			Problem: "Deployment (apps/v1) is nothing that Penstock reads"},
 		{Severity: report.Error, Source: "broken.yaml:4", Problem: "is not YAML"},
 	}})
 	return b
@@ -110,7 +143,9 @@ func TestStatusFile_TransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
 	write := func() *status.Document {
 		t.Helper()
 		// A new Writer each time, as after a restart.
-		w, err := status.NewWriter(status.WriterConfig{Board: b, Path: path, Controller: "c", Now: func() time.Time { return now }})
+		w, err := status.NewWriter(status.WriterConfig{
+			Board: b, Path: path, Controller: "c", Now: func() time.Time { return now },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +178,13 @@ func TestStatusFile_TransitionTimeMovesOnlyWithItsStatus(t *testing.T) {
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
 		t.Error("an unchanged file was written again")
 	}
-	b.Set(status.Translation, report.Report{Owner: chat, Parents: []report.Parent{parent("gw", "", cond("Accepted", "True", "Accepted", "other words"), cond("ResolvedRefs", "True", "ResolvedRefs", ""))}})
+	b.Set(status.Translation,
+		report.Report{
+			Owner: chat, Parents: []report.Parent{
+				parent("gw", "", cond("Accepted", "True", "Accepted", "other words"),
+					cond("ResolvedRefs", "True", "ResolvedRefs", "")),
+			},
+		})
 	accepted, resolved := times(write())
 	if !accepted.Equal(start) || !resolved.Equal(now) {
 		t.Errorf("Accepted since %v, ResolvedRefs since %v", accepted, resolved)
@@ -166,7 +207,9 @@ func TestStatusFile_FollowsTheBoardAndIsCompleteAtTheEnd(t *testing.T) {
 			return err == nil && strings.Contains(string(raw), text)
 		}
 		set := func(text string) {
-			b.Set(status.Translation, report.Report{Owner: pool, Conditions: []report.Condition{cond("Accepted", "False", "X", text)}})
+			b.Set(status.Translation, report.Report{
+				Owner: pool, Conditions: []report.Condition{cond("Accepted", "False", "X", text)},
+			})
 		}
 		synctest.Wait()
 		set("first")

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// columns are the conditions that have a column of their own, in this order, in the table of a kind that has them.
+// columns are the conditions that have a column of their own, in this order, in the table of a kind
+// that has them.
 var columns = []string{"Accepted", "ResolvedRefs", "Programmed", "Ready", "Exported"}
 
 // badWhenTrue are the conditions that indicate a problem by being True.
@@ -28,8 +29,9 @@ type row struct {
 	under   []row // a Gateway's listeners
 }
 
-// Text prints a document for people: one table for each kind, objects with a problem first, then the findings. endpoints returns
-// how many endpoints of an object serve, of how many; "" for an object without any, and nil for all.
+// Text prints a document for people: one table for each kind, objects with a problem first, then
+// the findings. endpoints returns how many endpoints of an object serve, of how many; "" for an
+// object without any, and nil for all.
 func Text(out io.Writer, doc *Document, endpoints func(report.Ref) string) error {
 	w := &printer{out: out, endpoints: endpoints}
 	for len(doc.Objects) > 0 {
@@ -98,8 +100,8 @@ func (p *printer) table(objects []Object) {
 	}
 }
 
-// tableRows makes the rows of one kind's objects: one row for each parent, if objects of the kind have parents. second are the
-// headings of the columns after the name.
+// tableRows makes the rows of one kind's objects: one row for each parent, if objects of the kind
+// have parents. second are the headings of the columns after the name.
 func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	withParents := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.allParents()) > 0 })
 	withListeners := slices.ContainsFunc(objects, func(o Object) bool { return len(o.Status.Listeners) > 0 })
@@ -109,7 +111,8 @@ func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 	case withListeners:
 		second = []string{"ADDRESS", "ROUTES"}
 	}
-	withEndpoints := p.endpoints != nil && slices.ContainsFunc(objects, func(o Object) bool { return p.endpoints(o.Ref) != "" })
+	withEndpoints := p.endpoints != nil && slices.ContainsFunc(objects,
+		func(o Object) bool { return p.endpoints(o.Ref) != "" })
 	if withEndpoints {
 		second = append(second, "ENDPOINTS")
 	}
@@ -124,7 +127,8 @@ func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 		switch {
 		case withParents && len(o.Status.allParents()) > 0:
 			for _, p := range o.Status.allParents() {
-				r := row{cells: []string{o.Key(), parentName(o, p.ParentRef)}, list: p.Conditions, problem: bad(p.Conditions)}
+				r := row{cells: []string{o.Key(), parentName(o, p.ParentRef)}, list: p.Conditions,
+					problem: bad(p.Conditions)}
 				rows = append(rows, serving(r, o))
 			}
 			continue
@@ -139,7 +143,8 @@ func (p *printer) tableRows(objects []Object) (rows []row, second []string) {
 		}
 		r.problem = bad(r.list)
 		for _, l := range o.Status.Listeners {
-			u := row{cells: []string{"  " + l.Name, "", fmt.Sprint(l.AttachedRoutes)}, list: l.Conditions, problem: bad(l.Conditions)}
+			u := row{cells: []string{"  " + l.Name, "", fmt.Sprint(l.AttachedRoutes)}, list: l.Conditions,
+				problem: bad(l.Conditions)}
 			r.problem = r.problem || u.problem
 			r.under = append(r.under, u)
 		}

@@ -20,11 +20,13 @@ const FileName = "status.json"
 // WriterConfig is what a Writer needs.
 type WriterConfig struct {
 	Board      *Board
-	Path       string           // of the status file; its folder is created if it does not exist
-	Controller string           // controllerName in parents' statuses
-	Delay      time.Duration    // how long changes are debounced before they are written, longer for a large file; 100 ms by default
-	Now        func() time.Time // nil: time.Now
-	Log        *slog.Logger     // nil: slog.Default
+	Path       string // of the status file; its folder is created if it does not exist
+	Controller string // controllerName in parents' statuses
+	// how long changes are debounced before they are written, longer for a large file; 100 ms by
+	// default
+	Delay time.Duration
+	Now   func() time.Time // nil: time.Now
+	Log   *slog.Logger     // nil: slog.Default
 }
 
 // Writer keeps the status file up to date.
@@ -51,8 +53,8 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	return &Writer{cfg: cfg}, nil
 }
 
-// The file has all reports, so one report among 10,000 costs 60 ms. Writing takes one maxShare-th of the time at most, unless a write then waits for
-// longer than maxDelay.
+// The file has all reports, so one report among 10,000 costs 60 ms. Writing takes one maxShare-th
+// of the time at most, unless a write then waits for longer than maxDelay.
 const (
 	maxShare = 10
 	maxDelay = 2 * time.Second
@@ -66,8 +68,8 @@ func (w *Writer) delay(took time.Duration) time.Duration {
 // retryInterval is the time between a write that failed and the next one.
 const retryInterval = 10 * time.Second
 
-// Run writes the file at once, after each change, and a last time when its context ends. A failed write is logged once and repeated:
-// traffic does not depend on the file.
+// Run writes the file at once, after each change, and a last time when its context ends. A failed
+// write is logged once and repeated: traffic does not depend on the file.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		ws, began := NewWatchSet(), time.Now()

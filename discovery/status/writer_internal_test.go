@@ -12,7 +12,10 @@ func TestWriter_LargeFileIsWrittenLessOften(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for took, want := range map[time.Duration]time.Duration{0: 100 * time.Millisecond, 5 * time.Millisecond: 100 * time.Millisecond, 60 * time.Millisecond: 540 * time.Millisecond, time.Second: 2 * time.Second} {
+	for took, want := range map[time.Duration]time.Duration{
+		0: 100 * time.Millisecond, 5 * time.Millisecond: 100 * time.Millisecond,
+		60 * time.Millisecond: 540 * time.Millisecond, time.Second: 2 * time.Second,
+	} {
 		if got := w.delay(took); got != want {
 			t.Errorf("after a write of %s the next one waits for %s, want %s", took, got, want)
 		}

@@ -35,7 +35,11 @@ type memdbIndex struct {
 
 func newMemdbIndex(b *testing.B) *memdbIndex {
 	db, err := memdb.NewMemDB(&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
-		"table": {Name: "table", Indexes: map[string]*memdb.IndexSchema{"id": {Name: "id", Unique: true, Indexer: keyIndexer{}}}},
+		"table": {
+			Name: "table", Indexes: map[string]*memdb.IndexSchema{
+				"id": {Name: "id", Unique: true, Indexer: keyIndexer{}},
+			},
+		},
 	}})
 	if err != nil {
 		b.Fatal(err)
@@ -73,8 +77,9 @@ func (keyIndexer) FromArgs(args ...any) ([]byte, error) {
 	return []byte(args[0].(string) + "\x00"), nil
 }
 
-// BenchmarkIndex compares the store's tree with go-memdb, which the status board uses: the bytes for each of 5,000 keys (the key and
-// the object not counted), one write as a commit of its own, and one read.
+// BenchmarkIndex compares the store's tree with go-memdb, which the status board uses: the bytes
+// for each of 5,000 keys (the key and the object not counted), one write as a commit of its own,
+// and one read.
 func BenchmarkIndex(b *testing.B) {
 	const n = 5000
 	entries := make([]entry, n)

@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// decisions lists, for the types of all tables and of their fields, how pages show each field. A new field
-// is not shown, and fails TestShow_EveryFieldIsDecided, until it is listed.
+// decisions lists, for the types of all tables and of their fields, how pages show each field. A
+// new field is not shown, and fails TestShow_EveryFieldIsDecided, until it is listed.
 var decisions = byType(ofKubernetes, ofGateways, ofPenstock)
 
-// ofPenstock decides about the types of Penstock. Parameters of plugins, and additions to a bootstrap, may be
-// credentials for other services.
+// ofPenstock decides about the types of Penstock. Parameters of plugins, and additions to a
+// bootstrap, may be credentials for other services.
 var ofPenstock = []decision{
 	decide[inferenceapi.InferenceModel](shown("TypeMeta", "ObjectMeta", "Spec", "Status")),
 	decide[inferenceapi.InferenceModelSpec](shown("ModelName", "Criticality", "TargetModels", "PoolRef")),
@@ -106,7 +106,8 @@ var ofPenstock = []decision{
 		),
 	),
 	decide[endpointpicker.PriorityBand](
-		shown("Priority", "MaxBytes", "MaxRequests", "FairnessPolicyRef", "OrderingPolicyRef", "DefaultRequestTTL", "NoEndpointRequestTTL"),
+		shown("Priority", "MaxBytes", "MaxRequests", "FairnessPolicyRef", "OrderingPolicyRef", "DefaultRequestTTL",
+			"NoEndpointRequestTTL"),
 	),
 	decide[endpointpicker.Ref](
 		shown("PluginRef", "QueueDepthThreshold", "KVCacheUtilThreshold", "MetricsStalenessThreshold")),
@@ -164,7 +165,8 @@ var ofPenstock = []decision{
 	decide[about.ClusterPropertySpec](shown("Value")),
 	decide[Host](shown("TypeMeta", "ObjectMeta", "Addresses", "Error")),
 	decide[Learned](shown("TypeMeta", "ObjectMeta", "Endpoints")),
-	decide[Offer](shown("TypeMeta", "ObjectMeta", "Import", "Cluster", "Allowed", "Pods", "Cleartext", "Local", "Since")),
+	decide[Offer](shown("TypeMeta", "ObjectMeta", "Import", "Cluster", "Allowed", "Pods", "Cleartext", "Local",
+		"Since")),
 	decide[Invalid](shown("TypeMeta", "ObjectMeta")),
 	decide[Failback](shown("TypeMeta", "ObjectMeta", "Clusters")),
 	decide[Dialect](shown("TypeMeta", "ObjectMeta", "Acknowledges", "Health", "Lost", "Frozen")),

@@ -41,7 +41,8 @@ func TestShow_EveryFieldIsDecided(t *testing.T) {
 	shownTypes(func(table string, of reflect.Type) {
 		used[of] = true
 		if of.Implements(marshaler) || reflect.PointerTo(of).Implements(marshaler) {
-			t.Errorf("%s: %s has a JSON form of its own: add it to values, or choose sizes or omit for its field", table, of)
+			t.Errorf("%s: %s has a JSON form of its own: add it to values, or choose sizes or omit for its field",
+				table, of)
 			return
 		}
 		fields, ok := decisions[of]
@@ -50,7 +51,8 @@ func TestShow_EveryFieldIsDecided(t *testing.T) {
 			for i := range of.NumField() {
 				names = append(names, fmt.Sprintf("%q", of.Field(i).Name))
 			}
-			t.Errorf("%s: nothing is decided about %s: add decide[%s](shown(%s))", table, of, of, strings.Join(names, ", "))
+			t.Errorf("%s: nothing is decided about %s: add decide[%s](shown(%s))", table, of, of,
+				strings.Join(names, ", "))
 			return
 		}
 		rest := maps.Clone(fields)

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Host holds the addresses of a host name that some object uses as an address. discovery/hostname writes it. Its name is
-// the host name, in lower case.
+// Host holds the addresses of a host name that some object uses as an address. discovery/hostname
+// writes it. Its name is the host name, in lower case.
 type Host struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -28,8 +28,9 @@ func (h *Host) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Invalid is an object that files define and that is invalid, without a last good version in use: reports about references to it
-// don't call it missing. discovery/file writes it. Its namespace is the object's, its name InvalidName.
+// Invalid is an object that files define and that is invalid, without a last good version in use:
+// reports about references to it don't call it missing. discovery/file writes it. Its namespace is
+// the object's, its name InvalidName.
 type Invalid struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -45,8 +46,9 @@ func (i *Invalid) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Learned holds endpoints of one exporting cluster of an import that a remote picker named and that are in the allowed
-// ranges. multicluster/learned writes it. Its namespace is the import's, its name LearnedName.
+// Learned holds endpoints of one exporting cluster of an import that a remote picker named and that
+// are in the allowed ranges. multicluster/learned writes it. Its namespace is the import's, its
+// name LearnedName.
 type Learned struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -65,26 +67,27 @@ func (l *Learned) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Offer is what one member of the cluster set exports: its entry of the import of the same name. multicluster/imports writes it. Its
-// namespace is the pool's, its name OfferName.
+// Offer is what one member of the cluster set exports: its entry of the import of the same name.
+// multicluster/imports writes it. Its namespace is the pool's, its name OfferName.
 //
-// An Offer needs no InferencePoolImport: a route may name what a member offers before the import of that name is written, and after
-// the CRD of another project has pruned the import's clusters[]. Where the import has an entry of the same cluster, the Offer counts.
+// An Offer needs no InferencePoolImport: a route may name what a member offers before the import of
+// that name is written, and after the CRD of another project has pruned the import's clusters[].
+// Where the import has an entry of the same cluster, the Offer counts.
 type Offer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
 	Import  string // the import's name
 	Cluster inferenceapi.ImportedCluster
-	// Allowed are the ranges in which the member may have pickers and gateways, and Pods those of its model servers, as CIDRs. Without any,
-	// all are that the AddressPolicy allows.
+	// Allowed are the ranges in which the member may have pickers and gateways, and Pods those of
+	// its model servers, as CIDRs. Without any, all are that the AddressPolicy allows.
 	Allowed, Pods []string
 	// Cleartext: requests may go to gateways of the member without TLS.
 	Cleartext bool
 	// Local: the cluster is this one. Requests go to the InferencePool of the import's name.
 	Local bool
-	// Since is when the export became this Offer, in microseconds of Unix time: of two meanings of a
-	// name the older one counts (gatewayapi.ImportNamed). 0 is older than all others.
+	// Since is when the export became this Offer, in microseconds of Unix time: of two meanings of
+	// a name the older one counts (gatewayapi.ImportNamed). 0 is older than all others.
 	Since int64
 }
 
@@ -100,8 +103,9 @@ func (o *Offer) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Failback lists the clusters of an import that were not ready, and are not first again before they have been ready for a while: with
-// selection.policy Priority they come last. cmd writes it (internal/failback). Its namespace and name are the import's.
+// Failback lists the clusters of an import that were not ready, and are not first again before they
+// have been ready for a while: with selection.policy Priority they come last. cmd writes it
+// (internal/failback). Its namespace and name are the import's.
 type Failback struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -117,8 +121,9 @@ func (f *Failback) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Dialect holds the results of picker/probe for an external picker: how it answers. There is none for a picker without
-// results. picker/probe writes it. Its name is that of the picker's Envoy cluster.
+// Dialect holds the results of picker/probe for an external picker: how it answers. There is none
+// for a picker without results. picker/probe writes it. Its name is that of the picker's Envoy
+// cluster.
 type Dialect struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -136,8 +141,9 @@ func (d *Dialect) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Authority has what proxies need to call Penstock's own services: the certificates to trust, and the key that authorizes
-// them. cmd writes it. There is one, named OwnAuthority, if those services use TLS.
+// Authority has what proxies need to call Penstock's own services: the certificates to trust, and
+// the key that authorizes them. cmd writes it. There is one, named OwnAuthority, if those services
+// use TLS.
 type Authority struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -149,8 +155,8 @@ type Authority struct {
 // OwnAuthority is the name of the one Authority.
 const OwnAuthority = "own"
 
-// OwnPickerConfig is the name of the EndpointPickerConfig that this process was started with. It has no namespace, and no object that
-// users write has such a name.
+// OwnPickerConfig is the name of the EndpointPickerConfig that this process was started with. It
+// has no namespace, and no object that users write has such a name.
 const OwnPickerConfig = "--config-file"
 
 // DeepCopyObject implements runtime.Object.
@@ -161,8 +167,8 @@ func (a *Authority) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Membership has what this cluster's Gateways need as those of a member of a cluster set. cmd writes it. There is one, named OwnMembership,
-// while there is a ClusterSet and a certificate.
+// Membership has what this cluster's Gateways need as those of a member of a cluster set. cmd
+// writes it. There is one, named OwnMembership, while there is a ClusterSet and a certificate.
 type Membership struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -171,12 +177,14 @@ type Membership struct {
 	Cluster string // this cluster's name, which is its trust domain
 	// Region and Zone of this cluster; "": not known.
 	Region, Zone string
-	// Chain and Key are the certificate of this cluster's Gateways, in PEM. Its ID is model.GatewayURI of Cluster.
+	// Chain and Key are the certificate of this cluster's Gateways, in PEM. Its ID is
+	// model.GatewayURI of Cluster.
 	Chain, Key []byte
 	// PeerPort is the port of the peer listener; 0: there is none.
 	PeerPort uint16
 	Members  []Member // sorted by name
-	// Names are those of all other clusters of the set, also of those without certificates here, sorted; nil if a hub may bring more.
+	// Names are those of all other clusters of the set, also of those without certificates here,
+	// sorted; nil if a hub may bring more.
 	Names []string
 }
 
@@ -193,15 +201,16 @@ const OwnMembership = "own"
 func (m *Membership) DeepCopyObject() runtime.Object {
 	c := *m
 	m.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	c.Chain, c.Key, c.Members, c.Names = slices.Clone(m.Chain), slices.Clone(m.Key), slices.Clone(m.Members), slices.Clone(m.Names)
+	c.Chain, c.Key, c.Members, c.Names = slices.Clone(m.Chain), slices.Clone(m.Key), slices.Clone(m.Members),
+		slices.Clone(m.Names)
 	for i := range c.Members {
 		c.Members[i].Bundle = slices.Clone(c.Members[i].Bundle)
 	}
 	return &c
 }
 
-// Export is an InferencePool that other clusters may use: its export, also for a while after it was withdrawn. cmd writes it. Namespace and
-// name are the pool's.
+// Export is an InferencePool that other clusters may use: its export, also for a while after it was
+// withdrawn. cmd writes it. Namespace and name are the pool's.
 type Export struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -217,8 +226,9 @@ func (e *Export) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// AddressPolicy determines which IP addresses may become endpoints. cmd writes it before any other object. There is one, named
-// OwnAddressPolicy; without it no address that a user wrote may. translator/addresses applies it.
+// AddressPolicy determines which IP addresses may become endpoints. cmd writes it before any other
+// object. There is one, named OwnAddressPolicy; without it no address that a user wrote may.
+// translator/addresses applies it.
 type AddressPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -226,8 +236,9 @@ type AddressPolicy struct {
 	Allowed, Denied []string // CIDRs; a denied one counts more than an allowed one
 	Loopback        bool     // loopback may be allowed
 	ExternalName    bool     // Services of type ExternalName have endpoints
-	// Shared is set if users who do not trust each other write the objects, as on Kubernetes. Occupants then has the
-	// addresses of Services. Own is the Service in front of Penstock's own processes, "namespace/name"; "" for none.
+	// Shared is set if users who do not trust each other write the objects, as on Kubernetes.
+	// Occupants then has the addresses of Services. Own is the Service in front of Penstock's own
+	// processes, "namespace/name"; "" for none.
 	Shared bool
 	Own    string
 }
@@ -243,8 +254,9 @@ func (p *AddressPolicy) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// ProcessorDefault is the processor of pools whose policy names none, and what it is asked where the policy leaves that open. cmd writes it
-// before any other object, if at all. There is one, named OwnProcessor.
+// ProcessorDefault is the processor of pools whose policy names none, and what it is asked where
+// the policy leaves that open. cmd writes it before any other object, if at all. There is one,
+// named OwnProcessor.
 type ProcessorDefault struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -263,8 +275,9 @@ func (p *ProcessorDefault) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Occupant names the Services that have an IP address, as their own one or, by the EndpointSlices that Kubernetes makes, as
-// that of an endpoint. discovery/kube writes it for addresses that translation reads. Its name is the address.
+// Occupant names the Services that have an IP address, as their own one or, by the EndpointSlices
+// that Kubernetes makes, as that of an endpoint. discovery/kube writes it for addresses that
+// translation reads. Its name is the address.
 type Occupant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -274,7 +287,8 @@ type Occupant struct {
 	Lists     []string // keys of ByAddresses that translation reads and that contain the address, sorted
 }
 
-// AddressesKey returns a key of ByAddresses: addresses in order, each once, joined by spaces. It sorts list.
+// AddressesKey returns a key of ByAddresses: addresses in order, each once, joined by spaces. It
+// sorts list.
 func AddressesKey(list []netip.Addr) string {
 	slices.SortFunc(list, netip.Addr.Compare)
 	key := make([]byte, 0, len("255.255.255.255 ")*len(list))

@@ -26,7 +26,8 @@ func gatewayParents(namespace string, refs []gatewayv1.ParentReference) (keys []
 	return keys
 }
 
-// listenerSetParent returns the keys in ByParent of a ListenerSet. Its parent can only be a Gateway.
+// listenerSetParent returns the keys in ByParent of a ListenerSet. Its parent can only be a
+// Gateway.
 func listenerSetParent(s *gatewayv1.ListenerSet) []string {
 	p := s.Spec.ParentRef
 	if p.Kind != nil && *p.Kind != "Gateway" || p.Group != nil && *p.Group != gatewayv1.GroupName {
@@ -108,7 +109,8 @@ func udpRouteBackends(r *gatewayv1.UDPRoute) []string {
 	return b.keys
 }
 
-// rewrittenModels returns a ModelKey for each model that a rule matches; with "" for a rule that matches all.
+// rewrittenModels returns a ModelKey for each model that a rule matches; with "" for a rule that
+// matches all.
 func rewrittenModels(m *llmd.InferenceModelRewrite) (keys []string) {
 	if m.Spec.PoolRef == nil {
 		return nil

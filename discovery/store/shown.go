@@ -74,13 +74,14 @@ func byType(lists ...[]decision) map[reflect.Type]map[string]way {
 
 // values are types with a JSON form of their own that are shown as that.
 var values = []reflect.Type{
-	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](), reflect.TypeFor[resource.Quantity](),
+	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
+	reflect.TypeFor[resource.Quantity](),
 	reflect.TypeFor[intstr.IntOrString](),
 }
 
-// Show returns the JSON of an object as pages and commands print it: the fields that its type's decision shows
-// (decisions.go), without the credentials that are in a text by their form. Private keys, tokens,
-// passwords, and fields without a decision, are not part of it.
+// Show returns the JSON of an object as pages and commands print it: the fields that its type's
+// decision shows (decisions.go), without the credentials that are in a text by their form. Private
+// keys, tokens, passwords, and fields without a decision, are not part of it.
 func Show(obj Object) (json.RawMessage, error) {
 	out, ok := show(reflect.ValueOf(obj))
 	if !ok {
@@ -89,8 +90,8 @@ func Show(obj Object) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// Quotable reports whether pages show the value of a field of any object of a kind, and a report may quote it.
-// path is a finding's field, such as spec.rules[0].matches[0].path.value.
+// Quotable reports whether pages show the value of a field of any object of a kind, and a report
+// may quote it. path is a finding's field, such as spec.rules[0].matches[0].path.value.
 func Quotable(k Kind, path string) bool {
 	t := reflect.TypeOf(k.New())
 	for path != "" {
@@ -304,7 +305,8 @@ func lengthOf(b []byte) string {
 	return credential.Redacted(len(b))
 }
 
-// Certificates returns the certificates of a PEM text. Nothing else of it is kept, neither keys nor comments.
+// Certificates returns the certificates of a PEM text. Nothing else of it is kept, neither keys nor
+// comments.
 func Certificates(text []byte) string {
 	var out strings.Builder
 	for {

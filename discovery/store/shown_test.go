@@ -52,7 +52,8 @@ func TestShow_KeysAreNotPrinted(t *testing.T) {
 		kind store.Kind
 		path string
 	}{
-		{store.Authorities, "Key"}, {store.Memberships, "Key"}, {store.Secrets, "data.name"}, {store.Secrets, "stringData.name"},
+		{store.Authorities, "Key"}, {store.Memberships, "Key"}, {store.Secrets, "data.name"},
+		{store.Secrets, "stringData.name"},
 		{store.HTTPRoutes, "spec.rules[0].filters[0].requestHeaderModifier.set[0].value"},
 	} {
 		_, texts := storetest.Filled(field.kind)

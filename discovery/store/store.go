@@ -9,14 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Rows is the result of one read: objects of one table, sorted by primary key. Only Table's methods decode it.
+// Rows is the result of one read: objects of one table, sorted by primary key. Only Table's methods
+// decode it.
 type Rows struct{ list []any }
 
 // Len is the number of rows.
 func (r Rows) Len() int { return len(r.list) }
 
-// Reader serves reads. A View implements it; so does the translator's graph, which records each read before it passes it to
-// a View.
+// Reader serves reads. A View implements it; so does the translator's graph, which records each
+// read before it passes it to a View.
 type Reader interface {
 	// Rows reads one key of one index of one table.
 	Rows(table, index, key string) Rows
@@ -62,9 +63,10 @@ func New() *Store {
 	return s
 }
 
-// Apply commits a batch in one transaction and returns its revision. A batch without effect makes no revision: Apply
-// returns the current number without changes. Of several operations on one object, only the last has effect. If an object
-// has no name, Apply returns an error and commits nothing.
+// Apply commits a batch in one transaction and returns its revision. A batch without effect makes
+// no revision: Apply returns the current number without changes. Of several operations on one
+// object, only the last has effect. If an object has no name, Apply returns an error and commits
+// nothing.
 func (s *Store) Apply(ops ...Op) (Revision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +174,8 @@ type Subscription struct {
 	wake    chan struct{}
 }
 
-// Subscribe starts a subscription. Its first revision has a change for each object that is in the store now.
+// Subscribe starts a subscription. Its first revision has a change for each object that is in the
+// store now.
 func (s *Store) Subscribe() *Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,8 +209,8 @@ func (sub *Subscription) push(rev Revision) {
 	}
 }
 
-// Next waits for a revision and returns all that are queued, oldest first, with a view that is at least as new as the last
-// of them. Its only error is that of ctx.
+// Next waits for a revision and returns all that are queued, oldest first, with a view that is at
+// least as new as the last of them. Its only error is that of ctx.
 func (sub *Subscription) Next(ctx context.Context) ([]Revision, *View, error) {
 	for {
 		sub.mu.Lock()

@@ -23,7 +23,8 @@ func names(pods []*corev1.Pod) (out []string) {
 
 func TestStore_ViewIsConsistent(t *testing.T) {
 	s := store.New()
-	if _, err := s.Apply(store.Pods.Put(pod("b", map[string]string{"app": "x"})), store.Pods.Put(pod("a", map[string]string{"app": "x"}))); err != nil {
+	if _, err := s.Apply(store.Pods.Put(pod("b", map[string]string{"app": "x"})),
+		store.Pods.Put(pod("a", map[string]string{"app": "x"}))); err != nil {
 		t.Fatal(err)
 	}
 	before := s.View()
@@ -31,17 +32,20 @@ func TestStore_ViewIsConsistent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := names(store.Pods.By(before, store.ByLabel, store.LabelKey("default", "app", "x"))); !slices.Equal(got, []string{"a", "b"}) {
+	if got := names(store.Pods.By(before, store.ByLabel, store.LabelKey("default", "app", "x"))); !slices.Equal(got,
+		[]string{"a", "b"}) {
 		t.Errorf("the old view changed: %v", got)
 	}
 	after := s.View()
-	if got := names(store.Pods.By(after, store.ByLabel, store.LabelKey("default", "app", "y"))); !slices.Equal(got, []string{"a"}) {
+	if got := names(store.Pods.By(after, store.ByLabel, store.LabelKey("default", "app", "y"))); !slices.Equal(got,
+		[]string{"a"}) {
 		t.Errorf("new view by label: %v", got)
 	}
 	if rev.N != 2 || len(rev.Changes) != 2 {
 		t.Fatalf("revision %+v", rev)
 	}
-	for _, want := range []store.IndexKey{{Index: store.ByLabel, Key: "default app=x"}, {Index: store.ByLabel, Key: "default app=y"}, {Index: store.ByID, Key: "default/a"}, {Index: store.ByAll}} {
+	for _, want := range []store.IndexKey{{Index: store.ByLabel, Key: "default app=x"},
+		{Index: store.ByLabel, Key: "default app=y"}, {Index: store.ByID, Key: "default/a"}, {Index: store.ByAll}} {
 		if !slices.Contains(rev.Changes[0].Keys, want) {
 			t.Errorf("change lacks an old or new key: no %v in %v", want, rev.Changes[0].Keys)
 		}

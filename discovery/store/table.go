@@ -31,7 +31,8 @@ type Index[T Object] struct {
 	Keys func(T) []string // the keys under which an object is found; may be none, may repeat
 }
 
-// Table is the typed handle of one kind's table. It holds no data: rows come from the Reader that callers pass.
+// Table is the typed handle of one kind's table. It holds no data: rows come from the Reader that
+// callers pass.
 type Table[T Object] struct {
 	group, kind string
 	clusterWide bool
@@ -61,8 +62,8 @@ func (t *Table[T]) Get(r Reader, id string) (obj T, ok bool) {
 	return rows.list[0].(T), true
 }
 
-// By returns the objects that have a key in an index, sorted by primary key. It panics if the table has no such index,
-// which is a bug of the caller.
+// By returns the objects that have a key in an index, sorted by primary key. It panics if the table
+// has no such index, which is a bug of the caller.
 func (t *Table[T]) By(r Reader, index, key string) []T {
 	rows := r.Rows(t.kind, index, key)
 	out := make([]T, rows.Len())
@@ -75,8 +76,8 @@ func (t *Table[T]) By(r Reader, index, key string) []T {
 // All returns every object of the kind, sorted by primary key.
 func (t *Table[T]) All(r Reader) []T { return t.By(r, ByAll, "") }
 
-// IDs lists the primary keys of the objects of a kind with a key of an index, sorted; none if there are more
-// than most, or of a kind without the index.
+// IDs lists the primary keys of the objects of a kind with a key of an index, sorted; none if there
+// are more than most, or of a kind without the index.
 func IDs(r Reader, k Kind, index, key string, most int) []string {
 	if !slices.Contains(k.indexNames(), index) {
 		return nil
@@ -95,7 +96,8 @@ func IDs(r Reader, k Kind, index, key string, most int) []string {
 // Put returns the operation that stores obj.
 func (t *Table[T]) Put(obj T) Op { return Op{table: t, id: ID(obj), obj: obj} }
 
-// Delete returns the operation that removes the object with a primary key. It has no effect if there is none.
+// Delete returns the operation that removes the object with a primary key. It has no effect if
+// there is none.
 func (t *Table[T]) Delete(id string) Op { return Op{table: t, id: id} }
 
 // New returns an empty object of the kind, as a target for decoding.
@@ -157,8 +159,8 @@ type IndexKey struct{ Index, Key string }
 // Keys implements Kind.
 func (t *Table[T]) Keys(obj Object) []IndexKey { return t.keys(ID(obj), obj) }
 
-// keys returns the keys of the object with a primary key. Those that are equal to that share its string: a key stays for as long as
-// rows of translation exist because of it.
+// keys returns the keys of the object with a primary key. Those that are equal to that share its
+// string: a key stays for as long as rows of translation exist because of it.
 func (t *Table[T]) keys(id string, obj any) []IndexKey {
 	o := obj.(T)
 	keys := []IndexKey{{ByID, id}, {ByAll, ""}}

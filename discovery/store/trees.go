@@ -19,14 +19,16 @@ func less(a, b entry) bool {
 	return a.id < b.id
 }
 
-// tree is one index of one table. A copy shares all nodes that neither side has modified since, so that a View costs next to nothing,
-// and later writes leave it unchanged.
+// tree is one index of one table. A copy shares all nodes that neither side has modified since, so
+// that a View costs next to nothing, and later writes leave it unchanged.
 type tree = btree.BTreeG[entry]
 
-// degree of the trees: a write copies one node of up to 2*degree-1 entries on each level. BenchmarkIndex measures it.
+// degree of the trees: a write copies one node of up to 2*degree-1 entries on each level.
+// BenchmarkIndex measures it.
 const degree = 8
 
-// newTree makes a tree without locks of its own: Store.mu orders the writers, and readers have copies.
+// newTree makes a tree without locks of its own: Store.mu orders the writers, and readers have
+// copies.
 func newTree() *tree {
 	return btree.NewBTreeGOptions(less, btree.Options{Degree: degree, NoLocks: true})
 }
@@ -68,7 +70,8 @@ func (t trees) get(table, id string) any {
 	return e.obj
 }
 
-// list is all objects that have a key in an index, sorted by primary key; false if there is no such index.
+// list is all objects that have a key in an index, sorted by primary key; false if there is no such
+// index.
 func (t trees) list(table, index, key string) (out []any, ok bool) {
 	switch index {
 	case ByID:

@@ -48,7 +48,8 @@ func TestView_LaterWritesLeaveItUnchanged(t *testing.T) {
 					want = append(want, id[len("default/"):])
 				}
 			}
-			if got := names(store.Pods.By(k.view, store.ByLabel, store.LabelKey("default", "app", fmt.Sprint("a", app)))); !slices.Equal(got, want) {
+			if got := names(store.Pods.By(k.view, store.ByLabel,
+				store.LabelKey("default", "app", fmt.Sprint("a", app)))); !slices.Equal(got, want) {
 				t.Fatalf("revision %d: pods of a%d are %v, want %v", k.view.Revision(), app, got, want)
 			}
 		}

@@ -2,7 +2,8 @@ package about
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClusterName is the name of the ClusterProperty whose value is the name of its cluster in the cluster set.
+// ClusterName is the name of the ClusterProperty whose value is the name of its cluster in the
+// cluster set.
 const ClusterName = "cluster.clusterset.k8s.io"
 
 // ClusterProperty is a fact about the cluster that it is in.
@@ -22,7 +23,8 @@ type ClusterProperty struct {
 
 // ClusterPropertySpec is the specification of a ClusterProperty.
 type ClusterPropertySpec struct {
-	// Value of the property. That of cluster.clusterset.k8s.io is the name of the cluster in its cluster set.
+	// Value of the property. That of cluster.clusterset.k8s.io is the name of the cluster in its
+	// cluster set.
 	//
 	// +kubebuilder:validation:MinLength=1
 	Value string `json:"value"`

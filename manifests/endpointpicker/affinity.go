@@ -35,7 +35,8 @@ func (p *ByLabel) Keeps(labels map[string]string) bool {
 	return slices.Contains(p.ValidValues, value)
 }
 
-// PrefixAffinity keeps the endpoints that have cached most of a prompt, unless they are much slower.
+// PrefixAffinity keeps the endpoints that have cached most of a prompt, unless they are much
+// slower.
 //
 // +kubebuilder:object:generate=false
 type PrefixAffinity struct {
@@ -71,7 +72,8 @@ func (p *PrefixAffinity) check() (out []Problem) {
 	out = append(out, part("explorationProbability", p.ExplorationProbability)...)
 	if !(p.MaxTTFTPenaltyMs >= 0) {
 		out = append(out, Problem{Field: "maxTTFTPenaltyMs",
-			Problem: fmt.Sprintf("must be at least 0, is %g", p.MaxTTFTPenaltyMs), Fix: "write milliseconds, or 0 for any time"})
+			Problem: fmt.Sprintf("must be at least 0, is %g", p.MaxTTFTPenaltyMs),
+			Fix:     "write milliseconds, or 0 for any time"})
 	}
 	if p.TTFTSource != "" && p.TTFTSource != byThroughput && p.TTFTSource != byPrediction {
 		out = append(out, Problem{Field: "ttftSource",
@@ -80,7 +82,8 @@ func (p *PrefixAffinity) check() (out []Problem) {
 	}
 	if !(p.PeakPrefillThroughput > 0) {
 		out = append(out, Problem{Field: "peakPrefillThroughput",
-			Problem: fmt.Sprintf("must be above 0, is %g", p.PeakPrefillThroughput), Fix: "write tokens a second, or remove it for 15928"})
+			Problem: fmt.Sprintf("must be above 0, is %g", p.PeakPrefillThroughput),
+			Fix:     "write tokens a second, or remove it for 15928"})
 	}
 	return out
 }
@@ -94,7 +97,9 @@ func part(field string, v float64) []Problem {
 	if v >= 0 && v <= 1 {
 		return nil
 	}
-	return []Problem{{Field: field, Problem: fmt.Sprintf("must be from 0 to 1, is %g", v), Fix: "write a part, such as 0.5"}}
+	return []Problem{
+		{Field: field, Problem: fmt.Sprintf("must be from 0 to 1, is %g", v), Fix: "write a part, such as 0.5"},
+	}
 }
 
 // NoHitLRU scores the endpoints whose last prompt without a cached part is the longest ago.
@@ -111,7 +116,10 @@ type NoHitLRU struct {
 
 func (p *NoHitLRU) check() []Problem {
 	if p.LRUSize < 1 {
-		return []Problem{{Field: "lruSize", Problem: fmt.Sprintf("must be at least 1, is %d", p.LRUSize), Fix: "write a number of endpoints, or remove it for 1024"}}
+		return []Problem{
+			{Field: "lruSize", Problem: fmt.Sprintf("must be at least 1, is %d", p.LRUSize),
+				Fix: "write a number of endpoints, or remove it for 1024"},
+		}
 	}
 	return nil
 }
@@ -132,7 +140,9 @@ type ContextLength struct {
 
 func (p *ContextLength) check() []Problem {
 	if p.Label == "" {
-		return []Problem{{Field: "label", Problem: "is empty", Fix: "write the label of pods that has the range, or remove it"}}
+		return []Problem{
+			{Field: "label", Problem: "is empty", Fix: "write the label of pods that has the range, or remove it"},
+		}
 	}
 	return nil
 }
@@ -148,7 +158,8 @@ type HeaderLabel struct {
 func (p *HeaderLabel) check() (out []Problem) {
 	out = append(out, headerProblem("headerName", p.HeaderName)...)
 	if p.LabelKey == "" {
-		out = append(out, Problem{Field: "labelKey", Problem: "is empty", Fix: "write the label that is compared with the header"})
+		out = append(out,
+			Problem{Field: "labelKey", Problem: "is empty", Fix: "write the label that is compared with the header"})
 	}
 	return out
 }
@@ -158,7 +169,10 @@ func headerProblem(field, name string) []Problem {
 	if httpguts.ValidHeaderFieldName(name) {
 		return nil
 	}
-	return []Problem{{Field: field, Problem: fmt.Sprintf("must be the name of a header, is %q", name), Fix: "write one, such as x-session-id"}}
+	return []Problem{
+		{Field: field, Problem: fmt.Sprintf("must be the name of a header, is %q", name),
+			Fix: "write one, such as x-session-id"},
+	}
 }
 
 // sessionID are the parameters of SessionIDProducer: where a request names its session.
@@ -195,7 +209,8 @@ var agentHeaders = []string{"x-claude-code-session-id", "x-session-affinity", "s
 // agentAttribute is the source of a session's ID that AgentIdentity provides.
 const agentAttribute = "agent-identity"
 
-// identities sets the headers and the cookie by which requests name their sessions and their agents.
+// identities sets the headers and the cookie by which requests name their sessions and their
+// agents.
 func (r *resolver) identities(p *Profile) {
 	agents := func() []string {
 		for _, name := range r.names {

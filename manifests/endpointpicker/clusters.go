@@ -16,15 +16,18 @@ const (
 
 const (
 	readsImport       = "the InferencePoolImport lists the clusters"
-	readsClusterPages = "Penstock reads the load that clusters report, and the pages that endpointPicker.metrics of the import names"
+	readsClusterPages = "Penstock reads the load that clusters report, and the pages that endpointPicker.metrics of " +
+		"the import names"
 )
 
-// Clusters is what a document makes of the choice among the clusters of an import. All of it is by one cost in seconds, which has the waiting
-// requests and what is cached; so weights, and the shares of the scorers, have no effect.
+// Clusters is what a document makes of the choice among the clusters of an import. All of it is by
+// one cost in seconds, which has the waiting requests and what is cached; so weights, and the
+// shares of the scorers, have no effect.
 //
 // +kubebuilder:object:generate=false
 type Clusters struct {
-	// Prefix: the document scores what clusters have cached of prompts. Session: it keeps sessions in a cluster.
+	// Prefix: the document scores what clusters have cached of prompts. Session: it keeps sessions
+	// in a cluster.
 	Prefix, Session bool
 	prefixField     string // of the plugin for Prefix
 }
@@ -54,7 +57,9 @@ func (r *resolver) cluster(p *Profile, in *instance, weight float64, field strin
 		p.Clusters.Session = true
 	}
 	if weight != 1 {
-		r.warn(strings.TrimSuffix(field, ".pluginRef")+".weight", "has no effect: the wait of a cluster and the reading of what it has not cached are added up, in seconds", "remove it")
+		r.warn(strings.TrimSuffix(field, ".pluginRef")+".weight",
+			"has no effect: the wait of a cluster and the reading of what it has not cached are added up, in seconds",
+			"remove it")
 	}
 }
 
@@ -70,18 +75,22 @@ func (r *resolver) alone(p *Profile) {
 	}
 	for _, list := range [][]Instance{p.Filters, p.Scorers} {
 		for _, in := range list {
-			r.wrong(r.instances[in.Name].field, "remove it, or use its multicluster- variant", "%s chooses among model servers, and the document's other plugins choose among clusters", in.Type)
+			r.wrong(r.instances[in.Name].field, "remove it, or use its multicluster- variant",
+				"%s chooses among model servers, and the document's other plugins choose among clusters", in.Type)
 		}
 	}
 	if c.Prefix && c.Session {
-		r.warn(c.prefixField, ClusterPrefixScorer+" has no effect beside "+ClusterSessionFilter+": sessions stay in their clusters, and no body is read", "remove one of them")
+		r.warn(c.prefixField, ClusterPrefixScorer+" has no effect beside "+ClusterSessionFilter+
+			": sessions stay in their clusters, and no body is read", "remove one of them")
 		c.Prefix = false
 	}
 	if p.Picker != MaxScorePicker {
-		r.warn("plugins", p.Picker+" has no effect: the cluster with the least cost is chosen", "remove it, or use "+MaxScorePicker)
+		r.warn("plugins", p.Picker+" has no effect: the cluster with the least cost is chosen",
+			"remove it, or use "+MaxScorePicker)
 	}
 	if p.Flow != nil {
-		r.warn("flowControl", "has no effect: requests wait in the cluster that serves them", "remove it, and set it in the exporting cluster")
+		r.warn("flowControl", "has no effect: requests wait in the cluster that serves them",
+			"remove it, and set it in the exporting cluster")
 		p.Flow = nil
 	}
 	for i := range r.problems {

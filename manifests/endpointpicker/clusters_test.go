@@ -33,11 +33,13 @@ dataLayer:
 
 func TestEndpointPickerConfig_DocumentsForClustersAreAccepted(t *testing.T) {
 	p, problems := Parse(ofLLMD)
-	if p == nil || p.Clusters == nil || !p.Clusters.Session || p.Clusters.Prefix || len(p.Scorers)+len(p.Filters) > 0 || Invalid(problems) {
+	if p == nil || p.Clusters == nil || !p.Clusters.Session || p.Clusters.Prefix || len(p.Scorers)+len(p.Filters) > 0 ||
+		Invalid(problems) {
 		t.Fatalf("%+v, %v", p, problems)
 	}
 	for _, want := range []string{
-		"plugins[0]: has no effect: the InferencePoolImport lists the clusters", "plugins[1]: has no effect: Penstock reads the load that clusters report",
+		"plugins[0]: has no effect: the InferencePoolImport lists the clusters",
+		"plugins[1]: has no effect: Penstock reads the load that clusters report",
 		"plugins[2]: has no effect: Penstock reads the load", "dataLayer: has no effect: Penstock reads the load",
 	} {
 		if got := fmt.Sprint(problems); !strings.Contains(got, want) {
@@ -49,24 +51,37 @@ func TestEndpointPickerConfig_DocumentsForClustersAreAccepted(t *testing.T) {
 		warnings        string
 	}{
 		"plugins: [{type: multicluster-queue-scorer}]": {},
-		"plugins: [{type: multicluster-prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: p}}, {type: multicluster-approx-prefix-cache-producer, name: p}]": {prefix: true},
-		"plugins: [{type: multicluster-prefix-cache-scorer, parameters: {matchLengthWeight: 0.5}}]":                                                                     {prefix: true, warnings: "plugins[0].parameters.matchLengthWeight: has no effect"},
-		"plugins: [{type: multicluster-prefix-cache-scorer}, {type: multicluster-session-affinity-filter}]":                                                             {session: true, warnings: "multicluster-prefix-cache-scorer has no effect beside multicluster-session-affinity-filter"},
-		"plugins: [{type: multicluster-queue-scorer, name: q}]\nschedulingProfiles: [{plugins: [{pluginRef: q, weight: 2}]}]":                                           {warnings: "schedulingProfiles[0].plugins[0].weight: has no effect"},
-		"plugins: [{type: multicluster-queue-scorer}, {type: random-picker}]":                                                                                           {warnings: "plugins: random-picker has no effect"},
-		"plugins: [{type: multicluster-queue-scorer}]\nfeatureGates: [flowControl]":                                                                                     {warnings: "flowControl: has no effect: requests wait in the cluster"},
+		"plugins: [{type: multicluster-prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: p}}, {type: " +
+			"multicluster-approx-prefix-cache-producer, name: p}]": {prefix: true},
+		"plugins: [{type: multicluster-prefix-cache-scorer, parameters: " +
+			"{matchLengthWeight: 0.5}}]": {prefix: true, warnings: "plugins[0].parameters.matchLengthWeight: " +
+			"has no effect"},
+		"plugins: [{type: multicluster-prefix-cache-scorer}, {type: " +
+			"multicluster-session-affinity-filter}]": {session: true, warnings: "multicluster-prefix-cache-scorer " +
+			"has no effect beside multicluster-session-affinity-filter"},
+		"plugins: [{type: multicluster-queue-scorer, name: q}]\nschedulingProfiles: [{plugins: [{pluginRef: q, " +
+			"weight: 2}]}]": {warnings: "schedulingProfiles[0].plugins[0].weight: has no effect"},
+		"plugins: [{type: multicluster-queue-scorer}, {type: " +
+			"random-picker}]": {warnings: "plugins: random-picker has no effect"},
+		"plugins: [{type: multicluster-queue-scorer}]\nfeatureGates: " +
+			"[flowControl]": {warnings: "flowControl: has no effect: requests wait in the cluster"},
 	} {
 		p, problems := Parse(head + doc)
 		got := fmt.Sprint(problems)
-		if p == nil || p.Clusters == nil || p.Clusters.Prefix != want.prefix || p.Clusters.Session != want.session || p.Flow != nil || (len(problems) > 0) != (want.warnings != "") || !strings.Contains(got, want.warnings) {
+		if p == nil || p.Clusters == nil || p.Clusters.Prefix != want.prefix || p.Clusters.Session != want.session ||
+			p.Flow != nil || (len(problems) > 0) != (want.warnings != "") || !strings.Contains(got, want.warnings) {
 			t.Errorf("%s: %+v, %s", doc, p, got)
 		}
 	}
 	for doc, want := range map[string]string{
-		"plugins: [{type: multicluster-queue-scorer}, {type: queue-scorer}]":                      "plugins[1]: queue-scorer chooses among model servers, and the document's other plugins choose among clusters; remove it, or use its multicluster- variant",
-		"plugins: [{type: multicluster-queue-scorer, parameters: {threshold: 3}}]":                "plugins[0].parameters: multicluster-queue-scorer has no parameters",
-		"plugins: [{type: multicluster-session-affinity-filter, parameters: {strategy: random}}]": "plugins[0].parameters.strategy: must be encoded_endpoint_header or session_id",
-		"plugins: [{type: multicluster-scorer}]":                                                  `"multicluster-scorer" is not a type of plugins`,
+		"plugins: [{type: multicluster-queue-scorer}, {type: " +
+			"queue-scorer}]": "plugins[1]: queue-scorer chooses among model servers, and the document's other " +
+			"plugins choose among clusters; remove it, or use its multicluster- variant",
+		"plugins: [{type: multicluster-queue-scorer, parameters: " +
+			"{threshold: 3}}]": "plugins[0].parameters: multicluster-queue-scorer has no parameters",
+		"plugins: [{type: multicluster-session-affinity-filter, parameters: " +
+			"{strategy: random}}]": "plugins[0].parameters.strategy: must be encoded_endpoint_header or session_id",
+		"plugins: [{type: multicluster-scorer}]": `"multicluster-scorer" is not a type of plugins`,
 	} {
 		if p, problems := Parse(head + doc); p != nil || !strings.Contains(fmt.Sprint(problems), want) {
 			t.Errorf("%s: %v", doc, problems)

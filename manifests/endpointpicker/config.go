@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Group, Kind and Version of the document, the group that releases before 0.7 used, and the version that llm-d's documentation writes now; a
-// folder takes the documents of Version as objects.
+// Group, Kind and Version of the document, the group that releases before 0.7 used, and the version
+// that llm-d's documentation writes now; a folder takes the documents of Version as objects.
 const (
 	Group       = "llm-d.ai"
 	FormerGroup = "inference.networking.x-k8s.io"
@@ -15,8 +15,8 @@ const (
 	Kind        = "EndpointPickerConfig"
 )
 
-// EndpointPickerConfig configures how a picker selects an endpoint. llm-d's router reads it from a file; here it is a document of a
-// folder, which has a name, or the text of a ConfigMap.
+// EndpointPickerConfig configures how a picker selects an endpoint. llm-d's router reads it from a
+// file; here it is a document of a folder, which has a name, or the text of a ConfigMap.
 //
 // +kubebuilder:object:root=true
 type EndpointPickerConfig struct {
@@ -25,16 +25,19 @@ type EndpointPickerConfig struct {
 
 	// Plugins that profiles refer to, 64 at most.
 	Plugins []Plugin `json:"plugins,omitempty"`
-	// SchedulingProfiles: at most one. Without one, all filters, scorers and pickers of Plugins are used, with weight 1.
+	// SchedulingProfiles: at most one. Without one, all filters, scorers and pickers of Plugins are
+	// used, with weight 1.
 	SchedulingProfiles []SchedulingProfile `json:"schedulingProfiles,omitempty"`
 
 	// FeatureGates: flowControl, or nothing.
 	FeatureGates []string `json:"featureGates,omitempty"`
-	// FlowControl has an effect with the feature gate flowControl. SaturationDetector is its own in older documents.
+	// FlowControl has an effect with the feature gate flowControl. SaturationDetector is its own in
+	// older documents.
 	FlowControl        *FlowControl `json:"flowControl,omitempty"`
 	SaturationDetector *Ref         `json:"saturationDetector,omitempty"`
 
-	// Parts of llm-d's router that are not configured so here. Each has no effect, and a warning states why.
+	// Parts of llm-d's router that are not configured so here. Each has no effect, and a warning
+	// states why.
 	DataLayer      *runtime.RawExtension `json:"dataLayer,omitempty"`
 	RequestHandler *runtime.RawExtension `json:"requestHandler,omitempty"`
 	Parser         *runtime.RawExtension `json:"parser,omitempty"`

@@ -44,15 +44,16 @@ func HasRole(filter string, labels map[string]string) bool {
 	return !ok && f.unlabeled || ok && slices.Contains(f.roles, role)
 }
 
-// Disagg is how further servers take part in a request: some encode its images, one reads its prompt. The Profile that has it chooses
-// the server that the request is sent to, which writes the answer.
+// Disagg is how further servers take part in a request: some encode its images, one reads its
+// prompt. The Profile that has it chooses the server that the request is sent to, which writes the
+// answer.
 //
 // +kubebuilder:object:generate=false
 type Disagg struct {
 	Handler, HandlerType string // the profile handler
 	Prefill, Encode      *Stage // nil: none
-	// PrimaryPort is where a pod takes requests for all of its data-parallel ranks, each of which is a port of its own; 0: each takes its
-	// own.
+	// PrimaryPort is where a pod takes requests for all of its data-parallel ranks, each of which
+	// is a port of its own; 0: each takes its own.
 	PrimaryPort uint16
 }
 
@@ -68,16 +69,18 @@ type Stage struct {
 //
 // +kubebuilder:object:generate=false
 type Decider struct {
-	// Always: all requests; Multimodal: those with images or other media. Else those that the next two select.
+	// Always: all requests; Multimodal: those with images or other media. Else those that the next
+	// two select.
 	Always, Multimodal bool
-	// NonCachedTokens is the least number of tokens of the prompt that the server of decode lacks; 0: no request has the stage.
+	// NonCachedTokens is the least number of tokens of the prompt that the server of decode lacks;
+	// 0: no request has the stage.
 	NonCachedTokens int
 	// PromptTokens is the least number of tokens of the prompt.
 	PromptTokens int
 }
 
-// Wants reports whether a request has the stage: by the tokens of its prompt, how many of them the server of decode has cached, and
-// whether it has media.
+// Wants reports whether a request has the stage: by the tokens of its prompt, how many of them the
+// server of decode has cached, and whether it has media.
 func (d *Decider) Wants(tokens, cached int, media bool) bool {
 	switch {
 	case d.Always:
@@ -97,11 +100,15 @@ type prefixDecider struct {
 func (p *prefixDecider) check() (out []Problem) {
 	for field, value := range map[string]int{"nonCachedTokens": p.NonCachedTokens, "promptTokens": p.PromptTokens} {
 		if value < 0 {
-			out = append(out, Problem{Field: field, Problem: fmt.Sprintf("must be at least 0, is %d", value), Fix: "write a number of tokens"})
+			out = append(out,
+				Problem{Field: field, Problem: fmt.Sprintf("must be at least 0, is %d", value),
+					Fix: "write a number of tokens"})
 		}
 	}
 	if p.NonCachedTokens == 0 {
-		out = append(out, Problem{Warning: true, Field: "nonCachedTokens", Problem: "is 0: no request is disaggregated", Fix: "write the number of tokens from which on it is, such as 512"})
+		out = append(out,
+			Problem{Warning: true, Field: "nonCachedTokens", Problem: "is 0: no request is disaggregated",
+				Fix: "write the number of tokens from which on it is, such as 512"})
 	}
 	return out
 }
@@ -120,7 +127,8 @@ type stageNames struct {
 	field                         string // of the deciders, in parameters
 }
 
-// disaggParameters are those of disagg-profile-handler, in their present form and in the former one.
+// disaggParameters are those of disagg-profile-handler, in their present form and in the former
+// one.
 type disaggParameters struct {
 	StageOrder string `json:"stageOrder"`
 	Profiles   struct {
@@ -147,7 +155,8 @@ const (
 )
 
 func (p *disaggParameters) check() (out []Problem) {
-	former := p.DecodeProfile + p.PrefillProfile + p.EncodeProfile + p.PrefillDeciderPluginName + p.EncodeDeciderPluginName + p.DeciderPluginName
+	former := p.DecodeProfile + p.PrefillProfile + p.EncodeProfile + p.PrefillDeciderPluginName +
+		p.EncodeDeciderPluginName + p.DeciderPluginName
 	present := p.Profiles.Decode + p.Profiles.Prefill + p.Profiles.Encode + p.Deciders.Prefill + p.Deciders.Encode
 	if former != "" && present != "" {
 		out = append(out, Problem{Problem: "has fields of two forms", Fix: "write profiles and deciders alone"})
@@ -155,10 +164,19 @@ func (p *disaggParameters) check() (out []Problem) {
 	switch strings.ToLower(p.StageOrder) {
 	case "", decodeFirst, prefillFirst:
 	default:
-		out = append(out, Problem{Field: "stageOrder", Problem: fmt.Sprintf("must be %s or %s, is %q", decodeFirst, prefillFirst, p.StageOrder), Fix: "write one of them, or remove it for " + decodeFirst})
+		out = append(out,
+			Problem{
+				Field:   "stageOrder",
+				Problem: fmt.Sprintf("must be %s or %s, is %q", decodeFirst, prefillFirst, p.StageOrder),
+				Fix:     "write one of them, or remove it for " + decodeFirst,
+			})
 	}
 	if s := p.stages(); s.prefillFirst && s.prefillDecider != "" {
-		out = append(out, Problem{Field: s.field + "prefill", Problem: "is not possible with stageOrder " + prefillFirst + ", in which each request has prefill", Fix: "remove one of them"})
+		out = append(out,
+			Problem{
+				Field: s.field + "prefill", Problem: "is not possible with stageOrder " + prefillFirst +
+					", in which each request has prefill", Fix: "remove one of them",
+			})
 	}
 	return out
 }
@@ -196,7 +214,8 @@ func (p *pdParameters) check() (out []Problem) {
 		out = append(out, Problem{Field: "threshold",
 			Problem: fmt.Sprintf("must be at least 0, is %g", *p.Threshold), Fix: "write a number of tokens"})
 	}
-	out = append(out, noEffect("hashBlockSize", p.HashBlockSize != nil, "Penstock's index has one schedule of blocks")...)
+	out = append(out,
+		noEffect("hashBlockSize", p.HashBlockSize != nil, "Penstock's index has one schedule of blocks")...)
 	return append(out, checkPrimaryPort(p.PrimaryPort)...)
 }
 
@@ -224,7 +243,10 @@ func (p *dataParallelParameters) stages() stageNames { return stageNames{primary
 
 func checkPrimaryPort(port int) []Problem {
 	if port < 0 || port > 65535 {
-		return []Problem{{Field: "primaryPort", Problem: fmt.Sprintf("must be a port, is %d", port), Fix: "write one of the InferencePool's targetPorts"}}
+		return []Problem{
+			{Field: "primaryPort", Problem: fmt.Sprintf("must be a port, is %d", port),
+				Fix: "write one of the InferencePool's targetPorts"},
+		}
 	}
 	return nil
 }
@@ -262,7 +284,8 @@ func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 		return p
 	}
 	at := func(name string) int {
-		return slices.IndexFunc(c.SchedulingProfiles, func(p SchedulingProfile) bool { return p.Name == name && name != "" })
+		return slices.IndexFunc(c.SchedulingProfiles,
+			func(p SchedulingProfile) bool { return p.Name == name && name != "" })
 	}
 	for i, p := range c.SchedulingProfiles {
 		field := fmt.Sprintf("schedulingProfiles[%d].name", i)
@@ -278,7 +301,8 @@ func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 	if i := at(names.decode); i >= 0 {
 		decode = r.selected(c, i)
 	} else {
-		r.wrong("schedulingProfiles", "add one with the filter "+DecodeFilter, "has no profile %q, which %s needs", names.decode, in.Type)
+		r.wrong("schedulingProfiles", "add one with the filter "+DecodeFilter, "has no profile %q, which %s needs",
+			names.decode, in.Type)
 	}
 	decode.Disagg = d
 	d.Prefill = r.stage(c, in, names.prefill, names.prefillDecider, names.field+"prefill", names.prefillFirst, at)
@@ -287,29 +311,39 @@ func (r *resolver) disagg(c *EndpointPickerConfig, in *instance) *Profile {
 		if s == nil {
 			continue
 		}
-		decode.Pages, decode.Prompts, decode.Precise = decode.Pages || s.Pages, decode.Prompts || s.Prompts || !s.Decider.Always, decode.Precise || s.Precise
+		decode.Pages, decode.Prompts, decode.Precise = decode.Pages || s.Pages,
+			decode.Prompts || s.Prompts || !s.Decider.Always, decode.Precise || s.Precise
 	}
 	return decode
 }
 
 // stage resolves a profile for further servers, and its decider; nil if there is none.
-func (r *resolver) stage(c *EndpointPickerConfig, handler *instance, profile, decider, field string, always bool, at func(string) int) *Stage {
+func (r *resolver) stage(c *EndpointPickerConfig, handler *instance, profile, decider, field string, always bool,
+	at func(string) int) *Stage {
 	i := at(profile)
 	switch {
 	case decider == "" && !always:
 		if i >= 0 {
-			r.problems = append(r.problems, Problem{Warning: true, Field: fmt.Sprintf("schedulingProfiles[%d]", i), Problem: "has no effect: " + handler.Type + " has no decider for it", Fix: "name a decider in its parameters"})
+			r.problems = append(r.problems, Problem{
+				Warning: true, Field: fmt.Sprintf("schedulingProfiles[%d]", i),
+				Problem: "has no effect: " + handler.Type + " has no decider for it",
+				Fix:     "name a decider in its parameters",
+			})
 		}
 		return nil
 	case i < 0 && decider != "":
-		r.problems = append(r.problems, Problem{Warning: true, Field: handler.field + ".parameters", Problem: fmt.Sprintf("the decider %s has no effect: there is no profile %q", decider, profile), Fix: "add the profile"})
+		r.problems = append(r.problems,
+			Problem{Warning: true, Field: handler.field + ".parameters",
+				Problem: fmt.Sprintf("the decider %s has no effect: there is no profile %q", decider, profile),
+				Fix:     "add the profile"})
 		return nil
 	case i < 0:
 		return nil
 	}
 	s := &Stage{Profile: r.selected(c, i), Decider: Decider{Always: always}}
 	if len(s.External) > 0 {
-		r.wrong(fmt.Sprintf("schedulingProfiles[%d]", i), "use it in the profile of decode", "%s is not supported for further servers", ExternalScorer)
+		r.wrong(fmt.Sprintf("schedulingProfiles[%d]", i), "use it in the profile of decode",
+			"%s is not supported for further servers", ExternalScorer)
 	}
 	if always {
 		return s
@@ -321,7 +355,8 @@ func (r *resolver) stage(c *EndpointPickerConfig, handler *instance, profile, de
 		r.warn(handler.field+".parameters", fmt.Sprintf(problem, s.Decider.NonCachedTokens),
 			"use "+DisaggProfileHandler+", and name a decider")
 	case in == nil || in.kind.role != Decision || in.kind.unknown:
-		r.wrong(handler.field+".parameters", "name a plugin of type "+strings.Join(Types(Decision), ", "), "%q is not the name of a decider", decider)
+		r.wrong(handler.field+".parameters", "name a plugin of type "+strings.Join(Types(Decision), ", "),
+			"%q is not the name of a decider", decider)
 	case in.Type == AlwaysPrefillDecider:
 		s.Decider.Always = true
 	case in.Type == AlwaysMultimodalDecider:

@@ -2,10 +2,12 @@ package endpointpicker
 
 import "fmt"
 
-// DynamoHeaders is a plugin of a document, and of none of its profiles: requests name the workers of Dynamo that were chosen.
+// DynamoHeaders is a plugin of a document, and of none of its profiles: requests name the workers
+// of Dynamo that were chosen.
 const DynamoHeaders = "dynamo-headers"
 
-// DynamoIDLabel of a server's pod or ModelServers entry has the number of its Dynamo worker, if that is not derived from the pod's name.
+// DynamoIDLabel of a server's pod or ModelServers entry has the number of its Dynamo worker, if
+// that is not derived from the pod's name.
 const DynamoIDLabel = "penstock.dev/dynamo-instance-id"
 
 // Names of Dynamo's headers.
@@ -28,7 +30,13 @@ func (p *Dynamo) check() []Problem {
 	case namesDynamo, namesPlain, namesBoth:
 		return nil
 	}
-	return []Problem{{Field: "names", Problem: fmt.Sprintf("must be %s, %s or %s, is %q", namesDynamo, namesPlain, namesBoth, p.Names), Fix: "write the form that Dynamo's frontends read, or remove it for " + namesDynamo}}
+	return []Problem{
+		{
+			Field:   "names",
+			Problem: fmt.Sprintf("must be %s, %s or %s, is %q", namesDynamo, namesPlain, namesBoth, p.Names),
+			Fix:     "write the form that Dynamo's frontends read, or remove it for " + namesDynamo,
+		},
+	}
 }
 
 // Headers returns the names of a header of Dynamo, such as HeaderWorkerID.

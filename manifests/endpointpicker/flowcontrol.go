@@ -34,7 +34,8 @@ type FlowControl struct {
 	// MaxBytes and MaxRequests of all priorities together.
 	MaxBytes    *resource.Quantity `json:"maxBytes,omitempty"`
 	MaxRequests *resource.Quantity `json:"maxRequests,omitempty"`
-	// DefaultRequestTTL is how long a request waits, NoEndpointRequestTTL how long while the pool has no endpoint.
+	// DefaultRequestTTL is how long a request waits, NoEndpointRequestTTL how long while the pool
+	// has no endpoint.
 	DefaultRequestTTL    *metav1.Duration `json:"defaultRequestTTL,omitempty"`
 	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
 	// DefaultPriorityBand has the limits of each priority.
@@ -58,7 +59,8 @@ type PriorityBand struct {
 	NoEndpointRequestTTL *metav1.Duration `json:"noEndpointRequestTTL,omitempty"`
 }
 
-// Ref names a plugin. Of releases in which the saturation detector was none it has the detector's thresholds.
+// Ref names a plugin. Of releases in which the saturation detector was none it has the detector's
+// thresholds.
 type Ref struct {
 	PluginRef string `json:"pluginRef,omitempty"`
 
@@ -118,10 +120,15 @@ type Utilization struct {
 
 func (p *Utilization) check() (out []Problem) {
 	if !(p.QueueDepthThreshold > 0) {
-		out = append(out, Problem{Field: "queueDepthThreshold", Problem: fmt.Sprintf("must be above 0, is %g", p.QueueDepthThreshold), Fix: "write a number of waiting requests, or remove it for 5"})
+		out = append(out,
+			Problem{Field: "queueDepthThreshold", Problem: fmt.Sprintf("must be above 0, is %g", p.QueueDepthThreshold),
+				Fix: "write a number of waiting requests, or remove it for 5"})
 	}
 	if !(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1) {
-		out = append(out, Problem{Field: "kvCacheUtilThreshold", Problem: fmt.Sprintf("must be above 0 and at most 1, is %g", p.KVCacheUtilThreshold), Fix: "write a part of the KV cache, or remove it for 0.8"})
+		out = append(out,
+			Problem{Field: "kvCacheUtilThreshold",
+				Problem: fmt.Sprintf("must be above 0 and at most 1, is %g", p.KVCacheUtilThreshold),
+				Fix:     "write a part of the KV cache, or remove it for 0.8"})
 	}
 	out = append(out, noEffect("metricsStalenessThreshold", p.MetricsStalenessThreshold != nil, whyStale)...)
 	return append(out, noEffect("headroom", p.Headroom != nil, "no endpoint is left out because it is saturated")...)
@@ -136,7 +143,10 @@ type usageLimit struct {
 
 func (p *usageLimit) check() []Problem {
 	if !(p.Threshold > 0 && p.Threshold <= 1) {
-		return []Problem{{Field: "threshold", Problem: fmt.Sprintf("must be above 0 and at most 1, is %g", p.Threshold), Fix: "write the saturation at which requests wait, or remove it for 1"}}
+		return []Problem{
+			{Field: "threshold", Problem: fmt.Sprintf("must be above 0 and at most 1, is %g", p.Threshold),
+				Fix: "write the saturation at which requests wait, or remove it for 1"},
+		}
 	}
 	return nil
 }
@@ -150,7 +160,8 @@ func (r *resolver) gates(list []string) (flow bool) {
 			problem := fmt.Sprintf("has no effect: Penstock has no feature gate %q", name)
 			r.warn(fmt.Sprintf("featureGates[%d]", i), problem, "remove it")
 		case set && value != "true" && value != "false":
-			r.wrong(fmt.Sprintf("featureGates[%d]", i), "write flowControl, or flowControl=false", "%q is neither true nor false", value)
+			r.wrong(fmt.Sprintf("featureGates[%d]", i), "write flowControl, or flowControl=false",
+				"%q is neither true nor false", value)
 		default:
 			flow = value != "false"
 		}
@@ -194,7 +205,8 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 	}
 	if !on {
 		if detector.ref() != "" {
-			warn(field, "has no effect: flow control is off", "add flowControl to featureGates, or set spec.picker.full of the PoolPolicy")
+			warn(field, "has no effect: flow control is off",
+				"add flowControl to featureGates, or set spec.picker.full of the PoolPolicy")
 		}
 		return nil
 	}
@@ -203,7 +215,8 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 	}
 	f.TTL = r.wait("flowControl.defaultRequestTTL", spec.DefaultRequestTTL)
 	f.EmptyTTL = cmp.Or(r.wait("flowControl.noEndpointRequestTTL", spec.NoEndpointRequestTTL), f.TTL)
-	if in := r.named(spec.UsageLimitPolicyPluginRef, "flowControl.usageLimitPolicyPluginRef", StaticUsageLimit); in != nil {
+	if in := r.named(spec.UsageLimitPolicyPluginRef, "flowControl.usageLimitPolicyPluginRef",
+		StaticUsageLimit); in != nil {
 		at := in.Parameters.(*usageLimit).Threshold
 		if f.InFlight > 0 && at < 1 {
 			f.InFlight = max(1, int64(float64(f.InFlight)*at))
@@ -216,7 +229,8 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 		set   *resource.Quantity
 	}{{"maxBytes", spec.MaxBytes}, {"maxRequests", spec.MaxRequests}} {
 		if limit.set != nil {
-			warn("flowControl."+limit.field, "has no effect: each priority has a limit of its own", "set it in defaultPriorityBand")
+			warn("flowControl."+limit.field, "has no effect: each priority has a limit of its own",
+				"set it in defaultPriorityBand")
 		}
 	}
 	if b := spec.DefaultPriorityBand; b != nil {
@@ -239,11 +253,13 @@ func (r *resolver) flow(c *EndpointPickerConfig) *Flow {
 		}
 		if own.EmptyTTL > 0 {
 			warn(fields[i]+".noEndpointRequestTTL",
-				"has no effect: flowControl.noEndpointRequestTTL is for all priorities", "set flowControl.noEndpointRequestTTL")
+				"has no effect: flowControl.noEndpointRequestTTL is for all priorities",
+				"set flowControl.noEndpointRequestTTL")
 		}
 		requests, bytes := cmp.Or(own.Requests, f.Requests), cmp.Or(own.Bytes, f.Bytes)
 		if requests != f.Requests || bytes != f.Bytes || own.Deadlines && !f.Deadlines {
-			warn(fields[i], "has no effect: all priorities have the limits and the order of defaultPriorityBand", "set these in defaultPriorityBand")
+			warn(fields[i], "has no effect: all priorities have the limits and the order of defaultPriorityBand",
+				"set these in defaultPriorityBand")
 		}
 	}
 	return f
@@ -279,8 +295,11 @@ func (r *resolver) band(f *Flow, b *PriorityBand, field string) {
 	if in := r.named(b.OrderingPolicyRef, field+".orderingPolicyRef", FCFSOrdering, DeadlineOrdering); in != nil {
 		f.Deadlines = in.Type == DeadlineOrdering
 	}
-	if in := r.named(b.FairnessPolicyRef, field+".fairnessPolicyRef", RoundRobinFairness, GlobalStrictFairness); in != nil && in.Type == GlobalStrictFairness {
-		r.problems = append(r.problems, Problem{Warning: true, Field: field + ".fairnessPolicyRef", Problem: "has no effect: fairness IDs take turns", Fix: "use " + RoundRobinFairness})
+	if in := r.named(b.FairnessPolicyRef, field+".fairnessPolicyRef", RoundRobinFairness,
+		GlobalStrictFairness); in != nil && in.Type == GlobalStrictFairness {
+		r.problems = append(r.problems,
+			Problem{Warning: true, Field: field + ".fairnessPolicyRef",
+				Problem: "has no effect: fairness IDs take turns", Fix: "use " + RoundRobinFairness})
 	}
 }
 
@@ -299,7 +318,8 @@ func (r *resolver) wait(field string, d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// named returns the plugin with a name, which is one of the document or a type's own; nil without one. Its type is one of some.
+// named returns the plugin with a name, which is one of the document or a type's own; nil without
+// one. Its type is one of some.
 func (r *resolver) named(name, field string, types ...string) *instance {
 	if name == "" {
 		return nil
@@ -319,7 +339,8 @@ func (r *resolver) named(name, field string, types ...string) *instance {
 		r.upstream(in, new(upstreamKinds[name]), nil)
 	}
 	if in == nil || !slices.Contains(types, in.Type) {
-		r.wrong(field, "name a plugin of type "+strings.Join(types, " or "), "%q is not the name of such a plugin", name)
+		r.wrong(field, "name a plugin of type "+strings.Join(types, " or "), "%q is not the name of such a plugin",
+			name)
 		return nil
 	}
 	return in

@@ -35,7 +35,8 @@ func (r *resolver) byHeader(c *EndpointPickerConfig, in *instance) *Profile {
 	for i, p := range c.SchedulingProfiles {
 		field := fmt.Sprintf("schedulingProfiles[%d]", i)
 		if by.Profiles[p.Name] != nil || p.Name == "" {
-			r.wrong(field+".name", "give each profile a name of its own", "%q is empty, or the name of another profile too", p.Name)
+			r.wrong(field+".name", "give each profile a name of its own",
+				"%q is empty, or the name of another profile too", p.Name)
 			continue
 		}
 		own := r.selected(c, i)

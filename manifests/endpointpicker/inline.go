@@ -9,19 +9,23 @@ import (
 )
 
 // choices are the pickers by the names that a PoolPolicy has for them.
-var choices = map[string]string{"max-score": MaxScorePicker, "weighted-random": WeightedRandomPicker, "power-of-two": PowerOfTwoPicker, "random": RandomPicker}
+var choices = map[string]string{"max-score": MaxScorePicker, "weighted-random": WeightedRandomPicker,
+	"power-of-two": PowerOfTwoPicker, "random": RandomPicker}
 
-// Inline resolves the plugins of a PoolPolicy. The fields of problems are relative to spec.picker.plugins.
+// Inline resolves the plugins of a PoolPolicy. The fields of problems are relative to
+// spec.picker.plugins.
 func Inline(s *v1alpha1.PluginsSpec) (*Profile, []Problem) {
 	r := resolver{instances: map[string]*instance{}, strict: true}
 	var list []Plugin
 	var fields []string
 	p := &Profile{}
 	for i, f := range s.Filters {
-		list, fields = append(list, Plugin{Type: f.Type, Parameters: f.Parameters}), append(fields, fmt.Sprintf("filters[%d]", i))
+		list, fields = append(list, Plugin{Type: f.Type, Parameters: f.Parameters}),
+			append(fields, fmt.Sprintf("filters[%d]", i))
 	}
 	for i, sc := range s.Scorers {
-		list, fields = append(list, Plugin{Type: sc.Type, Parameters: sc.Parameters}), append(fields, fmt.Sprintf("scorers[%d]", i))
+		list, fields = append(list, Plugin{Type: sc.Type, Parameters: sc.Parameters}),
+			append(fields, fmt.Sprintf("scorers[%d]", i))
 	}
 	choice := cmp.Or(s.Choice, "max-score")
 	list, fields = append(list, Plugin{Type: choices[choice]}), append(fields, "choice")

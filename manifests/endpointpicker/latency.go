@@ -14,7 +14,8 @@ type Latency struct {
 	// TTFTWeight and TPOTWeight are the parts of the times to the first token, and between two.
 	TTFTWeight float64 `json:"ttftWeight"`
 	TPOTWeight float64 `json:"tpotWeight"`
-	// HeadroomSelectionStrategy is least, for the endpoint that meets the objective most closely, or most.
+	// HeadroomSelectionStrategy is least, for the endpoint that meets the objective most closely,
+	// or most.
 	HeadroomSelectionStrategy string `json:"headroomSelectionStrategy"`
 
 	CompositeKVWeight                 *float64 `json:"compositeKVWeight"`
@@ -30,14 +31,17 @@ func (p *Latency) check() (out []Problem) {
 		value float64
 	}{{"ttftWeight", p.TTFTWeight}, {"tpotWeight", p.TPOTWeight}} {
 		if !(w.value >= 0) || math.IsInf(w.value, 0) {
-			out = append(out, Problem{Field: w.field, Problem: fmt.Sprintf("must be at least 0, is %g", w.value), Fix: "write a weight, such as 0.5"})
+			out = append(out,
+				Problem{Field: w.field, Problem: fmt.Sprintf("must be at least 0, is %g", w.value),
+					Fix: "write a weight, such as 0.5"})
 		}
 	}
 	switch p.HeadroomSelectionStrategy {
 	case "", "least", "most":
 	default:
 		out = append(out, Problem{Field: "headroomSelectionStrategy",
-			Problem: fmt.Sprintf("must be least or most, is %q", p.HeadroomSelectionStrategy), Fix: "write one of them, or remove it for least"})
+			Problem: fmt.Sprintf("must be least or most, is %q", p.HeadroomSelectionStrategy),
+			Fix:     "write one of them, or remove it for least"})
 	}
 	composite := p.CompositeKVWeight != nil || p.CompositeQueueWeight != nil || p.CompositePrefixWeight != nil
 	return append(out, noEffect("compositeKVWeight", composite, "each server's latency can be predicted")...)
@@ -59,7 +63,8 @@ type HeadroomTier struct {
 
 func (p *HeadroomTier) check() []Problem { return part("epsilonExploreNeg", p.EpsilonExploreNeg) }
 
-// Probabilistic rejects sheddable requests with a probability that grows with the pool's saturation.
+// Probabilistic rejects sheddable requests with a probability that grows with the pool's
+// saturation.
 //
 // +kubebuilder:object:generate=false
 type Probabilistic struct {
@@ -75,9 +80,12 @@ func (p *Probabilistic) check() (out []Problem) {
 	for _, v := range []struct {
 		field string
 		value float64
-	}{{"queueDepthThreshold", p.QueueDepthThreshold}, {"kvCacheUtilThreshold", p.KVCacheUtilThreshold}, {"power", p.Power}, {"k", p.K}} {
+	}{{"queueDepthThreshold", p.QueueDepthThreshold}, {"kvCacheUtilThreshold", p.KVCacheUtilThreshold},
+		{"power", p.Power}, {"k", p.K}} {
 		if !(v.value > 0) || math.IsInf(v.value, 0) {
-			out = append(out, Problem{Field: v.field, Problem: fmt.Sprintf("must be above 0, is %g", v.value), Fix: "write a number above 0, or remove it"})
+			out = append(out,
+				Problem{Field: v.field, Problem: fmt.Sprintf("must be above 0, is %g", v.value),
+					Fix: "write a number above 0, or remove it"})
 		}
 	}
 	return out

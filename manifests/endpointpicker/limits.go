@@ -45,11 +45,13 @@ func (p *UtilizationLimits) check() (out []Problem) {
 		field := fmt.Sprintf("conditions[%d].", i)
 		if !slices.Contains(metrics, c.Metric) {
 			out = append(out, Problem{Field: field + "metric",
-				Problem: fmt.Sprintf("must be one of %s, is %q", strings.Join(metrics, ", "), c.Metric), Fix: "write one of them"})
+				Problem: fmt.Sprintf("must be one of %s, is %q", strings.Join(metrics, ", "), c.Metric),
+				Fix:     "write one of them"})
 		}
 		if !(c.MaxValue >= 0) || c.Metric == KVCacheUtilization && c.MaxValue > 1 {
 			out = append(out, Problem{Field: field + "maxValue",
-				Problem: fmt.Sprintf("must be at least 0, and at most 1 for %s, is %g", KVCacheUtilization, c.MaxValue), Fix: "write the greatest value"})
+				Problem: fmt.Sprintf("must be at least 0, and at most 1 for %s, is %g", KVCacheUtilization, c.MaxValue),
+				Fix:     "write the greatest value"})
 		}
 	}
 	return out
@@ -59,8 +61,8 @@ func (p *UtilizationLimits) check() (out []Problem) {
 //
 // +kubebuilder:object:generate=false
 type Concurrency struct {
-	// MaxConcurrency is how many requests in flight a server takes, and Headroom how many more, as a
-	// part of it, the filter of this type lets it have.
+	// MaxConcurrency is how many requests in flight a server takes, and Headroom how many more, as
+	// a part of it, the filter of this type lets it have.
 	MaxConcurrency int64   `json:"maxConcurrency"`
 	Headroom       float64 `json:"headroom"`
 	// ConcurrencyMode is requests, tokens or hybrid.
@@ -72,10 +74,14 @@ type Concurrency struct {
 
 func (p *Concurrency) check() (out []Problem) {
 	if p.MaxConcurrency < 1 {
-		out = append(out, Problem{Field: "maxConcurrency", Problem: fmt.Sprintf("must be at least 1, is %d", p.MaxConcurrency), Fix: "write a number of requests, or remove it for 100"})
+		out = append(out,
+			Problem{Field: "maxConcurrency", Problem: fmt.Sprintf("must be at least 1, is %d", p.MaxConcurrency),
+				Fix: "write a number of requests, or remove it for 100"})
 	}
 	if !(p.Headroom >= 0) {
-		out = append(out, Problem{Field: "headroom", Problem: fmt.Sprintf("must be at least 0, is %g", p.Headroom), Fix: "write a part of maxConcurrency, such as 0.2"})
+		out = append(out,
+			Problem{Field: "headroom", Problem: fmt.Sprintf("must be at least 0, is %g", p.Headroom),
+				Fix: "write a part of maxConcurrency, such as 0.2"})
 	}
 	const why = "tokens in flight do not count; a server's queue, its KV cache and its requests do"
 	switch p.ConcurrencyMode {
@@ -83,9 +89,16 @@ func (p *Concurrency) check() (out []Problem) {
 	case "tokens", "hybrid":
 		out = append(out, noEffect("concurrencyMode", true, why)...)
 	default:
-		out = append(out, Problem{Field: "concurrencyMode", Problem: fmt.Sprintf("must be requests, tokens or hybrid, is %q", p.ConcurrencyMode), Fix: "write one of them, or remove it for requests"})
+		out = append(out,
+			Problem{
+				Field:   "concurrencyMode",
+				Problem: fmt.Sprintf("must be requests, tokens or hybrid, is %q", p.ConcurrencyMode),
+				Fix:     "write one of them, or remove it for requests",
+			})
 	}
-	return append(out, noEffect("maxTokenConcurrency", p.MaxTokenConcurrency != nil && p.ConcurrencyMode == "requests", "concurrencyMode is requests")...)
+	return append(out,
+		noEffect("maxTokenConcurrency", p.MaxTokenConcurrency != nil && p.ConcurrencyMode == "requests",
+			"concurrencyMode is requests")...)
 }
 
 // Requests is how many requests a server may have in flight; 0: any number.
@@ -96,7 +109,8 @@ func (p *Concurrency) Requests() int64 {
 	return p.MaxConcurrency
 }
 
-// attributeFilter are the parameters of endpoint-attribute-filter that decide what it does without the attribute.
+// attributeFilter are the parameters of endpoint-attribute-filter that decide what it does without
+// the attribute.
 type attributeFilter struct {
 	Attribute       string          `json:"attribute"`
 	OnMissing       string          `json:"onMissing"`
@@ -109,7 +123,10 @@ func (p *attributeFilter) check() []Problem {
 	if p.OnMissing != "Fail" || p.FallbackOnEmpty {
 		return nil
 	}
-	return []Problem{{Field: "onMissing", Problem: "Fail leaves no server: " + noAttributes, Fix: "use " + UtilizationFilter + ", or write Pass"}}
+	return []Problem{
+		{Field: "onMissing", Problem: "Fail leaves no server: " + noAttributes,
+			Fix: "use " + UtilizationFilter + ", or write Pass"},
+	}
 }
 
 // dataSource are the parameters of metrics-data-source.
@@ -124,14 +141,21 @@ func (p *dataSource) check() (out []Problem) {
 	case "", "http":
 	case "https":
 		if p.InsecureSkipVerify != nil && !*p.InsecureSkipVerify {
-			out = append(out, Problem{Field: "insecureSkipVerify", Problem: "false is not supported: " + metricsDataSource + " names no CA",
-				Fix: "remove it, and write a BackendTLSPolicy for the InferencePool, by which its pages are read over verified TLS"})
+			out = append(out,
+				Problem{Field: "insecureSkipVerify",
+					Problem: "false is not supported: " + metricsDataSource + " names no CA",
+					Fix: "remove it, and write a BackendTLSPolicy for the InferencePool, by which its pages are " +
+						"read over verified TLS"})
 		}
 	default:
-		out = append(out, Problem{Field: "scheme", Problem: fmt.Sprintf("must be http or https, is %q", p.Scheme), Fix: "write one of them"})
+		out = append(out,
+			Problem{Field: "scheme", Problem: fmt.Sprintf("must be http or https, is %q", p.Scheme),
+				Fix: "write one of them"})
 	}
 	if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
-		out = append(out, Problem{Field: "path", Problem: fmt.Sprintf("must begin with /, is %q", p.Path), Fix: "write the path of the metrics page, such as /metrics"})
+		out = append(out,
+			Problem{Field: "path", Problem: fmt.Sprintf("must begin with /, is %q", p.Path),
+				Fix: "write the path of the metrics page, such as /metrics"})
 	}
 	return out
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// parameters are those of one type of plugins, as a document has them. Fields that are pointers without an exported use are accepted
-// and have no effect.
+// parameters are those of one type of plugins, as a document has them. Fields that are pointers
+// without an exported use are accepted and have no effect.
 type parameters interface {
 	// check returns what is wrong with decoded parameters; fields are relative to them.
 	check() []Problem
@@ -23,7 +23,11 @@ type LabelSelector metav1.LabelSelector
 
 func (p *LabelSelector) check() []Problem {
 	if _, err := metav1.LabelSelectorAsSelector((*metav1.LabelSelector)(p)); err != nil {
-		return []Problem{{Problem: "is not a label selector: " + err.Error(), Fix: "write matchLabels, or matchExpressions with key, operator (In, NotIn, Exists, DoesNotExist) and values"}}
+		return []Problem{
+			{Problem: "is not a label selector: " + err.Error(),
+				Fix: "write matchLabels, or matchExpressions with key, operator (In, NotIn, Exists, DoesNotExist) " +
+					"and values"},
+		}
 	}
 	return nil
 }
@@ -43,10 +47,14 @@ type ActiveRequest struct {
 
 func (p *ActiveRequest) check() (out []Problem) {
 	if p.IdleThreshold < 0 {
-		out = append(out, Problem{Field: "idleThreshold", Problem: fmt.Sprintf("must be at least 0, is %d", p.IdleThreshold), Fix: "write a number of requests"})
+		out = append(out,
+			Problem{Field: "idleThreshold", Problem: fmt.Sprintf("must be at least 0, is %d", p.IdleThreshold),
+				Fix: "write a number of requests"})
 	}
 	if p.MaxBusyScore < 0 || p.MaxBusyScore > 1 {
-		out = append(out, Problem{Field: "maxBusyScore", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MaxBusyScore), Fix: "write a score, such as 0.5"})
+		out = append(out,
+			Problem{Field: "maxBusyScore", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MaxBusyScore),
+				Fix: "write a score, such as 0.5"})
 	}
 	return append(out, noEffect("requestTimeout", p.RequestTimeout != nil, "requests are in flight until they end")...)
 }
@@ -67,7 +75,10 @@ type TokenLoad struct {
 
 func (p *TokenLoad) check() []Problem {
 	if p.QueueThresholdTokens <= 0 {
-		return []Problem{{Field: "queueThresholdTokens", Problem: fmt.Sprintf("must be at least 1, is %d", p.QueueThresholdTokens), Fix: "write a number of tokens, or remove it for 4194304"}}
+		return []Problem{
+			{Field: "queueThresholdTokens", Problem: fmt.Sprintf("must be at least 1, is %d", p.QueueThresholdTokens),
+				Fix: "write a number of tokens, or remove it for 4194304"},
+		}
 	}
 	return nil
 }
@@ -86,7 +97,10 @@ type LoadAware struct {
 
 func (p *LoadAware) check() []Problem {
 	if p.Threshold <= 0 {
-		return []Problem{{Field: "threshold", Problem: fmt.Sprintf("must be at least 1, is %d", p.Threshold), Fix: "write a number of waiting requests, or remove it for 128"}}
+		return []Problem{
+			{Field: "threshold", Problem: fmt.Sprintf("must be at least 1, is %d", p.Threshold),
+				Fix: "write a number of waiting requests, or remove it for 128"},
+		}
 	}
 	return nil
 }
@@ -95,7 +109,8 @@ func (p *LoadAware) check() []Problem {
 //
 // +kubebuilder:object:generate=false
 type PrefixCache struct {
-	// MatchLengthWeight is the part of the score, 0 to 1, that the length of the match decides in place of its share of the prompt.
+	// MatchLengthWeight is the part of the score, 0 to 1, that the length of the match decides in
+	// place of its share of the prompt.
 	MatchLengthWeight float64 `json:"matchLengthWeight"`
 	// MatchLengthScaleTokens is the length from which on that part is whole.
 	MatchLengthScaleTokens int `json:"matchLengthScaleTokens"`
@@ -122,10 +137,15 @@ func (p *PrefixCache) check() (out []Problem) {
 	p.AutoTune, p.BlockSizeTokens, p.BlockSize, p.HashBlockSize = nil, nil, nil, nil
 	p.MaxPrefixBlocksToMatch, p.MaxPrefixTokensToMatch, p.LRUCapacityPerServer = nil, nil, nil
 	if p.MatchLengthWeight < 0 || p.MatchLengthWeight > 1 {
-		out = append(out, Problem{Field: "matchLengthWeight", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MatchLengthWeight), Fix: "write a weight, such as 0.5"})
+		out = append(out,
+			Problem{Field: "matchLengthWeight", Problem: fmt.Sprintf("must be from 0 to 1, is %g", p.MatchLengthWeight),
+				Fix: "write a weight, such as 0.5"})
 	}
 	if p.MatchLengthWeight > 0 && p.MatchLengthScaleTokens <= 0 {
-		out = append(out, Problem{Field: "matchLengthScaleTokens", Problem: fmt.Sprintf("must be at least 1, is %d", p.MatchLengthScaleTokens), Fix: "write a number of tokens, or remove it for 8192"})
+		out = append(out,
+			Problem{Field: "matchLengthScaleTokens",
+				Problem: fmt.Sprintf("must be at least 1, is %d", p.MatchLengthScaleTokens),
+				Fix:     "write a number of tokens, or remove it for 8192"})
 	}
 	return out
 }
@@ -134,7 +154,8 @@ func (p *PrefixCache) producer() (field, name, kind string) {
 	return "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName, ApproximatePrefixProducer
 }
 
-// sessionAffinity scores by sessions. They are those of the strategy session: known by a token that the picker sets, else by an ID.
+// sessionAffinity scores by sessions. They are those of the strategy session: known by a token that
+// the picker sets, else by an ID.
 type sessionAffinity struct {
 	Strategy                    string `json:"strategy"`
 	EncodedEndpointHeaderConfig struct {
@@ -153,10 +174,17 @@ type sessionAffinity struct {
 
 func (p *sessionAffinity) check() (out []Problem) {
 	if p.Strategy != "" && p.Strategy != "encoded_endpoint_header" && p.Strategy != "session_id" {
-		out = append(out, Problem{Field: "strategy", Problem: fmt.Sprintf("must be encoded_endpoint_header or session_id, is %q", p.Strategy), Fix: "write one of them, or remove it"})
+		out = append(out,
+			Problem{
+				Field:   "strategy",
+				Problem: fmt.Sprintf("must be encoded_endpoint_header or session_id, is %q", p.Strategy),
+				Fix:     "write one of them, or remove it",
+			})
 	}
 	if h := p.EncodedEndpointHeaderConfig.Header; h != "" && !strings.EqualFold(h, "x-session-token") {
-		out = append(out, Problem{Field: "encodedEndpointHeaderConfig.header", Problem: fmt.Sprintf("%q is not supported: the token is in x-session-token", h), Fix: "remove it"})
+		out = append(out,
+			Problem{Field: "encodedEndpointHeaderConfig.header",
+				Problem: fmt.Sprintf("%q is not supported: the token is in x-session-token", h), Fix: "remove it"})
 	}
 	for i, s := range p.SessionIDConfig.Sources {
 		field := fmt.Sprintf("sessionIdConfig.sources[%d]", i)
@@ -170,12 +198,17 @@ func (p *sessionAffinity) check() (out []Problem) {
 			out = append(out, Problem{Field: field, Problem: problem, Fix: "name a header that has the ID"})
 		}
 	}
-	out = append(out, noEffect("sessionIdConfig.evictionTtlSeconds", p.SessionIDConfig.EvictionTTLSeconds != nil, "spec.picker.session.ttlSeconds of the PoolPolicy sets it")...)
-	out = append(out, noEffect("sessionIdConfig.evictionSweepSeconds", p.SessionIDConfig.EvictionSweepSeconds != nil, "expired sessions make room as new ones begin")...)
+	out = append(out,
+		noEffect("sessionIdConfig.evictionTtlSeconds", p.SessionIDConfig.EvictionTTLSeconds != nil,
+			"spec.picker.session.ttlSeconds of the PoolPolicy sets it")...)
+	out = append(out,
+		noEffect("sessionIdConfig.evictionSweepSeconds", p.SessionIDConfig.EvictionSweepSeconds != nil,
+			"expired sessions make room as new ones begin")...)
 	return append(out, noEffect("profileName", p.ProfileName != nil, "there is one profile")...)
 }
 
-// External scores in another process: the gRPC service penstock.scoring.v1.Scorer (picker/scoring/scoring.proto) of a Service.
+// External scores in another process: the gRPC service penstock.scoring.v1.Scorer
+// (picker/scoring/scoring.proto) of a Service.
 //
 // +kubebuilder:object:generate=false
 type External struct {
@@ -187,10 +220,14 @@ type External struct {
 
 func (p *External) check() (out []Problem) {
 	if len(validation.IsDNS1035Label(p.Service)) > 0 {
-		out = append(out, Problem{Field: "service", Problem: fmt.Sprintf("must be the name of a Service, is %q", p.Service), Fix: "name a Service in the namespace of the pool"})
+		out = append(out,
+			Problem{Field: "service", Problem: fmt.Sprintf("must be the name of a Service, is %q", p.Service),
+				Fix: "name a Service in the namespace of the pool"})
 	}
 	if p.Port < 1 || p.Port > 65535 {
-		out = append(out, Problem{Field: "port", Problem: fmt.Sprintf("must be from 1 to 65535, is %d", p.Port), Fix: "write a port of the Service, or remove it for 9003"})
+		out = append(out,
+			Problem{Field: "port", Problem: fmt.Sprintf("must be from 1 to 65535, is %d", p.Port),
+				Fix: "write a port of the Service, or remove it for 9003"})
 	}
 	return out
 }
@@ -201,11 +238,12 @@ type pickerParameters struct {
 }
 
 func (p *pickerParameters) check() []Problem {
-	return noEffect("maxNumOfEndpoints", p.MaxNumOfEndpoints != nil, "spec.picker.fallbacks of the PoolPolicy sets how many endpoints a pick names")
+	return noEffect("maxNumOfEndpoints", p.MaxNumOfEndpoints != nil,
+		"spec.picker.fallbacks of the PoolPolicy sets how many endpoints a pick names")
 }
 
-// approximatePrefix are the parameters of the index of prefixes that picks have shown. Penstock's index has one schedule of blocks, and
-// reads the capacity of caches from metrics pages.
+// approximatePrefix are the parameters of the index of prefixes that picks have shown. Penstock's
+// index has one schedule of blocks, and reads the capacity of caches from metrics pages.
 type approximatePrefix struct {
 	AutoTune               *bool `json:"autoTune"`
 	BlockSizeTokens        *int  `json:"blockSizeTokens"`
@@ -219,7 +257,9 @@ func (p *approximatePrefix) check() (out []Problem) {
 	const why = "Penstock's index matches up to 131,072 tokens, and reads the capacity of caches from the metrics pages"
 	for field, set := range map[string]bool{
 		"autoTune": p.AutoTune != nil, "blockSizeTokens": p.BlockSizeTokens != nil, "blockSize": p.BlockSize != nil,
-		"maxPrefixBlocksToMatch": p.MaxPrefixBlocksToMatch != nil, "maxPrefixTokensToMatch": p.MaxPrefixTokensToMatch != nil, "lruCapacityPerServer": p.LRUCapacityPerServer != nil,
+		"maxPrefixBlocksToMatch": p.MaxPrefixBlocksToMatch != nil,
+		"maxPrefixTokensToMatch": p.MaxPrefixTokensToMatch != nil,
+		"lruCapacityPerServer":   p.LRUCapacityPerServer != nil,
 	} {
 		out = append(out, noEffect(field, set, why)...)
 	}
@@ -236,9 +276,11 @@ type precisePrefix struct {
 }
 
 func (p *precisePrefix) check() (out []Problem) {
-	const why = "Penstock's index has keys of its own, counts picks as cached at once, and the PoolPolicy configures KV events"
+	const why = "Penstock's index has keys of its own, counts picks as cached at once, and the PoolPolicy " +
+		"configures KV events"
 	for field, value := range map[string]any{
-		"tokenProcessorConfig": p.TokenProcessorConfig, "indexerConfig": p.IndexerConfig, "kvEventsConfig": p.KVEventsConfig,
+		"tokenProcessorConfig": p.TokenProcessorConfig, "indexerConfig": p.IndexerConfig,
+		"kvEventsConfig":      p.KVEventsConfig,
 		"speculativeIndexing": p.SpeculativeIndexing, "speculativeTTL": p.SpeculativeTTL,
 	} {
 		out = append(out, noEffect(field, value != nil, why)...)

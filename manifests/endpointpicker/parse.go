@@ -27,7 +27,11 @@ func Parse(text string) (*Profile, []Problem) {
 // Read reads a document in YAML or JSON. It returns nil if the document is invalid.
 func Read(text string) (*EndpointPickerConfig, []Problem) {
 	if len(text) > maxText {
-		return nil, []Problem{{Problem: fmt.Sprintf("has %d bytes; at most %d are allowed", len(text), maxText), Fix: "remove comments and plugins that no profile names"}}
+		return nil,
+			[]Problem{
+				{Problem: fmt.Sprintf("has %d bytes; at most %d are allowed", len(text), maxText),
+					Fix: "remove comments and plugins that no profile names"},
+			}
 	}
 	var c EndpointPickerConfig
 	if err := decode(text, &c); err != nil {
@@ -35,14 +39,21 @@ func Read(text string) (*EndpointPickerConfig, []Problem) {
 		return nil, []Problem{{Problem: "is not an " + Kind + ": " + reason, Fix: "correct or remove what it names"}}
 	}
 	if at := second(text); at > 0 {
-		return nil, []Problem{{Problem: fmt.Sprintf("has a second YAML document, at line %d", at), Fix: "remove it: one " + Kind + " configures a picker"}}
+		return nil,
+			[]Problem{
+				{Problem: fmt.Sprintf("has a second YAML document, at line %d", at),
+					Fix: "remove it: one " + Kind + " configures a picker"},
+			}
 	}
 	var problems []Problem
 	if c.Kind != Kind {
-		problems = append(problems, Problem{Field: "kind", Problem: fmt.Sprintf("must be %s, is %q", Kind, c.Kind), Fix: "write kind: " + Kind})
+		problems = append(problems,
+			Problem{Field: "kind", Problem: fmt.Sprintf("must be %s, is %q", Kind, c.Kind), Fix: "write kind: " + Kind})
 	}
 	if v := c.APIVersion; v != Group+"/"+Version && v != Group+"/"+NextVersion && v != FormerGroup+"/"+Version {
-		problems = append(problems, Problem{Field: "apiVersion", Problem: fmt.Sprintf("must be %s/%s, is %q", Group, Version, v), Fix: "write apiVersion: " + Group + "/" + Version})
+		problems = append(problems,
+			Problem{Field: "apiVersion", Problem: fmt.Sprintf("must be %s/%s, is %q", Group, Version, v),
+				Fix: "write apiVersion: " + Group + "/" + Version})
 	}
 	_, found := Resolve(&c)
 	if problems = append(problems, found...); Invalid(problems) {
@@ -67,7 +78,8 @@ func decode(text string, to *EndpointPickerConfig) error {
 	return errors.Join(unknown[:min(len(unknown), maxUnknown)]...)
 }
 
-// second returns the line, from 1, of a text's second document; 0 if it has none, or one without content.
+// second returns the line, from 1, of a text's second document; 0 if it has none, or one without
+// content.
 func second(text string) int {
 	d := yamlnode.NewDecoder(strings.NewReader(text))
 	for n := 0; ; n++ {

@@ -73,21 +73,22 @@ type kind struct {
 	role Role
 	// parameters returns a pointer to the type's parameters with their defaults; nil: it has none.
 	parameters func() parameters
-	// pages, prompts, sessions: it reads the servers' metrics pages, the prompts of requests (and with them the model's name), their
-	// sessions.
+	// pages, prompts, sessions: it reads the servers' metrics pages, the prompts of requests (and
+	// with them the model's name), their sessions.
 	pages, prompts, sessions bool
 	// latency: it reads what is predicted of servers' latency.
 	latency bool
 	// note states for the documentation what differs from llm-d's router; "" for nothing.
 	note string
-	// unknown: no table has the type, and its name ends in the role. Silent: its plugin has a Warning
-	// of its own.
+	// unknown: no table has the type, and its name ends in the role. Silent: its plugin has a
+	// Warning of its own.
 	unknown, silent bool
 }
 
 const ownPredictions = "Penstock predicts latency by what it has measured of each server; there is no prediction server"
 
-// kinds is the table of plugins. A new plugin is a row here, its parameters, and a row in picker/schedule.
+// kinds is the table of plugins. A new plugin is a row here, its parameters, and a row in
+// picker/schedule.
 var kinds = map[string]kind{
 	LabelSelectorFilter: {role: Filter, parameters: func() parameters { return &LabelSelector{} }},
 	ByLabelFilter:       {role: Filter, parameters: func() parameters { return &ByLabel{} }},
@@ -103,9 +104,13 @@ var kinds = map[string]kind{
 	KVCacheScorer:         {role: Scorer, pages: true},
 	RunningRequestsScorer: {role: Scorer, pages: true},
 	ActiveRequestScorer:   {role: Scorer, parameters: func() parameters { return &ActiveRequest{MaxBusyScore: 1} }},
-	TokenLoadScorer:       {role: Scorer, parameters: func() parameters { return &TokenLoad{QueueThresholdTokens: 4 << 20} }},
-	LoadAwareScorer:       {role: Scorer, pages: true, parameters: func() parameters { return &LoadAware{Threshold: 128} }},
-	PrefixCacheScorer:     {role: Scorer, prompts: true, parameters: func() parameters { return &PrefixCache{MatchLengthScaleTokens: 8192} }},
+	TokenLoadScorer: {role: Scorer, parameters: func() parameters {
+		return &TokenLoad{QueueThresholdTokens: 4 << 20}
+	}},
+	LoadAwareScorer: {role: Scorer, pages: true,
+		parameters: func() parameters { return &LoadAware{Threshold: 128} }},
+	PrefixCacheScorer: {role: Scorer, prompts: true,
+		parameters: func() parameters { return &PrefixCache{MatchLengthScaleTokens: 8192} }},
 	LoRAAffinityScorer:    {role: Scorer, pages: true, prompts: true},
 	SessionAffinityScorer: {role: Scorer, sessions: true, parameters: func() parameters { return &sessionAffinity{} }},
 	ExternalScorer:        {role: Scorer, pages: true, parameters: func() parameters { return &External{Port: 9003} }},
@@ -137,7 +142,9 @@ var kinds = map[string]kind{
 	PDProfileHandler: {role: Handler, parameters: func() parameters {
 		return &pdParameters{}
 	}},
-	DataParallelProfileHandler: {role: Handler, parameters: func() parameters { return &dataParallelParameters{PrimaryPort: 8000} }},
+	DataParallelProfileHandler: {role: Handler, parameters: func() parameters {
+		return &dataParallelParameters{PrimaryPort: 8000}
+	}},
 
 	DecodeFilter:            {role: Filter},
 	PrefillFilter:           {role: Filter},
@@ -153,9 +160,12 @@ var kinds = map[string]kind{
 	ClusterPrefixScorer:  {role: Cluster, parameters: func() parameters { return &clusterPrefix{} }},
 	ClusterSessionFilter: {role: Cluster, parameters: func() parameters { return &sessionAffinity{} }},
 
-	ConcurrencyDetector: {role: Policy, note: "tokens in flight do not count; with concurrencyMode tokens it is as without it",
+	ConcurrencyDetector: {role: Policy,
+		note:       "tokens in flight do not count; with concurrencyMode tokens it is as without it",
 		parameters: func() parameters { return &Concurrency{MaxConcurrency: 100, ConcurrencyMode: "requests"} }},
-	UtilizationDetector:  {role: Policy, parameters: func() parameters { return &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8} }},
+	UtilizationDetector: {role: Policy, parameters: func() parameters {
+		return &Utilization{QueueDepthThreshold: 5, KVCacheUtilThreshold: 0.8}
+	}},
 	FCFSOrdering:         {role: Policy},
 	DeadlineOrdering:     {role: Policy},
 	RoundRobinFairness:   {role: Policy},

@@ -25,7 +25,8 @@ type Profile struct {
 	Filters []Instance // in this order
 	Scorers []Instance
 	Picker  string // a type
-	// Pages, Prompts and Sessions: some plugin reads the servers' metrics pages, the prompts of requests, or their sessions.
+	// Pages, Prompts and Sessions: some plugin reads the servers' metrics pages, the prompts of
+	// requests, or their sessions.
 	Pages, Prompts, Sessions bool
 	// Latency and Headers: some plugin reads predictions of latency, or headers of requests.
 	Latency, Headers bool
@@ -51,7 +52,8 @@ type Profile struct {
 	Dynamo *Dynamo
 	// Clusters is the choice among the clusters of an import; nil: the document is for pools.
 	Clusters *Clusters
-	// MaxEndpoints is the picker's maxNumOfEndpoints, which only the profile of encode has a use for; at least 1.
+	// MaxEndpoints is the picker's maxNumOfEndpoints, which only the profile of encode has a use
+	// for; at least 1.
 	MaxEndpoints int
 }
 
@@ -90,8 +92,8 @@ func Invalid(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
-// Resolve returns the profile of a document, and the document's problems sorted by field. The profile is nil if the document is
-// invalid.
+// Resolve returns the profile of a document, and the document's problems sorted by field. The
+// profile is nil if the document is invalid.
 func Resolve(c *EndpointPickerConfig) (*Profile, []Problem) {
 	r := resolver{instances: map[string]*instance{}, all: len(c.SchedulingProfiles) == 0}
 	r.unsupported(c)
@@ -215,8 +217,8 @@ func as(name string) string {
 	return "use " + name
 }
 
-// unknown makes an instance of a type that no table has. llm-d's router may have it since: it has no
-// effect, and whether a document can do without it is decided where the document uses it.
+// unknown makes an instance of a type that no table has. llm-d's router may have it since: it has
+// no effect, and whether a document can do without it is decided where the document uses it.
 func (r *resolver) unknown(in *instance) {
 	in.kind = kind{role: guessed(in.Type), unknown: true, silent: true}
 	near := misspelled(in.Type)
@@ -250,9 +252,11 @@ func (r *resolver) parameters(in *instance, raw *runtime.RawExtension) {
 		d.DisallowUnknownFields()
 		err := d.Decode(p)
 		if name, ok := unknownField(err); ok && r.newer(in, name) && json.Unmarshal(raw.Raw, p) == nil {
-			r.warn(field, fmt.Sprintf("%q has no effect: Penstock has no such parameter of %s", name, in.Type), "remove it")
+			r.warn(field, fmt.Sprintf("%q has no effect: Penstock has no such parameter of %s", name, in.Type),
+				"remove it")
 		} else if err != nil {
-			r.wrong(field, "correct the field, or remove it", "is not valid for %s: %s", in.Type, strings.TrimPrefix(err.Error(), "json: "))
+			r.wrong(field, "correct the field, or remove it", "is not valid for %s: %s", in.Type,
+				strings.TrimPrefix(err.Error(), "json: "))
 			return
 		}
 	}
@@ -310,7 +314,8 @@ func (r *resolver) producers() {
 		if p := r.instances[named]; p != nil && p.kind.unknown && p.kind.role == Producer {
 			continue // it has a Warning
 		} else if p == nil || p.Type != kind && (kind != ApproximatePrefixProducer || p.Type != PrecisePrefixProducer) {
-			r.wrong(in.field+".parameters."+field, "name a plugin of type "+fits, "%q is not the name of such a plugin", named)
+			r.wrong(in.field+".parameters."+field, "name a plugin of type "+fits, "%q is not the name of such a plugin",
+				named)
 		}
 	}
 }
@@ -329,14 +334,16 @@ func (r *resolver) profile(c *EndpointPickerConfig) *Profile {
 // single selects the plugins of a document with one profile.
 func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	if len(c.SchedulingProfiles) > 1 {
-		r.wrong("schedulingProfiles[1]", "keep one profile, or add "+DisaggProfileHandler, "is not supported: %s runs one profile", handler)
+		r.wrong("schedulingProfiles[1]", "keep one profile, or add "+DisaggProfileHandler,
+			"is not supported: %s runs one profile", handler)
 	}
 	if len(c.SchedulingProfiles) > 0 {
 		return r.selected(c, 0)
 	}
 	p := &Profile{}
 	for _, name := range r.names {
-		if in := r.instances[name]; in.kind.role == Filter || in.kind.role == Scorer || in.kind.role == Picker || in.kind.role == Cluster {
+		if in := r.instances[name]; in.kind.role == Filter || in.kind.role == Scorer || in.kind.role == Picker ||
+			in.kind.role == Cluster {
 			r.add(p, in, 1, in.field)
 		}
 	}
@@ -344,7 +351,8 @@ func (r *resolver) single(c *EndpointPickerConfig, handler string) *Profile {
 	return r.choice(p)
 }
 
-// scored reports a profile all of whose scorers are missing: it would send requests to servers at random.
+// scored reports a profile all of whose scorers are missing: it would send requests to servers at
+// random.
 func (r *resolver) scored(p *Profile, names []string, field string) {
 	if len(p.Scorers) > 0 || p.Clusters != nil {
 		return
@@ -376,7 +384,8 @@ func (r *resolver) selected(c *EndpointPickerConfig, at int) *Profile {
 		field := fmt.Sprintf("%s[%d]", of, i)
 		in := r.instances[ref.PluginRef]
 		if in == nil {
-			r.wrong(field+".pluginRef", "write the name of one of the plugins: "+strings.Join(r.names, ", "), "there is no plugin %q", ref.PluginRef)
+			r.wrong(field+".pluginRef", "write the name of one of the plugins: "+strings.Join(r.names, ", "),
+				"there is no plugin %q", ref.PluginRef)
 			continue
 		}
 		weight := 1.0

@@ -24,7 +24,8 @@ const (
 	readsModels   = "Penstock asks the servers for their models by itself"
 	setsHeaders   = "the profile handler sets the headers"
 	readsRequests = "Penstock reads requests by itself, by their path"
-	countsTokens  = "Penstock counts tokens by itself; spec.picker.kvEvents.render of the PoolPolicy has a server find the token IDs"
+	countsTokens  = "Penstock counts tokens by itself; spec.picker.kvEvents.render of the PoolPolicy has a server " +
+		"find the token IDs"
 	ownPriorities = "requests of a negative priority leave servers free for the others by themselves"
 	noEviction    = "Penstock does not take a request back from its server"
 	noTopology    = "Penstock does not read the topology of nodes"
@@ -33,21 +34,27 @@ const (
 	ownChanges    = "Penstock follows the cluster's objects by itself"
 )
 
-// upstreamKinds are the types of llm-d's router 0.10 beside those of kinds, and some of its releases
-// before and after.
+// upstreamKinds are the types of llm-d's router 0.10 beside those of kinds, and some of its
+// releases before and after.
 var upstreamKinds = map[string]upstreamKind{
 	"by-label-selector": {role: Filter, as: LabelSelectorFilter, why: "it is the former name"},
-	"precise-prefix-cache-scorer": {role: Scorer, as: PrefixCacheScorer, why: "its prefixes come from " + PrecisePrefixProducer,
+	"precise-prefix-cache-scorer": {role: Scorer, as: PrefixCacheScorer,
+		why:        "its prefixes come from " + PrecisePrefixProducer,
 		parameters: func() parameters { return &preciseScorer{} }},
-	"kv-cache-scorer":                {role: Scorer, as: KVCacheScorer, why: "it is the former name"},
-	"edf-ordering-policy":            {role: Policy, as: FCFSOrdering, why: "all requests of a pool may wait equally long, so the earliest has the nearest deadline"},
-	"program-aware-fairness":         {role: Policy, as: RoundRobinFairness, why: "each fairness ID has its turn, whatever it has used"},
+	"kv-cache-scorer": {role: Scorer, as: KVCacheScorer, why: "it is the former name"},
+	"edf-ordering-policy": {role: Policy, as: FCFSOrdering,
+		why: "all requests of a pool may wait equally long, so the earliest has the nearest deadline"},
+	"program-aware-fairness": {role: Policy, as: RoundRobinFairness,
+		why: "each fairness ID has its turn, whatever it has used"},
 	"priority-holdback-policy":       {role: Policy, as: StaticUsageLimit, why: ownPriorities},
 	"soft-reflective-ceiling-policy": {role: Policy, as: StaticUsageLimit, why: ownPriorities},
-	"burst-prefix-cache-producer":    {role: Producer, as: ApproximatePrefixProducer, why: "a pick counts as cached at once, so a burst stays together without a window"},
-	"header-phase-profile-handler": {role: Handler, as: HeaderProfileHandler, why: "it is the former name, and the header is EPP-Phase",
+	"burst-prefix-cache-producer": {role: Producer, as: ApproximatePrefixProducer,
+		why: "a pick counts as cached at once, so a burst stays together without a window"},
+	"header-phase-profile-handler": {role: Handler, as: HeaderProfileHandler,
+		why:        "it is the former name, and the header is EPP-Phase",
 		parameters: func() parameters { return &headerProfile{HeaderName: "EPP-Phase", DefaultProfile: "decode"} }},
-	"latency-observation-scorer-hub": {role: Cluster, as: ClusterQueueScorer, why: "clusters are compared by one cost in seconds, which has what was measured"},
+	"latency-observation-scorer-hub": {role: Cluster, as: ClusterQueueScorer,
+		why: "clusters are compared by one cost in seconds, which has what was measured"},
 
 	"disagg-headers-handler": {role: Other, why: setsHeaders},
 	"prefill-header-handler": {role: Other, why: setsHeaders},
@@ -61,11 +68,12 @@ var upstreamKinds = map[string]upstreamKind{
 	"k8s-notification-source":                {role: Source, why: ownChanges},
 	"endpoint-notification-source":           {role: Source, why: ownChanges},
 	"disaggregatedset-rollout-pod-extractor": {role: Source, why: ownChanges},
-	"local-syncer":                           {role: Source, why: "replicas share their load by --peers-listen and --peers"},
-	clusterDiscovery:                         {role: Source, why: readsImport},
-	clusterDataSource:                        {role: Source, why: readsClusterPages},
-	clusterExtractor:                         {role: Source, why: readsClusterPages},
-	"latency-observer-producer-hub":          {role: Producer, why: "Penstock measures what clusters take by itself"},
+	"local-syncer": {role: Source,
+		why: "replicas share their load by --peers-listen and --peers"},
+	clusterDiscovery:                {role: Source, why: readsImport},
+	clusterDataSource:               {role: Source, why: readsClusterPages},
+	clusterExtractor:                {role: Source, why: readsClusterPages},
+	"latency-observer-producer-hub": {role: Producer, why: "Penstock measures what clusters take by itself"},
 	"file-discovery": {role: Source, invalid: true, why: "the endpoints would be missing",
 		fix: "list them as ModelServers in a file of -f, or as pods that the InferencePool selects, and remove it"},
 
@@ -77,30 +85,41 @@ var upstreamKinds = map[string]upstreamKind{
 	"vertexai-parser":    {role: Parser, why: readsRequests + "; prompts of Vertex AI's paths do not decide"},
 	"passthrough-parser": {role: Parser, why: readsRequests},
 
-	"token-producer":               {role: Producer, why: countsTokens},
-	"tokenizer":                    {role: Producer, why: countsTokens},
-	"predicted-latency-producer":   {role: Producer, why: ownPredictions},
-	"mm-embeddings-cache-producer": {role: Producer, why: "Penstock remembers by itself which server has read an image; each counts 2,048"},
-	"p2p-source-producer":          {role: Producer, why: "no header names another server's cache, so a server reads what it lacks"},
+	"token-producer":             {role: Producer, why: countsTokens},
+	"tokenizer":                  {role: Producer, why: countsTokens},
+	"predicted-latency-producer": {role: Producer, why: ownPredictions},
+	"mm-embeddings-cache-producer": {role: Producer,
+		why: "Penstock remembers by itself which server has read an image; each counts 2,048"},
+	"p2p-source-producer": {role: Producer,
+		why: "no header names another server's cache, so a server reads what it lacks"},
 
-	"topology-affinity-filter":  {role: Filter, why: noTopology},
-	"topology-affinity-scorer":  {role: Scorer, why: noTopology},
-	"endpoint-attribute-filter": {role: Filter, why: noAttributes, parameters: func() parameters { return &attributeFilter{} }},
+	"topology-affinity-filter": {role: Filter, why: noTopology},
+	"topology-affinity-scorer": {role: Scorer, why: noTopology},
+	"endpoint-attribute-filter": {role: Filter, why: noAttributes,
+		parameters: func() parameters { return &attributeFilter{} }},
 	"endpoint-attribute-scorer": {role: Scorer, why: noAttributes},
 
 	"sheddable-eviction-filter":                {role: Policy, why: noEviction},
 	"eviction-sheddable-filter":                {role: Policy, why: noEviction},
 	"priority-then-time-eviction-order-policy": {role: Policy, why: noEviction},
 
-	"request-attribute-reporter":           {role: Other, why: "the access log and the metrics have what requests used"},
-	"header-based-testing-filter":          {role: Filter, why: "--conformance of penstock picker does it, for the conformance suite"},
-	"destination-endpoint-served-verifier": {role: Other, why: "--conformance of penstock picker does it, for the conformance suite"},
-	"disaggregatedset-rollout-screener": {role: Other, invalid: true, why: "prefill and decode of two revisions could serve one request",
-		fix: "write an InferencePool for each revision, which selects disaggregatedset.x-k8s.io/revision, and weights in the HTTPRoute"},
+	"request-attribute-reporter": {role: Other,
+		why: "the access log and the metrics have what requests used"},
+	"header-based-testing-filter": {role: Filter,
+		why: "--conformance of penstock picker does it, for the conformance suite"},
+	"destination-endpoint-served-verifier": {role: Other,
+		why: "--conformance of penstock picker does it, for the conformance suite"},
+	"disaggregatedset-rollout-screener": {role: Other, invalid: true,
+		why: "prefill and decode of two revisions could serve one request",
+		fix: "write an InferencePool for each revision, which selects disaggregatedset.x-k8s.io/revision, and " +
+			"weights in the HTTPRoute"},
 
-	"dyn-prefill-scorer": {role: Scorer, invalid: true, why: "Dynamo's own scorers are not part of Penstock", fix: "use " + PrefixCacheScorer + ", and list " + DynamoHeaders},
-	"dyn-decode-scorer":  {role: Scorer, invalid: true, why: "Dynamo's own scorers are not part of Penstock", fix: "use " + PrefixCacheScorer + ", and list " + DynamoHeaders},
-	"label-filter":       {role: Filter, invalid: true, why: "it is a former name", fix: "use " + LabelSelectorFilter + " with matchExpressions"},
+	"dyn-prefill-scorer": {role: Scorer, invalid: true, why: "Dynamo's own scorers are not part of Penstock",
+		fix: "use " + PrefixCacheScorer + ", and list " + DynamoHeaders},
+	"dyn-decode-scorer": {role: Scorer, invalid: true, why: "Dynamo's own scorers are not part of Penstock",
+		fix: "use " + PrefixCacheScorer + ", and list " + DynamoHeaders},
+	"label-filter": {role: Filter, invalid: true, why: "it is a former name",
+		fix: "use " + LabelSelectorFilter + " with matchExpressions"},
 }
 
 // Treatment is what Penstock makes of a type of plugins.
@@ -152,7 +171,8 @@ var endings = []struct {
 	ending string
 	role   Role
 }{
-	{"-scorer", Scorer}, {"-filter", Filter}, {"-picker", Picker}, {"-profile-handler", Handler}, {"-decider", Decision},
+	{"-scorer", Scorer}, {"-filter", Filter}, {"-picker", Picker}, {"-profile-handler", Handler},
+	{"-decider", Decision},
 	{"-producer", Producer}, {"-parser", Parser}, {"-source", Source}, {"-extractor", Source}, {"-discovery", Source},
 	{"-policy", Policy}, {"-detector", Policy}, {"-fairness", Policy}, {"-admitter", Admitter}, {"-screener", Other},
 	{"-handler", Other}, {"-reporter", Other}, {"-syncer", Source},

@@ -56,7 +56,8 @@ func TestEndpointPickerConfig_EveryTypeOfLLMDHasATreatment(t *testing.T) {
 			continue
 		}
 		// Beside a scorer that is in force, and without a profile that names it.
-		_, problems := Parse(head + "plugins: [{type: queue-scorer}, {type: " + name + ", name: it}]\nschedulingProfiles: [{name: decode, plugins: [{pluginRef: queue-scorer}]}]")
+		_, problems := Parse(head + "plugins: [{type: queue-scorer}, {type: " + name +
+			", name: it}]\nschedulingProfiles: [{name: decode, plugins: [{pluginRef: queue-scorer}]}]")
 		for _, p := range problems {
 			if p.Fix == "" {
 				t.Errorf("%s: no fix for %s", name, p)
@@ -71,8 +72,8 @@ func TestEndpointPickerConfig_EveryTypeOfLLMDHasATreatment(t *testing.T) {
 	}
 }
 
-// Documents with the types and parameters of llm-d's guides and KServe's templates. The first line is
-// what they are to resolve to.
+// Documents with the types and parameters of llm-d's guides and KServe's templates. The first line
+// is what they are to resolve to.
 func TestEndpointPickerConfig_GuidesOfLLMDStartUnchanged(t *testing.T) {
 	files, err := filepath.Glob("testdata/guides/*.yaml")
 	if err != nil || len(files) < 12 {
@@ -111,12 +112,15 @@ func guide(t *testing.T, name string) *Profile {
 
 func TestEndpointPickerConfig_MappedTypesHaveAnEffect(t *testing.T) {
 	flow := guide(t, "flow-control").Flow
-	want := &Flow{TTL: maxTTL, EmptyTTL: maxTTL, Queue: 1<<31 - 1, KV: 1<<31 - 1, InFlight: 10, TTLs: []BandTTL{{Negative: true, TTL: 2 * time.Minute}}}
+	want := &Flow{TTL: maxTTL, EmptyTTL: maxTTL, Queue: 1<<31 - 1, KV: 1<<31 - 1, InFlight: 10,
+		TTLs: []BandTTL{{Negative: true, TTL: 2 * time.Minute}}}
 	if diff := cmp.Diff(want, flow); diff != "" {
 		t.Error(diff)
 	}
 	fair := guide(t, "agentic-fairness")
-	if got := fmt.Sprint(fair.AgentHeaders, fair.Flow.InFlight, fair.Flow.TTLs); got != "[x-my-agent x-claude-code-session-id x-session-affinity session-id session_id] 64 [{-1 false 4m40s}]" {
+	if got := fmt.Sprint(fair.AgentHeaders, fair.Flow.InFlight,
+		fair.Flow.TTLs); got !=
+		"[x-my-agent x-claude-code-session-id x-session-affinity session-id session_id] 64 [{-1 false 4m40s}]" {
 		t.Error(got)
 	}
 	if p := guide(t, "latency"); !p.Latency || !p.Pages || !p.Prompts || !p.Admission.Latency {
@@ -132,13 +136,18 @@ func TestEndpointPickerConfig_MappedTypesHaveAnEffect(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	by := guide(t, "coordinator").ByHeader
-	if by == nil || by.Header != "epp-profile" || by.Default != "decode" || len(by.Profiles) != 3 || !guide(t, "coordinator").Prompts {
+	if by == nil || by.Header != "epp-profile" || by.Default != "decode" || len(by.Profiles) != 3 ||
+		!guide(t, "coordinator").Prompts {
 		t.Errorf("%+v", by)
 	}
 	for doc, want := range map[string]string{
-		"{type: session-id-producer, parameters: {headerName: X-Chat}}":                                                                                      "[x-chat] ",
-		"{type: session-id-producer, parameters: {cookieName: chat}}":                                                                                        "[] chat",
-		"{type: agent-identity}, {type: session-affinity-filter, parameters: {sessionIdConfig: {sources: [{header: X-Chat}, {attribute: agent-identity}]}}}": "[x-chat x-claude-code-session-id x-session-affinity session-id session_id] ",
+		"{type: session-id-producer, parameters: " +
+			"{headerName: X-Chat}}": "[x-chat] ",
+		"{type: session-id-producer, parameters: " +
+			"{cookieName: chat}}": "[] chat",
+		"{type: agent-identity}, {type: session-affinity-filter, parameters: {sessionIdConfig: {sources: [{header: " +
+			"X-Chat}, {attribute: " +
+			"agent-identity}]}}}": "[x-chat x-claude-code-session-id x-session-affinity session-id session_id] ",
 	} {
 		p, problems := Parse(head + "plugins: [{type: queue-scorer}, " + doc + "]")
 		if p == nil || fmt.Sprint(p.SessionHeaders, " ", p.SessionCookie) != want {
@@ -151,15 +160,27 @@ func TestEndpointPickerConfig_MappedTypesHaveAnEffect(t *testing.T) {
 func TestEndpointPickerConfig_NewerTypesAreWarningsWhereTheyCanBe(t *testing.T) {
 	const profile = "\nschedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}, {pluginRef: it}]}]"
 	for doc, want := range map[string]string{
-		"{type: queue-scorer}, {type: moon-phase-scorer, name: it}":                                                                                       profile + `| plugins[1].type: has no effect: Penstock has no scorer "moon-phase-scorer"`,
-		"{type: queue-scorer}, {type: moon-phase-picker, name: it}":                                                                                       profile + `| plugins[1].type: has no effect: Penstock has no picker`,
-		"{type: queue-scorer}, {type: moon-phase-producer}":                                                                                               `| plugins[1].type: has no effect: Penstock has no data producer`,
-		"{type: queue-scorer}, {type: kv-cache-hint-v2}":                                                                                                  "\nschedulingProfiles: [{name: a, plugins: [{pluginRef: queue-scorer}]}]" + `| plugins[1].type: has no effect: Penstock has no plugin "kv-cache-hint-v2"`,
-		"{type: queue-scorer}, {type: moon-detector, name: it}":                                                                                           "\nfeatureGates: [flowControl]\nflowControl: {saturationDetector: {pluginRef: it}}" + `| has no effect: Penstock has no policy of flow control`,
-		"{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: it}}, {type: moon-producer, name: it}":                                     `| plugins[1].type: has no effect`,
-		"{type: token-load-scorer, parameters: {moonPhase: 1}}":                                                                                           `| plugins[0].parameters: "moonPhase" has no effect: Penstock has no such parameter of token-load-scorer`,
-		"{type: prefix-cache-affinity-filter, name: a}, {type: queue-scorer}, {type: endpoint-attribute-filter, parameters: {attribute: x, producer: p}}": `| plugins[2]: has no effect: Penstock reads no custom metrics`,
-		"{type: endpoint-attribute-scorer, parameters: {attributeKey: x}}":                                                                                `| the profile has no other scorer, and would choose servers at random; add one, such as queue-scorer`,
+		"{type: queue-scorer}, {type: " +
+			"moon-phase-scorer, name: it}": profile +
+			`| plugins[1].type: has no effect: Penstock has no scorer "moon-phase-scorer"`,
+		"{type: queue-scorer}, {type: " +
+			"moon-phase-picker, name: it}": profile + `| plugins[1].type: has no effect: Penstock has no picker`,
+		"{type: queue-scorer}, {type: " +
+			"moon-phase-producer}": `| plugins[1].type: has no effect: Penstock has no data producer`,
+		"{type: queue-scorer}, {type: " +
+			"kv-cache-hint-v2}": "\nschedulingProfiles: [{name: a, plugins: [{pluginRef: " +
+			"queue-scorer}]}]" + `| plugins[1].type: has no effect: Penstock has no plugin "kv-cache-hint-v2"`,
+		"{type: queue-scorer}, {type: " +
+			"moon-detector, name: it}": "\nfeatureGates: [flowControl]\nflowControl: {saturationDetector: " +
+			"{pluginRef: it}}" + `| has no effect: Penstock has no policy of flow control`,
+		"{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: it}}, {type: " +
+			"moon-producer, name: it}": `| plugins[1].type: has no effect`,
+		"{type: token-load-scorer, parameters: " +
+			"{moonPhase: 1}}": `| plugins[0].parameters: "moonPhase" has no effect: Penstock has no such parameter of token-load-scorer`,
+		"{type: prefix-cache-affinity-filter, name: a}, {type: queue-scorer}, {type: endpoint-attribute-filter, " +
+			"parameters: {attribute: x, producer: p}}": `| plugins[2]: has no effect: Penstock reads no custom metrics`,
+		"{type: endpoint-attribute-scorer, parameters: " +
+			"{attributeKey: x}}": `| the profile has no other scorer, and would choose servers at random; add one, such as queue-scorer`,
 	} {
 		rest, warning, _ := strings.Cut(want, "| ")
 		p, problems := Parse(head + "plugins: [" + doc + "]" + rest)
@@ -168,17 +189,31 @@ func TestEndpointPickerConfig_NewerTypesAreWarningsWhereTheyCanBe(t *testing.T) 
 		}
 	}
 	for doc, want := range map[string]string{
-		"{type: queue-scorer}, {type: moon-phase-filter, name: it}":                                            profile + `| Penstock has no plugin "moon-phase-filter", and without it requests may go to any server`,
-		"{type: queue-scorer}, {type: moon-phase, name: it}":                                                   profile + `| without it requests may go to any server`,
-		"{type: moon-phase-scorer, name: queue-scorer}, {type: moon-phase-producer, name: it}":                 profile + `| "moon-phase-scorer" is not a type of plugins that Penstock has: the profile has no other scorer`,
-		"{type: queue-scorrer, name: queue-scorer}, {type: moon-phase-producer, name: it}":                     profile + `| plugins[0].type: "queue-scorrer" is not a type of plugins that Penstock has; did you mean queue-scorer?`,
-		"{type: queue-scorer}, {type: endpoint-attribute-filter, parameters: {attribute: x, onMissing: Fail}}": `| onMissing: Fail leaves no server`,
-		"{type: queue-scorer}, {type: file-discovery, parameters: {path: /e.yaml}}":                            `| list them as ModelServers`,
-		"{type: label-selector-filter, parameters: {matchLabel: {a: b}}}":                                      `| unknown field "matchLabel"`,
-		"{type: queue-scorer}, {type: utilization-filter}":                                                     `| plugins[1].parameters.conditions: is empty`,
-		"{type: queue-scorer}, {type: header-label-affinity-scorer, parameters: {headerName: a b}}":            `| parameters.headerName: must be the name of a header`,
-		"{type: queue-scorer}, {type: prefix-cache-affinity-filter, parameters: {affinityThreshold: 2}}":       `| parameters.affinityThreshold: must be from 0 to 1`,
-		"{type: queue-scorer}, {type: session-id-producer}":                                                    `| plugins[1].parameters: must have headerName or cookieName`,
+		"{type: queue-scorer}, {type: " +
+			"moon-phase-filter, name: it}": profile +
+			`| Penstock has no plugin "moon-phase-filter", and without it requests may go to any server`,
+		"{type: queue-scorer}, {type: " +
+			"moon-phase, name: it}": profile + `| without it requests may go to any server`,
+		"{type: moon-phase-scorer, name: queue-scorer}, {type: " +
+			"moon-phase-producer, name: it}": profile +
+			`| "moon-phase-scorer" is not a type of plugins that Penstock has: the profile has no other scorer`,
+		"{type: queue-scorrer, name: queue-scorer}, {type: " +
+			"moon-phase-producer, name: it}": profile +
+			`| plugins[0].type: "queue-scorrer" is not a type of plugins that Penstock has; did you mean queue-scorer?`,
+		"{type: queue-scorer}, {type: endpoint-attribute-filter, parameters: {attribute: x, " +
+			"onMissing: Fail}}": `| onMissing: Fail leaves no server`,
+		"{type: queue-scorer}, {type: file-discovery, parameters: " +
+			"{path: /e.yaml}}": `| list them as ModelServers`,
+		"{type: label-selector-filter, parameters: " +
+			"{matchLabel: {a: b}}}": `| unknown field "matchLabel"`,
+		"{type: queue-scorer}, {type: " +
+			"utilization-filter}": `| plugins[1].parameters.conditions: is empty`,
+		"{type: queue-scorer}, {type: header-label-affinity-scorer, parameters: " +
+			"{headerName: a b}}": `| parameters.headerName: must be the name of a header`,
+		"{type: queue-scorer}, {type: prefix-cache-affinity-filter, parameters: " +
+			"{affinityThreshold: 2}}": `| parameters.affinityThreshold: must be from 0 to 1`,
+		"{type: queue-scorer}, {type: " +
+			"session-id-producer}": `| plugins[1].parameters: must have headerName or cookieName`,
 	} {
 		rest, problem, _ := strings.Cut(want, "| ")
 		p, problems := Parse(head + "plugins: [" + doc + "]" + rest)

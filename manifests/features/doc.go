@@ -1,5 +1,6 @@
-// Package features has the list of Gateway API features that Penstock supports. The status of a GatewayClass reports it, and the
-// conformance suites test it. Names are those of sigs.k8s.io/gateway-api/pkg/features.
+// Package features has the list of Gateway API features that Penstock supports. The status of a
+// GatewayClass reports it, and the conformance suites test it. Names are those of
+// sigs.k8s.io/gateway-api/pkg/features.
 //
 // Adding a feature is a line here, in its place in the alphabet, when the suite's tests of it pass.
 //

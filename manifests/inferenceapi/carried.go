@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClustersCondition is the type of the conditions of a controller that have status.clusters where the installed CRD of InferencePoolImport, upstream's own,
-// has no such field. Their messages, one after the other, are its JSON. So the permission to write the status is needed to write them.
+// ClustersCondition is the type of the conditions of a controller that have status.clusters where
+// the installed CRD of InferencePoolImport, upstream's own, has no such field. Their messages, one
+// after the other, are its JSON. So the permission to write the status is needed to write them.
 const ClustersCondition = "penstock.dev/Clusters"
 
 const (
@@ -48,7 +49,9 @@ func Fit(clusters []ImportedCluster, room int, stay []string) (kept []ImportedCl
 	slices.SortStableFunc(order, func(a, b int) int { return sizes[b] - sizes[a] })
 	for _, i := range order {
 		if total > room {
-			leave(i, fmt.Sprintf("it has %d bytes, the most of the clusters of the import, which has room for %d bytes", sizes[i], room))
+			leave(i,
+				fmt.Sprintf("it has %d bytes, the most of the clusters of the import, which has room for %d bytes",
+					sizes[i], room))
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
@@ -77,14 +80,18 @@ func Carry(clusters []ImportedCluster, generation int64, now metav1.Time) (out [
 	text := string(raw)
 	for n := 1; len(text) > 0; n++ {
 		if n > mostCarried {
-			return nil, fmt.Errorf("status.clusters has %d bytes, and the conditions that stand in for it have room for %d: apply the CRD of Penstock's chart", len(raw), RoomCarried)
+			return nil,
+				fmt.Errorf(
+					"status.clusters has %d bytes, and the conditions that stand in for it have room for %d: apply "+
+						"the CRD of Penstock's chart", len(raw), RoomCarried)
 		}
 		end := min(len(text), longestMessage)
 		for end < len(text) && text[end]&0xc0 == 0x80 { // within a character
 			end--
 		}
 		out = append(out, metav1.Condition{
-			Type: carried(n), Status: metav1.ConditionTrue, Reason: carriedReason, Message: text[:end], ObservedGeneration: generation, LastTransitionTime: now,
+			Type: carried(n), Status: metav1.ConditionTrue, Reason: carriedReason, Message: text[:end],
+			ObservedGeneration: generation, LastTransitionTime: now,
 		})
 		text = text[end:]
 	}

@@ -17,9 +17,17 @@ import (
 func clusters(n int) (out []inferenceapi.ImportedCluster) {
 	for i := range n {
 		out = append(out, inferenceapi.ImportedCluster{
-			Name: fmt.Sprintf("%d-%s", i, strings.Repeat("ö", 80)), RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
-			EndpointPicker: &inferenceapi.EndpointPickerImport{Name: strings.Repeat("é", 250), Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 9002}}}}},
-			Conditions:     []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))}},
+			Name: fmt.Sprintf("%d-%s", i, strings.Repeat("ö", 80)), RoutingMode: inferenceapi.EndpointMode,
+			TargetPortNumber: 8000,
+			EndpointPicker: &inferenceapi.EndpointPickerImport{
+				Name: strings.Repeat("é", 250), Service: inferenceapi.ServiceImports{
+					{Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 9002}}},
+				},
+			},
+			Conditions: []metav1.Condition{
+				{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready",
+					LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))},
+			},
 		})
 	}
 	return out
@@ -32,7 +40,8 @@ func TestCarried_ClustersComeBackAsTheyWere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range conditions {
-			if len(c.Message) > 32<<10 || !json.Valid([]byte(`"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(c.Message)+`"`)) {
+			if len(c.Message) > 32<<10 ||
+				!json.Valid([]byte(`"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(c.Message)+`"`)) {
 				t.Errorf("a message of %d bytes", len(c.Message))
 			}
 		}
@@ -41,7 +50,8 @@ func TestCarried_ClustersComeBackAsTheyWere(t *testing.T) {
 			t.Errorf("%d clusters in %d conditions (-want +got):\n%s", n, len(conditions), diff)
 		}
 	}
-	if _, err := inferenceapi.Carry(clusters(200), 1, metav1.Time{}); err == nil || !strings.Contains(err.Error(), "apply the CRD") {
+	if _, err := inferenceapi.Carry(clusters(200), 1, metav1.Time{}); err == nil ||
+		!strings.Contains(err.Error(), "apply the CRD") {
 		t.Errorf("more than conditions have room for: %v", err)
 	}
 }
@@ -56,11 +66,14 @@ func TestCarried_WhatNoCRDAcceptsIsNotRead(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		good, "null", `"b"`, strings.Replace(good, "8000", "80000", 1), strings.Replace(good, "EndpointMode", "Other", 1), `{"name": 7}`,
-		`{"name": "b", "routingMode": "EndpointMode"}`, `{"name": "b", "routingMode": "ParentMode", "weight": -1}`, `{"routingMode": "ParentMode"}`,
+		good, "null", `"b"`, strings.Replace(good, "8000", "80000", 1),
+		strings.Replace(good, "EndpointMode", "Other", 1), `{"name": 7}`,
+		`{"name": "b", "routingMode": "EndpointMode"}`, `{"name": "b", "routingMode": "ParentMode", "weight": -1}`,
+		`{"routingMode": "ParentMode"}`,
 		`{"name": "b", "routingMode": "ParentMode", "parents": [{"service": [{"ports": [{"number": 0}]}]}]}`,
 		`{"name": "b", "routingMode": "ParentMode", "endpoints": [{"address": "192.0.2.1"}]}`,
-		`{"name": "b", "routingMode": "ParentMode", "parents": [{"service": [{"addresses": ["` + strings.Repeat("a", 254) + `"]}]}]}`,
+		`{"name": "b", "routingMode": "ParentMode", "parents": [{"service": [{"addresses": ["` +
+			strings.Repeat("a", 254) + `"]}]}]}`,
 	} {
 		got := inferenceapi.Carried(carrying("[" + good + "," + bad + "]"))
 		if len(got) != 1 || got[0].Name != "a" {
@@ -94,7 +107,8 @@ func TestFit_ClustersThatAnImportHasStay(t *testing.T) {
 	list := clusters(inferenceapi.MaxClusters + 2)
 	stay := []string{list[0].Name, list[len(list)-1].Name}
 	kept, left := inferenceapi.Fit(list, inferenceapi.Room, stay)
-	if len(kept) != inferenceapi.MaxClusters || left[list[len(list)-2].Name] == "" || left[list[len(list)-3].Name] == "" {
+	if len(kept) != inferenceapi.MaxClusters || left[list[len(list)-2].Name] == "" ||
+		left[list[len(list)-3].Name] == "" {
 		t.Errorf("kept are %d, and left out are %v", len(kept), left)
 	}
 	if kept[0].Name != list[0].Name || kept[len(kept)-1].Name != list[len(list)-1].Name {
@@ -103,7 +117,8 @@ func TestFit_ClustersThatAnImportHasStay(t *testing.T) {
 }
 
 func FuzzCarried_ReadsOnlyPortsAndNamesThatExist(f *testing.F) {
-	f.Add(`[{"name": "a", "routingMode": "EndpointMode", "targetPorts": [{"number": 8000}], "endpointPicker": {"service": [{"addresses": ["192.0.2.1"], "ports": [{"number": 9002}]}]}}]`)
+	f.Add(
+		`[{"name": "a", "routingMode": "EndpointMode", "targetPorts": [{"number": 8000}], "endpointPicker": {"service": [{"addresses": ["192.0.2.1"], "ports": [{"number": 9002}]}]}}]`)
 	f.Add(`[{"name": "a", "routingMode": "ParentMode", "parents": [{"service": [{"ports": [{"number": 80}]}]}]}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, c := range inferenceapi.Carried(carrying(text)) {

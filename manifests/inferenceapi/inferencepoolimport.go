@@ -22,10 +22,12 @@ const (
 	ParentMode RoutingMode = "ParentMode"
 )
 
-// ExportModeAnnotation has the routing mode of an exported InferencePool (multi-cluster proposal, "Export Annotations"); EndpointMode without it.
+// ExportModeAnnotation has the routing mode of an exported InferencePool (multi-cluster proposal,
+// "Export Annotations"); EndpointMode without it.
 const ExportModeAnnotation = "inference.networking.x-k8s.io/export-mode"
 
-// InferencePoolImport is a pool of another cluster. Controllers write its status; users name it in routes.
+// InferencePoolImport is a pool of another cluster. Controllers write its status; users name it in
+// routes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=infpimp;ipimp
@@ -54,9 +56,10 @@ type InferencePoolImportSpec struct{}
 
 // InferencePoolImportStatus has upstream's controllers, and the exporting clusters.
 type InferencePoolImportStatus struct {
-	// Controllers has an entry for each controller, as upstream defines it. Penstock writes its own entry alone, with the
-	// Gateways whose routes name the import as parents. Conditions of a parent: Accepted; ResolvedRefs, False with reason
-	// InvalidCluster if a cluster cannot be used as declared; Ready.
+	// Controllers has an entry for each controller, as upstream defines it. Penstock writes its own
+	// entry alone, with the Gateways whose routes name the import as parents. Conditions of a
+	// parent: Accepted; ResolvedRefs, False with reason InvalidCluster if a cluster cannot be used
+	// as declared; Ready.
 	//
 	// +optional
 	// +listType=map
@@ -70,9 +73,10 @@ type InferencePoolImportStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Clusters []ImportedCluster `json:"clusters,omitempty"`
-	// Conditions of the controller that writes clusters, Penstock's (penstock.dev/multicluster-controller) or another: Accepted and Ready.
-	// While one of them is False of another controller, no cluster that it wrote takes a new request. The same goes for the conditions of
-	// an entry of controllers that lists the cluster.
+	// Conditions of the controller that writes clusters, Penstock's
+	// (penstock.dev/multicluster-controller) or another: Accepted and Ready. While one of them is
+	// False of another controller, no cluster that it wrote takes a new request. The same goes for
+	// the conditions of an entry of controllers that lists the cluster.
 	//
 	// +optional
 	// +listType=map
@@ -94,9 +98,11 @@ type ImportedCluster struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// RoutingMode decides how requests reach the pool: through the remote picker (EndpointMode) or a remote gateway (ParentMode).
+	// RoutingMode decides how requests reach the pool: through the remote picker (EndpointMode) or
+	// a remote gateway (ParentMode).
 	RoutingMode RoutingMode `json:"routingMode"`
-	// TargetPortNumber is the port of the model servers, for EndpointMode. It is the proposal's form of one target port.
+	// TargetPortNumber is the port of the model servers, for EndpointMode. It is the proposal's
+	// form of one target port.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -112,15 +118,15 @@ type ImportedCluster struct {
 	//
 	// +optional
 	EndpointPicker *EndpointPickerImport `json:"endpointPicker,omitempty"`
-	// Endpoints are the pool's pods, if the exporter lists them. If empty, Penstock's picker relays requests to the remote
-	// picker.
+	// Endpoints are the pool's pods, if the exporter lists them. If empty, Penstock's picker relays
+	// requests to the remote picker.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=atomic
 	Endpoints []ImportedEndpoint `json:"endpoints,omitempty"`
-	// PodCIDRs are the ranges of the pods' addresses. The remote picker may name addresses in these ranges only, as far as
-	// the operator of Penstock and the import's PoolPolicy allow them.
+	// PodCIDRs are the ranges of the pods' addresses. The remote picker may name addresses in these
+	// ranges only, as far as the operator of Penstock and the import's PoolPolicy allow them.
 	//
 	// +optional
 	// +listType=set
@@ -139,7 +145,8 @@ type ImportedCluster struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Weight *int32 `json:"weight,omitempty"`
-	// FailureMode when the remote picker does not answer: FailOpen (any known endpoint) or FailClose (the default).
+	// FailureMode when the remote picker does not answer: FailOpen (any known endpoint) or
+	// FailClose (the default).
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
@@ -159,12 +166,13 @@ type ImportedCluster struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
-	// Local: the cluster is the one that has this import. Its requests go to the InferencePool of the import's name here; the other
-	// fields are for controllers that do not read this one.
+	// Local: the cluster is the one that has this import. Its requests go to the InferencePool of
+	// the import's name here; the other fields are for controllers that do not read this one.
 	//
 	// +optional
 	Local bool `json:"local,omitempty"`
-	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is False takes no new request.
+	// Conditions of this cluster, such as its picker's health. A cluster whose condition Ready is
+	// False takes no new request.
 	//
 	// +optional
 	// +listType=map
@@ -185,8 +193,8 @@ type Port struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// AppProtocol, as in a Service's port. A picker with kubernetes.io/h2c is called in cleartext, others over TLS. A parent with
-	// https is reached over TLS, others in cleartext.
+	// AppProtocol, as in a Service's port. A picker with kubernetes.io/h2c is called in cleartext,
+	// others over TLS. A parent with https is reached over TLS, others in cleartext.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
@@ -220,27 +228,32 @@ type EndpointPickerImport struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// Service lists the addresses at which the picker serves ext_proc. A file may have an object in place of the list.
+	// Service lists the addresses at which the picker serves ext_proc. A file may have an object in
+	// place of the list.
 	Service ServiceImports `json:"service"`
-	// Pool is the pool's name at a picker that serves several, as NAMESPACE/NAME. Penstock's own pickers do. It is sent in the gRPC
-	// metadata x-penstock-pool; without it, the picker is not asked for a pool by name.
+	// Pool is the pool's name at a picker that serves several, as NAMESPACE/NAME. Penstock's own
+	// pickers do. It is sent in the gRPC metadata x-penstock-pool; without it, the picker is not
+	// asked for a pool by name.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Pool string `json:"pool,omitempty"`
-	// Peer: the picker serves Gateways of members of the exporter's cluster set alone, over mTLS, as peer listeners do. The server name is
-	// POOL.NAMESPACE.CLUSTER.pool.penstock.
+	// Peer: the picker serves Gateways of members of the exporter's cluster set alone, over mTLS,
+	// as peer listeners do. The server name is POOL.NAMESPACE.CLUSTER.pool.penstock.
 	//
 	// +optional
 	Peer bool `json:"peer,omitempty"`
-	// Health is where the picker serves gRPC health at the addresses of Service, in cleartext without a secretRef. While it reports
-	// NOT_SERVING at all of them, the cluster's condition EPPReady is False.
+	// Health is where the picker serves gRPC health at the addresses of Service, in cleartext
+	// without a secretRef. While it reports NOT_SERVING at all of them, the cluster's condition
+	// EPPReady is False.
 	//
 	// +optional
 	Health *EndpointImport `json:"health,omitempty"`
-	// Metrics is where the picker serves its metrics page, at /metrics of the addresses of Service, over HTTP without a secretRef. LeastLoad reads
-	// there how many servers the cluster has (llm_d_epp_ready_endpoints or inference_pool_ready_pods), unless the cluster reports its load.
+	// Metrics is where the picker serves its metrics page, at /metrics of the addresses of Service,
+	// over HTTP without a secretRef. LeastLoad reads there how many servers the cluster has
+	// (llm_d_epp_ready_endpoints or inference_pool_ready_pods), unless the cluster reports its
+	// load.
 	//
 	// +optional
 	Metrics *EndpointImport `json:"metrics,omitempty"`
@@ -253,10 +266,12 @@ type EndpointImport struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// SecretRef names a Secret of this cluster with the credential that the port demands: token, sent as Authorization: Bearer; or username and
-	// password, sent as Basic; and tls.crt with tls.key, presented as client certificate. It is sent over TLS alone that a BackendTLSPolicy
-	// for the import, the cluster, or its section CLUSTER.picker verifies. Otherwise the port is not asked, and ResolvedRefs states why. The
-	// namespace is that of the import; a ReferenceGrant allows another. One that a member of the cluster set exports has no effect.
+	// SecretRef names a Secret of this cluster with the credential that the port demands: token,
+	// sent as Authorization: Bearer; or username and password, sent as Basic; and tls.crt with
+	// tls.key, presented as client certificate. It is sent over TLS alone that a BackendTLSPolicy
+	// for the import, the cluster, or its section CLUSTER.picker verifies. Otherwise the port is
+	// not asked, and ResolvedRefs states why. The namespace is that of the import; a ReferenceGrant
+	// allows another. One that a member of the cluster set exports has no effect.
 	//
 	// +optional
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
@@ -276,15 +291,17 @@ type ParentImport struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Service lists the gateway's addresses. A file may have an object in place of the list.
 	Service ServiceImports `json:"service"`
-	// Hostname is Host and SNI of requests to the gateway, where its routes do not match the hosts of this gateway's clients; a
-	// BackendTLSPolicy decides on the SNI. All parents of a cluster have the same. Default: the client's Host. A field of Penstock's own.
+	// Hostname is Host and SNI of requests to the gateway, where its routes do not match the hosts
+	// of this gateway's clients; a BackendTLSPolicy decides on the SNI. All parents of a cluster
+	// have the same. Default: the client's Host. A field of Penstock's own.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Hostname string `json:"hostname,omitempty"`
-	// Peer: Service is the gateway's peer listener, which takes requests of members of the exporter's cluster set alone, over mTLS. Server
-	// name and authority are POOL.NAMESPACE.CLUSTER.pool.penstock. A member uses it, and no parent without peer.
+	// Peer: Service is the gateway's peer listener, which takes requests of members of the
+	// exporter's cluster set alone, over mTLS. Server name and authority are
+	// POOL.NAMESPACE.CLUSTER.pool.penstock. A member uses it, and no parent without peer.
 	//
 	// +optional
 	Peer bool `json:"peer,omitempty"`

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 )
 
-// UnmarshalJSON also accepts a single object in place of the list: the multi-cluster proposal has a list in its Go types and an
-// object in its examples, and one object in that form must not prevent reading all others of a cluster.
+// UnmarshalJSON also accepts a single object in place of the list: the multi-cluster proposal has a
+// list in its Go types and an object in its examples, and one object in that form must not prevent
+// reading all others of a cluster.
 func (s *ServiceImports) UnmarshalJSON(text []byte) error {
 	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) {
 		return json.Unmarshal(text, (*[]ServiceImport)(s))

@@ -9,7 +9,8 @@
 // Invariants: Check accepts what those libraries accept of the JSON form of the value, and nothing
 // else, with two exceptions: strings that are not UTF-8, which JSON cannot have, are invalid, and
 // types that encode themselves, such as metav1.Time, are not checked. New returns an error for a
-// schema with a keyword that Check does not know. A Schema is immutable and safe for concurrent use.
+// schema with a keyword that Check does not know. A Schema is immutable and safe for concurrent
+// use.
 //
 //	limits.go   Schema, New and Check      compile.go   a schema and a Go type, made one
 //

@@ -101,8 +101,9 @@ func seeds() []inferenceapi.ImportedCluster {
 	}
 	return []inferenceapi.ImportedCluster{{
 		Name: "east", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
-		TargetPorts: []inferenceapi.Port{{Number: 8000}, {Number: 8001}}, PodCIDRs: []string{"10.1.0.0/16", "fd00::/64"},
-		Weight: &one, FailureMode: "FailOpen", AppProtocol: "http", Region: "here", Zone: "a", Conditions: ready,
+		TargetPorts: []inferenceapi.Port{{Number: 8000}, {Number: 8001}},
+		PodCIDRs:    []string{"10.1.0.0/16", "fd00::/64"},
+		Weight:      &one, FailureMode: "FailOpen", AppProtocol: "http", Region: "here", Zone: "a", Conditions: ready,
 		EndpointPicker: &inferenceapi.EndpointPickerImport{
 			Name: "epp", Service: service, Pool: "team/chat", Peer: true,
 			Health: &inferenceapi.EndpointImport{Port: 9003}, Metrics: &inferenceapi.EndpointImport{Port: 9090},
@@ -110,7 +111,8 @@ func seeds() []inferenceapi.ImportedCluster {
 	}, {
 		Name: "west", RoutingMode: inferenceapi.ParentMode, Local: true,
 		Parents: []inferenceapi.ParentImport{{
-			Name: "gw", Namespace: "infra", Service: service, Hostname: "chat.example.com", Peer: true, Conditions: ready,
+			Name: "gw", Namespace: "infra", Service: service, Hostname: "chat.example.com", Peer: true,
+			Conditions: ready,
 		}},
 	}}
 }

@@ -7,10 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// EnvoyFleet configures how the proxies of a Gateway run. A Gateway names an EnvoyFleet of its own namespace in
-// spec.infrastructure.parametersRef. A GatewayClass names one in spec.parametersRef, for all of its Gateways. If both set a
-// field, the Gateway's EnvoyFleet wins. The schema has no defaults, so that an unset field can come from the class; the
-// description of each field has the default.
+// EnvoyFleet configures how the proxies of a Gateway run. A Gateway names an EnvoyFleet of its own
+// namespace in spec.infrastructure.parametersRef. A GatewayClass names one in spec.parametersRef,
+// for all of its Gateways. If both set a field, the Gateway's EnvoyFleet wins. The schema has no
+// defaults, so that an unset field can come from the class; the description of each field has the
+// default.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ef
@@ -30,7 +31,8 @@ type FleetMode string
 const (
 	// FleetManaged: Penstock runs a Deployment with its Service for each Gateway.
 	FleetManaged FleetMode = "managed"
-	// FleetExternal: the user runs the proxies, which attach with the output of "penstock bootstrap".
+	// FleetExternal: the user runs the proxies, which attach with the output of "penstock
+	// bootstrap".
 	FleetExternal FleetMode = "external"
 )
 
@@ -44,7 +46,8 @@ type EnvoyFleetSpec struct {
 	//
 	// +optional
 	Mode FleetMode `json:"mode,omitempty"`
-	// Image of Envoy, version 1.40 or newer. Defaults to the image that this release is tested with.
+	// Image of Envoy, version 1.40 or newer. Defaults to the image that this release is tested
+	// with.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -59,10 +62,10 @@ type EnvoyFleetSpec struct {
 	//
 	// +optional
 	Autoscaling *FleetAutoscaling `json:"autoscaling,omitempty"`
-	// Resources of the Envoy container. Defaults to requests of 100m CPU and 128Mi memory, and a memory limit of 1Gi. Envoy
-	// rejects requests before its heap reaches the memory limit, which must be at least 64Mi. Without a limit it rejects
-	// requests at 2 GiB. The bodies that an Envoy holds take 45 % of the limit at most; above that a request with a large body is
-	// answered 503.
+	// Resources of the Envoy container. Defaults to requests of 100m CPU and 128Mi memory, and a
+	// memory limit of 1Gi. Envoy rejects requests before its heap reaches the memory limit, which
+	// must be at least 64Mi. Without a limit it rejects requests at 2 GiB. The bodies that an Envoy
+	// holds take 45 % of the limit at most; above that a request with a large body is answered 503.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="limits.memory must be at least 64Mi: with less, Envoy rejects every request"
@@ -73,8 +76,9 @@ type EnvoyFleetSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=512
 	Concurrency *int32 `json:"concurrency,omitempty"`
-	// DrainSeconds is the drain time in seconds: how long requests in flight may continue after their proxy stops or their
-	// listener is removed. The drain ends earlier with the last request. Defaults to 600.
+	// DrainSeconds is the drain time in seconds: how long requests in flight may continue after
+	// their proxy stops or their listener is removed. The drain ends earlier with the last request.
+	// Defaults to 600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -88,21 +92,21 @@ type EnvoyFleetSpec struct {
 	//
 	// +optional
 	Pod *FleetPod `json:"pod,omitempty"`
-	// Bootstrap is merged into Envoy's bootstrap: objects field by field, lists by appending. It must not set node, admin or
-	// dynamic_resources.
+	// Bootstrap is merged into Envoy's bootstrap: objects field by field, lists by appending. It
+	// must not set node, admin or dynamic_resources.
 	//
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Bootstrap *runtime.RawExtension `json:"bootstrap,omitempty"`
-	// NetworkPolicy configures who may connect to the proxies' pods. By default every client may connect to the ports of
-	// listeners, those in bootstrap included, and to no other port.
+	// NetworkPolicy configures who may connect to the proxies' pods. By default every client may
+	// connect to the ports of listeners, those in bootstrap included, and to no other port.
 	//
 	// +optional
 	NetworkPolicy *FleetNetworkPolicy `json:"networkPolicy,omitempty"`
-	// Clients configures how the listeners treat connections and requests. A change of proxyProtocol ends the connections of
-	// all listeners, a change of any other field drains them.
+	// Clients configures how the listeners treat connections and requests. A change of
+	// proxyProtocol ends the connections of all listeners, a change of any other field drains them.
 	//
 	// +optional
 	Clients *FleetClients `json:"clients,omitempty"`
@@ -110,7 +114,8 @@ type EnvoyFleetSpec struct {
 	//
 	// +optional
 	Routes *FleetRoutes `json:"routes,omitempty"`
-	// External configures which proxies may attach in mode external, and the addresses at which clients reach them.
+	// External configures which proxies may attach in mode external, and the addresses at which
+	// clients reach them.
 	//
 	// +optional
 	External *FleetExternalSpec `json:"external,omitempty"`
@@ -120,7 +125,8 @@ type EnvoyFleetSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="minReplicas must be at most maxReplicas"
 type FleetAutoscaling struct {
-	// MinReplicas is the smallest number of proxies. Defaults to 2, or to maxReplicas if that is less.
+	// MinReplicas is the smallest number of proxies. Defaults to 2, or to maxReplicas if that is
+	// less.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -130,7 +136,8 @@ type FleetAutoscaling struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxReplicas int32 `json:"maxReplicas"`
-	// CPUPercent is the target of average CPU usage, as a percentage of the CPU request. Defaults to 60.
+	// CPUPercent is the target of average CPU usage, as a percentage of the CPU request. Defaults
+	// to 60.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -143,8 +150,9 @@ type FleetAutoscaling struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || !has(self.type) || self.type == 'LoadBalancer'",message="loadBalancerClass is for type: LoadBalancer; remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || !has(self.type) || self.type != 'ClusterIP'",message="externalTrafficPolicy is not for type: ClusterIP, which has no traffic from outside; remove one of them"
 type FleetService struct {
-	// Type is LoadBalancer (the default), NodePort or ClusterIP. With NodePort, a Gateway's addresses are those of the nodes
-	// that its proxies run on, at most 16. The node ports are in the Service; a Gateway's status has no field for them.
+	// Type is LoadBalancer (the default), NodePort or ClusterIP. With NodePort, a Gateway's
+	// addresses are those of the nodes that its proxies run on, at most 16. The node ports are in
+	// the Service; a Gateway's status has no field for them.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=LoadBalancer;NodePort;ClusterIP
@@ -159,7 +167,8 @@ type FleetService struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
-	// ExternalTrafficPolicy is Cluster (the default of Kubernetes) or Local, which preserves the clients' addresses.
+	// ExternalTrafficPolicy is Cluster (the default of Kubernetes) or Local, which preserves the
+	// clients' addresses.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Cluster;Local
@@ -188,8 +197,8 @@ type FleetPod struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// TopologySpreadConstraints of the pods. A constraint without labelSelector selects the fleet's own pods. By default the
-	// pods are spread over nodes and zones as far as possible.
+	// TopologySpreadConstraints of the pods. A constraint without labelSelector selects the fleet's
+	// own pods. By default the pods are spread over nodes and zones as far as possible.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
@@ -224,8 +233,8 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.from) || !has(self.mode) || self.mode != 'none'",message="mode: none creates no NetworkPolicy: remove from"
 type FleetNetworkPolicy struct {
-	// Mode is managed (the default), or none for a fleet without a NetworkPolicy of Penstock's. NetworkPolicies add up: one of
-	// your own that allows less has an effect only with none.
+	// Mode is managed (the default), or none for a fleet without a NetworkPolicy of Penstock's.
+	// NetworkPolicies add up: one of your own that allows less has an effect only with none.
 	//
 	// +optional
 	Mode NetworkPolicyMode `json:"mode,omitempty"`
@@ -239,31 +248,35 @@ type FleetNetworkPolicy struct {
 
 // FleetClients configures how the listeners of a Gateway treat connections and requests of clients.
 type FleetClients struct {
-	// RequestTimeoutSeconds is how long a proxy takes to receive a request: from its first byte to its last, or until its
-	// response begins. Then the request is answered 408. The wait in a picker's queue may take as long again, at most 300
-	// seconds. Responses are not limited by it. Defaults to 600.
+	// RequestTimeoutSeconds is how long a proxy takes to receive a request: from its first byte to
+	// its last, or until its response begins. Then the request is answered 408. The wait in a
+	// picker's queue may take as long again, at most 300 seconds. Responses are not limited by it.
+	// Defaults to 600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	RequestTimeoutSeconds *int32 `json:"requestTimeoutSeconds,omitempty"`
-	// HTTP2Streams is how many requests one HTTP/2 connection of a client may have at a time. Further ones wait at the client. A proxy holds
-	// about 70 KiB for each, besides its body. Defaults to 1000.
+	// HTTP2Streams is how many requests one HTTP/2 connection of a client may have at a time.
+	// Further ones wait at the client. A proxy holds about 70 KiB for each, besides its body.
+	// Defaults to 1000.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	HTTP2Streams *int32 `json:"http2Streams,omitempty"`
-	// EscapedSlashes decides about requests whose path has an escaped slash or backslash (%2F, %5C), which servers may read
-	// as one: UnescapeAndRedirect (the default) answers with a redirect to the path without escapes, RejectRequest answers 400,
-	// UnescapeAndForward routes and forwards the path without escapes, KeepUnchanged the path as it is. gRPC requests are
+	// EscapedSlashes decides about requests whose path has an escaped slash or backslash (%2F,
+	// %5C), which servers may read as one: UnescapeAndRedirect (the default) answers with a
+	// redirect to the path without escapes, RejectRequest answers 400, UnescapeAndForward routes
+	// and forwards the path without escapes, KeepUnchanged the path as it is. gRPC requests are
 	// rejected instead of redirected.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=UnescapeAndRedirect;UnescapeAndForward;RejectRequest;KeepUnchanged
 	EscapedSlashes EscapedSlashes `json:"escapedSlashes,omitempty"`
-	// HeadersWithUnderscores decides about requests with an underscore in the name of a header, which some servers read as a
-	// hyphen: RejectRequest (the default) answers 400, DropHeader removes the header, Allow keeps it.
+	// HeadersWithUnderscores decides about requests with an underscore in the name of a header,
+	// which some servers read as a hyphen: RejectRequest (the default) answers 400, DropHeader
+	// removes the header, Allow keeps it.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=RejectRequest;DropHeader;Allow
@@ -274,23 +287,24 @@ type FleetClients struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Accept;Reject
 	HTTP10 HTTP10 `json:"http10,omitempty"`
-	// RequestIDs decides about the header x-request-id of clients, which access logs, picks, processors and backends name a
-	// request by: Replace (the default) gives each request a new one, Keep lets a client's stand. With Keep, two requests may
-	// have the same.
+	// RequestIDs decides about the header x-request-id of clients, which access logs, picks,
+	// processors and backends name a request by: Replace (the default) gives each request a new
+	// one, Keep lets a client's stand. With Keep, two requests may have the same.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Replace;Keep
 	RequestIDs RequestIDs `json:"requestIDs,omitempty"`
-	// TrustedHops is the number of proxies in front of these that append to X-Forwarded-For. The client's address is then that
-	// many addresses from its right end. Defaults to 0: the client's address is that of its connection.
+	// TrustedHops is the number of proxies in front of these that append to X-Forwarded-For. The
+	// client's address is then that many addresses from its right end. Defaults to 0: the client's
+	// address is that of its connection.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16
 	TrustedHops *int32 `json:"trustedHops,omitempty"`
-	// ProxyProtocol decides whether connections begin with a header of the PROXY protocol, version 1 or 2, which names the
-	// client's address: Disabled (the default), Required, or Optional. With Optional every client that reaches the proxies can
-	// choose its address.
+	// ProxyProtocol decides whether connections begin with a header of the PROXY protocol, version
+	// 1 or 2, which names the client's address: Disabled (the default), Required, or Optional. With
+	// Optional every client that reaches the proxies can choose its address.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Disabled;Required;Optional
@@ -299,12 +313,13 @@ type FleetClients struct {
 
 // FleetRoutes bounds what the routes of other namespaces cost the proxies.
 type FleetRoutes struct {
-	// BudgetMilliseconds is how long the HTTPRoutes and GRPCRoutes of one namespace may keep the main
-	// thread of an Envoy busy each time that a route of the same listener changes, in milliseconds:
-	// Envoy then builds all routes of a cleartext port, or of an HTTPS listener, again. Penstock
-	// estimates it from what the routes contain. The routes that have no room beside older ones of
-	// their namespace are not accepted. Half as much again is for routes of wildcard hostnames in
-	// narrower hosts. The budget does not apply to the Gateway's own namespace. 0 is the default, 40.
+	// BudgetMilliseconds is how long the HTTPRoutes and GRPCRoutes of one namespace may keep the
+	// main thread of an Envoy busy each time that a route of the same listener changes, in
+	// milliseconds: Envoy then builds all routes of a cleartext port, or of an HTTPS listener,
+	// again. Penstock estimates it from what the routes contain. The routes that have no room
+	// beside older ones of their namespace are not accepted. Half as much again is for routes of
+	// wildcard hostnames in narrower hosts. The budget does not apply to the Gateway's own
+	// namespace. 0 is the default, 40.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -363,8 +378,9 @@ const (
 
 // FleetExternalSpec configures which proxies may attach in mode external.
 type FleetExternalSpec struct {
-	// ServiceAccounts of the Gateway's namespace whose pods may attach. They authenticate with a token for the audience
-	// penstock.dev, or with a certificate for spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
+	// ServiceAccounts of the Gateway's namespace whose pods may attach. They authenticate with a
+	// token for the audience penstock.dev, or with a certificate for
+	// spiffe://DOMAIN/ns/NAMESPACE/sa/NAME.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
@@ -372,8 +388,8 @@ type FleetExternalSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
-	// Subjects are DNS names and URIs. A proxy whose certificate has one of them may attach. An authority in --xds-client-ca
-	// must have signed the certificate.
+	// Subjects are DNS names and URIs. A proxy whose certificate has one of them may attach. An
+	// authority in --xds-client-ca must have signed the certificate.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
@@ -381,7 +397,8 @@ type FleetExternalSpec struct {
 	// +kubebuilder:validation:items:MaxLength=2048
 	// +listType=set
 	Subjects []string `json:"subjects,omitempty"`
-	// Addresses at which clients reach the proxies: IP addresses or host names. They become the addresses in the Gateway's status.
+	// Addresses at which clients reach the proxies: IP addresses or host names. They become the
+	// addresses in the Gateway's status.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16

@@ -20,12 +20,12 @@ const ImportedByLabel = Group + "/imported-by"
 // OfPenstock reports whether a controllerName is one of Penstock's own.
 func OfPenstock(controller string) bool { return strings.HasPrefix(controller, Group+"/") }
 
-// ConditionImported is the condition of a cluster in status.clusters of an import that a hub writes.
-// True: it is imported, since lastTransitionTime; False: only the reason is shown.
+// ConditionImported is the condition of a cluster in status.clusters of an import that a hub
+// writes. True: it is imported, since lastTransitionTime; False: only the reason is shown.
 const ConditionImported = "Imported"
 
-// ModelServers lists model servers that are not pods, by address. An InferencePool of the same namespace selects them by label,
-// as it selects pods.
+// ModelServers lists model servers that are not pods, by address. An InferencePool of the same
+// namespace selects them by label, as it selects pods.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ms,path=modelservers,singular=modelservers
@@ -44,8 +44,9 @@ type ModelServers struct {
 
 // ModelServersStatus is the status of ModelServers.
 type ModelServersStatus struct {
-	// Conditions: ResolvedRefs, False with reason AddressNotFound if a host name does not resolve, or AddressNotAllowed if an
-	// address is outside the ranges that the operator of Penstock allows.
+	// Conditions: ResolvedRefs, False with reason AddressNotFound if a host name does not resolve,
+	// or AddressNotAllowed if an address is outside the ranges that the operator of Penstock
+	// allows.
 	//
 	// +optional
 	// +listType=map
@@ -66,7 +67,8 @@ type ModelServersSpec struct {
 
 // ModelServer is one server.
 type ModelServer struct {
-	// Address is an IP address or a host name. Penstock, not Envoy, resolves a host name; each of its addresses is a server.
+	// Address is an IP address or a host name. Penstock, not Envoy, resolves a host name; each of
+	// its addresses is a server.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

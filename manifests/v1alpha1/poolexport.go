@@ -6,9 +6,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// PoolExport is a pool that a cluster of the set exports and this cluster imports, or that it exports itself. Penstock writes these objects
-// and reads them when it starts, so that a restart keeps the exports of a member that is away. An export that the ClusterSet does not
-// allow has none. Its name is POOL.CLUSTER.
+// PoolExport is a pool that a cluster of the set exports and this cluster imports, or that it
+// exports itself. Penstock writes these objects and reads them when it starts, so that a restart
+// keeps the exports of a member that is away. An export that the ClusterSet does not allow has
+// none. Its name is POOL.CLUSTER.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pexp
@@ -36,7 +37,8 @@ type PoolExportSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster cannot change"
 	Cluster string `json:"cluster"`
-	// Pool is the name of the InferencePool in the exporting cluster, in the namespace of this object's name.
+	// Pool is the name of the InferencePool in the exporting cluster, in the namespace of this
+	// object's name.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -46,7 +48,8 @@ type PoolExportSpec struct {
 
 // PoolExportStatus is what the cluster offers.
 type PoolExportStatus struct {
-	// ClusterUID is the UID of the cluster that exports the pool. A cluster that takes the name later has another one.
+	// ClusterUID is the UID of the cluster that exports the pool. A cluster that takes the name
+	// later has another one.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -61,17 +64,18 @@ type PoolExportStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sequence int64 `json:"sequence,omitempty"`
-	// Since is when this cluster began to import the export. Of two exports that a name may mean, the
-	// older one counts.
+	// Since is when this cluster began to import the export. Of two exports that a name may mean,
+	// the older one counts.
 	//
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
-	// Withdrawn: the cluster does not export the pool any more. The export takes no new request, and is removed after the drain time.
+	// Withdrawn: the cluster does not export the pool any more. The export takes no new request,
+	// and is removed after the drain time.
 	//
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
-	// Entry is how the pool is reached: the picker with its Services' type, addresses and ports, or the gateways. Endpoints are not part of
-	// it: they never pass through an API server.
+	// Entry is how the pool is reached: the picker with its Services' type, addresses and ports, or
+	// the gateways. Endpoints are not part of it: they never pass through an API server.
 	//
 	// +optional
 	Entry *inferenceapi.ImportedCluster `json:"entry,omitempty"`

@@ -2,8 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// PoolPolicy configures how Penstock picks from one InferencePool or InferencePoolImport, when the pool is full, and where its
-// requests spill. Requests spill only with a PoolPolicy; the weights of a route never imply it.
+// PoolPolicy configures how Penstock picks from one InferencePool or InferencePoolImport, when the
+// pool is full, and where its requests spill. Requests spill only with a PoolPolicy; the weights of
+// a route never imply it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=pp
@@ -23,10 +24,12 @@ type PoolPolicy struct {
 
 // PoolPolicyStatus is the status of a PoolPolicy.
 type PoolPolicyStatus struct {
-	// Conditions: Accepted, False with reason TargetNotFound, Conflicted, InvalidPlugins or InvalidSubset; ResolvedRefs, False with reason
-	// InvalidSpillTarget if requests cannot spill to a target, InvalidProcessorRef if picker.processor names no Service with the port, InvalidConfigRef
-	// if configRef names no valid document, InvalidScorerRef if an external-scorer names no Service with the port, or NoClusterWithin if
-	// selection.within allows no cluster that exports the pool.
+	// Conditions: Accepted, False with reason TargetNotFound, Conflicted, InvalidPlugins or
+	// InvalidSubset; ResolvedRefs, False with reason InvalidSpillTarget if requests cannot spill to
+	// a target, InvalidProcessorRef if picker.processor names no Service with the port,
+	// InvalidConfigRef if configRef names no valid document, InvalidScorerRef if an external-scorer
+	// names no Service with the port, or NoClusterWithin if selection.within allows no cluster that
+	// exports the pool.
 	//
 	// +optional
 	// +listType=map
@@ -43,8 +46,9 @@ type PoolPolicyStatus struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="selection is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove selection"
 // +kubebuilder:validation:XValidation:rule="!has(self.retryOn) || has(self.targetRef) && has(self.targetRef.kind) && self.targetRef.kind == 'InferencePoolImport'",message="retryOn is among the clusters of an InferencePoolImport: name one in targetRef with kind InferencePoolImport, or remove retryOn"
 type PoolPolicySpec struct {
-	// TargetRef is the pool, in the policy's own namespace. Of several policies for one pool the oldest is in force, then the
-	// first by name; the others have the condition Accepted False. A policy without it is for routes alone, see subset.
+	// TargetRef is the pool, in the policy's own namespace. Of several policies for one pool the
+	// oldest is in force, then the first by name; the others have the condition Accepted False. A
+	// policy without it is for routes alone, see subset.
 	//
 	// +optional
 	TargetRef PoolRef `json:"targetRef,omitzero"`
@@ -52,35 +56,42 @@ type PoolPolicySpec struct {
 	//
 	// +optional
 	Picker PickerSpec `json:"picker,omitzero"`
-	// Subset selects, by labels of their Pods or ModelServers, the endpoints of an InferencePool among which its picker must choose. In a
-	// policy with targetRef it is for all requests to the pool. For some of them, have an HTTPRoute's backendRef to the pool name a policy
-	// of the route's namespace without targetRef, by a filter of type ExtensionRef; if the pool has a subset, too, both must match. Without
-	// a pick among them a request spills, if the pool does, or is answered 503, also with failureMode FailOpen.
+	// Subset selects, by labels of their Pods or ModelServers, the endpoints of an InferencePool
+	// among which its picker must choose. In a policy with targetRef it is for all requests to the
+	// pool. For some of them, have an HTTPRoute's backendRef to the pool name a policy of the
+	// route's namespace without targetRef, by a filter of type ExtensionRef; if the pool has a
+	// subset, too, both must match. Without a pick among them a request spills, if the pool does,
+	// or is answered 503, also with failureMode FailOpen.
 	//
 	// +optional
 	Subset *metav1.LabelSelector `json:"subset,omitempty"`
-	// ExternalPicker states by which names the pool's external picker, or the picker of an import's exporting cluster, exchanges
-	// endpoints with the gateway, if it was started with other names than those of the endpoint picker protocol.
+	// ExternalPicker states by which names the pool's external picker, or the picker of an import's
+	// exporting cluster, exchanges endpoints with the gateway, if it was started with other names
+	// than those of the endpoint picker protocol.
 	//
 	// +optional
 	ExternalPicker *ExternalPickerSpec `json:"externalPicker,omitempty"`
-	// Spill lists where a request goes when the pool is full, or has no pick and no endpoint, in this order. A request spills
-	// once: the spill targets of a target's own policy are not used.
+	// Spill lists where a request goes when the pool is full, or has no pick and no endpoint, in
+	// this order. A request spills once: the spill targets of a target's own policy are not used.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Spill []PoolRef `json:"spill,omitempty"`
-	// Remote limits the addresses that this cluster sends requests to. For an InferencePoolImport only.
+	// Remote limits the addresses that this cluster sends requests to. For an InferencePoolImport
+	// only.
 	//
 	// +optional
 	Remote RemoteSpec `json:"remote,omitzero"`
-	// Selection configures to which of the exporting clusters requests go. For a whole InferencePoolImport only.
+	// Selection configures to which of the exporting clusters requests go. For a whole
+	// InferencePoolImport only.
 	//
 	// +optional
 	Selection *SelectionSpec `json:"selection,omitempty"`
-	// RetryOn has a request sent to another exporting cluster also where a model server may have begun it, so that it may run twice.
-	// Without it only what no model server has begun is sent to another one, except for requests of a remote picker that dies. For a whole InferencePoolImport with several clusters only.
+	// RetryOn has a request sent to another exporting cluster also where a model server may have
+	// begun it, so that it may run twice. Without it only what no model server has begun is sent to
+	// another one, except for requests of a remote picker that dies. For a whole
+	// InferencePoolImport with several clusters only.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=3
@@ -88,9 +99,10 @@ type PoolPolicySpec struct {
 	RetryOn []RetryCause `json:"retryOn,omitempty"`
 }
 
-// RetryCause is why a request is sent to another cluster: TooManyRequests is a model server's own answer 429; ServiceUnavailable is its own
-// answer 503, or a connection to it that ends before the answer; LostGateway is a connection to a member's gateway (ParentMode) that ends
-// before the answer.
+// RetryCause is why a request is sent to another cluster: TooManyRequests is a model server's own
+// answer 429; ServiceUnavailable is its own answer 503, or a connection to it that ends before the
+// answer; LostGateway is a connection to a member's gateway (ParentMode) that ends before the
+// answer.
 //
 // +kubebuilder:validation:Enum=TooManyRequests;ServiceUnavailable;LostGateway
 type RetryCause string
@@ -102,10 +114,12 @@ const (
 	RetryLostGateway        RetryCause = "LostGateway"
 )
 
-// ExternalPickerSpec has the names of an external picker, which are flags of the picker's: penstock picker and the inference extension's
-// EPP name them --destination-endpoint-hint-key and --destination-endpoint-hint-metadata-namespace.
+// ExternalPickerSpec has the names of an external picker, which are flags of the picker's: penstock
+// picker and the inference extension's EPP name them --destination-endpoint-hint-key and
+// --destination-endpoint-hint-metadata-namespace.
 type ExternalPickerSpec struct {
-	// DestinationKey is the key of dynamic metadata, and the header, in which the picker names endpoints.
+	// DestinationKey is the key of dynamic metadata, and the header, in which the picker names
+	// endpoints.
 	//
 	// +optional
 	// +kubebuilder:default=x-gateway-destination-endpoint
@@ -113,8 +127,8 @@ type ExternalPickerSpec struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[a-z0-9._-]+$`
 	DestinationKey string `json:"destinationKey,omitempty"`
-	// DestinationNamespace is the namespace of that metadata. The gateway reports the endpoint that served there, too, under
-	// x-gateway-destination-endpoint-served.
+	// DestinationNamespace is the namespace of that metadata. The gateway reports the endpoint that
+	// served there, too, under x-gateway-destination-endpoint-served.
 	//
 	// +optional
 	// +kubebuilder:default=envoy.lb
@@ -123,7 +137,8 @@ type ExternalPickerSpec struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	// +kubebuilder:validation:XValidation:rule="self != 'penstock'",message="the namespace penstock is the gateway's own: use another one, here and in the picker's flag"
 	DestinationNamespace string `json:"destinationNamespace,omitempty"`
-	// SubsetNamespace is the namespace in which the gateway lists the endpoints among which the picker must choose.
+	// SubsetNamespace is the namespace in which the gateway lists the endpoints among which the
+	// picker must choose.
 	//
 	// +optional
 	// +kubebuilder:default=envoy.lb.subset_hint
@@ -133,7 +148,8 @@ type ExternalPickerSpec struct {
 	SubsetNamespace string `json:"subsetNamespace,omitempty"`
 }
 
-// PoolRef names a pool. It is in the policy's namespace; a spill target may be in another one with a ReferenceGrant.
+// PoolRef names a pool. It is in the policy's namespace; a spill target may be in another one with
+// a ReferenceGrant.
 type PoolRef struct {
 	// Group of the kind.
 	//
@@ -160,24 +176,25 @@ type PoolRef struct {
 
 // RemoteSpec limits the addresses that an importing cluster sends requests to.
 type RemoteSpec struct {
-	// PodCIDRs are the ranges of the remote pods' addresses, for EndpointMode. One outside the ranges, declared or named by a remote picker, is
-	// not used. They
-	// narrow the ranges that the operator of Penstock allows, and podCIDRs of the import narrow them further.
+	// PodCIDRs are the ranges of the remote pods' addresses, for EndpointMode. One outside the
+	// ranges, declared or named by a remote picker, is not used. They narrow the ranges that the
+	// operator of Penstock allows, and podCIDRs of the import narrow them further.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
-	// Addresses are the ranges of the remote pickers' and gateways' addresses, host names resolved. Those outside are not called. They narrow
-	// the ranges that the operator of Penstock allows.
+	// Addresses are the ranges of the remote pickers' and gateways' addresses, host names resolved.
+	// Those outside are not called. They narrow the ranges that the operator of Penstock allows.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
 	Addresses []string `json:"addresses,omitempty"`
-	// MaxGateways is how many gateways of Penstock a request may have passed through when it is sent to one of another cluster
-	// (ParentMode). One that has passed through as many goes to the other backends of its rule, or is answered 508: gateways whose
-	// routes name each other's imports form a ring. They are counted by the header Via. Defaults to 4.
+	// MaxGateways is how many gateways of Penstock a request may have passed through when it is
+	// sent to one of another cluster (ParentMode). One that has passed through as many goes to the
+	// other backends of its rule, or is answered 508: gateways whose routes name each other's
+	// imports form a ring. They are counted by the header Via. Defaults to 4.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

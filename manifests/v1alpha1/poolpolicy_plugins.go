@@ -2,8 +2,9 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// PluginsSpec configures the strategy plugins. Filters remove endpoints. Each scorer gives the others a score from 0 to 1, and the sum
-// of scores by weight decides. OPERATIONS.md has the formula of each scorer.
+// PluginsSpec configures the strategy plugins. Filters remove endpoints. Each scorer gives the
+// others a score from 0 to 1, and the sum of scores by weight decides. OPERATIONS.md has the
+// formula of each scorer.
 type PluginsSpec struct {
 	// Filters remove endpoints. If no endpoint is left, requests spill, or are answered 503.
 	//
@@ -11,14 +12,16 @@ type PluginsSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Filters []FilterPlugin `json:"filters,omitempty"`
-	// Scorers by whose scores an endpoint is chosen. Without any, all endpoints have the same score.
+	// Scorers by whose scores an endpoint is chosen. Without any, all endpoints have the same
+	// score.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	Scorers []ScorerPlugin `json:"scorers,omitempty"`
-	// Choice by the scores: the highest (max-score), by lot with the scores as weights (weighted-random), the higher of two that are
-	// drawn (power-of-two), or by lot whatever the scores (random).
+	// Choice by the scores: the highest (max-score), by lot with the scores as weights
+	// (weighted-random), the higher of two that are drawn (power-of-two), or by lot whatever the
+	// scores (random).
 	//
 	// +optional
 	// +kubebuilder:default=max-score
@@ -32,7 +35,8 @@ type FilterPlugin struct {
 	//
 	// +kubebuilder:validation:Enum=label-selector-filter;by-label;decode-filter;prefill-filter;encode-filter;utilization-filter;prefix-cache-affinity-filter;session-affinity-filter;slo-headroom-tier-filter
 	Type string `json:"type"`
-	// Parameters of the filter, as in llm-d's router: for label-selector-filter matchLabels and matchExpressions, as in a label selector.
+	// Parameters of the filter, as in llm-d's router: for label-selector-filter matchLabels and
+	// matchExpressions, as in a label selector.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object
@@ -54,9 +58,10 @@ type ScorerPlugin struct {
 	// +kubebuilder:validation:Maximum=1000000
 	// +kubebuilder:default=1
 	Weight *int32 `json:"weight,omitempty"`
-	// Parameters of the scorer, as in an EndpointPickerConfig: idleThreshold and maxBusyScore (active-request-scorer),
-	// queueThresholdTokens (token-load-scorer), threshold (load-aware-scorer), matchLengthWeight and matchLengthScaleTokens
-	// (prefix-cache-scorer), service and port (external-scorer).
+	// Parameters of the scorer, as in an EndpointPickerConfig: idleThreshold and maxBusyScore
+	// (active-request-scorer), queueThresholdTokens (token-load-scorer), threshold
+	// (load-aware-scorer), matchLengthWeight and matchLengthScaleTokens (prefix-cache-scorer),
+	// service and port (external-scorer).
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object

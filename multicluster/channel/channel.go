@@ -20,11 +20,14 @@ import (
 
 // Config is what a Channel needs.
 type Config struct {
-	// Peers are the addresses ("host:port") at which the other processes serve. SetPeers changes them.
+	// Peers are the addresses ("host:port") at which the other processes serve. SetPeers changes
+	// them.
 	Peers []string
-	// Credentials are used to dial peers; nil: cleartext. The caller of Register chooses those of the server.
+	// Credentials are used to dial peers; nil: cleartext. The caller of Register chooses those of
+	// the server.
 	Credentials credentials.TransportCredentials
-	// CredentialsOf returns those that are used to dial one peer, in place of Credentials; nil: Credentials are used for all.
+	// CredentialsOf returns those that are used to dial one peer, in place of Credentials; nil:
+	// Credentials are used for all.
 	CredentialsOf func(address string) credentials.TransportCredentials
 	// NameOf returns the name of the cluster of a peer, for the log; nil or "": it has none.
 	NameOf func(address string) string
@@ -32,20 +35,22 @@ type Config struct {
 	Dial func(ctx context.Context, peer, address string) (net.Conn, error)
 	// Connect makes the connections to peers; nil: gRPC's, with Dial.
 	Connect Connect
-	// Identify returns the name of a subscriber, by the context of its call, or an error that ends it. Topic.Visible gets it. nil: subscribers
-	// have no names.
+	// Identify returns the name of a subscriber, by the context of its call, or an error that ends
+	// it. Topic.Visible gets it. nil: subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
-	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms. A pick may take 2 s, so this leaves time for the
-	// rest of it, and a frozen process costs a pick this time once. It is enough for a process that a busy machine seldom runs: with
-	// 250 ms, at 7 % of a core, picks named endpoints that Envoy did not have yet, and pools that fail closed answered 503.
+	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms. A pick may take
+	// 2 s, so this leaves time for the rest of it, and a frozen process costs a pick this time
+	// once. It is enough for a process that a busy machine seldom runs: with 250 ms, at 7 % of a
+	// core, picks named endpoints that Envoy did not have yet, and pools that fail closed answered
+	// 503.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications, which it has then too. 0: not at all,
-	// because picks wait for what processes of one control plane publish.
+	// Debounce is how long a response waits for further publications, which it has then too. 0: not
+	// at all, because picks wait for what processes of one control plane publish.
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer is expected to come back. Default: 5 s.
 	GracePeriod time.Duration
-	// Limits bound what each peer makes this process hold. Exceeded is called when the stream of a peer has ended because it
-	// exceeded one, or because it does not follow the protocol; optional.
+	// Limits bound what each peer makes this process hold. Exceeded is called when the stream of a
+	// peer has ended because it exceeded one, or because it does not follow the protocol; optional.
 	Limits   Limits
 	Exceeded func(peer, problem string)
 	// Received is called with each message of a peer. It returns how long the acknowledgement of a
@@ -54,15 +59,16 @@ type Config struct {
 	// Now is the clock that certificates are compared with; time.Now if nil.
 	Now func() time.Time
 	Log *slog.Logger // nil: discarded
-	// OnPanic is called when handling a message of a peer has panicked. That ends the peer's stream, or drops the message. nil drops it.
+	// OnPanic is called when handling a message of a peer has panicked. That ends the peer's
+	// stream, or drops the message. nil drops it.
 	OnPanic func(peer string, value any, stack []byte)
 }
 
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes the items with invalid keys (Topic.Keys) of this message and of the messages
-	// before it in its response; nil: this message has no such item.
+	// Dropped describes the items with invalid keys (Topic.Keys) of this message and of the
+	// messages before it in its response; nil: this message has no such item.
 	Dropped error
 }
 
@@ -76,7 +82,8 @@ type Connection interface {
 	Close() error
 }
 
-// Channel is this process's end of all topics, as publisher and as subscriber. It is safe for concurrent use.
+// Channel is this process's end of all topics, as publisher and as subscriber. It is safe for
+// concurrent use.
 type Channel struct {
 	cfg Config
 	id  string // identifies this process among those that share a list of addresses
@@ -103,13 +110,15 @@ func New(c Config) *Channel {
 		c.Now = time.Now
 	}
 	out := &Channel{
-		cfg: c, id: rand.Text(), expiryCheck: expiryCheck, topics: map[string]*Topic{}, subscribers: map[*subscriber]struct{}{}, peers: map[string]*peer{}, changed: make(chan struct{}),
+		cfg: c, id: rand.Text(), expiryCheck: expiryCheck, topics: map[string]*Topic{},
+		subscribers: map[*subscriber]struct{}{}, peers: map[string]*peer{}, changed: make(chan struct{}),
 	}
 	out.SetPeers(c.Peers...)
 	return out
 }
 
-// SetPeers replaces the addresses of the other processes. The process's own address may be among them.
+// SetPeers replaces the addresses of the other processes. The process's own address may be among
+// them.
 func (c *Channel) SetPeers(addresses ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +143,8 @@ func (c *Channel) notify() {
 	c.changed = make(chan struct{})
 }
 
-// until returns when a condition holds, which is evaluated with mu held, or with the context's error.
+// until returns when a condition holds, which is evaluated with mu held, or with the context's
+// error.
 func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()
@@ -151,8 +161,8 @@ func (c *Channel) until(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// Synced returns when the snapshots of all peers that can be reached are in effect here, or with the context's error. Run
-// must be running.
+// Synced returns when the snapshots of all peers that can be reached are in effect here, or with
+// the context's error. Run must be running.
 func (c *Channel) Synced(ctx context.Context) error {
 	if err := c.until(ctx, func() bool {
 		for _, p := range c.peers {
@@ -167,8 +177,8 @@ func (c *Channel) Synced(ctx context.Context) error {
 	return nil
 }
 
-// Isolated reports whether no other process can receive what is published: there is none, or all have been disconnected for
-// longer than Config.GracePeriod.
+// Isolated reports whether no other process can receive what is published: there is none, or all
+// have been disconnected for longer than Config.GracePeriod.
 func (c *Channel) Isolated() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,7 +37,8 @@ func start(t *testing.T, address string, peers ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{t: t, address: l.Addr().String(), received: map[string]string{}}
-	p.Channel = New(Config{Peers: peers, AckTimeout: time.Minute, GracePeriod: 100 * time.Millisecond}) // no test depends on the machine's speed
+	// no test depends on the machine's speed
+	p.Channel = New(Config{Peers: peers, AckTimeout: time.Minute, GracePeriod: 100 * time.Millisecond})
 	p.topic = p.Topic("things")
 	p.topic.Subscribe(p.receive)
 	s := grpc.NewServer()
@@ -219,7 +220,8 @@ func TestPeers_OneListForAllAndItMayChange(t *testing.T) {
 	poll(t, "a process that is its own only peer is isolated", a.Isolated, func() string { return "" })
 }
 
-// Of two processes one subscribes to the other first. What the first publishes meanwhile must not count as acknowledged.
+// Of two processes one subscribes to the other first. What the first publishes meanwhile must not
+// count as acknowledged.
 func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	b := start(t, "127.0.0.1:0", a.address)
@@ -300,7 +302,8 @@ func TestTopic_HiddenItemsAreNotSent(t *testing.T) {
 	hidden = false
 	mu.Unlock()
 	a.topic.Publish(Item{Key: "secret", Value: []byte("3")})
-	b.wait("both", map[string]string{"open": "1 for false from " + a.address, "secret": "3 for false from " + a.address})
+	b.wait("both",
+		map[string]string{"open": "1 for false from " + a.address, "secret": "3 for false from " + a.address})
 	mu.Lock()
 	hidden = true
 	mu.Unlock()

@@ -15,8 +15,8 @@ type edit struct {
 // keptEdits is how many edits are kept at least, whatever the number of items.
 const keptEdits = 256
 
-// note notes an edit at Topic.seq. Old ones are dropped in time: a subscriber that is further behind is sent what a walk over all items finds.
-// Channel.mu is held.
+// note notes an edit at Topic.seq. Old ones are dropped in time: a subscriber that is further
+// behind is sent what a walk over all items finds. Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -26,7 +26,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after a publication; false if some of them are forgotten, or what is visible may have changed since. Channel.mu is held.
+// since returns the edits after a publication; false if some of them are forgotten, or what is
+// visible may have changed since. Channel.mu is held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -45,7 +46,8 @@ func (t *Topic) Judge() {
 	}
 }
 
-// flush has the subscribers sent what is new since a publication. One that may receive none of it is not woken. Channel.mu is held.
+// flush has the subscribers sent what is new since a publication. One that may receive none of it
+// is not woken. Channel.mu is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
 	passed := false
@@ -53,7 +55,8 @@ func (t *Topic) flush(before uint64) {
 		sub := s.topics[t.name]
 		switch {
 		case sub == nil: // it gets a snapshot once it subscribes
-		case t.visible == nil, !all, !sub.begun, sub.busy(), sub.sent != before, slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) }):
+		case t.visible == nil, !all, !sub.begun, sub.busy(), sub.sent != before,
+			slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) }):
 			s.flush()
 		default:
 			sub.sent, sub.acked, passed = t.seq, t.seq, true
@@ -106,7 +109,8 @@ func (w *walk) edited(edits []edit) {
 // all adds what the subscriber does not have of all items.
 func (w *walk) all() {
 	for key, it := range w.topic.items {
-		sent := it.seq <= w.sub.sent && w.sub.begun && (w.topic.visible == nil || w.sub.known[key]) // one may have become visible since
+		// one may have become visible since
+		sent := it.seq <= w.sub.sent && w.sub.begun && (w.topic.visible == nil || w.sub.known[key])
 		if !sent && w.topic.shows(w.to, key) {
 			w.put(key, it)
 		}

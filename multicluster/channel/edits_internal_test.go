@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A publication costs what it publishes: the items that stay are not judged, and a subscriber that may not receive it is not woken.
+// A publication costs what it publishes: the items that stay are not judged, and a subscriber that
+// may not receive it is not woken.
 func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	c := New(Config{})
 	topic := c.Topic("things")
@@ -18,7 +19,8 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	})
 	subscribers := map[string]*subscriber{}
 	for _, name := range []string{"a", "b"} {
-		s := &subscriber{name: name, topics: map[string]*subscription{"things": {made: true, known: map[string]bool{}}}, wake: make(chan struct{}, 1)}
+		s := &subscriber{name: name, topics: map[string]*subscription{"things": {made: true, known: map[string]bool{}}},
+			wake: make(chan struct{}, 1)}
 		subscribers[name], c.subscribers[s] = s, struct{}{}
 	}
 	// next is what a subscriber is sent if it was woken, and acknowledges.
@@ -79,12 +81,13 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	expect("judged", "a", "0 put , removed [a/010]")
 }
 
-// The next response waits for the acknowledgement of the last, also where that was the snapshot of a topic without publications: a peer
-// ends the stream otherwise.
+// The next response waits for the acknowledgement of the last, also where that was the snapshot of
+// a topic without publications: a peer ends the stream otherwise.
 func TestTopic_OneResponseIsInFlight(t *testing.T) {
 	c := New(Config{})
 	topic := c.Topic("things")
-	s := &subscriber{topics: map[string]*subscription{"things": {made: true, known: map[string]bool{}}}, wake: make(chan struct{}, 1)}
+	s := &subscriber{topics: map[string]*subscription{"things": {made: true, known: map[string]bool{}}},
+		wake: make(chan struct{}, 1)}
 	c.subscribers[s] = struct{}{}
 	for published := range 3 {
 		sent := c.responses(s)
@@ -93,7 +96,8 @@ func TestTopic_OneResponseIsInFlight(t *testing.T) {
 		}
 		topic.Publish(Item{Key: fmt.Sprint(published)})
 		if early := c.responses(s); len(early) > 0 {
-			t.Fatalf("after %d publications it is sent %v before it has acknowledged the last response", published, early)
+			t.Fatalf("after %d publications it is sent %v before it has acknowledged the last response", published,
+				early)
 		}
 		c.request(s, &request{TypeUrl: "things", ResponseNonce: sent[0].GetNonce()})
 	}

@@ -11,14 +11,17 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errExpired ends a stream whose certificate has expired. The peer connects again: a connection keeps the certificates of its
-// handshake.
-var errExpired = status.Error(codes.Unauthenticated, "the certificate of this connection has expired: connect again with its successor")
+// errExpired ends a stream whose certificate has expired. The peer connects again: a connection
+// keeps the certificates of its handshake.
+var errExpired = status.Error(codes.Unauthenticated,
+	"the certificate of this connection has expired: connect again with its successor")
 
-// expiryCheck is how often a certificate is compared with the clock, which may be set while a stream is open.
+// expiryCheck is how often a certificate is compared with the clock, which may be set while a
+// stream is open.
 const expiryCheck = time.Minute
 
-// expires returns when the first certificate of the other end of a call expires; zero if it has none.
+// expires returns when the first certificate of the other end of a call expires; zero if it has
+// none.
 func expires(ctx context.Context) (first time.Time) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -40,7 +43,8 @@ func expires(ctx context.Context) (first time.Time) {
 	return first
 }
 
-// untilExpiry returns errExpired once a time has come, or ctx's error. It never comes if it is zero.
+// untilExpiry returns errExpired once a time has come, or ctx's error. It never comes if it is
+// zero.
 func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 	if at.IsZero() {
 		<-ctx.Done()
@@ -61,7 +65,8 @@ func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 	}
 }
 
-// expired reports whether a stream ended because a certificate of its connection has expired, this process's or the peer's.
+// expired reports whether a stream ended because a certificate of its connection has expired, this
+// process's or the peer's.
 func expired(err error) bool {
 	return errors.Is(err, errExpired) || status.Code(err) == codes.Unauthenticated
 }

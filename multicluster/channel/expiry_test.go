@@ -22,7 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// certificates are those of two processes, on a clock that tests set. A process presents a new one in each handshake.
+// certificates are those of two processes, on a clock that tests set. A process presents a new one
+// in each handshake.
 type certificates struct {
 	t          *testing.T
 	past       atomic.Int64 // how far the clock is ahead
@@ -37,7 +38,8 @@ func (c *certificates) issue(life time.Duration) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: c.now().Add(-time.Minute), NotAfter: c.now().Add(life), DNSNames: []string{"peer"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: c.now().Add(-time.Minute),
+		NotAfter: c.now().Add(life), DNSNames: []string{"peer"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
@@ -45,7 +47,10 @@ func (c *certificates) issue(life time.Duration) (*tls.Certificate, error) {
 func (c *certificates) server(life time.Duration) credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, Time: c.now,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { c.handshakes.Add(1); return c.issue(life) },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c.handshakes.Add(1)
+			return c.issue(life)
+		},
 	})
 }
 
@@ -64,7 +69,8 @@ func (c *certificates) secured(life, clientLife time.Duration, peers ...string) 
 		c.t.Fatal(err)
 	}
 	p := &process{t: c.t, address: l.Addr().String(), received: map[string]string{}}
-	p.Channel = New(Config{Peers: peers, Credentials: c.client(clientLife), AckTimeout: time.Minute, GracePeriod: time.Minute, Now: c.now})
+	p.Channel = New(Config{Peers: peers, Credentials: c.client(clientLife), AckTimeout: time.Minute,
+		GracePeriod: time.Minute, Now: c.now})
 	p.expiryCheck = time.Millisecond
 	p.topic = p.Topic("things")
 	p.topic.Subscribe(p.receive)
@@ -82,8 +88,8 @@ func (c *certificates) secured(life, clientLife time.Duration, peers ...string) 
 	return p
 }
 
-// A process whose key was stolen is out of the channel once its certificate has expired; one that renews its certificate loses
-// nothing.
+// A process whose key was stolen is out of the channel once its certificate has expired; one that
+// renews its certificate loses nothing.
 func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T) {
 	for name, life := range map[string]struct{ server, client time.Duration }{
 		"of the publisher":  {time.Hour, 1000 * time.Hour},
@@ -101,7 +107,8 @@ func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T
 				t.Fatalf("%d handshakes", n)
 			}
 			c.past.Store(int64(2 * time.Hour))
-			poll(t, "the peer connects again", func() bool { return c.handshakes.Load() > 1 }, func() string { return "" })
+			poll(t, "the peer connects again", func() bool { return c.handshakes.Load() > 1 },
+				func() string { return "" })
 			a.topic.Publish(Item{Key: "after"})
 			from := " for false from " + a.address
 			b.wait("items arrive on the new connection", map[string]string{"before": from, "after": from})
@@ -127,7 +134,8 @@ func TestPeers_ExpiredCertificateReceivesNothing(t *testing.T) {
 			return err
 		}
 		s := &clientStream{ClientStream: raw}
-		if err := s.Send(&request{TypeUrl: "things"}); err != nil && !errors.Is(err, io.EOF) { // Recv has the status of a stream that has ended
+		// Recv has the status of a stream that has ended
+		if err := s.Send(&request{TypeUrl: "things"}); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		if _, err = s.Recv(); err != nil {

@@ -23,9 +23,11 @@ import (
 )
 
 const (
-	// retryInterval is the time between attempts to connect. It is short so that a process that starts is found at once.
+	// retryInterval is the time between attempts to connect. It is short so that a process that
+	// starts is found at once.
 	retryInterval = 100 * time.Millisecond
-	// A stream that ends because of what the peer sent is followed by a longer interval, which doubles with each one.
+	// A stream that ends because of what the peer sent is followed by a longer interval, which
+	// doubles with each one.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream lasts after which earlier ones do not count.
@@ -45,12 +47,14 @@ type peer struct {
 	self    bool                    // it is this process itself
 	seen    time.Time               // when it was connected last, or became a peer
 	synced  map[string]bool         // topics whose snapshot is in effect; nil: it is not connected
-	// versions of the items that are in effect, by key, of the topics that resume; none before their snapshot is, and after an error.
+	// versions of the items that are in effect, by key, of the topics that resume; none before
+	// their snapshot is, and after an error.
 	versions map[string]map[string]string
 	logs     quota // of what it causes
 }
 
-// maxVersion bounds a key with its version, in bytes. With a longer one the subscriber gets a snapshot.
+// maxVersion bounds a key with its version, in bytes. With a longer one the subscriber gets a
+// snapshot.
 const maxVersion = 700
 
 func (p *peer) connected() bool { return len(p.synced) > 0 }
@@ -90,11 +94,13 @@ func (c *Channel) topicsByName() map[string]*Topic {
 	return maps.Clone(c.topics)
 }
 
-// errRedial means that a peer that could not be reached is back: a new connection is made at once. To reset the back-off of the one that waits
-// would race with its resolver (ClientConn.ResetConnectBackoff of grpc-go 1.85 reads a map without its lock).
+// errRedial means that a peer that could not be reached is back: a new connection is made at once.
+// To reset the back-off of the one that waits would race with its resolver
+// (ClientConn.ResetConnectBackoff of grpc-go 1.85 reads a map without its lock).
 var errRedial = errors.New("the peer is back")
 
-// dialAgain ends the wait for peers that could not be reached: one of them is likely to be back. c.mu is held.
+// dialAgain ends the wait for peers that could not be reached: one of them is likely to be back.
+// c.mu is held.
 func (c *Channel) dialAgain() {
 	for _, p := range c.peers {
 		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
@@ -131,7 +137,8 @@ func (c *Channel) connect(peer string, with credentials.TransportCredentials) (C
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(with), grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: retryInterval, MaxDelay: time.Second, Multiplier: 1.6, Jitter: 0.2},
+			Backoff: backoff.Config{BaseDelay: retryInterval, MaxDelay: time.Second, Multiplier: 1.6,
+				Jitter: 0.2},
 			MinConnectTimeout: connectTimeout,
 		}),
 		// Detects a process that is frozen but still connected.
@@ -223,8 +230,8 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// exceeded reports whether a stream has ended because of what the peer sent, or because the peer denies one more stream. gRPC
-// has the code Internal for a message that does not decode.
+// exceeded reports whether a stream has ended because of what the peer sent, or because the peer
+// denies one more stream. gRPC has the code Internal for a message that does not decode.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
@@ -245,14 +252,15 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	topics := maps.Clone(c.topics)
 	c.mu.Unlock()
 	for _, name := range synced {
-		if err := topics[name].deliver(ctx, Update{Peer: p.address, Disconnected: true}); err != nil && ctx.Err() == nil {
+		if err := topics[name].deliver(ctx, Update{Peer: p.address, Disconnected: true}); err != nil &&
+			ctx.Err() == nil {
 			c.log(p).Error("the disconnection of a peer could not be processed", "topic", name, "error", err)
 		}
 	}
 }
 
-// read is one connection: it subscribes to all topics, and delivers and acknowledges responses, each topic on its own.
-// connected is called with the first response.
+// read is one connection: it subscribes to all topics, and delivers and acknowledges responses,
+// each topic on its own. connected is called with the first response.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -263,7 +271,8 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 	c.mu.Unlock()
 	// The first attempt fails at once if nothing listens there: Synced counts on it.
 	raw, err := conn.NewStream(ctx, &stream, method,
-		grpc.ForceCodecV2(newBounded(responseShape, c.cfg.Limits.items())), grpc.MaxCallRecvMsgSize(c.cfg.Limits.message()), grpc.WaitForReady(tried))
+		grpc.ForceCodecV2(newBounded(responseShape, c.cfg.Limits.items())),
+		grpc.MaxCallRecvMsgSize(c.cfg.Limits.message()), grpc.WaitForReady(tried))
 	c.mu.Lock()
 	p.redial = nil
 	c.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzMirror_EqualsReference: after any updates of three peers, with values that cannot be decoded among them, a Mirror has what a
-// map of maps has that follows the rules, and its changes add up to the same.
+// FuzzMirror_EqualsReference: after any updates of three peers, with values that cannot be decoded
+// among them, a Mirror has what a map of maps has that follows the rules, and its changes add up to
+// the same.
 func FuzzMirror_EqualsReference(f *testing.F) {
 	f.Add([]byte("sa1b2.pa3.d.sa1."), uint8(0))
 	f.Add([]byte("sa1b2.da.sb3.p-a.s."), uint8(1))
@@ -62,7 +63,9 @@ func FuzzMirror_EqualsReference(f *testing.F) {
 					invalid = true // the last value that could be read stays
 				}
 			}
-			maps.DeleteFunc(mine, func(key string, _ value) bool { return u.Snapshot && retention <= 0 && !published[key] })
+			maps.DeleteFunc(mine, func(key string, _ value) bool {
+				return u.Snapshot && retention <= 0 && !published[key]
+			})
 			for _, key := range u.Retracted {
 				delete(mine, key)
 			}
@@ -88,8 +91,9 @@ func FuzzMirror_EqualsReference(f *testing.F) {
 	})
 }
 
-// updates reads a program: s is a snapshot, p an update, d a disconnection; each until a full stop. A letter and a byte are an item,
-// a minus and a letter a retraction. The peer is the number of the update, modulo three; in capitals it is the first one.
+// updates reads a program: s is a snapshot, p an update, d a disconnection; each until a full stop.
+// A letter and a byte are an item, a minus and a letter a retraction. The peer is the number of the
+// update, modulo three; in capitals it is the first one.
 func updates(program []byte) (out []Update) {
 	u, open := Update{}, false
 	for i := 0; i < len(program); i++ {
@@ -97,7 +101,8 @@ func updates(program []byte) (out []Update) {
 		switch {
 		case !open:
 			open = true
-			u = Update{Peer: strconv.Itoa(len(out) % 3), Snapshot: b == 's' || b == 'S', Disconnected: b == 'd' || b == 'D'}
+			u = Update{Peer: strconv.Itoa(len(out) % 3), Snapshot: b == 's' || b == 'S',
+				Disconnected: b == 'd' || b == 'D'}
 			if b >= 'A' && b <= 'Z' {
 				u.Peer = "0"
 			}
@@ -118,8 +123,8 @@ func updates(program []byte) (out []Update) {
 	return out
 }
 
-// FuzzChannel_HostileMessageIsAnError: no message of a peer panics, and what is delivered of it has keys, and times to live that are
-// not negative.
+// FuzzChannel_HostileMessageIsAnError: no message of a peer panics, and what is delivered of it has
+// keys, and times to live that are not negative.
 func FuzzChannel_HostileMessageIsAnError(f *testing.F) {
 	for _, it := range []Item{{Key: "a", Value: []byte("1")}, {Key: "b", TTL: time.Second}, {}} {
 		until := time.Time{}
@@ -127,7 +132,8 @@ func FuzzChannel_HostileMessageIsAnError(f *testing.F) {
 			until = time.Unix(1, 0)
 		}
 		resource := published{value: it.Value, expires: until}.encode(it.Key, time.Unix(0, 0))
-		raw, err := proto.Marshal(&response{TypeUrl: "t", Nonce: "1", SystemVersionInfo: "other", RemovedResources: []string{"x"}, Resources: []*discoveryv3.Resource{resource}})
+		raw, err := proto.Marshal(&response{TypeUrl: "t", Nonce: "1", SystemVersionInfo: "other",
+			RemovedResources: []string{"x"}, Resources: []*discoveryv3.Resource{resource}})
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// KeepForever is a MirrorConfig.Retention: a peer's values stay until the peer itself retracts them, or publishes a snapshot
-// without them. A silent peer retracts nothing.
+// KeepForever is a MirrorConfig.Retention: a peer's values stay until the peer itself retracts
+// them, or publishes a snapshot without them. A silent peer retracts nothing.
 const KeepForever time.Duration = -1
 
 // MirrorConfig is what a Mirror needs.
 type MirrorConfig[T any] struct {
 	// Decode makes a value of an item. An item that it rejects is left out, and logged.
 	Decode func(value []byte) (T, error)
-	// Retention is how long the values of a peer stay after the connection to it is lost, unless it publishes or retracts them
-	// again. 0: not at all.
+	// Retention is how long the values of a peer stay after the connection to it is lost, unless it
+	// publishes or retracts them again. 0: not at all.
 	Retention time.Duration
-	// Changed is called with the changes of one update or expiry, in order, one call at a time, before the update is
-	// acknowledged. It may read the mirror. nil: none.
+	// Changed is called with the changes of one update or expiry, in order, one call at a time,
+	// before the update is acknowledged. It may read the mirror. nil: none.
 	Changed func(changes []Change[T])
 }
 
@@ -34,7 +34,8 @@ type Change[T any] struct {
 	New    bool
 }
 
-// Mirror holds what peers publish on a topic, decoded: peer -> key -> value. It is safe for concurrent use.
+// Mirror holds what peers publish on a topic, decoded: peer -> key -> value. It is safe for
+// concurrent use.
 type Mirror[T any] struct {
 	cfg MirrorConfig[T]
 
@@ -97,7 +98,8 @@ func (m *Mirror[T]) Values() iter.Seq[T] {
 	}
 }
 
-// DropStale drops the values of a key whose peers are disconnected: a newer value is known from elsewhere.
+// DropStale drops the values of a key whose peers are disconnected: a newer value is known from
+// elsewhere.
 func (m *Mirror[T]) DropStale(key string) {
 	m.change(func() (changes []Change[T]) {
 		for peer, values := range m.peers {
@@ -153,7 +155,8 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 			}
 			before, known := m.peers[u.Peer][it.Key]
 			m.peers[u.Peer][it.Key] = mirrored[T]{value: value}
-			changes = append(changes, Change[T]{Peer: u.Peer, Key: it.Key, Value: value, Before: before.value, New: !known})
+			changes = append(changes,
+				Change[T]{Peer: u.Peer, Key: it.Key, Value: value, Before: before.value, New: !known})
 		}
 		gone := u.Retracted
 		if u.Snapshot && m.cfg.Retention <= 0 { // else what is not published again stays for the rest of its retention

@@ -8,9 +8,10 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response with more than partItems items, or more than partBytes bytes, is sent as several messages, each after the
-// acknowledgement of the one before. So neither end holds more of it than it has agreed to. The subscriber takes the parts
-// into effect together: a snapshot stays all that the peer publishes, and a record and its parts leave together.
+// A response with more than partItems items, or more than partBytes bytes, is sent as several
+// messages, each after the acknowledgement of the one before. So neither end holds more of it than
+// it has agreed to. The subscriber takes the parts into effect together: a snapshot stays all that
+// the peer publishes, and a record and its parts leave together.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
@@ -61,8 +62,8 @@ type assembly struct {
 	bytes  int                  // of all parts that wait
 }
 
-// add takes a message, and returns the response once it is complete. A peer that exceeds its limits is an error, which
-// ends its connection: what it has published before stays.
+// add takes a message, and returns the response once it is complete. A peer that exceeds its limits
+// is an error, which ends its connection: what it has published before stays.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

@@ -112,7 +112,8 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 	publish(partItems+1, "small")
 	holds("the change is one update", 3)
 	if seen.items.Load() > partItems || seen.bytes.Load() > partBytes {
-		t.Errorf("a message has %d items and %d bytes; at most %d and %d", seen.items.Load(), seen.bytes.Load(), partItems, partBytes)
+		t.Errorf("a message has %d items and %d bytes; at most %d and %d", seen.items.Load(), seen.bytes.Load(),
+			partItems, partBytes)
 	}
 }
 
@@ -155,7 +156,8 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 				for n := range 1000 {
 					r := &response{TypeUrl: "things", Nonce: fmt.Sprintf("1/%d", n), SystemVersionInfo: "hostile"}
 					for i := range c.items {
-						r.Resources = append(r.Resources, published{value: make([]byte, c.size)}.encode(fmt.Sprint(n, "-", i), time.Unix(0, 0)))
+						r.Resources = append(r.Resources,
+							published{value: make([]byte, c.size)}.encode(fmt.Sprint(n, "-", i), time.Unix(0, 0)))
 					}
 					if err := stream.SendMsg(r); err != nil {
 						return err
@@ -168,7 +170,8 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 				return nil
 			})
 			var problem atomic.Value
-			subscriber := New(Config{Peers: []string{address}, Limits: c.limits, Exceeded: func(_, text string) { problem.Store(text) }})
+			subscriber := New(Config{Peers: []string{address}, Limits: c.limits,
+				Exceeded: func(_, text string) { problem.Store(text) }})
 			delivered := atomic.Int32{}
 			subscriber.Topic("things").Subscribe(func(_ context.Context, u Update) error {
 				if !u.Disconnected {
@@ -177,19 +180,22 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 				return nil
 			})
 			go func() { _ = subscriber.Run(t.Context()) }()
-			poll(t, "streams end", func() bool { return streams.Load() > 1 && problem.Load() != nil }, func() string { return fmt.Sprint(sent.Load(), " messages") })
+			poll(t, "streams end", func() bool { return streams.Load() > 1 && problem.Load() != nil },
+				func() string { return fmt.Sprint(sent.Load(), " messages") })
 			if most.Load() > int64(c.most) || delivered.Load() != 0 {
-				t.Errorf("a stream has sent %d messages, and %d updates were delivered; want at most %d and none", most.Load(), delivered.Load(), c.most)
+				t.Errorf("a stream has sent %d messages, and %d updates were delivered; want at most %d and none",
+					most.Load(), delivered.Load(), c.most)
 			}
-			if text := fmt.Sprint(problem.Load()); !strings.Contains(text, "topic things: response") && !strings.Contains(text, "topic things: a response") {
+			if text := fmt.Sprint(problem.Load()); !strings.Contains(text, "topic things: response") &&
+				!strings.Contains(text, "topic things: a response") {
 				t.Errorf("the problem is %q", text)
 			}
 		})
 	}
 }
 
-// A member that sends parts without end is read no faster than its messages may cost. Its other topics
-// do not wait.
+// A member that sends parts without end is read no faster than its messages may cost. Its other
+// topics do not wait.
 func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	acknowledged := make(chan string, 10)
 	address, _ := hostile(t, func(stream grpc.ServerStream) error {
@@ -327,9 +333,13 @@ func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
 	publisher.Topic("things").Publish(Item{Key: "k"})
 	conn := connect(t, publisher)
 	for name, flood := range map[string]func(n int) *request{
-		"topics that do not exist":                      func(n int) *request { return &request{TypeUrl: fmt.Sprint("other", n)} },
-		"acknowledgements of responses that never were": func(int) *request { return &request{TypeUrl: "things", ResponseNonce: "7000"} },
-		"subscriptions again":                           func(int) *request { return &request{TypeUrl: "things"} },
+		"topics that do not exist": func(n int) *request {
+			return &request{TypeUrl: fmt.Sprint("other", n)}
+		},
+		"acknowledgements of responses that never were": func(int) *request {
+			return &request{TypeUrl: "things", ResponseNonce: "7000"}
+		},
+		"subscriptions again": func(int) *request { return &request{TypeUrl: "things"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := conn.NewStream(t.Context(), &stream, method)

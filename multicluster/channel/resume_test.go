@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A connection that is lost and made again costs what has changed meanwhile; an update that could not be taken over has all sent again.
+// A connection that is lost and made again costs what has changed meanwhile; an update that could
+// not be taken over has all sent again.
 func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,7 +51,8 @@ func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 			delete(has, key)
 		}
 		slices.Sort(keys)
-		updates = append(updates, fmt.Sprintf("snapshot %t: %s -%s", u.Snapshot, strings.Join(keys, " "), strings.Join(u.Retracted, " ")))
+		updates = append(updates,
+			fmt.Sprintf("snapshot %t: %s -%s", u.Snapshot, strings.Join(keys, " "), strings.Join(u.Retracted, " ")))
 		return nil
 	})
 	serve := func(l net.Listener) (stop func()) {
@@ -77,7 +79,8 @@ func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	again := func() {
 		t.Helper()
 		stop()
-		poll(t, "the connection is lost", func() bool { return !subscriber.Connected(address) }, func() string { return "" })
+		poll(t, "the connection is lost", func() bool { return !subscriber.Connected(address) },
+			func() string { return "" })
 	}
 	listen := func() {
 		t.Helper()

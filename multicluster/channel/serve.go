@@ -36,7 +36,8 @@ var stream = grpc.StreamDesc{StreamName: "Follow", ServerStreams: true, ClientSt
 func (c *Channel) Register(g grpc.ServiceRegistrar) {
 	d := stream
 	d.Handler = func(_ any, s grpc.ServerStream) error { return c.serve(&serverStream{ServerStream: s}) }
-	g.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{d}}, c)
+	g.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{d}},
+		c)
 }
 
 // subscriber is one process that subscribes to this one. Guarded by Channel.mu.
@@ -62,12 +63,14 @@ type subscription struct {
 	made        bool   // the topic's snapshot, if it has one
 	first       []Item // which it consists of, until the first response
 	sent, acked uint64 // Topic.seq
-	inFlight    bool   // a response is not acknowledged yet; the first has a sent of 0 where nothing was published before
-	sentAt      time.Time
-	known       map[string]bool   // keys that were sent and not retracted
-	has         map[string]string // the versions that the subscriber has, until the first response
-	nonce       string            // of the message in flight
-	rest        []*response       // the parts of the response that follow it
+	// a response is not acknowledged yet; the first has a sent of 0 where nothing was published
+	// before
+	inFlight bool
+	sentAt   time.Time
+	known    map[string]bool   // keys that were sent and not retracted
+	has      map[string]string // the versions that the subscriber has, until the first response
+	nonce    string            // of the message in flight
+	rest     []*response       // the parts of the response that follow it
 }
 
 // busy reports whether a response is not acknowledged yet, in whole.
@@ -181,10 +184,11 @@ func (c *Channel) leave(s *subscriber) {
 }
 
 // errUnsolicited ends the stream of a subscriber that does not follow the protocol.
-var errUnsolicited = status.Errorf(codes.InvalidArgument, "more than %d requests neither subscribe nor acknowledge a response", maxIdle)
+var errUnsolicited = status.Errorf(codes.InvalidArgument,
+	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request processes a subscription or an acknowledgement. A topic that does not exist here belongs to a newer version: it
-// gets no response.
+// request processes a subscription or an acknowledgement. A topic that does not exist here belongs
+// to a newer version: it gets no response.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,8 +230,8 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots makes the snapshots of the topics that a subscriber has just subscribed to. What is published meanwhile stays
-// published, so nothing is lost in between.
+// snapshots makes the snapshots of the topics that a subscriber has just subscribed to. What is
+// published meanwhile stays published, so nothing is lost in between.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic
@@ -280,7 +284,8 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 		}
 		sub.has = nil
 		slices.Sort(r.RemovedResources)
-		if sub.begun && t.visible != nil && len(r.Resources) == 0 && len(r.RemovedResources) == 0 { // only what it may not receive has changed
+		// only what it may not receive has changed
+		if sub.begun && t.visible != nil && len(r.Resources) == 0 && len(r.RemovedResources) == 0 {
 			sub.sent, sub.acked = t.seq, t.seq
 			t.notify()
 			continue

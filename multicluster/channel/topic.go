@@ -25,9 +25,11 @@ type Item struct {
 type Update struct {
 	// Peer is the address of the process.
 	Peer string
-	// Snapshot: Items are all that the peer publishes. Items of an earlier connection that are not among them are retracted.
+	// Snapshot: Items are all that the peer publishes. Items of an earlier connection that are not
+	// among them are retracted.
 	Snapshot bool
-	// Disconnected: the connection is lost, or the address is no peer's any more. The other fields are empty.
+	// Disconnected: the connection is lost, or the address is no peer's any more. The other fields
+	// are empty.
 	Disconnected bool
 	// Items are new or published again; Retracted are keys.
 	Items     []Item
@@ -37,7 +39,8 @@ type Update struct {
 	Dropped error
 }
 
-// Topic is one kind of items, published by this process and by its peers. It is safe for concurrent use.
+// Topic is one kind of items, published by this process and by its peers. It is safe for concurrent
+// use.
 type Topic struct {
 	channel *Channel
 	name    string
@@ -56,7 +59,8 @@ type Topic struct {
 	seq   uint64 // counts publications
 	items map[string]published
 	edits []edit // in their order
-	// forgotten is the newest publication whose edit may have been dropped, judged the one at which Visible was to be called again for all.
+	// forgotten is the newest publication whose edit may have been dropped, judged the one at which
+	// Visible was to be called again for all.
 	forgotten, judged uint64
 	swept             int           // number of items after the last sweep
 	changed           chan struct{} // closed and replaced when a subscriber has acknowledged, or is gone
@@ -84,25 +88,27 @@ func (c *Channel) Topic(name string) *Topic {
 	return t
 }
 
-// Subscribe has handle called with every Update of a peer, one call at a time per peer. It returns when the update is in
-// effect here, which this process then acknowledges to the peer. An error is logged; the update is not delivered again. Call Subscribe before Run.
+// Subscribe has handle called with every Update of a peer, one call at a time per peer. It returns
+// when the update is in effect here, which this process then acknowledges to the peer. An error is
+// logged; the update is not delivered again. Call Subscribe before Run.
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot has make called when another process subscribes. Its first response has the items that make returns, besides those
-// that are published: so what is published needs no longer to stay than for the processes that are connected. make may
-// publish. Call Snapshot before Run.
+// Snapshot has make called when another process subscribes. Its first response has the items that
+// make returns, besides those that are published: so what is published needs no longer to stay than
+// for the processes that are connected. make may publish. Call Snapshot before Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
-// Visible has is decide which items a subscriber may receive, by the name that Config.Identify gave the subscriber and by the item's
-// key. is is called when the item is published, and for all items when a subscriber connects and after Judge: an item that is no longer visible
-// is retracted there then, and one that has become visible is sent. Call Visible before Run.
+// Visible has is decide which items a subscriber may receive, by the name that Config.Identify gave
+// the subscriber and by the item's key. is is called when the item is published, and for all items
+// when a subscriber connects and after Judge: an item that is no longer visible is retracted there
+// then, and one that has become visible is sent. Call Visible before Run.
 func (t *Topic) Visible(is func(subscriber, key string) bool) { t.visible = is }
 
-// Keys sets the check of keys: check is called with the key of each item and retraction as a message
-// of a peer arrives. An item with an error is dropped before the next message is read. Call Keys
-// before Run.
+// Keys sets the check of keys: check is called with the key of each item and retraction as a
+// message of a peer arrives. An item with an error is dropped before the next message is read. Call
+// Keys before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 // drop removes what has an invalid key from a message, and reports whether there was any.
@@ -125,12 +131,13 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	return dropped
 }
 
-// Resume has a subscriber that connects again be sent what has changed meanwhile, in place of a snapshot: it names the version of each item
-// that it has. The handlers of such a topic keep what a disconnected peer has published. Both ends call Resume, before Run.
+// Resume has a subscriber that connects again be sent what has changed meanwhile, in place of a
+// snapshot: it names the version of each item that it has. The handlers of such a topic keep what a
+// disconnected peer has published. Both ends call Resume, before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
-// ErrSendAgain is an error of a handler that could not take an update over and needs all that the peer publishes: the channel connects again,
-// and gets a snapshot.
+// ErrSendAgain is an error of a handler that could not take an update over and needs all that the
+// peer publishes: the channel connects again, and gets a snapshot.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
@@ -151,8 +158,8 @@ func (t *Topic) deliver(ctx context.Context, u Update) error {
 	return errors.Join(errs...)
 }
 
-// Publish sends items to every subscriber, present and future. An item that was published before replaces its value and
-// restarts its TTL.
+// Publish sends items to every subscriber, present and future. An item that was published before
+// replaces its value and restarts its TTL.
 func (t *Topic) Publish(items ...Item) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -176,7 +183,8 @@ func (t *Topic) Publish(items ...Item) {
 	}
 }
 
-// sweep drops expired items once there are twice as many as after the last sweep. Channel.mu is held.
+// sweep drops expired items once there are twice as many as after the last sweep. Channel.mu is
+// held.
 func (t *Topic) sweep(now time.Time) {
 	if len(t.items) < 2*t.swept+16 {
 		return
@@ -208,8 +216,8 @@ func (t *Topic) Retract(keys ...string) {
 	}
 }
 
-// Acknowledged returns when everything published until now is in effect at every subscriber and every connected peer, those
-// that exceed Config.AckTimeout excepted, or with the context's error.
+// Acknowledged returns when everything published until now is in effect at every subscriber and
+// every connected peer, those that exceed Config.AckTimeout excepted, or with the context's error.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -242,8 +250,9 @@ func (t *Topic) Published() uint64 {
 	return t.seq
 }
 
-// AcknowledgedBy reports whether what was published until a call of Published is in effect at every process that subscribes by a name of
-// Config.Identify, and there is one. changed is closed when that may be otherwise.
+// AcknowledgedBy reports whether what was published until a call of Published is in effect at every
+// process that subscribes by a name of Config.Identify, and there is one. changed is closed when
+// that may be otherwise.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (is bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -259,8 +268,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (is bool, changed 
 	return is, t.changed
 }
 
-// behind is the time left until the last process that has not acknowledged a target exceeds the timeout; 0: there is none.
-// Channel.mu is held.
+// behind is the time left until the last process that has not acknowledged a target exceeds the
+// timeout; 0: there is none. Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {

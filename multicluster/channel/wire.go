@@ -14,20 +14,22 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// What the process at the other end of a stream may have this one hold. It may be an attacker's: other clusters are trusted with their own exports
-// alone.
+// What the process at the other end of a stream may have this one hold. It may be an attacker's:
+// other clusters are trusted with their own exports alone.
 const (
-	// maxRequest bounds a request in bytes, and maxVersions the items that it names: one that resumes names all that the
-	// subscriber has. With more than either, the subscriber asks for a snapshot.
+	// maxRequest bounds a request in bytes, and maxVersions the items that it names: one that
+	// resumes names all that the subscriber has. With more than either, the subscriber asks for a
+	// snapshot.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
-	// maxIdle bounds the requests of a stream that neither begin a subscription nor acknowledge a response. A subscriber
-	// sends one for each topic that does not exist here.
+	// maxIdle bounds the requests of a stream that neither begin a subscription nor acknowledge a
+	// response. A subscriber sends one for each topic that does not exist here.
 	maxIdle = 64
-	// maxSubscribers bounds the streams of one name that Config.Identify gives. A cluster has one, and for a moment the
-	// stream of its next leader too.
+	// maxSubscribers bounds the streams of one name that Config.Identify gives. A cluster has one,
+	// and for a moment the stream of its next leader too.
 	maxSubscribers = 3
-	// maxStreams bounds the streams of a connection, and window is the flow control window of a stream, in bytes: requests are small.
+	// maxStreams bounds the streams of a connection, and window is the flow control window of a
+	// stream, in bytes: requests are small.
 	maxStreams = 4
 	window     = 64 << 10
 	// handshakeTimeout bounds the handshakes of a connection.
@@ -40,16 +42,17 @@ const (
 	maxText = 512
 )
 
-// Limits bound what one peer makes this process hold. The zero value has the limits for replicas, which are trusted.
+// Limits bound what one peer makes this process hold. The zero value has the limits for replicas,
+// which are trusted.
 type Limits struct {
-	// Items bounds the items of one response, and the items of one message. Default: 1,048,576. The smallest item takes two
-	// bytes on the wire, and a hundred times as many decoded.
+	// Items bounds the items of one response, and the items of one message. Default: 1,048,576. The
+	// smallest item takes two bytes on the wire, and a hundred times as many decoded.
 	Items int
-	// Message bounds one message, in bytes. Default: 64 MiB. A publisher sends messages of at most 1 MiB, unless one item
-	// is larger.
+	// Message bounds one message, in bytes. Default: 64 MiB. A publisher sends messages of at most
+	// 1 MiB, unless one item is larger.
 	Message int
-	// Bytes is how much a peer's responses take that are not complete yet, of all topics together, in bytes. It is called
-	// for each message. nil: 256 MiB.
+	// Bytes is how much a peer's responses take that are not complete yet, of all topics together,
+	// in bytes. It is called for each message. nil: 256 MiB.
 	Bytes func() int
 }
 
@@ -63,17 +66,20 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the fields of a message that may be there, by their numbers; nil: those of a value, which are not looked into.
+// shape has the fields of a message that may be there, by their numbers; nil: those of a value,
+// which are not looked into.
 type shape map[protowire.Number]shape
 
-// responseShape has the fields of delta xDS that responses of the channel use: version, resources (version, value, name, ttl), type, nonce, removed
-// names. Each other one would be decoded too, and may have lists without end.
+// responseShape has the fields of delta xDS that responses of the channel use: version, resources
+// (version, value, name, ttl), type, nonce, removed names. Each other one would be decoded too, and
+// may have lists without end.
 var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
 
 // requestShape has those of requests: node (id), type, versions (key, value), nonce.
 var requestShape = shape{1: {1: nil}, 2: nil, 5: {1: nil, 2: nil}, 6: nil}
 
-// bounded is the ordinary protobuf codec, except that it decodes no message of too many items, or with other fields than the channel's.
+// bounded is the ordinary protobuf codec, except that it decodes no message of too many items, or
+// with other fields than the channel's.
 type bounded struct {
 	encoding.CodecV2
 	shape shape
@@ -84,16 +90,20 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions are those of a gRPC server whose clients are subscribers alone, such as members of a cluster set. Until a client's certificate is
-// verified, it may send what a handshake needs.
+// ServerOptions are those of a gRPC server whose clients are subscribers alone, such as members of
+// a cluster set. Until a client's certificate is verified, it may send what a handshake needs.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.ConnectionTimeout(handshakeTimeout),
 		// Subscribers ping every 10 s; gRPC's default rejects that as an attack.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: 5 * time.Second, PermitWithoutStream: true,
+		}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: idleTimeout, Time: 30 * time.Second, Timeout: 10 * time.Second,
+		}),
 	}
 }
 
@@ -179,7 +189,8 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems collects errors of which a peer may cause any number: the first ones, and how many there are.
+// Problems collects errors of which a peer may cause any number: the first ones, and how many there
+// are.
 type Problems struct {
 	first []error
 	more  int

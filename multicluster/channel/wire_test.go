@@ -16,7 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Handlers of one topic are called one after the other: those of other clusters' exports share what is not locked.
+// Handlers of one topic are called one after the other: those of other clusters' exports share what
+// is not locked.
 func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	var streams atomic.Int32
 	flooded := make(chan struct{}) // closed once ten responses were sent without an acknowledgement, or none could be
@@ -28,7 +29,8 @@ func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 			return err
 		}
 		for n := range 100 {
-			if err := stream.SendMsg(&response{TypeUrl: "things", Nonce: fmt.Sprint(n), SystemVersionInfo: "hostile"}); err != nil {
+			if err := stream.SendMsg(&response{TypeUrl: "things", Nonce: fmt.Sprint(n),
+				SystemVersionInfo: "hostile"}); err != nil {
 				return err
 			}
 			if n == 10 {
@@ -54,19 +56,25 @@ func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	}
 	p.mu.Unlock()
 	p.SetPeers(l.Addr().String())
-	poll(t, "each stream ends", func() bool { return streams.Load() > 2 }, func() string { return fmt.Sprint(streams.Load(), " streams") })
+	poll(t, "each stream ends", func() bool { return streams.Load() > 2 },
+		func() string { return fmt.Sprint(streams.Load(), " streams") })
 	if n := most.Load(); n != 1 {
 		t.Errorf("%d updates of one topic were delivered at a time", n)
 	}
 }
 
-// A million empty items are two megabytes on the wire, and a hundred times that once they are decoded.
+// A million empty items are two megabytes on the wire, and a hundred times that once they are
+// decoded.
 func TestPeers_ResponseOfTooManyItemsIsNotDecoded(t *testing.T) {
-	good, err := proto.Marshal(&response{TypeUrl: "things", Nonce: "1", SystemVersionInfo: "a", RemovedResources: []string{"x"}, Resources: []*discoveryv3.Resource{published{value: []byte("v")}.encode("k", time.Unix(0, 0))}})
+	good, err := proto.Marshal(&response{TypeUrl: "things", Nonce: "1", SystemVersionInfo: "a",
+		RemovedResources: []string{"x"}, Resources: []*discoveryv3.Resource{
+			published{value: []byte("v")}.encode("k", time.Unix(0, 0)),
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	named, err := proto.Marshal(&response{ControlPlane: nil, RemovedResourceNames: []*discoveryv3.ResourceName{{Name: "n"}}})
+	named, err := proto.Marshal(&response{ControlPlane: nil,
+		RemovedResourceNames: []*discoveryv3.ResourceName{{Name: "n"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +89,8 @@ func TestPeers_ResponseOfTooManyItemsIsNotDecoded(t *testing.T) {
 		"no message":    {"\xff", true},
 	} {
 		var r response
-		if err := newBounded(responseShape, maxVersions).Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.message)}, &r); (err != nil) != c.bad {
+		if err := newBounded(responseShape, maxVersions).Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.message)},
+			&r); (err != nil) != c.bad {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -16,13 +16,15 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The annotations of an InferencePool. The first two are the multi-cluster proposal's ("Export Annotations").
+// The annotations of an InferencePool. The first two are the multi-cluster proposal's ("Export
+// Annotations").
 const (
 	// ModeAnnotation has EndpointMode (the default) or ParentMode.
 	ModeAnnotation = inferenceapi.ExportModeAnnotation
 	// ToAnnotation has the members that may import the pool, comma-separated; without it, all may.
 	ToAnnotation = "penstock.dev/export-to"
-	// WeightAnnotation is the share of this cluster among the exporters of a pool: 0 to 1,000,000, 1 without it.
+	// WeightAnnotation is the share of this cluster among the exporters of a pool: 0 to 1,000,000,
+	// 1 without it.
 	WeightAnnotation = "penstock.dev/export-weight"
 )
 
@@ -48,19 +50,23 @@ type problem struct {
 	harmless              bool
 }
 
-// parse reads the annotations of a pool. asked is false if they ask for no export. A pool with a problem is not exported.
+// parse reads the annotations of a pool. asked is false if they ask for no export. A pool with a
+// problem is not exported.
 func parse(annotations map[string]string, members []string) (w Wish, asked bool, problems []problem) {
 	add := func(annotation, fix, format string, args ...any) {
 		problems = append(problems, problem{annotation: annotation, text: fmt.Sprintf(format, args...), fix: fix})
 	}
 	value, asked := annotations[Annotation]
 	if a := unknown(annotations); a != "" {
-		problems = append(problems, problem{annotation: a, text: "a pool has no annotation of this name", fix: "write one of " + strings.Join(known, ", "), harmless: true})
+		problems = append(problems,
+			problem{annotation: a, text: "a pool has no annotation of this name",
+				fix: "write one of " + strings.Join(known, ", "), harmless: true})
 	}
 	if !asked {
 		for _, a := range []string{ModeAnnotation, ToAnnotation, WeightAnnotation} {
 			if _, ok := annotations[a]; ok {
-				add(a, fmt.Sprintf("add %s: %s, or remove it", Annotation, upstream.ExportAnnotationVal), "it has no effect without %s", Annotation)
+				add(a, fmt.Sprintf("add %s: %s, or remove it", Annotation, upstream.ExportAnnotationVal),
+					"it has no effect without %s", Annotation)
 			}
 		}
 		return w, false, problems
@@ -74,7 +80,8 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 	case inferenceapi.EndpointMode, inferenceapi.ParentMode:
 		w.mode = mode
 	default:
-		add(ModeAnnotation, fmt.Sprintf("write %s or %s", inferenceapi.EndpointMode, inferenceapi.ParentMode), "%.100q is not supported", string(mode))
+		add(ModeAnnotation, fmt.Sprintf("write %s or %s", inferenceapi.EndpointMode, inferenceapi.ParentMode),
+			"%.100q is not supported", string(mode))
 	}
 	if text, ok := annotations[ToAnnotation]; ok {
 		w.to = []string{}
@@ -85,11 +92,14 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 			case slices.Contains(members, name):
 				w.to = append(w.to, name)
 			default:
-				add(ToAnnotation, "name members of the ClusterSet, separated by commas", "%.100q is no member of the ClusterSet", name)
+				add(ToAnnotation, "name members of the ClusterSet, separated by commas",
+					"%.100q is no member of the ClusterSet", name)
 			}
 		}
 		if len(w.to) == 0 && len(problems) == first {
-			add(ToAnnotation, "name members of the ClusterSet, separated by commas, or remove it: all of them may import the pool then", "it names no member")
+			add(ToAnnotation,
+				"name members of the ClusterSet, separated by commas, or remove it: all of them may import "+
+					"the pool then", "it names no member")
 		}
 		for i := range problems[first:] { // one that has left takes nothing from the others
 			problems[first+i].harmless = len(w.to) > 0
@@ -98,7 +108,8 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 	if text, ok := annotations[WeightAnnotation]; ok {
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
 		if err != nil || n < 0 || n > registry.MaxWeight {
-			add(WeightAnnotation, fmt.Sprintf("write a number from 0 to %d", registry.MaxWeight), "%.40q is no weight", text)
+			add(WeightAnnotation, fmt.Sprintf("write a number from 0 to %d", registry.MaxWeight), "%.40q is no weight",
+				text)
 		} else {
 			weight := int32(n)
 			w.weight = &weight
@@ -120,8 +131,9 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	return all
 }
 
-// Check returns the findings of a pool's annotations where no export is decided. members are the members
-// of the ClusterSet; without one no cluster imports the pool, unless a hub reads the annotations.
+// Check returns the findings of a pool's annotations where no export is decided. members are the
+// members of the ClusterSet; without one no cluster imports the pool, unless a hub reads the
+// annotations.
 func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
 	owner := store.InferencePools.Ref(pool)
 	_, asked, problems := parse(pool.Annotations, members)
@@ -135,7 +147,8 @@ func Check(pool *inferencev1.InferencePool, set bool, members []string) []report
 		all = append(all, report.Finding{
 			Severity: report.Warning, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation),
 			Problem: "no other cluster imports the pool: this cluster has no ClusterSet",
-			Fix:     "join the clusters with `penstock clusters join`, have `penstock hub` read this one, or remove the annotation",
+			Fix: "join the clusters with `penstock clusters join`, have `penstock hub` read this one, or remove " +
+				"the annotation",
 		})
 	}
 	return all
@@ -154,8 +167,8 @@ func Annotated(pool *inferencev1.InferencePool) bool {
 // meant begin the names of annotations that are meant to be about exports.
 var meant = []string{"penstock.dev/", Annotation, "inference.networking.k8s.io/export"}
 
-// unknown is the first annotation by name that is meant to be one of an export, and has another name;
-// "" if there is no such annotation.
+// unknown is the first annotation by name that is meant to be one of an export, and has another
+// name; "" if there is no such annotation.
 func unknown(annotations map[string]string) (first string) {
 	for a := range annotations {
 		begins := func(prefix string) bool { return strings.HasPrefix(a, prefix) }

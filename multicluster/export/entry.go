@@ -25,7 +25,8 @@ const (
 type Pool struct {
 	// Endpoints are its model servers that may take requests.
 	Endpoints []netip.AddrPort
-	// FailOpen: a request goes to any endpoint while Penstock's own picker does not answer. It counts without an endpointPickerRef alone.
+	// FailOpen: a request goes to any endpoint while Penstock's own picker does not answer. It
+	// counts without an endpointPickerRef alone.
 	FailOpen bool
 	// Gateways are those that route to the pool, for ParentMode.
 	Gateways []Gateway
@@ -69,7 +70,8 @@ type missing struct{ reason, message string }
 func entry(
 	r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, has Pool,
 ) (e inferenceapi.ImportedCluster, cut int, no *missing) {
-	e = inferenceapi.ImportedCluster{Name: c.Cluster, Region: c.Region, Zone: c.Zone, RoutingMode: w.mode, Weight: w.weight}
+	e = inferenceapi.ImportedCluster{Name: c.Cluster, Region: c.Region, Zone: c.Zone, RoutingMode: w.mode,
+		Weight: w.weight}
 	for _, p := range pool.Spec.TargetPorts {
 		e.TargetPorts = append(e.TargetPorts, inferenceapi.Port{Number: int32(p.Number)})
 	}
@@ -104,17 +106,19 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker is this cluster's own picker, which other clusters reach if it is open. An entry has room
-// for some of its processes; cut is the number of the others.
+// ownPicker is this cluster's own picker, which other clusters reach if it is open. An entry has
+// room for some of its processes; cut is the number of the others.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
 	if len(c.Pickers) == 0 {
-		return nil, 0, &missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: " +
-			"give the ClusterSet a peerListener, or start penstock with --picker-open, " +
-			"and with a reachable --picker; or export the pool in ParentMode"}
+		return nil, 0,
+			&missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: " +
+				"give the ClusterSet a peerListener, or start penstock with --picker-open, " +
+				"and with a reachable --picker; or export the pool in ParentMode"}
 	}
-	out = &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: objectid.PoolOf(pool).String(), Peer: c.MembersPick}
+	out = &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: objectid.PoolOf(pool).String(),
+		Peer: c.MembersPick}
 	protocol := ""
 	if c.Cleartext {
 		protocol = string(inferencev1.AppProtocolH2C)
@@ -150,12 +154,14 @@ func distinctPickers(list []netip.AddrPort, port uint16) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
-// ofPenstock completes the entry of a pool without endpointPickerRef for a hub: its picker is the cluster's gateway, and that is known of Penstock
-// alone, by its PoolExport.
+// ofPenstock completes the entry of a pool without endpointPickerRef for a hub: its picker is the
+// cluster's gateway, and that is known of Penstock alone, by its PoolExport.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
-		return &missing{NotSupportedReason, "it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of its picker: give Penstock there a ClusterSet " +
-			"and --picker-open, or export the pool in ParentMode"}
+		return &missing{NotSupportedReason,
+			"it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of " +
+				"its picker: give Penstock there a ClusterSet " +
+				"and --picker-open, or export the pool in ParentMode"}
 	}
 	e.EndpointPicker, e.FailureMode = own.EndpointPicker.DeepCopy(), own.FailureMode
 	if len(e.PodCIDRs) == 0 {
@@ -165,7 +171,8 @@ func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedClust
 }
 
 // externalPicker is the Service of a pool's own picker.
-func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool, ref *inferencev1.EndpointPickerRef) (*inferenceapi.EndpointPickerImport, *missing) {
+func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool,
+	ref *inferencev1.EndpointPickerRef) (*inferenceapi.EndpointPickerImport, *missing) {
 	key := objectid.Join(pool.Namespace, string(ref.Name))
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
@@ -179,11 +186,16 @@ func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool, r
 		}
 	}
 	if port == nil {
-		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
+		return nil,
+			&missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
 	}
 	at, number := reached(r, c, svc, port)
 	if len(at.Addresses) == 0 {
-		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type)}
+		return nil,
+			&missing{
+				NoAddressReason,
+				fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type),
+			}
 	}
 	out := &inferenceapi.EndpointPickerImport{Name: svc.Name, Service: inferenceapi.ServiceImports{at}}
 	for i := range svc.Spec.Ports {
@@ -230,7 +242,8 @@ func addresses(svc *corev1.Service) (out []string) {
 	return out[:min(len(out), maxAddresses)]
 }
 
-// endpoints are a pool's model servers, by address, with the ports of those whose ports are not the target ports.
+// endpoints are a pool's model servers, by address, with the ports of those whose ports are not the
+// target ports.
 func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferenceapi.ImportedEndpoint) {
 	usual := make([]int32, 0, len(target))
 	for _, p := range target {
@@ -261,7 +274,8 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 	return out
 }
 
-// parents are the gateways that front a pool: at their peer listeners, or at their ordinary addresses.
+// parents are the gateways that front a pool: at their peer listeners, or at their ordinary
+// addresses.
 func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	if atPeers {
 		return peers(gateways)
@@ -270,24 +284,40 @@ func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport,
 		if len(g.Addresses) == 0 || len(g.Ports) == 0 || len(out) == maxParents {
 			continue
 		}
-		out = append(out, inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Service: inferenceapi.ServiceImports{{
-			Addresses: g.Addresses[:min(len(g.Addresses), maxAddresses)], Ports: g.Ports[:min(len(g.Ports), maxPorts)],
-		}}})
+		out = append(out,
+			inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Service: inferenceapi.ServiceImports{{
+				Addresses: g.Addresses[:min(len(g.Addresses), maxAddresses)],
+				Ports:     g.Ports[:min(len(g.Ports), maxPorts)],
+			}}})
 	}
 	switch {
 	case len(gateways) == 0:
-		return nil, &missing{NoAddressReason, "no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a Gateway with an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode"}
+		return nil,
+			&missing{
+				NoAddressReason,
+				"no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a Gateway with " +
+					"an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode",
+			}
 	case len(out) == 0:
-		return nil, &missing{NoAddressReason, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address that other clusters reach: give it one in spec.addresses, or start penstock with --members-address", gateways[0].Namespace, gateways[0].Name)}
+		return nil,
+			&missing{
+				NoAddressReason,
+				fmt.Sprintf(
+					"Gateway %s/%s, which routes to it, has no address that other clusters reach: give it one in "+
+						"spec.addresses, or start penstock with "+
+						"--members-address", gateways[0].Namespace, gateways[0].Name),
+			}
 	}
 	return out, nil
 }
 
 // noPeer is the message where Gateways may have a peer listener in a moment.
-const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port that no listener of the Gateway has and that its Service on Kubernetes has"
+const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port " +
+	"that no listener of the Gateway has and that its Service on Kubernetes has"
 
 // noMember is the message in its place while no cluster would reach it.
-const noMember = "its Gateways have the peer listener of the ClusterSet once that has a member: see penstock clusters join"
+const noMember = "its Gateways have the peer listener of the ClusterSet once that has a member: see penstock " +
+	"clusters join"
 
 // peers lists the peer listeners of Gateways.
 func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
@@ -295,16 +325,29 @@ func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 		if g.Peer != nil && len(g.Peer.Addresses) > 0 && len(out) < maxParents {
 			at := *g.Peer
 			at.Addresses = at.Addresses[:min(len(at.Addresses), maxAddresses)]
-			out = append(out, inferenceapi.ParentImport{Name: g.Name, Namespace: g.Namespace, Peer: true, Service: inferenceapi.ServiceImports{at}})
+			out = append(out, inferenceapi.ParentImport{
+				Name: g.Name, Namespace: g.Namespace, Peer: true, Service: inferenceapi.ServiceImports{at},
+			})
 		}
 	}
 	switch {
 	case len(out) > 0:
 		return out, nil
 	case len(gateways) == 0:
-		return nil, &missing{NoAddressReason, "no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a Gateway, or set " + ModeAnnotation + ": EndpointMode"}
+		return nil,
+			&missing{
+				NoAddressReason,
+				"no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
+					"Gateway, or set " + ModeAnnotation + ": EndpointMode",
+			}
 	case !slices.ContainsFunc(gateways, func(g Gateway) bool { return g.Peer != nil }):
 		return nil, &missing{NoAddressReason, noPeer}
 	}
-	return nil, &missing{NoAddressReason, fmt.Sprintf("Gateway %s/%s, which routes to it, has no address that members reach: set spec.peerListener.address of the ClusterSet", gateways[0].Namespace, gateways[0].Name)}
+	return nil,
+		&missing{
+			NoAddressReason,
+			fmt.Sprintf(
+				"Gateway %s/%s, which routes to it, has no address that members reach: set spec.peerListener.address "+
+					"of the ClusterSet", gateways[0].Namespace, gateways[0].Name),
+		}
 }

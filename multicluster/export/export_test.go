@@ -22,7 +22,8 @@ import (
 
 var llmPool = objectid.Pool{Namespace: "example", Name: "llm-pool"}
 
-// seedPool and seedPicker are the proposal's manifests ("Exporting Cluster (Cluster A) Manifests"), and what Kubernetes adds.
+// seedPool and seedPicker are the proposal's manifests ("Exporting Cluster (Cluster A) Manifests"),
+// and what Kubernetes adds.
 const (
 	seedPool = `
 metadata:
@@ -52,8 +53,8 @@ spec:
 status:
   loadBalancer: {ingress: [{ip: 1.2.3.4}]}
 `
-	// seedEntry is what the proposal shows of the import, with the list that its Go types have for service ("Importing Cluster (Cluster
-	// B) Manifests").
+	// seedEntry is what the proposal shows of the import, with the list that its Go types have for
+	// service ("Importing Cluster (Cluster B) Manifests").
 	seedEntry = `
 name: cluster-a
 routingMode: EndpointMode
@@ -127,16 +128,19 @@ func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
 	}
 }
 
-// Where Penstock's picker serves members alone, the entry states it: an importer that is none would get no pick. A hub's importers are none.
+// Where Penstock's picker serves members alone, the entry states it: an importer that is none would
+// get no pick. A hub's importers are none.
 func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	c := set
 	c.Pickers, c.MembersPick = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.7:9002")}, true
 	d := decide(t, c, pool, "", export.Pool{})
-	if d.Export == nil || !d.Export.Entry.EndpointPicker.Peer || d.Export.Entry.EndpointPicker.Pool != "example/llm-pool" {
+	if d.Export == nil || !d.Export.Entry.EndpointPicker.Peer ||
+		d.Export.Entry.EndpointPicker.Pool != "example/llm-pool" {
 		t.Fatalf("%+v", d)
 	}
-	if hub := decide(t, export.Config{Cluster: "cluster-a", Hub: true}, pool, "", export.Pool{Own: &d.Export.Entry}); hub.Export != nil || !strings.Contains(hub.Message, "--picker-open") {
+	if hub := decide(t, export.Config{Cluster: "cluster-a", Hub: true}, pool, "",
+		export.Pool{Own: &d.Export.Entry}); hub.Export != nil || !strings.Contains(hub.Message, "--picker-open") {
 		t.Errorf("a hub: %+v", hub)
 	}
 	c.MembersPick = false
@@ -151,50 +155,65 @@ func TestExport_PeerListenerBeforeTheFirstMember(t *testing.T) {
 	c := set
 	c.PeerListener = true
 	has := export.Pool{Gateways: []export.Gateway{{Namespace: "example", Name: "edge"}}}
-	if d := decide(t, c, pool, "", has); d.Export != nil || len(d.Findings) != 1 || d.Findings[0].Severity != report.Error {
+	if d := decide(t, c, pool, "", has); d.Export != nil || len(d.Findings) != 1 ||
+		d.Findings[0].Severity != report.Error {
 		t.Errorf("with members: %+v", d)
 	}
 	c.Members = nil
-	if d := decide(t, c, pool, "", has); d.Export != nil || !d.Waiting || len(d.Findings) != 1 || d.Findings[0].Severity != report.Info || !strings.Contains(d.Findings[0].Problem, "see penstock clusters join") {
+	if d := decide(t, c, pool, "", has); d.Export != nil || !d.Waiting || len(d.Findings) != 1 ||
+		d.Findings[0].Severity != report.Info || !strings.Contains(d.Findings[0].Problem,
+		"see penstock clusters join") {
 		t.Errorf("without: %+v", d)
 	}
 }
 
 func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
-	if d := decide(t, set, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" || !strings.Contains(d.Message, "--picker-open") {
+	if d := decide(t, set, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" ||
+		!strings.Contains(d.Message, "--picker-open") {
 		t.Errorf("a picker that others do not reach: %+v", d)
 	}
 	open := set
 	open.Pickers, open.Cleartext = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.7:9002")}, true
 	d := decide(t, open, pool, "", export.Pool{Endpoints: []netip.AddrPort{
-		netip.MustParseAddrPort("10.0.0.2:8081"), netip.MustParseAddrPort("10.0.0.2:8080"), netip.MustParseAddrPort("[::ffff:10.0.0.1]:8080"),
+		netip.MustParseAddrPort("10.0.0.2:8081"), netip.MustParseAddrPort("10.0.0.2:8080"),
+		netip.MustParseAddrPort("[::ffff:10.0.0.1]:8080"),
 		netip.MustParseAddrPort("10.0.0.3:9000"),
 	}})
 	if d.Export == nil {
 		t.Fatalf("%s: %s", d.Reason, d.Message)
 	}
-	if diff := cmp.Diff([]inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}, {Address: "10.0.0.2", Ports: []int32{8080, 8081}}, {Address: "10.0.0.3", Ports: []int32{9000}}}, d.Export.Entry.Endpoints); diff != "" {
+	if diff := cmp.Diff([]inferenceapi.ImportedEndpoint{
+		{Address: "10.0.0.1"}, {Address: "10.0.0.2", Ports: []int32{8080, 8081}},
+		{Address: "10.0.0.3", Ports: []int32{9000}},
+	}, d.Export.Entry.Endpoints); diff != "" {
 		t.Error(diff)
 	}
-	if at := d.Export.Entry.EndpointPicker.Service[0]; at.Addresses[0] != "192.0.2.7" || at.Ports[0] != (inferenceapi.Port{Number: 9002, AppProtocol: "kubernetes.io/h2c"}) {
+	if at := d.Export.Entry.EndpointPicker.Service[0]; at.Addresses[0] != "192.0.2.7" ||
+		at.Ports[0] != (inferenceapi.Port{Number: 9002, AppProtocol: "kubernetes.io/h2c"}) {
 		t.Errorf("its picker: %+v", at)
 	}
 }
 
 // A mistyped annotation is found, whether or not the pool is exported, and changes nothing else.
 func TestExport_UnknownAnnotationIsAFinding(t *testing.T) {
-	weighted := strings.Replace(seedPool, "  annotations:\n", "  annotations:\n    penstock.dev/export-wieght: \"3\"\n", 1)
-	if d := decide(t, set, weighted, seedPicker, export.Pool{}); d.Export == nil || !strings.Contains(texts(d.Findings), "metadata.annotations[penstock.dev/export-wieght]: a pool has no annotation of this name") {
+	weighted := strings.Replace(seedPool, "  annotations:\n", "  annotations:\n    penstock.dev/export-wieght: \"3\"\n",
+		1)
+	if d := decide(t, set, weighted, seedPicker, export.Pool{}); d.Export == nil ||
+		!strings.Contains(texts(d.Findings),
+			"metadata.annotations[penstock.dev/export-wieght]: a pool has no annotation of this name") {
 		t.Errorf("%+v: %s", d, texts(d.Findings))
 	}
 	mistyped := strings.Replace(seedPool, export.Annotation+":", export.Annotation+"ed:", 1)
-	if d := decide(t, set, mistyped, seedPicker, export.Pool{}); d.Asked || !strings.Contains(texts(d.Findings), export.Annotation+"ed]: a pool has no annotation of this name; write one of ") {
+	if d := decide(t, set, mistyped, seedPicker, export.Pool{}); d.Asked ||
+		!strings.Contains(texts(d.Findings), export.Annotation+
+			"ed]: a pool has no annotation of this name; write one of ") {
 		t.Errorf("%+v: %s", d, texts(d.Findings))
 	}
 }
 
-// A pool fails abroad as it does at home: with Penstock's own picker as translation has decided, else as its endpointPickerRef demands.
+// A pool fails abroad as it does at home: with Penstock's own picker as translation has decided,
+// else as its endpointPickerRef demands.
 func TestExport_PoolKeepsItsFailureMode(t *testing.T) {
 	own := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	external := strings.Replace(seedPool, "    name: epp\n", "    name: epp\n    failureMode: FailOpen\n", 1)
@@ -236,10 +255,12 @@ func TestExport_AddressesAreThoseOfTheServicesType(t *testing.T) {
 		}
 	}
 	for what, service := range map[string]string{
-		"does not exist":   "",
-		"has no port 9002": "metadata: {name: epp, namespace: example}\nspec: {clusterIP: 10.96.0.7, ports: [{port: 80}]}",
+		"does not exist": "",
+		"has no port 9002": "metadata: {name: epp, namespace: example}\nspec: {clusterIP: 10.96.0.7, ports: " +
+			"[{port: 80}]}",
 	} {
-		if d := decide(t, set, seedPool, service, export.Pool{}); d.Export != nil || d.Reason != "NoAddress" || !strings.Contains(d.Message, what) {
+		if d := decide(t, set, seedPool, service, export.Pool{}); d.Export != nil || d.Reason != "NoAddress" ||
+			!strings.Contains(d.Message, what) {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
@@ -247,14 +268,25 @@ func TestExport_AddressesAreThoseOfTheServicesType(t *testing.T) {
 
 func TestExport_ParentModeNamesTheGatewaysOfThePool(t *testing.T) {
 	pool := strings.Replace(seedPool, `"EndpointMode"`, `"ParentMode"`, 1)
-	if d := decide(t, set, pool, "", export.Pool{}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "no Gateway routes to it") {
+	if d := decide(t, set, pool, "", export.Pool{}); d.Reason != "NoAddress" ||
+		!strings.Contains(d.Message, "no Gateway routes to it") {
 		t.Errorf("without a route: %+v", d)
 	}
-	if d := decide(t, set, pool, "", export.Pool{Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Ports: []inferenceapi.Port{{Number: 80}}}}}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "infra/gw") {
+	if d := decide(t, set, pool, "",
+		export.Pool{
+			Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Ports: []inferenceapi.Port{{Number: 80}}}},
+		}); d.Reason != "NoAddress" || !strings.Contains(d.Message, "infra/gw") {
 		t.Errorf("without an address: %+v", d)
 	}
-	d := decide(t, set, pool, "", export.Pool{Gateways: []export.Gateway{{Namespace: "infra", Name: "gw", Addresses: []string{"192.0.2.80"}, Ports: []inferenceapi.Port{{Number: 443, AppProtocol: "https"}, {Number: 80}}}}})
-	if d.Export == nil || d.Export.Entry.EndpointPicker != nil || len(d.Export.Entry.Parents) != 1 || d.Export.Entry.Parents[0].Service[0].Ports[0].AppProtocol != "https" {
+	d := decide(t, set, pool, "",
+		export.Pool{
+			Gateways: []export.Gateway{
+				{Namespace: "infra", Name: "gw", Addresses: []string{"192.0.2.80"},
+					Ports: []inferenceapi.Port{{Number: 443, AppProtocol: "https"}, {Number: 80}}},
+			},
+		})
+	if d.Export == nil || d.Export.Entry.EndpointPicker != nil || len(d.Export.Entry.Parents) != 1 ||
+		d.Export.Entry.Parents[0].Service[0].Ports[0].AppProtocol != "https" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -266,9 +298,10 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 	for line, want := range map[string]string{
 		"    inference.networking.x-k8s.io/export-mode: Both\n": `"Both" is not supported; write EndpointMode or ParentMode`,
 		"    penstock.dev/export-to: mars\n":                    `"mars" is no member of the ClusterSet`,
-		"    penstock.dev/export-to: \", \"\n":                  "it names no member; name members of the ClusterSet, separated by commas, or remove it",
-		"    penstock.dev/export-weight: many\n":                `"many" is no weight; write a number from 0 to 1000000`,
-		"    penstock.dev/export-weight: \"-1\"\n":              `"-1" is no weight`,
+		"    penstock.dev/export-to: \", \"\n": "it names no member; name members of the " +
+			"ClusterSet, separated by commas, or remove it",
+		"    penstock.dev/export-weight: many\n":   `"many" is no weight; write a number from 0 to 1000000`,
+		"    penstock.dev/export-weight: \"-1\"\n": `"-1" is no weight`,
 	} {
 		d := decide(t, set, annotate(line), seedPicker, export.Pool{})
 		if d.Export != nil || !d.Asked || d.Reason != "NotSupported" || !strings.Contains(texts(d.Findings), want) {
@@ -281,25 +314,37 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 			if kept.Export != nil {
 				t.Errorf("%s: a pool that is for no member any more is exported as before: %+v", line, kept.Export)
 			}
-		} else if kept.Export == nil || !cmp.Equal(kept.Export.Entry, before.Export.Entry) || is.Reason != "NotSupported" || !strings.Contains(is.Message, want) || !strings.Contains(is.Message, "exported as before") {
+		} else if kept.Export == nil || !cmp.Equal(kept.Export.Entry, before.Export.Entry) ||
+			is.Reason != "NotSupported" || !strings.Contains(is.Message, want) ||
+			!strings.Contains(is.Message, "exported as before") {
 			t.Errorf("%s: what was valid is not kept: %+v, %+v", line, kept, is)
 		}
-		if again := decide(t, set, annotate(line), seedPicker, export.Pool{Before: kept.Wish}); (again.Export == nil) != (kept.Export == nil) {
+		if again := decide(t, set, annotate(line), seedPicker,
+			export.Pool{Before: kept.Wish}); (again.Export == nil) != (kept.Export == nil) {
 			t.Errorf("%s: decided again: %+v", line, again)
 		}
 	}
 	one := decide(t, set, annotate("    penstock.dev/export-to: cluster-b, mars\n"), seedPicker, export.Pool{})
-	if one.Export == nil || !cmp.Equal(one.Export.To, []string{"cluster-b"}) || len(one.Findings) == 0 || one.Findings[0].Severity != report.Warning || !strings.Contains(texts(one.Findings), `"mars" is no member of the ClusterSet`) {
+	if one.Export == nil || !cmp.Equal(one.Export.To, []string{"cluster-b"}) || len(one.Findings) == 0 ||
+		one.Findings[0].Severity != report.Warning ||
+		!strings.Contains(texts(one.Findings), `"mars" is no member of the ClusterSet`) {
 		t.Errorf("a member that has left takes the export from another one: %+v", one)
 	}
-	d := decide(t, set, strings.Replace(annotate("    penstock.dev/export-to: cluster-c,\n    penstock.dev/export-weight: \"3\"\n"), "ClusterSet", "ClusterSet", 1), seedPicker, export.Pool{})
+	d := decide(t, set,
+		strings.Replace(annotate("    penstock.dev/export-to: cluster-c,\n    penstock.dev/export-weight: \"3\"\n"),
+			"ClusterSet", "ClusterSet", 1), seedPicker, export.Pool{})
 	if d.Export == nil || !cmp.Equal(d.Export.To, []string{"cluster-c"}) || *d.Export.Entry.Weight != 3 {
 		t.Errorf("%+v: %s", d, texts(d.Findings))
 	}
-	if d = decide(t, set, strings.Replace(seedPool, "ClusterSet", "World", 1), seedPicker, export.Pool{}); d.Export != nil || !strings.Contains(texts(d.Findings), `"World" is not supported; write ClusterSet`) {
+	if d = decide(t, set, strings.Replace(seedPool, "ClusterSet", "World", 1), seedPicker,
+		export.Pool{}); d.Export != nil || !strings.Contains(texts(d.Findings),
+		`"World" is not supported; write ClusterSet`) {
 		t.Errorf("%+v", d)
 	}
-	if d = decide(t, set, strings.Replace(seedPool, `    inference.networking.x-k8s.io/export: "ClusterSet"`+"\n", "", 1), seedPicker, export.Pool{}); d.Asked || !strings.Contains(texts(d.Findings), "it has no effect without inference.networking.x-k8s.io/export") {
+	if d = decide(t, set,
+		strings.Replace(seedPool, `    inference.networking.x-k8s.io/export: "ClusterSet"`+"\n", "", 1), seedPicker,
+		export.Pool{}); d.Asked || !strings.Contains(texts(d.Findings),
+		"it has no effect without inference.networking.x-k8s.io/export") {
 		t.Errorf("mode without export: %+v", d)
 	}
 }
@@ -319,12 +364,22 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 		status     string
 		text       string
 	}{
-		{nil, nil, report.False, "MemberUnreachable: imported by 0 members, and not by others: MemberUnreachable: cluster-b, cluster-c"},
-		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "NamespaceNotFound")}, report.False, "NamespaceNotFound: imported by 1 member, and not by others: NamespaceNotFound: cluster-c"},
-		{nil, []registry.Placement{because("cluster-b", ""), because("cluster-c", "10.0.0.1 is\noutside")}, report.False, "NotAllowed: imported by 0 members, and not by others: NotAllowed: cluster-b, cluster-c (cluster-c: 10.0.0.1 is outside)"},
-		{nil, []registry.Placement{at("cluster-b", ""), because("cluster-c", "10.0.0.1 is outside")}, report.False, "NotAllowed: imported by 1 member, and not by others: NotAllowed: cluster-c (10.0.0.1 is outside)"},
-		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}, report.True, "Exported: imported by 2 members"},
-		{[]string{"cluster-b"}, []registry.Placement{at("cluster-b", "")}, report.True, "Exported: imported by 1 member"},
+		{
+			nil, nil, report.False,
+			"MemberUnreachable: imported by 0 members, and not by others: MemberUnreachable: cluster-b, cluster-c",
+		},
+		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "NamespaceNotFound")}, report.False,
+			"NamespaceNotFound: imported by 1 member, and not by others: NamespaceNotFound: cluster-c"},
+		{nil, []registry.Placement{because("cluster-b", ""), because("cluster-c", "10.0.0.1 is\noutside")},
+			report.False,
+			"NotAllowed: imported by 0 members, and not by others: NotAllowed: cluster-b, cluster-c (cluster-c: " +
+				"10.0.0.1 is outside)"},
+		{nil, []registry.Placement{at("cluster-b", ""), because("cluster-c", "10.0.0.1 is outside")}, report.False,
+			"NotAllowed: imported by 1 member, and not by others: NotAllowed: cluster-c (10.0.0.1 is outside)"},
+		{nil, []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}, report.True,
+			"Exported: imported by 2 members"},
+		{[]string{"cluster-b"}, []registry.Placement{at("cluster-b", "")}, report.True,
+			"Exported: imported by 1 member"},
 	} {
 		d.Export.To = c.to
 		got := export.Exported(d, set.Members, c.placements)
@@ -334,20 +389,27 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 	}
 	all := []registry.Placement{at("cluster-b", ""), at("cluster-c", "")}
 	for want, entry := range map[string]inferenceapi.ImportedCluster{
-		"; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer example/llm-pool": {Parents: []inferenceapi.ParentImport{{Peer: true}, {Peer: true}}},
+		"; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer " +
+			"example/llm-pool": {Parents: []inferenceapi.ParentImport{{Peer: true}, {Peer: true}}},
 		"imported by 2 members": {Parents: []inferenceapi.ParentImport{{}, {}}},
-		"; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer example/llm-pool=PORT": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool"}},
-		"; only members can use it, because its picker serves their Gateways alone: for others, start penstock with --picker-open":                           {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool", Peer: true}},
+		"; only members can use it, because its picker serves several pools and they name it: for others, start " +
+			"penstock with --offer " +
+			"example/llm-pool=PORT": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool"}},
+		"; only members can use it, because its picker serves their Gateways alone: for others, start penstock with " +
+			"--picker-open": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool", Peer: true}},
 	} {
 		d.Export.To, d.Export.Entry = nil, entry
-		if got := export.Exported(d, set.Members, all); got.Status != report.True || !strings.Contains(got.Message, want) || !strings.Contains(want, ";") && got.Message != want {
+		if got := export.Exported(d, set.Members, all); got.Status != report.True ||
+			!strings.Contains(got.Message, want) || !strings.Contains(want, ";") && got.Message != want {
 			t.Errorf("%+v: %s, want %s", entry, got.Message, want)
 		}
 	}
-	if got := export.Exported(d, nil, nil); got.Status != report.True || got.Message != "the ClusterSet has no member that may import it" {
+	if got := export.Exported(d, nil, nil); got.Status != report.True ||
+		got.Message != "the ClusterSet has no member that may import it" {
 		t.Errorf("without members: %+v", got)
 	}
-	if got := export.Exported(export.Decision{Asked: true, Reason: "NoAddress", Message: "none"}, set.Members, nil); got.Status != report.False || got.Reason != "NoAddress" {
+	if got := export.Exported(export.Decision{Asked: true, Reason: "NoAddress", Message: "none"}, set.Members,
+		nil); got.Status != report.False || got.Reason != "NoAddress" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -373,9 +435,13 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 		service.Spec.Type, service.Spec.ClusterIP = corev1.ServiceType(spec), "10.96.0.7"
 		service.Spec.Ports[0].NodePort, service.Spec.Ports[1].NodePort = 30002, 30003
 		s := store.New()
-		ops := []store.Op{store.InferencePools.Put(decode[inferencev1.InferencePool](t, seedPool)), store.Services.Put(service), store.EndpointSlices.Put(decode[discoveryv1.EndpointSlice](t, pickers))}
+		ops := []store.Op{store.InferencePools.Put(decode[inferencev1.InferencePool](t, seedPool)),
+			store.Services.Put(service), store.EndpointSlices.Put(decode[discoveryv1.EndpointSlice](t, pickers))}
 		for name, node := range map[string]string{"epp-a": "192.0.2.2", "epp-b": "192.0.2.1"} {
-			pod := &corev1.Pod{Status: corev1.PodStatus{HostIP: node, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+			pod := &corev1.Pod{
+				Status: corev1.PodStatus{HostIP: node,
+					Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			}
 			pod.Namespace, pod.Name, pod.Labels = "example", name, map[string]string{"app": "epp"}
 			ops = append(ops, store.Pods.Put(pod))
 		}
@@ -390,10 +456,12 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 		}
 		e := d.Export.Entry
 		at := e.EndpointPicker.Service[0]
-		if got := fmt.Sprintf("%s %v %d, health %d", at.Type, at.Addresses, at.Ports[0].Number, e.EndpointPicker.Health.Port); got != want {
+		if got := fmt.Sprintf("%s %v %d, health %d", at.Type, at.Addresses, at.Ports[0].Number,
+			e.EndpointPicker.Health.Port); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if fmt.Sprintf("%s %s %v", e.Region, e.Zone, e.PodCIDRs) != "eu eu-a [10.0.0.0/16]" || e.FailureMode != "FailClose" {
+		if fmt.Sprintf("%s %s %v", e.Region, e.Zone, e.PodCIDRs) != "eu eu-a [10.0.0.0/16]" ||
+			e.FailureMode != "FailClose" {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -410,14 +478,18 @@ func TestExport_HubReachesNodesAndThePickerOfThePenstockThere(t *testing.T) {
 	service.Spec.Type, service.Spec.ClusterIP = corev1.ServiceTypeNodePort, "10.96.0.7"
 	service.Spec.Ports[0].NodePort, service.Spec.Ports[1].NodePort = 30002, 30003
 	s := store.New()
-	if _, err := s.Apply(store.InferencePools.Put(decode[inferencev1.InferencePool](t, seedPool)), store.Services.Put(service), store.EndpointSlices.Put(slice)); err != nil {
+	if _, err := s.Apply(store.InferencePools.Put(decode[inferencev1.InferencePool](t, seedPool)),
+		store.Services.Put(service), store.EndpointSlices.Put(slice)); err != nil {
 		t.Fatal(err)
 	}
 	nodes := map[string]string{"node-0": "192.0.2.1", "node-1": "192.0.2.2", "node-2": "192.0.2.3"}
 	c := set
 	c.Hub, c.NodeAddress = true, func(name string) string { return nodes[name] }
 	d, _ := export.Decide(s.View(), c, llmPool, export.Pool{})
-	if d.Export == nil || fmt.Sprint(d.Export.Entry.EndpointPicker.Service) != "[{NodePort [192.0.2.1 192.0.2.2] [{30002 ext-proc http2}]}]" || d.Export.Entry.EndpointPicker.Health.Port != 30003 {
+	if d.Export == nil ||
+		fmt.Sprint(d.Export.Entry.EndpointPicker.Service) !=
+			"[{NodePort [192.0.2.1 192.0.2.2] [{30002 ext-proc http2}]}]" ||
+		d.Export.Entry.EndpointPicker.Health.Port != 30003 {
 		t.Errorf("nodes of ready pods: %+v", d)
 	}
 	nodes = nil
@@ -426,7 +498,8 @@ func TestExport_HubReachesNodesAndThePickerOfThePenstockThere(t *testing.T) {
 	}
 
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
-	if d := decide(t, c, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" || !strings.Contains(d.Message, "PoolExport") {
+	if d := decide(t, c, pool, "", export.Pool{}); d.Export != nil || d.Reason != "NotSupported" ||
+		!strings.Contains(d.Message, "PoolExport") {
 		t.Errorf("a pool without a picker that is known: %+v", d)
 	}
 	d = decide(t, c, pool, "", export.Pool{Own: decode[inferenceapi.ImportedCluster](t, `
@@ -441,7 +514,8 @@ endpointPicker: {name: penstock, pool: example/llm-pool, service: [{addresses: [
 		t.Fatalf("%s: %s", d.Reason, d.Message)
 	}
 	e := d.Export.Entry
-	if got := fmt.Sprint(e.Name, e.TargetPortNumber, e.EndpointPicker.Pool, e.EndpointPicker.Service[0].Addresses, e.FailureMode, e.PodCIDRs); got != "cluster-a8080example/llm-pool[192.0.2.7]FailOpen[10.1.0.0/16]" {
+	if got := fmt.Sprint(e.Name, e.TargetPortNumber, e.EndpointPicker.Pool, e.EndpointPicker.Service[0].Addresses,
+		e.FailureMode, e.PodCIDRs); got != "cluster-a8080example/llm-pool[192.0.2.7]FailOpen[10.1.0.0/16]" {
 		t.Errorf("the entry: %s", got)
 	}
 }

@@ -14,13 +14,15 @@ import (
 // Controller is the controllerName of the parent that Exported is a condition of.
 const Controller = "penstock.dev/multicluster-controller"
 
-// The condition and its reason if it is True: upstream's InferencePoolConditionExported and InferencePoolReasonExported.
+// The condition and its reason if it is True: upstream's InferencePoolConditionExported and
+// InferencePoolReasonExported.
 const (
 	conditionExported = "Exported"
 	ExportedReason    = "Exported"
 )
 
-// MemberUnreachableReason is that of Exported while an intended member has not confirmed the import.
+// MemberUnreachableReason is that of Exported while an intended member has not confirmed the
+// import.
 const MemberUnreachableReason = "MemberUnreachable"
 
 // named is how many members a message names.
@@ -29,13 +31,17 @@ const named = 8
 // Has reports whether a placement is about this export, and not about an earlier one of that pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
-// Continues reports whether an export has the incarnation of the one before: that one was for all of its members. nil: there was none.
+// Continues reports whether an export has the incarnation of the one before: that one was for all
+// of its members. nil: there was none.
 func (e *Export) Continues(before *Export) bool {
-	return before != nil && (before.To == nil || e.To != nil && !slices.ContainsFunc(e.To, func(m string) bool { return !slices.Contains(before.To, m) }))
+	return before != nil &&
+		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,
+			func(m string) bool { return !slices.Contains(before.To, m) }))
 }
 
-// Exported is the condition of a pool whose export was asked for: True once every intended member has its import. Where members have not, its message
-// has for each reason what the first of them reports.
+// Exported is the condition of a pool whose export was asked for: True once every intended member
+// has its import. Where members have not, its message has for each reason what the first of them
+// reports.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil || d.Kept {
@@ -50,7 +56,9 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 			continue
 		}
 		reason := MemberUnreachableReason
-		if i := slices.IndexFunc(placements, func(p registry.Placement) bool { return p.Member == m && d.Export.Has(p) }); i >= 0 {
+		if i := slices.IndexFunc(placements, func(p registry.Placement) bool {
+			return p.Member == m && d.Export.Has(p)
+		}); i >= 0 {
 			reason, why[m] = placements[i].Reason, placements[i].Message
 		}
 		if reason == "" {
@@ -114,16 +122,22 @@ func plain(message string) string {
 	}, message), "")
 }
 
-// only is who alone can use the export, for the end of a message; "" if every importer can, whatever gateway it has.
+// only is who alone can use the export, for the end of a message; "" if every importer can,
+// whatever gateway it has.
 func (e *Export) only() string {
 	switch {
 	case e.Offered:
 	case slices.ContainsFunc(e.Entry.Parents, func(p inferenceapi.ParentImport) bool { return p.Peer }):
-		return fmt.Sprintf("; only members can use it, by the peer listener of its Gateways: for others, start penstock with --offer %s/%s", e.Pool.Namespace, e.Pool.Name)
+		return fmt.Sprintf(
+			"; only members can use it, by the peer listener of its Gateways: for others, start penstock with "+
+				"--offer %s/%s", e.Pool.Namespace, e.Pool.Name)
 	case e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Peer:
-		return "; only members can use it, because its picker serves their Gateways alone: for others, start penstock with --picker-open"
+		return "; only members can use it, because its picker serves their Gateways alone: for others, start " +
+			"penstock with --picker-open"
 	case e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Pool != "":
-		return fmt.Sprintf("; only members can use it, because its picker serves several pools and they name it: for others, start penstock with --offer %s/%s=PORT", e.Pool.Namespace, e.Pool.Name)
+		return fmt.Sprintf(
+			"; only members can use it, because its picker serves several pools and they name it: for others, start "+
+				"penstock with --offer %s/%s=PORT", e.Pool.Namespace, e.Pool.Name)
 	}
 	return ""
 }

@@ -14,12 +14,14 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// reached is how other clusters reach a port of a picker's Service. Where each of its pods is reached, each has an address, so that one that
-// does not answer is left out; others are the addresses of the Service's type. number returns what another of its ports is there.
+// reached is how other clusters reach a port of a picker's Service. Where each of its pods is
+// reached, each has an address, so that one that does not answer is left out; others are the
+// addresses of the Service's type. number returns what another of its ports is there.
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
-func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.ServicePort) (at inferenceapi.ServiceImport, number func(*corev1.ServicePort) int32) {
+func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.ServicePort) (at inferenceapi.ServiceImport,
+	number func(*corev1.ServicePort) int32) {
 	at.Type = cmp.Or(svc.Spec.Type, corev1.ServiceTypeClusterIP)
 	number = func(p *corev1.ServicePort) int32 { return p.Port }
 	ready := replicas(r, svc)
@@ -115,8 +117,12 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 		var others []string // of pods that are not ready
 		for _, pod := range store.Pods.By(r, store.ByLabel, key) {
 			switch is := pod.Status.HostIP; {
-			case is == "" || pod.Namespace != svc.Namespace || !labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(pod.Labels)):
-			case slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }):
+			case is == "" || pod.Namespace != svc.Namespace ||
+				!labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(pod.Labels)):
+			case slices.ContainsFunc(pod.Status.Conditions,
+				func(c corev1.PodCondition) bool {
+					return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+				}):
 				out = append(out, is)
 			default:
 				others = append(others, is)
@@ -130,7 +136,8 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 	return slices.Compact(out)
 }
 
-// NodePods is the key of store.ByLabel of the pods of a Service whose nodes are its addresses; "" for one of another type.
+// NodePods is the key of store.ByLabel of the pods of a Service whose nodes are its addresses; ""
+// for one of another type.
 func NodePods(svc *corev1.Service) string {
 	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Selector) == 0 {
 		return ""

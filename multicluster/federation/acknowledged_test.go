@@ -40,7 +40,8 @@ func (s *site) acknowledges(what, member string, want bool) {
 	poll.Until(s.t, what, func() bool { is, _ := s.Acknowledged(member); return is == want })
 }
 
-// A drain is over once the members have it in effect. One that is frozen counts as connected until its lease ends, and its Envoys send on.
+// A drain is over once the members have it in effect. One that is frozen counts as connected until
+// its lease ends, and its Envoys send on.
 func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)

@@ -15,7 +15,8 @@ func (s *site) forget() {
 	s.SetMembers(nil)
 }
 
-// A member that is removed and added again, at the exporter or at the importer, has the exports again, although no record of them has changed.
+// A member that is removed and added again, at the exporter or at the importer, has the exports
+// again, although no record of them has changed.
 func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -36,7 +37,8 @@ func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 	b.has("a=10.0.0.1, draining")
 }
 
-// The epoch of a cluster is lost with its state folder, or its Lease, or is an old one after a restore.
+// The epoch of a cluster is lost with its state folder, or its Lease, or is an old one after a
+// restore.
 func TestFederation_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)

@@ -38,8 +38,9 @@
 // authorities and ClusterSets are renewed at any time without a connection that fails. A published
 // bundle is trusted as long as the ClusterSet has the bundle under which it was received.
 //
-// Wire form: values of all topics are CBOR with the names of the JSON form. Lists, maps and depth are
-// bounded, and an element of a list counts as 32 bytes of its member's share: an empty one takes one byte on the wire.
+// Wire form: values of all topics are CBOR with the names of the JSON form. Lists, maps and depth
+// are bounded, and an element of a list counts as 32 bytes of its member's share: an empty one
+// takes one byte on the wire.
 //
 // Invariants: a member receives only the exports that are for it. A record that is too large, or
 // that does not decode, is left out and logged, and affects no other. An item whose key names no

@@ -13,19 +13,22 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A pool with more than maxInline endpoints has them in parts, each an item of its own with about perPart of them: a change of one endpoint
-// sends its part again and not the record. A pool has maxParts of them at most.
+// A pool with more than maxInline endpoints has them in parts, each an item of its own with about
+// perPart of them: a change of one endpoint sends its part again and not the record. A pool has
+// maxParts of them at most.
 const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssemblies bounds the pools of a member whose endpoints come in parts. What they take here is bounded by the member's
-	// share (Config.Share), where a part takes partSize bytes beside its own.
+	// maxAssemblies bounds the pools of a member whose endpoints come in parts. What they take here
+	// is bounded by the member's share (Config.Share), where a part takes partSize bytes beside its
+	// own.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
 
-// part is the wire form of some of the endpoints of a pool. Its key is that of the record, "#" and its number.
+// part is the wire form of some of the endpoints of a pool. Its key is that of the record, "#" and
+// its number.
 type part struct {
 	Epoch     uint64                          `json:"epoch"`
 	Sequence  uint64                          `json:"sequence"`
@@ -34,8 +37,8 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor is how many parts n endpoints have, a power of two; 0: they are in the record. It stays as it was before while parts are neither
-// empty nor large, because another number sends all again.
+// partsFor is how many parts n endpoints have, a power of two; 0: they are in the record. It stays
+// as it was before while parts are neither empty nor large, because another number sends all again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -78,8 +81,8 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive takes an item over: a record, or a part. whole: e is the export; else export makes it of what has arrived. Without a pool, the key
-// is none.
+// receive takes an item over: a record, or a part. whole: e is the export; else export makes it of
+// what has arrived. Without a pool, the key is none.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -186,6 +189,8 @@ func (a *assemblies) export(p objectid.Pool) (registry.Export, error) {
 		}
 		e.Entry.Endpoints, e.Size = append(e.Entry.Endpoints, is.Endpoints...), e.Size+of.sizes[i]
 	}
-	slices.SortFunc(e.Entry.Endpoints, func(a, b inferenceapi.ImportedEndpoint) int { return cmp.Compare(a.Address, b.Address) })
+	slices.SortFunc(e.Entry.Endpoints, func(a, b inferenceapi.ImportedEndpoint) int {
+		return cmp.Compare(a.Address, b.Address)
+	})
 	return e, nil
 }

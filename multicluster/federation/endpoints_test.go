@@ -36,7 +36,8 @@ func (s *site) hasEndpoints(want []inferenceapi.ImportedEndpoint) {
 	poll.NoError(s.t, "the endpoints arrive", poll.Limit, func() error {
 		if list := s.registry.Exports(nil, chat); len(list) > 0 {
 			e := list[0]
-			if got := addresses(e.Entry.Endpoints); !slices.Equal(got, addresses(want)) || e.Draining || e.Unread != "" {
+			if got := addresses(e.Entry.Endpoints); !slices.Equal(got, addresses(want)) || e.Draining ||
+				e.Unread != "" {
 				return fmt.Errorf("%d endpoints of %d, draining %t, %s", len(got), len(want), e.Draining, e.Unread)
 			}
 			return nil
@@ -80,7 +81,8 @@ func TestFederation_ChangeOfOneEndpointSendsItsPartAlone(t *testing.T) {
 
 func TestParts_NumberStaysWhileTheyAreNeitherEmptyNorLarge(t *testing.T) {
 	for _, c := range []struct{ n, before, want int }{
-		{0, 0, 0}, {64, 0, 0}, {65, 0, 4}, {1000, 0, 32}, {1001, 32, 32}, {700, 32, 32}, {300, 32, 32}, {200, 32, 8}, {2100, 32, 128}, {40, 4, 4}, {32, 4, 0}, {1 << 20, 0, maxParts},
+		{0, 0, 0}, {64, 0, 0}, {65, 0, 4}, {1000, 0, 32}, {1001, 32, 32}, {700, 32, 32}, {300, 32, 32}, {200, 32, 8},
+		{2100, 32, 128}, {40, 4, 4}, {32, 4, 0}, {1 << 20, 0, maxParts},
 	} {
 		if got := partsFor(c.n, c.before); got != c.want {
 			t.Errorf("%d endpoints after %d parts: %d, want %d", c.n, c.before, got, c.want)
@@ -97,11 +99,14 @@ func TestParts_MissingOnesHarmNoOther(t *testing.T) {
 	head := `{"epoch":1,"sequence":3,"parts":2,"entry":{"routingMode":"EndpointMode"}}`
 	err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: []channel.Item{
 		item("", `{"uid":"u","epoch":1,"sequence":4}`),
-		item("ns/whole", head), item("ns/whole#0", `{"endpoints":[{"address":"10.0.0.2"}]}`), item("ns/whole#1", `{"epoch":1,"sequence":4,"endpoints":[{"address":"10.0.0.1"}]}`),
+		item("ns/whole", head), item("ns/whole#0", `{"endpoints":[{"address":"10.0.0.2"}]}`),
+		item("ns/whole#1", `{"epoch":1,"sequence":4,"endpoints":[{"address":"10.0.0.1"}]}`),
 		item("ns/lacks", head), item("ns/lacks#0", `{}`),
-		item("ns/alone#0", `{}`), item("ns/bad#0", `{`), item("NS/x#0", `{}`), item("ns/many", `{"parts":5000,"entry":{"routingMode":"EndpointMode"}}`), item("ns/x#-1", `{}`),
+		item("ns/alone#0", `{}`), item("ns/bad#0", `{`), item("NS/x#0", `{}`),
+		item("ns/many", `{"parts":5000,"entry":{"routingMode":"EndpointMode"}}`), item("ns/x#-1", `{}`),
 	}})
-	if err == nil || len(got.Exports) != 1 || len(got.Exports[0].Entry.Endpoints) != 2 || got.Exports[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 4}) {
+	if err == nil || len(got.Exports) != 1 || len(got.Exports[0].Entry.Endpoints) != 2 ||
+		got.Exports[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 4}) {
 		t.Errorf("%v, %+v", err, got)
 	}
 	for _, name := range []string{"lacks", "alone", "bad", "many"} {

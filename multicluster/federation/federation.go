@@ -32,29 +32,37 @@ const stateKey = ""
 // renewal is how often a cluster publishes its state: three times in a lease.
 const renewal = 5 * time.Second
 
-// debounce makes one response of what a change of this cluster publishes: records, those that are gone, and
-// its state.
+// debounce makes one response of what a change of this cluster publishes: records, those that are
+// gone, and its state.
 const debounce = time.Millisecond
 
 // Config is what a Federation needs.
 type Config struct {
-	// Certificate is this process's, for both directions: its one URI is spiffe://TRUSTDOMAIN/penstock.
+	// Certificate is this process's, for both directions: its one URI is
+	// spiffe://TRUSTDOMAIN/penstock.
 	Certificate func() (*tls.Certificate, error)
-	// Bundle has the CA certificates of this cluster's trust domain, in PEM, for the members to trust; nil: none is published.
+	// Bundle has the CA certificates of this cluster's trust domain, in PEM, for the members to
+	// trust; nil: none is published.
 	Bundle func() []byte
-	// Apply receives what a member exports, and returns false if not all of it has an effect: the member is asked for all again
-	// once an update of it has. Connected, that it is not connected any more.
+	// Apply receives what a member exports, and returns false if not all of it has an effect: the
+	// member is asked for all again once an update of it has. Connected, that it is not connected
+	// any more.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, is bool)
-	// Problem receives what of a member's update had no effect, and why, also where its stream ended for that; optional.
+	// Problem receives what of a member's update had no effect, and why, also where its stream
+	// ended for that; optional.
 	Problem func(member, problem string)
-	// Share is how much a member's exports may take here, in bytes; nil: 64 MiB. Twice as much may be on its way, 4 MiB at least.
+	// Share is how much a member's exports may take here, in bytes; nil: 64 MiB. Twice as much may
+	// be on its way, 4 MiB at least.
 	Share func() int
-	// Denied receives why the process at a member's address is not connected to: it has no certificate of the member; optional.
+	// Denied receives why the process at a member's address is not connected to: it has no
+	// certificate of the member; optional.
 	Denied func(member, problem string)
-	// Placed receives what a member reports of the exports of this cluster that are for it, once SetExports was called.
+	// Placed receives what a member reports of the exports of this cluster that are for it, once
+	// SetExports was called.
 	Placed func(registry.Reports)
-	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing does.
+	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing
+	// does.
 	Load func(objectid.Member, Load)
 	// Connect makes the connections to members; nil: gRPC's, over TCP.
 	Connect channel.Connect
@@ -100,7 +108,10 @@ func New(c Config) *Federation {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{}, left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{}, parts: map[string]*assemblies{}, placedAt: map[objectid.Pool]map[string]placed{}, askedFor: map[string]map[objectid.Pool]bool{}, decided: make(chan struct{})}
+	f := &Federation{cfg: c, trust: newTrust(c.Certificate, c.Now), members: map[string]Member{},
+		left: map[string]bool{}, received: map[string]cluster{}, missed: map[string]bool{},
+		parts: map[string]*assemblies{}, placedAt: map[objectid.Pool]map[string]placed{},
+		askedFor: map[string]map[objectid.Pool]bool{}, decided: make(chan struct{})}
 	f.channel = channel.New(channel.Config{
 		CredentialsOf: f.credentials, Identify: f.trust.identify, NameOf: f.nameAt, Dial: f.dialled.dial,
 		Connect: c.Connect, Debounce: debounce, Limits: f.limits(), Exceeded: f.exceeded, Received: f.messageReceived,
@@ -127,8 +138,8 @@ func New(c Config) *Federation {
 	return f
 }
 
-// What a member sends is bounded: the items of a response, among them the parts of its endpoints, and a message, which has one
-// record more than channel sends by itself at most.
+// What a member sends is bounded: the items of a response, among them the parts of its endpoints,
+// and a message, which has one record more than channel sends by itself at most.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -136,7 +147,8 @@ const (
 )
 
 func (f *Federation) limits() channel.Limits {
-	return channel.Limits{Items: maxItems, Message: maxReceived, Bytes: func() int { return max(2*f.share(), leastBytes) }}
+	return channel.Limits{Items: maxItems, Message: maxReceived,
+		Bytes: func() int { return max(2*f.share(), leastBytes) }}
 }
 
 // share is Config.Share.
@@ -267,7 +279,8 @@ func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	return back
 }
 
-// SetExports replaces what this cluster exports. draining: it takes no new request of other members.
+// SetExports replaces what this cluster exports. draining: it takes no new request of other
+// members.
 func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -277,7 +290,9 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 		return err
 	}
 	f.audience.set(list)
-	if c.others { // first, so that a member is sent with one response that a record and its parts are gone: it drops both with the record
+	// first, so that a member is sent with one response that a record and its parts are gone: it
+	// drops both with the record
+	if c.others {
 		f.exports.Judge()
 	}
 	f.exports.Retract(c.gone...)
@@ -312,7 +327,8 @@ func (f *Federation) publishState() {
 	f.publish()
 }
 
-// publish publishes exports together with this cluster's state, unless Publish was not called yet. mu is held.
+// publish publishes exports together with this cluster's state, unless Publish was not called yet.
+// mu is held.
 func (f *Federation) publish(exports ...channel.Item) {
 	if f.own.uid == "" {
 		return
@@ -347,7 +363,8 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 		return nil
 	}
 	var problems channel.Problems
-	u := registry.Update{Member: m.Name, Snapshot: in.Snapshot, Exports: make([]registry.Export, 0, min(len(in.Items), 128))}
+	u := registry.Update{Member: m.Name, Snapshot: in.Snapshot,
+		Exports: make([]registry.Export, 0, min(len(in.Items), 128))}
 	touched, unread := map[objectid.Pool]bool{}, map[objectid.Pool]string{}
 	for _, it := range in.Items {
 		if it.Key == stateKey {

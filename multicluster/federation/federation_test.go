@@ -44,7 +44,8 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,8 @@ func (a *authority) issue(t *testing.T, id string) func() (*tls.Certificate, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), URIs: []*url.URL{uri}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour),
+		URIs: []*url.URL{uri}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +122,8 @@ func newSite(t *testing.T, name, id string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, name: name, authority: newAuthority(t), listener: l, registry: registry.New(registry.Config{}), loaded: map[objectid.Member][]Load{}, logs: &lines{}}
+	s := &site{t: t, name: name, authority: newAuthority(t), listener: l, registry: registry.New(registry.Config{}),
+		loaded: map[objectid.Member][]Load{}, logs: &lines{}}
 	s.presented, s.published = s.issue(t, id), s.bundle
 	s.Federation = New(Config{
 		Certificate: func() (*tls.Certificate, error) {
@@ -190,8 +193,11 @@ func id(name string) string { return "spiffe://" + name + ProcessPath }
 var chat = objectid.Pool{Namespace: "ns", Name: "chat"}
 
 func exported(address string, to ...string) export.Export {
-	return export.Export{Pool: chat, To: to, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
-		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{address}}}}}}
+	return export.Export{Pool: chat, To: to,
+		Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+			EndpointPicker: &inferenceapi.EndpointPickerImport{
+				Service: inferenceapi.ServiceImports{{Addresses: []string{address}}},
+			}}}
 }
 
 // has polls until a site's registry has something.
@@ -274,8 +280,8 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 	}
 }
 
-// A pool is exported, withdrawn and exported again. What its member reported of the first export does not count for the second one, nor does
-// what it reports of pools that are not exported to it.
+// A pool is exported, withdrawn and exported again. What its member reported of the first export
+// does not count for the second one, nor does what it reports of pools that are not exported to it.
 func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -291,7 +297,8 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		}
 	}
 	condition := func(e export.Export) string {
-		is := export.Exported(export.Decision{Asked: true, Pool: chat, Export: &e}, []string{"b"}, a.registry.Placements(nil, chat))
+		is := export.Exported(export.Decision{Asked: true, Pool: chat, Export: &e}, []string{"b"},
+			a.registry.Placements(nil, chat))
 		return string(is.Status) + " " + is.Reason
 	}
 	until := func(what string, e export.Export, want string) {
@@ -352,7 +359,8 @@ func TestFederation_OnlyMembersTakePart(t *testing.T) {
 		"another process of a member":         b.issue(t, "spiffe://b/ns/default/sa/default"),
 	} {
 		got := make(chan channel.Update, 10)
-		f := New(Config{Certificate: certificate, Apply: func(...registry.Update) bool { return true }, Connected: func(string, bool) {}})
+		f := New(Config{Certificate: certificate, Apply: func(...registry.Update) bool { return true },
+			Connected: func(string, bool) {}})
 		f.exports.Subscribe(func(_ context.Context, u channel.Update) error {
 			got <- u
 			return nil
@@ -377,7 +385,8 @@ func TestFederation_ImpostorAtAMembersAddressIsNotReceivedFrom(t *testing.T) {
 	d := newSite(t, "d", id("d"))
 	b.SetMembers([]Member{{Name: "d", Address: d.listener.Addr().String(), Bundle: d.bundle}})
 	d.registry.SetMembers([]string{"a"})
-	d.SetMembers([]Member{{Name: "a", Address: b.listener.Addr().String(), Bundle: a.bundle}, {Name: "b", Address: "127.0.0.1:1", Bundle: b.bundle}})
+	d.SetMembers([]Member{{Name: "a", Address: b.listener.Addr().String(), Bundle: a.bundle},
+		{Name: "b", Address: "127.0.0.1:1", Bundle: b.bundle}})
 	poll.Until(t, "d has tried", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -402,49 +411,62 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		"ns/endless":   "\xbf\x65entry\xa1\x6broutingMode\x6aParentMode\xff",
 		"ns/trailing":  "\xa1\x65entry\xa1\x6broutingMode\x6aParentMode\x00",
 		"ns/case":      `{"entry":{"RoutingMode":"ParentMode"}}`,
-		"ns/deep":      `{"entry":{"routingMode":"ParentMode"},"x":` + strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth) + `}`,
+		"ns/deep": `{"entry":{"routingMode":"ParentMode"},"x":` + strings.Repeat("[", maxDepth) +
+			strings.Repeat("]", maxDepth) + `}`,
 	} {
 		of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
 		if e, _, err := of.receive(key, wiretest.Value(value)); err == nil {
 			t.Errorf("%s is %v", key, e)
 		}
 	}
-	for _, stamp := range []string{`"epoch":9223372036854775808`, `"sequence":18446744073709551615`, `"epoch":18446744073709551616`} {
+	for _, stamp := range []string{`"epoch":9223372036854775808`, `"sequence":18446744073709551615`,
+		`"epoch":18446744073709551616`} {
 		if c, err := decodeCluster(wiretest.Value(`{"uid":"u",`+stamp+`}`), ""); err == nil {
 			t.Errorf("%s is %v", stamp, c)
 		}
-		if e, _, err := decodeRecord(chat, wiretest.Value(`{"entry":{"routingMode":"ParentMode"},`+stamp+`}`)); err == nil {
+		if e, _, err := decodeRecord(chat, wiretest.Value(`{"entry":{"routingMode":"ParentMode"},`+stamp+`}`)); err ==
+			nil {
 			t.Errorf("%s is %v", stamp, e)
 		}
 	}
-	for _, value := range []string{`{}`, `[`, `{"uid":"` + strings.Repeat("x", maxUID+1) + `"}`, `{"uid":"x","more":"` + strings.Repeat(" ", maxState) + `"}`} {
+	for _, value := range []string{`{}`, `[`, `{"uid":"` + strings.Repeat("x", maxUID+1) + `"}`,
+		`{"uid":"x","more":"` + strings.Repeat(" ", maxState) + `"}`} {
 		if c, err := decodeCluster(wiretest.Value(value), ""); err == nil {
 			t.Errorf("%.20s is %v", value, c)
 		}
 	}
-	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }, Connected: func(string, bool) {}})
+	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil },
+		Connected: func(string, bool) {}})
 	var got []registry.Update
 	f.cfg.Apply = func(u ...registry.Update) bool { got = append(got, u...); return true }
 	f.members["at"] = Member{Name: "m"}
-	items := []channel.Item{{Key: "ns/bad", Value: wiretest.Value(`{`)}, {Key: "ns/chat", Value: wiretest.Value(`{"sequence":3,"entry":{"routingMode":"ParentMode"}}`)}}
-	if err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: items}); err == nil || len(got) != 0 {
+	items := []channel.Item{{Key: "ns/bad", Value: wiretest.Value(`{`)},
+		{Key: "ns/chat", Value: wiretest.Value(`{"sequence":3,"entry":{"routingMode":"ParentMode"}}`)}}
+	if err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: items}); err == nil ||
+		len(got) != 0 {
 		t.Errorf("without a state: %v, %v", err, got)
 	}
-	err := f.receive(t.Context(), channel.Update{Peer: "at", Snapshot: true, Items: append(items, channel.Item{Value: wiretest.Value(`{"uid":"u","epoch":1,"sequence":3}`)})})
-	if err != nil || len(got) != 1 || len(got[0].Exports) != 1 || got[0].Unread[objectid.Pool{Namespace: "ns", Name: "bad"}] == "" || got[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 3}) {
+	err := f.receive(t.Context(),
+		channel.Update{Peer: "at", Snapshot: true,
+			Items: append(items, channel.Item{Value: wiretest.Value(`{"uid":"u","epoch":1,"sequence":3}`)})})
+	if err != nil || len(got) != 1 || len(got[0].Exports) != 1 ||
+		got[0].Unread[objectid.Pool{Namespace: "ns", Name: "bad"}] == "" ||
+		got[0].Stamp != (registry.Stamp{Epoch: 1, Sequence: 3}) {
 		t.Errorf("%v, %+v", err, got)
 	}
 }
 
 func TestRecord_KeyOfOneKindIsNotTakenForAnother(t *testing.T) {
 	for key, want := range map[string]exportKey{
-		"": {kind: stateKind}, "ns/chat": {kind: recordKind, pool: chat}, "ns/chat#7": {kind: partKind, pool: chat, part: 7},
+		"": {kind: stateKind}, "ns/chat": {kind: recordKind, pool: chat},
+		"ns/chat#7": {kind: partKind, pool: chat, part: 7},
 	} {
 		if got, err := receivedKey(key); err != nil || got != want {
 			t.Errorf("%q is %+v, %v", key, got, err)
 		}
 	}
-	for _, key := range []string{"ns", "ns/", "ns/chat/x", "ns/Chat", "ns/chat#", "ns/chat#x", "ns/chat#-1", "ns/chat#07", "ns/chat#1024", "#1", "ns/chat#1#2"} {
+	for _, key := range []string{"ns", "ns/", "ns/chat/x", "ns/Chat", "ns/chat#", "ns/chat#x", "ns/chat#-1",
+		"ns/chat#07", "ns/chat#1024", "#1", "ns/chat#1#2"} {
 		if got, err := receivedKey(key); err == nil {
 			t.Errorf("%q is %+v", key, got)
 		}
@@ -452,7 +474,8 @@ func TestRecord_KeyOfOneKindIsNotTakenForAnother(t *testing.T) {
 }
 
 func FuzzRecord_DecodesOrFails(f *testing.F) {
-	f.Add("ns/chat", wiretest.Value(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode","parents":[{"name":"gw"}]}}`))
+	f.Add("ns/chat",
+		wiretest.Value(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode","parents":[{"name":"gw"}]}}`))
 	f.Add("ns/chat#7", wiretest.Value(`{"epoch":1,"sequence":3,"endpoints":[{"address":"10.0.0.1"}]}`))
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
 		of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
@@ -515,7 +538,8 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 	}
 }
 
-// An update had no effect, because a cluster of the same name had a lease: its successor's exports arrive once that has expired.
+// An update had no effect, because a cluster of the same name had a lease: its successor's exports
+// arrive once that has expired.
 func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }})
 	f.members["at"] = Member{Name: "m"}
@@ -546,7 +570,8 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	state := channel.Item{Value: wiretest.Value(`{"uid":"u","epoch":1,"sequence":3}`)}
 	pool := func(name string, n int) []channel.Item {
 		head := `{"parts":1,"stamp":{"epoch":1,"sequence":1},"entry":{"routingMode":"EndpointMode"}}`
-		return []channel.Item{{Key: "default/" + name, Value: wiretest.Value(head)}, {Key: "default/" + name + "#0", Value: wiretest.Value(endpoints(n))}}
+		return []channel.Item{{Key: "default/" + name, Value: wiretest.Value(head)},
+			{Key: "default/" + name + "#0", Value: wiretest.Value(endpoints(n))}}
 	}
 	for name, frees := range map[string]func(share *int) channel.Update{
 		"another pool is withdrawn": func(*int) channel.Update {
@@ -563,7 +588,8 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			share := 30_000
 			applied := map[string]int{}
-			f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }, Share: func() int { return share }})
+			f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil },
+				Share: func() int { return share }})
 			f.members["at"] = Member{Name: "m"}
 			f.cfg.Apply = func(updates ...registry.Update) bool {
 				for _, u := range updates {
@@ -604,12 +630,16 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 
 // A pool whose head has no room drops its parts. That makes no room for it.
 func TestFederation_PoolThatNeverFitsIsNotAskedForWithoutEnd(t *testing.T) {
-	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }, Share: func() int { return 400 }})
+	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil },
+		Share: func() int { return 400 }})
 	f.members["at"] = Member{Name: "m"}
 	f.cfg.Apply = func(...registry.Update) bool { return true }
 	state := channel.Item{Value: wiretest.Value(`{"uid":"u","epoch":1,"sequence":3}`)}
 	part := channel.Item{Key: "default/a#0", Value: wiretest.Value(`{"epoch":1,"sequence":1,"endpoints":[]}`)}
-	head := channel.Item{Key: "default/a", Value: wiretest.Value(`{"parts":1,"stamp":{"epoch":1,"sequence":1},"entry":{"routingMode":"EndpointMode"}}`)}
+	head := channel.Item{
+		Key:   "default/a",
+		Value: wiretest.Value(`{"parts":1,"stamp":{"epoch":1,"sequence":1},"entry":{"routingMode":"EndpointMode"}}`),
+	}
 	for i := range 4 {
 		u := channel.Update{Peer: "at", Items: []channel.Item{state}}
 		if i == 0 {

@@ -28,8 +28,9 @@ type Member struct {
 	Address string // HOST:PORT
 	// Bundle has CA certificates of the trust domain, in PEM, as the ClusterSet has them.
 	Bundle []byte
-	// Published is the bundle that the member published last, as registry.Update.Bundle had it; nil: none. It is trusted beside Bundle, unless
-	// it was received while the ClusterSet had another Bundle.
+	// Published is the bundle that the member published last, as registry.Update.Bundle had it;
+	// nil: none. It is trusted beside Bundle, unless it was received while the ClusterSet had
+	// another Bundle.
 	Published []byte
 }
 
@@ -70,7 +71,8 @@ func newTrusted(bundle, published []byte) trusted {
 	return trusted{bundle: bundle, published: published, roots: roots}
 }
 
-// TrustedBundle is what vouches for a member, in PEM: Member.Bundle, and Member.Published as far as it counts.
+// TrustedBundle is what vouches for a member, in PEM: Member.Bundle, and Member.Published as far as
+// it counts.
 func TrustedBundle(bundle, published []byte) []byte {
 	if rest, ok := bytes.CutPrefix(published, under(bundle)); ok {
 		return slices.Concat(bundle, []byte("\n"), rest)
@@ -78,7 +80,8 @@ func TrustedBundle(bundle, published []byte) []byte {
 	return bundle
 }
 
-// published has a bundle trusted that a member has published, and returns it as it is kept; nil if it is no member.
+// published has a bundle trusted that a member has published, and returns it as it is kept; nil if
+// it is no member.
 func (t *trust) published(name string, pem []byte) (kept []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,8 +95,9 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under is the first line of a published bundle as it is kept: which bundle of the ClusterSet vouched for the connection. An operator who
-// replaces that one, because a key is known to others, revokes with it what came over such a connection.
+// under is the first line of a published bundle as it is kept: which bundle of the ClusterSet
+// vouched for the connection. An operator who replaces that one, because a key is known to others,
+// revokes with it what came over such a connection.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
@@ -133,7 +137,8 @@ func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (strin
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: m.roots, Intermediates: between, CurrentTime: t.now(), KeyUsages: []x509.ExtKeyUsage{usage}})
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: m.roots, Intermediates: between, CurrentTime: t.now(),
+		KeyUsages: []x509.ExtKeyUsage{usage}})
 	return name, err
 }
 
@@ -178,7 +183,8 @@ func (t *trust) identify(ctx context.Context) (string, error) {
 	if !ok {
 		return "", status.Error(codes.Unauthenticated, "the connection has no certificate")
 	}
-	name, err := t.member(info.State.PeerCertificates, x509.ExtKeyUsageClientAuth) // again: the members may have changed since the handshake
+	// again: the members may have changed since the handshake
+	name, err := t.member(info.State.PeerCertificates, x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return "", status.Error(codes.PermissionDenied, err.Error())
 	}

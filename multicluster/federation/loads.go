@@ -18,7 +18,8 @@ const (
 	loadTTL = 5 * time.Second
 	// maxWanted bounds the pools whose load one member asks for.
 	maxWanted = 4096
-	// maxLoadBlocks and maxSenders bound a report, maxSender the name of a sender in bytes, and maxLoad a report in bytes.
+	// maxLoadBlocks and maxSenders bound a report, maxSender the name of a sender in bytes, and
+	// maxLoad a report in bytes.
 	maxLoadBlocks = 4096
 	maxSenders    = 64
 	maxSender     = 128
@@ -30,7 +31,8 @@ type Load struct {
 	Least   float64 // seconds until a server of the pool begins a prompt that arrives now
 	Servers int     // that take requests
 	Rate    float64 // at which one of them reads prompts, in tokens a second; 0: not known
-	// Counted is how many requests of each sender of the member have arrived, since this cluster counts (Epoch).
+	// Counted is how many requests of each sender of the member have arrived, since this cluster
+	// counts (Epoch).
 	Counted map[string]uint64
 	Epoch   uint64
 	// Blocks of prompts that were sent to the pool recently, by any cluster (selection.Report).
@@ -125,7 +127,8 @@ func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 
 // PublishLoad publishes the load of a pool to a member.
 func (f *Federation) PublishLoad(to objectid.Member, is Load) error {
-	wire := load{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted, Epoch: is.Epoch, Capacity: is.Capacity, Interval: is.Interval.Milliseconds()}
+	wire := load{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted, Epoch: is.Epoch,
+		Capacity: is.Capacity, Interval: is.Interval.Milliseconds()}
 	for _, b := range is.Blocks[:min(len(is.Blocks), maxLoadBlocks)] {
 		wire.Blocks = binary.LittleEndian.AppendUint64(wire.Blocks, b)
 	}
@@ -180,7 +183,8 @@ func decodeLoad(value []byte) (Load, error) {
 	if len(wire.Counted) > maxSenders || len(wire.Blocks)%8 != 0 || len(wire.Blocks) > 8*maxLoadBlocks {
 		return Load{}, errors.New("it has too many senders or blocks, or a part of one")
 	}
-	out := Load{Least: wire.Least, Servers: wire.Servers, Rate: wire.Rate, Counted: wire.Counted, Epoch: wire.Epoch, Capacity: wire.Capacity,
+	out := Load{Least: wire.Least, Servers: wire.Servers, Rate: wire.Rate, Counted: wire.Counted, Epoch: wire.Epoch,
+		Capacity: wire.Capacity,
 		Interval: time.Duration(min(max(wire.Interval, 0), time.Minute.Milliseconds())) * time.Millisecond}
 	for rest := wire.Blocks; len(rest) > 0; rest = rest[8:] {
 		if b := binary.LittleEndian.Uint64(rest); b != 0 { // no hash is
@@ -190,7 +194,8 @@ func decodeLoad(value []byte) (Load, error) {
 	return out, nil
 }
 
-// RoundTrip is how long a packet takes to a member and back, by its connection; 0 while there is none.
+// RoundTrip is how long a packet takes to a member and back, by its connection; 0 while there is
+// none.
 func (f *Federation) RoundTrip(member string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

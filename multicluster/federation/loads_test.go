@@ -40,7 +40,8 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	b.Want([]objectid.Member{at, {Member: "a", Pool: objectid.Pool{Namespace: "ns", Name: "other"}}})
 	a.asked(objectid.Member{Member: "b", Pool: chat})
 
-	is := Load{Least: 0.25, Servers: 3, Rate: 1500, Counted: map[string]uint64{"b/x": 7}, Epoch: 5, Blocks: []uint64{1, math.MaxUint64}, Capacity: 10, Interval: 200 * time.Millisecond}
+	is := Load{Least: 0.25, Servers: 3, Rate: 1500, Counted: map[string]uint64{"b/x": 7}, Epoch: 5,
+		Blocks: []uint64{1, math.MaxUint64}, Capacity: 10, Interval: 200 * time.Millisecond}
 	for _, to := range []objectid.Member{{Member: "b", Pool: chat}, {Member: "c", Pool: chat}} {
 		if err := a.PublishLoad(to, is); err != nil {
 			t.Fatal(err)
@@ -88,7 +89,8 @@ func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	for _, c := range []struct {
 		topic      *channel.Topic
 		key, value string
-	}{{a.loads, "b/ns/chat", `{"blocks":"AAAA"}`}, {a.imports, "b/ns/chat", `{"incarnation":-1}`}, {a.wanted, "b/No/Pool", ""}} {
+	}{{a.loads, "b/ns/chat", `{"blocks":"AAAA"}`}, {a.imports, "b/ns/chat", `{"incarnation":-1}`},
+		{a.wanted, "b/No/Pool", ""}} {
 		c.topic.Publish(channel.Item{Key: c.key, Value: wiretest.Value(c.value)})
 		poll.NoError(t, c.key+" "+c.value+" is noted", poll.Limit, func() error {
 			select {
@@ -150,11 +152,15 @@ func (s *site) loadsOf(of objectid.Member) []Load {
 	return slices.Clone(s.loaded[of])
 }
 
-// FuzzLoad_WhatAMemberReportsIsBounded: whatever bytes a member sends, a load that is taken is within its bounds.
+// FuzzLoad_WhatAMemberReportsIsBounded: whatever bytes a member sends, a load that is taken is
+// within its bounds.
 func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
-	valid, _ := encoding.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1}, Blocks: []byte("12345678"), Interval: 200})
-	for _, seed := range [][]byte{valid, nil, wiretest.Value("{}"), wiretest.Value("null"), wiretest.Value(`{"interval":-1}`),
-		wiretest.Value(`{"interval":9223372036854775807,"servers":-9,"least":-1e308}`), []byte("\xa1\x66blocks\x44AAAA"),
+	valid, _ := encoding.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1},
+		Blocks: []byte("12345678"), Interval: 200})
+	for _, seed := range [][]byte{valid, nil, wiretest.Value("{}"), wiretest.Value("null"),
+		wiretest.Value(`{"interval":-1}`),
+		wiretest.Value(`{"interval":9223372036854775807,"servers":-9,"least":-1e308}`),
+		[]byte("\xa1\x66blocks\x44AAAA"),
 		[]byte("\xa1\x65least\xf9\x7e\x00"), wiretest.Value(`{"counted":{"":18446744073709551615}}`)} {
 		f.Add(seed)
 	}
@@ -163,7 +169,8 @@ func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(is.Blocks) > maxLoadBlocks || len(is.Counted) > maxSenders || is.Interval < 0 || is.Interval > time.Minute || slices.Contains(is.Blocks, 0) {
+		if len(is.Blocks) > maxLoadBlocks || len(is.Counted) > maxSenders || is.Interval < 0 ||
+			is.Interval > time.Minute || slices.Contains(is.Blocks, 0) {
 			t.Errorf("%+v", is)
 		}
 	})

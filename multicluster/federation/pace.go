@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// The cost of a member's updates is a debt that decreases by share of the time. Up to burst a message
-// is acknowledged at once. Above it the acknowledgement waits, and with it the member's next message.
-// The member's next update then has everything that it has published meanwhile. A burst is room for
-// the snapshot of 5,000 pools with 10 endpoints each.
+// The cost of a member's updates is a debt that decreases by share of the time. Up to burst a
+// message is acknowledged at once. Above it the acknowledgement waits, and with it the member's
+// next message. The member's next update then has everything that it has published meanwhile. A
+// burst is room for the snapshot of 5,000 pools with 10 endpoints each.
 //
 // The costs are estimates. An update costs by its content and not by the time that it takes here,
 // which includes waits for other members. Measured as CPU time on an AMD EPYC:
@@ -80,8 +80,8 @@ func (p *paces) keep(is func(address string) bool) {
 	}
 }
 
-// messageReceived is channel.Config.Received: an update costs what its messages do, and more once it
-// is whole. So the parts of a large update are read one at a time. A part with invalid keys is
+// messageReceived is channel.Config.Received: an update costs what its messages do, and more once
+// it is whole. So the parts of a large update are read one at a time. A part with invalid keys is
 // reported at once, and the next part of a member that sends many such parts waits longest.
 func (f *Federation) messageReceived(member string, in channel.Received) time.Duration {
 	cost := time.Duration(in.Items)*itemCost + time.Duration(in.Bytes)*byteCost

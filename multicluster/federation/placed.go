@@ -13,12 +13,14 @@ import (
 type placed struct {
 	Reason  string `json:"reason,omitempty"` // "": it is imported
 	Message string `json:"message,omitempty"`
-	// Incarnation is that of the record which it is about. nil: that is not known, or a release before it had one.
+	// Incarnation is that of the record which it is about. nil: that is not known, or a release
+	// before it had one.
 	Incarnation *uint64 `json:"incarnation,omitempty"`
 }
 
 func (p placed) equal(o placed) bool {
-	return p.Reason == o.Reason && p.Message == o.Message && (p.Incarnation == nil) == (o.Incarnation == nil) && (p.Incarnation == nil || *p.Incarnation == *o.Incarnation)
+	return p.Reason == o.Reason && p.Message == o.Message && (p.Incarnation == nil) == (o.Incarnation == nil) &&
+		(p.Incarnation == nil || *p.Incarnation == *o.Incarnation)
 }
 
 // Bounds of what a member reports, in bytes.
@@ -27,7 +29,8 @@ const (
 	maxMessage = 512
 )
 
-// SetPlaced publishes where the exports of some pools stand here, to their exporters: Placement.Member is the exporting one.
+// SetPlaced publishes where the exports of some pools stand here, to their exporters:
+// Placement.Member is the exporting one.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,8 +74,8 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes what a member reports of this cluster's exports on: of those that are for it, and no others. It waits until it is
-// decided which those are.
+// receiveImports passes what a member reports of this cluster's exports on: of those that are for
+// it, and no others. It waits until it is decided which those are.
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
@@ -120,7 +123,8 @@ func decodePlaced(pool objectid.Pool, value []byte) (is registry.Placement, err 
 	if err := decoding.Unmarshal(value, &p); err != nil || len(p.Reason) > maxReason {
 		return is, fmt.Errorf("the import of %s: %.100q is no state of one", pool, value)
 	}
-	is = registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)], Any: p.Incarnation == nil}
+	is = registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)],
+		Any: p.Incarnation == nil}
 	if p.Incarnation != nil {
 		is.Incarnation = *p.Incarnation
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// publisher is what one cluster publishes on the topic exports: its state, and its records with the stamp of their last change. The zero
-// publisher exports nothing.
+// publisher is what one cluster publishes on the topic exports: its state, and its records with the
+// stamp of their last change. The zero publisher exports nothing.
 type publisher struct {
 	uid             string // of the cluster; "": it does not publish yet
 	epoch, sequence uint64
@@ -56,7 +56,8 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 	for _, e := range list {
 		stays[e.Pool] = true
 		old, k := p.records[e.Pool], e.Pool.String()
-		r := record{Epoch: p.epoch, Sequence: p.sequence, Incarnation: e.Incarnation, Entry: e.Entry, Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
+		r := record{Epoch: p.epoch, Sequence: p.sequence, Incarnation: e.Incarnation, Entry: e.Entry,
+			Parts: partsFor(len(e.Entry.Endpoints), old.Parts), to: e.To}
 		if r.Parts > 0 {
 			r.parts, r.Entry.Endpoints = split(e.Entry.Endpoints, r.Parts), nil
 			for i := range r.parts {
@@ -97,12 +98,14 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 // state is the item of the cluster's state.
 func (p *publisher) state(bundle []byte) channel.Item {
 	value, _ := encoding.Marshal(cluster{ // strings and numbers always marshal
-		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining, Bundle: string(bundle),
+		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining,
+		Bundle: string(bundle),
 	})
 	return channel.Item{Key: stateKey, Value: value}
 }
 
-// items are the record and its parts, as far as they differ from those of old. What does not differ keeps old's stamp.
+// items are the record and its parts, as far as they differ from those of old. What does not differ
+// keeps old's stamp.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
 		raw, bad := encoding.Marshal(value)
@@ -113,7 +116,8 @@ func (r *record) items(key string, old record) (out []channel.Item, err error) {
 		out = append(out, channel.Item{Key: key, Value: raw})
 	}
 	known := old.Entry.Name != "" || old.Entry.RoutingMode != ""
-	if known && old.Parts == r.Parts && old.Incarnation == r.Incarnation && sameMembers(old.to, r.to) && reflect.DeepEqual(old.Entry, r.Entry) {
+	if known && old.Parts == r.Parts && old.Incarnation == r.Incarnation && sameMembers(old.to, r.to) &&
+		reflect.DeepEqual(old.Entry, r.Entry) {
 		r.Epoch, r.Sequence = old.Epoch, old.Sequence
 	} else {
 		add(key, r)

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// maxRecord bounds a record, in bytes: 4,096 endpoints are about 80 KB. A hundred times as much is decoded at most.
+// maxRecord bounds a record, in bytes: 4,096 endpoints are about 80 KB. A hundred times as much is
+// decoded at most.
 const maxRecord = 96 << 10
 
 // record is the wire form of an export.
@@ -34,11 +35,13 @@ type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	// Started is when the process with that epoch began to publish, in milliseconds since 1970, by its own clock. An epoch that
-	// went back counts at once if it is later than before (registry.Update.Started).
+	// Started is when the process with that epoch began to publish, in milliseconds since 1970, by
+	// its own clock. An epoch that went back counts at once if it is later than before
+	// (registry.Update.Started).
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
-	// Bundle has the CA certificates of its trust domain, in PEM: those that have signed, and those that will.
+	// Bundle has the CA certificates of its trust domain, in PEM: those that have signed, and those
+	// that will.
 	Bundle string `json:"bundle,omitempty"`
 }
 
@@ -49,7 +52,8 @@ const (
 	maxState  = maxBundle + 8<<10 // line ends are escaped
 )
 
-// decodeCluster reads a cluster's state. bundle is the bundle of its last state, which is not read again.
+// decodeCluster reads a cluster's state. bundle is the bundle of its last state, which is not read
+// again.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
@@ -63,16 +67,19 @@ func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if _, err := stampOf(c.Epoch, c.Sequence); err != nil {
 		return c, err
 	}
-	if c.Bundle != bundle && c.Bundle != "" && (len(c.Bundle) > maxBundle || !x509.NewCertPool().AppendCertsFromPEM([]byte(c.Bundle))) {
+	if c.Bundle != bundle && c.Bundle != "" &&
+		(len(c.Bundle) > maxBundle || !x509.NewCertPool().AppendCertsFromPEM([]byte(c.Bundle))) {
 		return c, errors.New("its bundle is too long, or has no certificate")
 	}
 	return c, nil
 }
 
-// stampOf is a stamp of a member. One that is too large is an error of that member: no later one could replace it.
+// stampOf is a stamp of a member. One that is too large is an error of that member: no later one
+// could replace it.
 func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
-		return registry.Stamp{}, fmt.Errorf("its stamp is %d.%d; each part is at most %d", epoch, sequence, uint64(registry.MaxStamp))
+		return registry.Stamp{},
+			fmt.Errorf("its stamp is %d.%d; each part is at most %d", epoch, sequence, uint64(registry.MaxStamp))
 	}
 	return registry.Stamp{Epoch: epoch, Sequence: sequence}, nil
 }
@@ -99,8 +106,8 @@ type keyError struct{ key, want string }
 
 func (e keyError) Error() string { return fmt.Sprintf("%.300q is not the name of %s", e.key, e.want) }
 
-// parseKey reads the key of an item of the topic exports. The kind follows from its form alone: a text of one form that is
-// invalid is not taken for one of another.
+// parseKey reads the key of an item of the topic exports. The kind follows from its form alone: a
+// text of one form that is invalid is not taken for one of another.
 func parseKey(key string) (out exportKey, err error) {
 	if key == stateKey {
 		return out, nil
@@ -108,7 +115,8 @@ func parseKey(key string) (out exportKey, err error) {
 	name, number, part := strings.Cut(key, "#")
 	if out.kind = recordKind; part {
 		out.kind = partKind
-		if out.part, err = strconv.Atoi(number); err != nil || out.part >= maxParts || strconv.FormatUint(uint64(out.part), 10) != number {
+		if out.part, err = strconv.Atoi(number); err != nil || out.part >= maxParts ||
+			strconv.FormatUint(uint64(out.part), 10) != number {
 			return out, keyError{key, "a part"}
 		}
 	}
@@ -119,7 +127,8 @@ func parseKey(key string) (out exportKey, err error) {
 	return out, nil
 }
 
-// receivedKey is parseKey for a key of another cluster, whose pool must have names that Kubernetes accepts.
+// receivedKey is parseKey for a key of another cluster, whose pool must have names that Kubernetes
+// accepts.
 func receivedKey(key string) (exportKey, error) {
 	out, err := parseKey(key)
 	if err == nil && out.kind != stateKind && !out.pool.IsValid() {
@@ -128,7 +137,8 @@ func receivedKey(key string) (exportKey, error) {
 	return out, err
 }
 
-// memberPool reads the pool of a key of the other topics. Its member is the receiver, or the item would not be here.
+// memberPool reads the pool of a key of the other topics. Its member is the receiver, or the item
+// would not be here.
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {
@@ -137,7 +147,8 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord reads an export, and of how many parts its endpoints are. An entry that is no import's is an error.
+// decodeRecord reads an export, and of how many parts its endpoints are. An entry that is no
+// import's is an error.
 func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)
@@ -165,8 +176,8 @@ func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts in
 	return e, r.Parts, nil
 }
 
-// Bounds of the lists of an entry, those of its schema and no tighter. An empty object takes one byte on the wire, and a
-// hundred times that here.
+// Bounds of the lists of an entry, those of its schema and no tighter. An empty object takes one
+// byte on the wire, and a hundred times that here.
 const (
 	maxEndpoints = 4096
 	maxParents   = 16
@@ -176,7 +187,8 @@ const (
 	maxRanges    = 64
 )
 
-// checkLists returns how many elements the lists of an entry have, or an error if one has more than an import can have.
+// checkLists returns how many elements the lists of an entry have, or an error if one has more than
+// an import can have.
 func checkLists(e *inferenceapi.ImportedCluster) (elements int, err error) {
 	if e.Conditions = nil; len(e.Parents) > maxParents || len(e.TargetPorts) > maxPorts || len(e.PodCIDRs) > maxRanges {
 		return 0, errors.New("it has too many parents, ports or ranges")

@@ -17,7 +17,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// again has a site connect again to another one, and requires that it receives an export from it then.
+// again has a site connect again to another one, and requires that it receives an export from it
+// then.
 func (s *site) again(from *site, address string) {
 	s.t.Helper()
 	at := from.listener.Addr().String()
@@ -42,7 +43,8 @@ func (s *site) knows(of *site) {
 	})
 }
 
-// renewsTwice has the authority of a site renew, and its certificate with it. seen is called after each step. It returns the last authority.
+// renewsTwice has the authority of a site renew, and its certificate with it. seen is called after
+// each step. It returns the last authority.
 func (s *site) renewsTwice(seen func()) (signing *authority) {
 	s.t.Helper()
 	signing = s.authority
@@ -61,7 +63,8 @@ func (s *site) renewsTwice(seen func()) (signing *authority) {
 	return signing
 }
 
-// An authority renews twice, certificates with it, and the ClusterSets keep the first bundle: no connection fails in either direction.
+// An authority renews twice, certificates with it, and the ClusterSets keep the first bundle: no
+// connection fails in either direction.
 func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -74,11 +77,13 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 		b.again(a, fmt.Sprint("10.0.0.", n))
 		a.again(b, fmt.Sprint("10.9.1.", n))
 	})
-	if text := a.logs.String() + b.logs.String(); strings.Contains(text, "certificate") || strings.Contains(text, "handshake") {
+	if text := a.logs.String() + b.logs.String(); strings.Contains(text, "certificate") ||
+		strings.Contains(text, "handshake") {
 		t.Errorf("a connection failed:\n%s", text)
 	}
 
-	// After a restart, what was published is still trusted; for a member that has only the ClusterSet's, it is not.
+	// After a restart, what was published is still trusted; for a member that has only the
+	// ClusterSet's, it is not.
 	m, _ := b.registry.Member("a")
 	restarted, fresh := newTrust(nil, b.trust.now), newTrust(nil, b.trust.now)
 	restarted.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: a.bundle, Published: m.Bundle}})

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// connections are those to members, by the address of the member. The system measures the round trip of each.
+// connections are those to members, by the address of the member. The system measures the round
+// trip of each.
 type connections struct {
 	mu sync.Mutex
 	of map[string]*net.TCPConn

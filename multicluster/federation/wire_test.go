@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// A type with JSON names that is not listed would be sent without a test of what a hostile member may write there.
+// A type with JSON names that is not listed would be sent without a test of what a hostile member
+// may write there.
 func TestWireTypes_NoneIsMissing(t *testing.T) {
 	var listed []string
 	for _, v := range federation.WireTypes() {
@@ -38,7 +39,8 @@ func TestWireTypes_NoneIsMissing(t *testing.T) {
 				return true
 			}
 			fields, ok := spec.Type.(*ast.StructType)
-			if !ok || !slices.ContainsFunc(fields.Fields.List, func(f *ast.Field) bool { return f.Tag != nil && strings.Contains(f.Tag.Value, "json:") }) {
+			if !ok || !slices.ContainsFunc(fields.Fields.List,
+				func(f *ast.Field) bool { return f.Tag != nil && strings.Contains(f.Tag.Value, "json:") }) {
 				return true
 			}
 			if found++; !slices.Contains(listed, spec.Name.Name) {

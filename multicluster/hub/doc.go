@@ -23,9 +23,9 @@
 // been read, or is waited for no longer. Before that, no entry of that cluster is written or
 // removed.
 //
-// Trust: a member's API server may return objects that no API server accepts. An export that no import
-// may have is Unread in the registries of the others: its version before stays, and no import is
-// written with it, which an API server would reject with all other entries.
+// Trust: a member's API server may return objects that no API server accepts. An export that no
+// import may have is Unread in the registries of the others: its version before stays, and no
+// import is written with it, which an API server would reject with all other entries.
 //
 // Invariants: a member that does not answer delays no other, except for the entries of its own
 // exports, and these for Config.Grace at most. The same facts, in any order and after any restart,

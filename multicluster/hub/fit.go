@@ -33,7 +33,8 @@ func (m *member) fit(d export.Decision) export.Decision {
 	why := "its " + bad.Error()
 	m.unfit[d.Pool] = unfit{why, d.Export.To}
 	d.Export, d.Reason = nil, export.NotSupportedReason
-	d.Message = "no import may have it: " + why + "; until that is corrected, others keep the version before, if they have one"
+	d.Message = "no import may have it: " + why +
+		"; until that is corrected, others keep the version before, if they have one"
 	return d
 }
 

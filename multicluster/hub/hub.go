@@ -21,17 +21,19 @@ import (
 
 // Config is what a Hub needs.
 type Config struct {
-	// Imports are called with the pools of which a member's import may have changed, and Exports with those of which a member's condition Exported
-	// may have. They must not call the Hub.
+	// Imports are called with the pools of which a member's import may have changed, and Exports
+	// with those of which a member's condition Exported may have. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
-	// Waited is called once all members have been read, or are waited for no longer: Settled has changed. It may call the Hub.
+	// Waited is called once all members have been read, or are waited for no longer: Settled has
+	// changed. It may call the Hub.
 	Waited func()
 	// Drain is how long the requests of a withdrawn export may go on. Default: 10 minutes.
 	Drain time.Duration
-	// Grace is how long a member that has not been read yet is waited for. Default: 15 s, which is also the lease of one that was.
+	// Grace is how long a member that has not been read yet is waited for. Default: 15 s, which is
+	// also the lease of one that was.
 	Grace time.Duration
-	// Never is why an address may be in no import, as a phrase that follows it; "": it may. nil: all
-	// may.
+	// Never is why an address may be in no import, as a phrase that follows it; "": it may. nil:
+	// all may.
 	Never func(netip.Addr) string
 	Now   func() time.Time // this process's monotonic clock; time.Now if nil
 }
@@ -43,7 +45,8 @@ type Member struct {
 	Allow v1alpha1.ClusterSetAllow
 	// Draining: the others send it no new request.
 	Draining bool
-	// Store has the objects of the member. Offers are put there, which only multicluster/imports reads.
+	// Store has the objects of the member. Offers are put there, which only multicluster/imports
+	// reads.
 	Store *store.Store
 	// Namespace reports whether a namespace exists there, or may be made.
 	Namespace func(name string) bool
@@ -121,8 +124,8 @@ func (h *Hub) call(c *changes) {
 	}
 }
 
-// SetMembers replaces the members. all: a pool that a member exports is an entry of its own import too. The exports of a member that is none any
-// more drain.
+// SetMembers replaces the members. all: a pool that a member exports is an entry of its own import
+// too. The exports of a member that is none any more drain.
 func (h *Hub) SetMembers(list []Member, all bool) {
 	var c changes
 	defer h.call(&c)
@@ -133,9 +136,12 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 	for _, m := range list {
 		is := h.members[m.Name]
 		if is == nil || is.Store != m.Store {
-			is = &member{since: h.cfg.Now(), placed: map[objectid.Pool]map[string]registry.Placement{}, written: map[objectid.Pool]Writing{}, stamps: map[objectid.Pool]registry.Stamp{}}
+			is = &member{since: h.cfg.Now(), placed: map[objectid.Pool]map[string]registry.Placement{},
+				written: map[objectid.Pool]Writing{}, stamps: map[objectid.Pool]registry.Stamp{}}
 			is.registry = registry.New(registry.Config{Drain: h.cfg.Drain, Lease: h.cfg.Grace, Now: h.cfg.Now})
-			is.importer = imports.New(imports.Config{Registry: is.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own, Self: m.Name})
+			is.importer = imports.New(imports.Config{
+				Registry: is.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own, Self: m.Name,
+			})
 		}
 		is.Member = m
 		now[m.Name] = is
@@ -170,8 +176,9 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore takes over what the imports of a member have from this hub, before its first Exports. Only then do exports of others reach it: what they
-// have withdrawn meanwhile is among its imports, and drains.
+// Restore takes over what the imports of a member have from this hub, before its first Exports.
+// Only then do exports of others reach it: what they have withdrawn meanwhile is among its imports,
+// and drains.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -212,7 +219,8 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 		return 0
 	}
 	before, rebuilt := m.decisions, m.uid != uid
-	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[objectid.Pool]export.Decision, len(decisions)), true, h.cfg.Now()
+	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[objectid.Pool]export.Decision, len(decisions)), true,
+		h.cfg.Now()
 	unfitBefore := m.unfit
 	m.sizes, m.unfit, m.unnamed = map[objectid.Pool]int{}, map[objectid.Pool]unfit{}, 0
 	h.sequence++
@@ -276,12 +284,15 @@ func (h *Hub) pass(c *changes, m, o *member) {
 // snapshot is all that a member exports to another one.
 func (m *member) snapshot(o *member) registry.Update {
 	u := registry.Update{
-		Member: m.Name, UID: m.uid, Stamp: m.stamp, Snapshot: true, Draining: m.Draining, Unread: map[objectid.Pool]string{},
+		Member: m.Name, UID: m.uid, Stamp: m.stamp, Snapshot: true, Draining: m.Draining,
+		Unread: map[objectid.Pool]string{},
 	}
 	receives := func(to []string) bool { return to == nil || o == m || slices.Contains(to, o.Name) }
 	for p, d := range m.decisions { // registries share the lists of an entry: none changes them
 		if e := d.Export; e != nil && receives(e.To) {
-			u.Exports = append(u.Exports, registry.Export{Pool: p, Stamp: m.stamps[p], Entry: e.Entry, Size: m.sizes[p]})
+			u.Exports = append(u.Exports, registry.Export{
+				Pool: p, Stamp: m.stamps[p], Entry: e.Entry, Size: m.sizes[p],
+			})
 		}
 	}
 	for p, not := range m.unfit {
@@ -402,9 +413,10 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	c.add(&c.imports, m.Name, a.Pools...)
 }
 
-// Import is the status of an import at a member, as far as it is this hub's; generation is that of the object. imported is false for one that
-// needs no object.
-func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
+// Import is the status of an import at a member, as far as it is this hub's; generation is that of
+// the object. imported is false for one that needs no object.
+func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus,
+	imported bool) {
 	h.mu.Lock()
 	m := h.members[name]
 	h.mu.Unlock()
@@ -436,7 +448,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// expire is one step of Run. After Config.Grace, members that have not been read are waited for no longer.
+// expire is one step of Run. After Config.Grace, members that have not been read are waited for no
+// longer.
 func (h *Hub) expire(waited *bool) {
 	var c changes
 	defer h.call(&c)

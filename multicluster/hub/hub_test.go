@@ -47,7 +47,9 @@ func newWorld(t *testing.T, names ...string) *world {
 		}
 	}})
 	for _, n := range names {
-		w.members[n] = hub.Member{Name: n, Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}, Store: store.New(), Namespace: func(ns string) bool { return ns != "missing" }, Own: func(objectid.Pool) []string { return nil }}
+		w.members[n] = hub.Member{Name: n, Allow: v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}},
+			Store: store.New(), Namespace: func(ns string) bool { return ns != "missing" },
+			Own: func(objectid.Pool) []string { return nil }}
 	}
 	w.set()
 	for _, n := range names {
@@ -77,11 +79,15 @@ func (w *world) dirty() string {
 func (w *world) exports(member, address string, to ...string) {
 	var list []export.Decision
 	if address != "" {
-		list = append(list, export.Decision{Pool: chat, Asked: true, Export: &export.Export{Pool: chat, To: to, Entry: inferenceapi.ImportedCluster{
-			Name: member, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
-			EndpointPicker: &inferenceapi.EndpointPickerImport{Service: inferenceapi.ServiceImports{{Addresses: []string{address}}}},
-			Endpoints:      []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}},
-		}}})
+		list = append(list,
+			export.Decision{Pool: chat, Asked: true,
+				Export: &export.Export{Pool: chat, To: to, Entry: inferenceapi.ImportedCluster{
+					Name: member, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+					EndpointPicker: &inferenceapi.EndpointPickerImport{
+						Service: inferenceapi.ServiceImports{{Addresses: []string{address}}},
+					},
+					Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}},
+				}}})
 	}
 	w.Exports(member, "uid-"+member, list)
 }
@@ -173,7 +179,9 @@ func TestHub_DeadMemberDelaysNoOtherAndKeepsItsEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "east", "west", "dead")
 		go func() { _ = w.Run(t.Context()) }()
-		w.Restore("west", map[objectid.Pool][]inferenceapi.ImportedCluster{chat: {{Name: "dead", RoutingMode: inferenceapi.ParentMode}}})
+		w.Restore("west", map[objectid.Pool][]inferenceapi.ImportedCluster{
+			chat: {{Name: "dead", RoutingMode: inferenceapi.ParentMode}},
+		})
 		w.exports("west", "")
 		w.exports("east", "192.0.2.1")
 		w.has("west", "dead Unknown/Unreachable, east 192.0.2.1")
@@ -232,7 +240,10 @@ func TestHub_MemberExportsWithinWhatItIsAllowed(t *testing.T) {
 		{v1alpha1.ClusterSetAllow{}, "192.0.2.1", "False/NotAllowed"},
 		{v1alpha1.ClusterSetAllow{Pools: []string{"ns/chat"}}, "169.254.169.254", "False/NotAllowed"},
 		{v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}, Exports: new(int32)}, "192.0.2.1", "False/NotAllowed"},
-		{v1alpha1.ClusterSetAllow{Pools: []string{"ns/chat"}, Addresses: []string{"192.0.2.0/24"}, PodCIDRs: []string{"10.1.0.0/16"}}, "192.0.2.1", "True/Exported"},
+		{
+			v1alpha1.ClusterSetAllow{Pools: []string{"ns/chat"}, Addresses: []string{"192.0.2.0/24"},
+				PodCIDRs: []string{"10.1.0.0/16"}}, "192.0.2.1", "True/Exported",
+		},
 	} {
 		m := w.members["east"]
 		m.Allow = c.allow
@@ -244,7 +255,8 @@ func TestHub_MemberExportsWithinWhatItIsAllowed(t *testing.T) {
 		}
 		w.condition("east", c.condition)
 	}
-	if s, _ := w.Import("west", chat, 1); len(s.Clusters) != 1 || !slices.Equal(s.Clusters[0].PodCIDRs, []string{"10.1.0.0/16"}) {
+	if s, _ := w.Import("west", chat, 1); len(s.Clusters) != 1 ||
+		!slices.Equal(s.Clusters[0].PodCIDRs, []string{"10.1.0.0/16"}) {
 		t.Errorf("the import: %+v", s.Clusters)
 	}
 }
@@ -276,15 +288,19 @@ func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 	w.has("east", "east 192.0.2.1 False/Draining, west 192.0.2.2")
 }
 
-// A hub that starts reads the exporters and the importers in any order: what was withdrawn while no hub ran drains all the same.
+// A hub that starts reads the exporters and the importers in any order: what was withdrawn while no
+// hub ran drains all the same.
 func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "east")
-		w.members["west"] = hub.Member{Name: "west", Store: store.New(), Namespace: func(string) bool { return true }, Own: func(objectid.Pool) []string { return nil }}
+		w.members["west"] = hub.Member{Name: "west", Store: store.New(), Namespace: func(string) bool { return true },
+			Own: func(objectid.Pool) []string { return nil }}
 		w.set()
 		w.exports("east", "")
 		w.has("west", "")
-		w.Restore("west", map[objectid.Pool][]inferenceapi.ImportedCluster{chat: {{Name: "east", RoutingMode: inferenceapi.ParentMode}}})
+		w.Restore("west", map[objectid.Pool][]inferenceapi.ImportedCluster{
+			chat: {{Name: "east", RoutingMode: inferenceapi.ParentMode}},
+		})
 		w.exports("west", "")
 		w.has("west", "east False/Draining")
 		w.exports("east", "192.0.2.1")
@@ -315,15 +331,18 @@ func TestHub_GatewaysInCleartextAreExportedOnlyIfAllowed(t *testing.T) {
 		m.Allow.Cleartext = c.cleartext
 		w.members["east"] = m
 		w.set()
-		w.Exports("east", "uid-east", []export.Decision{{Pool: chat, Asked: true, Export: &export.Export{Pool: chat, Entry: inferenceapi.ImportedCluster{
-			Name: "east", RoutingMode: inferenceapi.ParentMode, TargetPortNumber: 8000, Parents: c.parents,
-		}}}})
+		w.Exports("east", "uid-east",
+			[]export.Decision{{Pool: chat, Asked: true,
+				Export: &export.Export{Pool: chat, Entry: inferenceapi.ImportedCluster{
+					Name: "east", RoutingMode: inferenceapi.ParentMode, TargetPortNumber: 8000, Parents: c.parents,
+				}}}})
 		got := 0
 		if s, ok := w.Import("west", chat, 1); ok && len(s.Clusters) == 1 {
 			got = len(s.Clusters[0].Parents)
 		}
 		if got != c.want {
-			t.Errorf("cleartext allowed %t: %d of %d gateways are in the import, want %d", c.cleartext, got, len(c.parents), c.want)
+			t.Errorf("cleartext allowed %t: %d of %d gateways are in the import, want %d", c.cleartext, got,
+				len(c.parents), c.want)
 		}
 	}
 }

@@ -21,7 +21,8 @@ import (
 type Writing struct {
 	// Clusters are those that the import has from this hub.
 	Clusters []string
-	// Reason is why others are missing, for the condition Exported; "": none are. Message describes it.
+	// Reason is why others are missing, for the condition Exported; "": none are. Message describes
+	// it.
 	Reason, Message string
 	// Left are clusters that are left out of it because its API server does not take them, and why.
 	Left map[string]string
@@ -67,8 +68,8 @@ func (h *Hub) settled(m *member) bool {
 	return m.read || h.cfg.Now().Sub(m.since) >= h.cfg.Grace
 }
 
-// Condition is the condition Exported of a pool of a member. asked is false if its annotations ask for no export, and known if where it stands is not
-// known yet: then what was written before stays.
+// Condition is the condition Exported of a pool of a member. asked is false if its annotations ask
+// for no export, and known if where it stands is not known yet: then what was written before stays.
 func (h *Hub) Condition(name string, p objectid.Pool) (is report.Condition, asked, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +113,9 @@ func (h *Hub) exported(m *member, p objectid.Pool) (is report.Condition, asked, 
 		if n := len(pruned) - mostPruned; n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		is.Message += fmt.Sprintf("; by Penstock alone in %s%s, where the CRD of InferencePoolImport has no status.clusters", strings.Join(pruned[:min(len(pruned), mostPruned)], ", "), more)
+		is.Message += fmt.Sprintf(
+			"; by Penstock alone in %s%s, where the CRD of InferencePoolImport has no status.clusters",
+			strings.Join(pruned[:min(len(pruned), mostPruned)], ", "), more)
 	}
 	return is, true, true
 }
@@ -145,12 +148,15 @@ type Status struct {
 	Connected bool `json:"connected"`
 	// Contacted is when its API server answered last; zero: never.
 	Contacted time.Time `json:"contacted,omitzero"`
-	// Exports are the pools that it exports, or is to, by state: Exported, Pending, or the reason of the condition Exported.
+	// Exports are the pools that it exports, or is to, by state: Exported, Pending, or the reason
+	// of the condition Exported.
 	Exports map[string]int `json:"exports"`
-	// Imports are the exports of others to it by state: Imported, Pending, or why they are not imported; Missing names those that are not, and why.
+	// Imports are the exports of others to it by state: Imported, Pending, or why they are not
+	// imported; Missing names those that are not, and why.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
-	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so Penstock alone reads them.
+	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so Penstock alone reads
+	// them.
 	Pruned bool `json:"pruned,omitempty"`
 }
 
@@ -160,7 +166,8 @@ func (h *Hub) Status() []Status {
 	defer h.mu.Unlock()
 	out := []Status{} // in JSON it is a list, too, while there are none
 	for _, m := range h.sorted() {
-		is := Status{Name: m.Name, Read: m.read, Connected: m.connected, Contacted: m.contacted, Exports: map[string]int{}, Imports: map[string]int{}}
+		is := Status{Name: m.Name, Read: m.read, Connected: m.connected, Contacted: m.contacted,
+			Exports: map[string]int{}, Imports: map[string]int{}}
 		for p := range m.decisions {
 			condition, asked, known := h.exported(m, p)
 			switch {
@@ -184,7 +191,8 @@ func (h *Hub) Status() []Status {
 					if is.Missing == nil {
 						is.Missing = map[string]string{}
 					}
-					is.Missing[objectid.Member{Member: cluster, Pool: p}.String()] = strings.TrimSuffix(pl.Reason+": "+pl.Message, ": ")
+					is.Missing[objectid.Member{Member: cluster, Pool: p}.String()] = strings.TrimSuffix(
+						pl.Reason+": "+pl.Message, ": ")
 				}
 			}
 		}
@@ -193,7 +201,8 @@ func (h *Hub) Status() []Status {
 	return out
 }
 
-// standing is where the export of a cluster stands at a member. pending: it has not been written there yet.
+// standing is where the export of a cluster stands at a member. pending: it has not been written
+// there yet.
 func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true
@@ -241,7 +250,9 @@ func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.D
 	}
 	if parents := encrypted(e.Entry.Parents); !allow.Cleartext && len(parents) < len(e.Entry.Parents) {
 		if e.Entry.Parents = parents; len(parents) == 0 {
-			return deny("its gateways are reached in cleartext, which %s.cleartext of the hub's ClusterSet does not allow", member)
+			return deny(
+				"its gateways are reached in cleartext, which %s.cleartext of the hub's ClusterSet does not allow",
+				member)
 		}
 	}
 	return d
@@ -267,7 +278,9 @@ func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
 // encrypted are the gateways that are reached over TLS.
 func encrypted(parents []inferenceapi.ParentImport) (out []inferenceapi.ParentImport) {
 	for _, p := range parents {
-		cleartext := func(s inferenceapi.ServiceImport) bool { return len(s.Ports) == 0 || s.Ports[0].AppProtocol != "https" }
+		cleartext := func(s inferenceapi.ServiceImport) bool {
+			return len(s.Ports) == 0 || s.Ports[0].AppProtocol != "https"
+		}
 		if p.Peer || !slices.ContainsFunc(p.Service, cleartext) {
 			out = append(out, p)
 		}

@@ -21,7 +21,8 @@ const (
 	NotAllowedReason        = "NotAllowed"
 	NamespaceNotFoundReason = "NamespaceNotFound"
 	NotSupportedReason      = "NotSupported"
-	// ConflictReason: the import of that name has an entry of the cluster that another controller, or a user, wrote.
+	// ConflictReason: the import of that name has an entry of the cluster that another controller,
+	// or a user, wrote.
 	ConflictReason = "Conflict"
 )
 
@@ -36,10 +37,11 @@ type Config struct {
 	Store    *store.Store
 	// Namespace reports whether a namespace exists here; nil: all do.
 	Namespace func(name string) bool
-	// Self is a cluster whose exports are imported without being allowed; "": none is. It is that of
-	// the store, in a hub.
+	// Self is a cluster whose exports are imported without being allowed; "": none is. It is that
+	// of the store, in a hub.
 	Self string
-	// Own are the clusters of an import whose entries the store has though the writer of this Importer's Status has written them; nil: none.
+	// Own are the clusters of an import whose entries the store has though the writer of this
+	// Importer's Status has written them; nil: none.
 	Own func(p objectid.Pool) []string
 }
 
@@ -49,7 +51,8 @@ type Importer struct {
 
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
-	over  map[string]map[objectid.Pool]share  // members that export more than they are allowed: what their pools have, as assembled last
+	// members that export more than they are allowed: what their pools have, as assembled last
+	over map[string]map[objectid.Pool]share
 	// unnamed are exports that the ClusterSet does not name, by member, and unnamedAt are their
 	// members.
 	unnamed   map[string]map[objectid.Pool]struct{}
@@ -61,7 +64,8 @@ type Importer struct {
 	unusable map[objectid.Pool]map[string]Unusable
 }
 
-// Unusable is why translation cannot use an exporting cluster: NotAllowedReason or NotSupportedReason, and a sentence.
+// Unusable is why translation cannot use an exporting cluster: NotAllowedReason or
+// NotSupportedReason, and a sentence.
 type Unusable struct{ Reason, Message string }
 
 // picker is that of an exporting cluster of an import.
@@ -75,8 +79,10 @@ func New(c Config) *Importer {
 	if c.Namespace == nil {
 		c.Namespace = func(string) bool { return true }
 	}
-	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[objectid.Pool]share{}, local: map[objectid.Pool]*int32{}, down: map[picker]map[string]string{}, unusable: map[objectid.Pool]map[string]Unusable{},
-		unnamed: map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
+	return &Importer{cfg: c, allow: map[string]v1alpha1.ClusterSetAllow{}, over: map[string]map[objectid.Pool]share{},
+		local: map[objectid.Pool]*int32{}, down: map[picker]map[string]string{},
+		unusable: map[objectid.Pool]map[string]Unusable{},
+		unnamed:  map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
 // SetAllow replaces what each member may have imported. It returns the pools to assemble: all.
@@ -87,8 +93,8 @@ func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objecti
 	return i.all()
 }
 
-// SetLocal replaces the pools of this cluster that are entries of their imports too, with their weights (nil: 1). It returns the pools to
-// assemble.
+// SetLocal replaces the pools of this cluster that are entries of their imports too, with their
+// weights (nil: 1). It returns the pools to assemble.
 func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (changed []objectid.Pool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -106,8 +112,8 @@ func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (cha
 	return changed
 }
 
-// SetPickerDown notes why the picker of an exporting cluster of an import cannot be reached, by source, which names who has noticed; "": it
-// can be. It returns the pools to assemble.
+// SetPickerDown notes why the picker of an exporting cluster of an import cannot be reached, by
+// source, which names who has noticed; "": it can be. It returns the pools to assemble.
 func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -129,8 +135,8 @@ func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) [
 	return []objectid.Pool{p}
 }
 
-// SetUnusable replaces the exporting clusters of an import that translation cannot use: its Offers stay, and their exporters learn of it. It
-// returns the pools to assemble.
+// SetUnusable replaces the exporting clusters of an import that translation cannot use: its Offers
+// stay, and their exporters learn of it. It returns the pools to assemble.
 func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -186,12 +192,13 @@ func sorted(pools []objectid.Pool) []objectid.Pool {
 type Assembled struct {
 	// Pools are those of the call, with others that have less or more room since.
 	Pools []objectid.Pool
-	// Placed is where their exports of other clusters stand here, for their exporters: Placement.Member is the exporting one. Of an export that is
-	// withdrawn there is nothing.
+	// Placed is where their exports of other clusters stand here, for their exporters:
+	// Placement.Member is the exporting one. Of an export that is withdrawn there is nothing.
 	Placed []registry.Placement
 	// Turned are the exports of members that got an Offer, or lost it.
 	Turned []registry.RecordID
-	// Ready are Pools whose clusters are all imported and Ready: there is nothing to report on them.
+	// Ready are Pools whose clusters are all imported and Ready: there is nothing to report on
+	// them.
 	Ready []objectid.Pool
 	// Revision of the store has their Offers.
 	Revision uint64
@@ -218,7 +225,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 				unnamed = append(unnamed, s.Entry.Name)
 			}
 			if !s.local && !s.gone {
-				is := registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message, Incarnation: s.incarnation}
+				is := registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message,
+					Incarnation: s.incarnation}
 				if not := i.unusable[p][is.Member]; s.imported() && is.Reason == "" {
 					is.Reason, is.Message = not.Reason, not.Message
 				}
@@ -254,8 +262,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the sources of some pools, and dates their exports: one that is imported, and has no
-// age, has one from now on, and one that is not imported has none any more. mu is held.
+// dated returns the sources of some pools, and dates their exports: one that is imported, and has
+// no age, has one from now on, and one that is not imported has none any more. mu is held.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -283,8 +291,9 @@ func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	return out
 }
 
-// Status is the status of an import, as far as it is the cluster set's: every exporting cluster that has an entry, with conditions. generation
-// is that of the object, 0 without one. imported is false if none of the exports is imported: such an import needs no object.
+// Status is the status of an import, as far as it is the cluster set's: every exporting cluster
+// that has an entry, with conditions. generation is that of the object, 0 without one. imported is
+// false if none of the exports is imported: such an import needs no object.
 func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -292,8 +301,9 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit notes what members have of what they are allowed that export pools of a list. It adds their pools that have more or less of it than before:
-// what one pool takes, another one has not. mu is held.
+// limit notes what members have of what they are allowed that export pools of a list. It adds their
+// pools that have more or less of it than before: what one pool takes, another one has not. mu is
+// held.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	members := i.cfg.Registry.Exporters(pools)
 	for name := range i.over {
@@ -350,7 +360,8 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		if e.Withdrawn() && !e.Restored() && !offered(r, p, e.Cluster) {
 			continue // it was never imported, so no request is in flight there
 		}
-		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(), incarnation: e.Incarnation, since: e.Since}
+		s := Source{Entry: e.Entry, Draining: e.Draining, most: len(e.Entry.Endpoints), gone: e.Withdrawn(),
+			incarnation: e.Incarnation, since: e.Since}
 		s.Entry.Name = e.Cluster
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode {
 			s.PickerDown = i.pickerDown(picker{p, e.Cluster})
@@ -365,21 +376,28 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 				s.most = of.endpoints
 				if of.none {
 					s.reason = NotAllowedReason
-					s.message = fmt.Sprintf("the ClusterSet lets it export %d pools, and others come first by namespace and name", count(i.allow[e.Cluster].Exports, defaultExports))
+					s.message = fmt.Sprintf(
+						"the ClusterSet lets it export %d pools, and others come first by namespace and name",
+						count(i.allow[e.Cluster].Exports, defaultExports))
 				}
 			}
 		}
 		if s.reason == "" && e.Unread != "" {
 			s.reason, s.message = NotSupportedReason, e.Unread
 		}
-		if s.reason == "" && slices.Contains(taken, e.Cluster) && !(i.cfg.Own != nil && slices.Contains(i.cfg.Own(p), e.Cluster)) {
+		if s.reason == "" && slices.Contains(taken, e.Cluster) &&
+			!(i.cfg.Own != nil && slices.Contains(i.cfg.Own(p), e.Cluster)) {
 			s.reason = ConflictReason
-			s.message = fmt.Sprintf("status.clusters of InferencePoolImport %s/%s has an entry %s of another controller or user, which stays; remove it there", p.Namespace, p.Name, e.Cluster)
+			s.message = fmt.Sprintf(
+				"status.clusters of InferencePoolImport %s/%s has an entry %s of another controller or user, which "+
+					"stays; remove it there", p.Namespace, p.Name, e.Cluster)
 		}
 		out = append(out, s)
 	}
 	if w, ok := i.local[p]; ok { // also while no other cluster exports it: routes that name the import go on
-		out = append(out, Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w}, State: registry.Ready, local: true})
+		out = append(out,
+			Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w},
+				State: registry.Ready, local: true})
 		slices.SortFunc(out, func(a, b Source) int { return strings.Compare(a.Entry.Name, b.Entry.Name) })
 	}
 	return out
@@ -433,8 +451,10 @@ func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message 
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
 	case !allows(&allow, e.Pool) && !faulty("allow") && e.Cluster != i.cfg.Self:
-		return NotAllowedReason, fmt.Sprintf("the ClusterSet of the importing cluster, or of its hub, does not name it: "+
-			"add pools: [%[2]s/%[3]s] or namespaces: [%[2]s] to allow of member %[1]s", e.Cluster, e.Pool.Namespace, e.Pool.Name)
+		return NotAllowedReason,
+			fmt.Sprintf("the ClusterSet of the importing cluster, or of its hub, does not name it: "+
+				"add pools: [%[2]s/%[3]s] or namespaces: [%[2]s] to allow of member %[1]s", e.Cluster, e.Pool.Namespace,
+				e.Pool.Name)
 	case !i.cfg.Namespace(e.Pool.Namespace):
 		return NamespaceNotFoundReason, fmt.Sprintf("namespace %s does not exist", e.Pool.Namespace)
 	}
@@ -495,10 +515,12 @@ func count(is *int32, otherwise int) int {
 	return int(*is)
 }
 
-// offer is an export as this cluster's translation reads it. It shares the entry's lists with the registry: neither changes them.
+// offer is an export as this cluster's translation reads it. It shares the entry's lists with the
+// registry: neither changes them.
 func (i *Importer) offer(r store.Reader, p objectid.Pool, s *Source) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
-	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs, Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
+	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,
+		Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
 	if before, ok := store.Offers.Get(r, offerID(p, s.Entry.Name)); ok && !member { // it drains, as it was allowed
 		o.Allowed, o.Pods, o.Cleartext = before.Allowed, before.Pods, before.Cleartext

@@ -30,7 +30,8 @@ type world struct {
 func newWorld(t *testing.T, allow map[string]v1alpha1.ClusterSetAllow) *world {
 	t.Helper()
 	w := &world{t: t, registry: registry.New(registry.Config{}), store: store.New()}
-	w.Importer = imports.New(imports.Config{Registry: w.registry, Store: w.store, Namespace: func(name string) bool { return name != "missing" }})
+	w.Importer = imports.New(imports.Config{Registry: w.registry, Store: w.store,
+		Namespace: func(name string) bool { return name != "missing" }})
 	w.registry.SetMembers(slices.Collect(maps.Keys(allow)))
 	named := map[string]v1alpha1.ClusterSetAllow{}
 	for name, a := range allow {
@@ -47,12 +48,15 @@ func newWorld(t *testing.T, allow map[string]v1alpha1.ClusterSetAllow) *world {
 func (w *world) export(member string, n int, pools ...string) (placed string) {
 	w.t.Helper()
 	w.sequence++
-	u := registry.Update{Member: member, UID: member, Stamp: registry.Stamp{Epoch: 1, Sequence: w.sequence}, Snapshot: true}
+	u := registry.Update{Member: member, UID: member, Stamp: registry.Stamp{Epoch: 1, Sequence: w.sequence},
+		Snapshot: true}
 	for _, p := range pools {
 		namespace, name, _ := objectid.Split(p)
-		e := registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}}
+		e := registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Stamp: u.Stamp,
+			Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}}
 		for i := range n {
-			e.Entry.Endpoints = append(e.Entry.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprint("10.0.0.", i)})
+			e.Entry.Endpoints = append(e.Entry.Endpoints,
+				inferenceapi.ImportedEndpoint{Address: fmt.Sprint("10.0.0.", i)})
 		}
 		u.Exports = append(u.Exports, e)
 	}
@@ -102,14 +106,17 @@ func TestImports_ThatDrainAreWithinWhatTheMemberWasAllowed(t *testing.T) {
 	if got := w.offers(); got != "ns/chat.east 1 Ready=False Draining" {
 		t.Errorf("removed from the set: %s", got)
 	}
-	if o, ok := store.Offers.Get(w.store.View(), "ns/chat.east"); !ok || !slices.Equal(o.Allowed, []string{"192.0.2.0/24"}) {
+	if o, ok := store.Offers.Get(w.store.View(), "ns/chat.east"); !ok ||
+		!slices.Equal(o.Allowed, []string{"192.0.2.0/24"}) {
 		t.Errorf("removed from the set: addresses %v", o.Allowed)
 	}
 }
 
 func TestImports_FollowWhatMembersExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Addresses: []string{"192.0.2.0/24"}, PodCIDRs: []string{"10.0.0.0/8"}}, "west": {}})
+		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{
+			"east": {Addresses: []string{"192.0.2.0/24"}, PodCIDRs: []string{"10.0.0.0/8"}}, "west": {},
+		})
 		if got := w.export("east", 2, "ns/chat"); got != "ns/chat of east: " {
 			t.Errorf("placed: %s", got)
 		}
@@ -117,7 +124,8 @@ func TestImports_FollowWhatMembersExport(t *testing.T) {
 		if got := w.offers(); got != "ns/chat.east 2; ns/chat.west 1" {
 			t.Errorf("offers: %s", got)
 		}
-		if o, _ := store.Offers.Get(w.store.View(), "ns/chat.east"); o.Allowed[0] != "192.0.2.0/24" || o.Pods[0] != "10.0.0.0/8" || o.Cluster.Name != "east" || o.Import != "chat" {
+		if o, _ := store.Offers.Get(w.store.View(), "ns/chat.east"); o.Allowed[0] != "192.0.2.0/24" ||
+			o.Pods[0] != "10.0.0.0/8" || o.Cluster.Name != "east" || o.Import != "chat" {
 			t.Errorf("%+v", o)
 		}
 		if got := w.export("east", 0); got != "ns/chat of west: " { // nothing is reported of what is withdrawn
@@ -149,12 +157,28 @@ func TestImports_MemberStaysWithinWhatItIsAllowed(t *testing.T) {
 		allow          v1alpha1.ClusterSetAllow
 		placed, offers string
 	}{
-		{v1alpha1.ClusterSetAllow{}, "a/1 of east: ; a/2 of east: ; b/1 of east: ; missing/1 of east: NamespaceNotFound", "a/1.east 3; a/2.east 3; b/1.east 3"},
-		{v1alpha1.ClusterSetAllow{Namespaces: []string{"b"}}, "a/1 of east: NotAllowed; a/2 of east: NotAllowed; b/1 of east: ; missing/1 of east: NotAllowed", "b/1.east 3"},
-		{v1alpha1.ClusterSetAllow{Pools: []string{"a/2", "b/2", "a"}}, "a/1 of east: NotAllowed; a/2 of east: ; b/1 of east: NotAllowed; missing/1 of east: NotAllowed", "a/2.east 3"},
-		{v1alpha1.ClusterSetAllow{Namespaces: []string{"b"}, Pools: []string{"a/2"}, Exports: &two}, "a/1 of east: NotAllowed; a/2 of east: ; b/1 of east: ; missing/1 of east: NotAllowed", "a/2.east 3; b/1.east 3"},
-		{v1alpha1.ClusterSetAllow{Exports: &two}, "a/1 of east: ; a/2 of east: ; b/1 of east: NotAllowed; missing/1 of east: NamespaceNotFound", "a/1.east 3; a/2.east 3"},
-		{v1alpha1.ClusterSetAllow{Endpoints: &five}, "a/1 of east: ; a/2 of east: ; b/1 of east: ; missing/1 of east: NamespaceNotFound", "a/1.east 3; a/2.east 2; b/1.east 0"},
+		{
+			v1alpha1.ClusterSetAllow{},
+			"a/1 of east: ; a/2 of east: ; b/1 of east: ; missing/1 of east: NamespaceNotFound",
+			"a/1.east 3; a/2.east 3; b/1.east 3",
+		},
+		{v1alpha1.ClusterSetAllow{Namespaces: []string{"b"}},
+			"a/1 of east: NotAllowed; a/2 of east: NotAllowed; b/1 of east: ; missing/1 of east: NotAllowed",
+			"b/1.east 3"},
+		{v1alpha1.ClusterSetAllow{Pools: []string{"a/2", "b/2", "a"}},
+			"a/1 of east: NotAllowed; a/2 of east: ; b/1 of east: NotAllowed; missing/1 of east: NotAllowed",
+			"a/2.east 3"},
+		{v1alpha1.ClusterSetAllow{Namespaces: []string{"b"}, Pools: []string{"a/2"}, Exports: &two},
+			"a/1 of east: NotAllowed; a/2 of east: ; b/1 of east: ; missing/1 of east: NotAllowed",
+			"a/2.east 3; b/1.east 3"},
+		{
+			v1alpha1.ClusterSetAllow{Exports: &two},
+			"a/1 of east: ; a/2 of east: ; b/1 of east: NotAllowed; missing/1 of east: NamespaceNotFound",
+			"a/1.east 3; a/2.east 3",
+		},
+		{v1alpha1.ClusterSetAllow{Endpoints: &five},
+			"a/1 of east: ; a/2 of east: ; b/1 of east: ; missing/1 of east: NamespaceNotFound",
+			"a/1.east 3; a/2.east 2; b/1.east 0"},
 	} {
 		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": c.allow})
 		if got := w.export("east", 3, "a/1", "a/2", "b/1", "missing/1"); got != c.placed {
@@ -174,21 +198,25 @@ func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	if got := w.offers(); got != "a/1.east 1; a/3.east 1" {
 		t.Errorf("offers: %s", got)
 	}
-	if got := w.export("east", 1, "a/1", "a/2", "a/3", "a/4"); got != "a/1 of east: ; a/2 of east: ; a/3 of east: NotAllowed; a/4 of east: NotAllowed" {
+	if got := w.export("east", 1, "a/1", "a/2", "a/3",
+		"a/4"); got != "a/1 of east: ; a/2 of east: ; a/3 of east: NotAllowed; a/4 of east: NotAllowed" {
 		t.Errorf("placed: %s", got)
 	}
 	if got := w.offers(); got != "a/1.east 1; a/2.east 1" {
 		t.Errorf("offers: %s", got)
 	}
 	w.export("east", 1, "a/4") // withdrawn ones drain, and take no room
-	if got := w.offers(); !strings.Contains(got, "a/4.east 1") || !strings.Contains(got, "a/2.east 1 Ready=False Draining") {
+	if got := w.offers(); !strings.Contains(got, "a/4.east 1") ||
+		!strings.Contains(got, "a/2.east 1 Ready=False Draining") {
 		t.Errorf("offers: %s", got)
 	}
 }
 
 // An export that was not imported has no request in flight: its withdrawal drains nothing.
 func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
-	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"a", "missing"}, Exports: new(int32(2))}})
+	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{
+		"east": {Namespaces: []string{"a", "missing"}, Exports: new(int32(2))},
+	})
 	w.export("east", 1, "a/1", "a/2", "a/3", "b/1", "missing/1")
 	w.export("east", 1, "a/1")
 	const drains = "a/1.east 1; a/2.east 1 Ready=False Draining"
@@ -197,11 +225,15 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	}
 	for _, name := range []string{"a/3", "b/1", "missing/1"} {
 		namespace, pool, _ := objectid.Split(name)
-		if s, imported := w.Status(objectid.Pool{Namespace: namespace, Name: pool}, 1); imported || len(s.Clusters) > 0 {
+		if s, imported := w.Status(objectid.Pool{Namespace: namespace, Name: pool}, 1); imported ||
+			len(s.Clusters) > 0 {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	w.assemble(w.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"a", "b"}, Exports: new(int32(9))}}))
+	w.assemble(
+		w.SetAllow(map[string]v1alpha1.ClusterSetAllow{
+			"east": {Namespaces: []string{"a", "b"}, Exports: new(int32(9))},
+		}))
 	if got := w.offers(); got != drains {
 		t.Errorf("more is allowed: %s", got)
 	}
@@ -215,13 +247,15 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	})
 	again := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"a", "b"}}})
 	again.assemble(again.registry.Restore(records))
-	want := "a/1.east 1 Ready=Unknown Unreachable; a/2.east 1 Ready=False Draining; a/3.east 1 Ready=Unknown Unreachable"
+	want :=
+		"a/1.east 1 Ready=Unknown Unreachable; a/2.east 1 Ready=False Draining; a/3.east 1 Ready=Unknown Unreachable"
 	if got := again.offers(); got != want {
 		t.Errorf("restored: %s", got)
 	}
 }
 
-// A member with many more exports than it may have costs one finding, and an update of one export the work of one.
+// A member with many more exports than it may have costs one finding, and an update of one export
+// the work of one.
 func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	two := int32(2)
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}, "west": {}})
@@ -231,14 +265,20 @@ func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	if n := w.Beyond("east"); n != 2 || w.Beyond("west") != 0 {
 		t.Errorf("%d exports of east are beyond what it is allowed, want 2", n)
 	}
-	if !w.NoneAllowed(pool("3")) || w.NoneAllowed(pool("2")) || w.NoneAllowed(pool("4")) || w.NoneAllowed(pool("none")) {
+	if !w.NoneAllowed(pool("3")) || w.NoneAllowed(pool("2")) || w.NoneAllowed(pool("4")) ||
+		w.NoneAllowed(pool("none")) {
 		t.Error("only a/3 has no exporter that is allowed")
 	}
 	w.sequence++
 	stamp := registry.Stamp{Epoch: 1, Sequence: w.sequence}
-	changed, _ := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: stamp, Exports: []registry.Export{
-		{Pool: pool("5"), Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}},
-	}})
+	changed, _ := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: stamp,
+		Exports: []registry.Export{
+			{
+				Pool: pool("5"), Stamp: stamp, Entry: inferenceapi.ImportedCluster{
+					RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+				},
+			},
+		}})
 	if got := w.assemble(changed); got != "a/5 of east: NotAllowed" {
 		t.Errorf("one more export has these assembled: %s", got)
 	}
@@ -250,21 +290,26 @@ func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 	w.export("east", 1, "a/1")
-	changed, rejected := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: registry.Stamp{Epoch: 1, Sequence: 9},
-		Unread: map[objectid.Pool]string{{Namespace: "a", Name: "1"}: "too large", {Namespace: "a", Name: "2"}: "too large"}})
-	if got := w.assemble(changed); got != "a/1 of east: NotSupported; a/2 of east: NotSupported" || len(rejected) > 0 || w.offers() != "a/1.east 1" {
+	changed, rejected := w.registry.Apply(registry.Update{Member: "east", UID: "east",
+		Stamp: registry.Stamp{Epoch: 1, Sequence: 9},
+		Unread: map[objectid.Pool]string{{Namespace: "a", Name: "1"}: "too large",
+			{Namespace: "a", Name: "2"}: "too large"}})
+	if got := w.assemble(changed); got != "a/1 of east: NotSupported; a/2 of east: NotSupported" || len(rejected) > 0 ||
+		w.offers() != "a/1.east 1" {
 		t.Errorf("placed %s, offers %s, %v", got, w.offers(), rejected)
 	}
 	if c := w.registry.Count("east"); c.Unread != 2 || c.Exports != 2 {
 		t.Errorf("%+v", c)
 	}
 	w.sequence = 10
-	if got := w.export("east", 1, "a/1", "a/2"); got != "a/1 of east: ; a/2 of east: " || w.registry.Count("east").Unread != 0 {
+	if got := w.export("east", 1, "a/1", "a/2"); got != "a/1 of east: ; a/2 of east: " ||
+		w.registry.Count("east").Unread != 0 {
 		t.Errorf("placed %s, %+v", got, w.registry.Count("east"))
 	}
 }
 
-// An entry that another controller or a user wrote stays, and the exporter learns why its own is not there. Its requests are routed all the same.
+// An entry that another controller or a user wrote stays, and the exporter learns why its own is
+// not there. Its requests are routed all the same.
 func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
 	written := &inferenceapi.InferencePoolImport{}
@@ -277,7 +322,8 @@ func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(inferenceapi.ImportedCluster{Name: "east", RoutingMode: inferenceapi.ParentMode}, inferenceapi.ImportedCluster{Name: "mars", RoutingMode: inferenceapi.ParentMode})
+	put(inferenceapi.ImportedCluster{Name: "east", RoutingMode: inferenceapi.ParentMode},
+		inferenceapi.ImportedCluster{Name: "mars", RoutingMode: inferenceapi.ParentMode})
 	if got := w.export("east", 1, "ns/chat", "ns/code"); got != "ns/chat of east: Conflict; ns/code of east: " {
 		t.Errorf("placed: %s", got)
 	}
@@ -329,14 +375,17 @@ func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 func TestImports_ClusterThatTranslationCannotUseIsReportedToItsExporter(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
-	not := map[string]imports.Unusable{"east": {Reason: imports.NotAllowedReason, Message: "none of its model servers is allowed"}}
+	not := map[string]imports.Unusable{
+		"east": {Reason: imports.NotAllowedReason, Message: "none of its model servers is allowed"},
+	}
 	if got := w.SetUnusable(chat, not); got != nil {
 		t.Errorf("a pool that no member exports: %v", got)
 	}
 	if got := w.export("east", 1, "ns/chat", "ns/code"); got != "ns/chat of east: NotAllowed; ns/code of east: " {
 		t.Errorf("placed: %s", got)
 	}
-	if s, imported := w.Status(chat, 1); w.offers() != "ns/chat.east 1; ns/code.east 1" || !imported || s.Clusters[0].Weight != nil {
+	if s, imported := w.Status(chat, 1); w.offers() != "ns/chat.east 1; ns/code.east 1" || !imported ||
+		s.Clusters[0].Weight != nil {
 		t.Errorf("offers: %s; status: %+v", w.offers(), s)
 	}
 	if got := w.assemble(w.SetUnusable(chat, nil)); got != "ns/chat of east: " {
@@ -384,14 +433,19 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 			entry := func(n int) inferenceapi.ImportedCluster {
 				e := inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}
 				for k := range 10 {
-					e.Endpoints = append(e.Endpoints, inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.0.%d.%d", n%250, k)})
+					e.Endpoints = append(e.Endpoints,
+						inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.0.%d.%d", n%250, k)})
 				}
 				return e
 			}
 			for m := range members {
-				u := registry.Update{Member: fmt.Sprint("m", m), UID: "u", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true}
+				u := registry.Update{Member: fmt.Sprint("m", m), UID: "u", Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
+					Snapshot: true}
 				for p := range pools {
-					u.Exports = append(u.Exports, registry.Export{Pool: objectid.Pool{Namespace: "ns", Name: fmt.Sprintf("p-%d-%d", m, p)}, Stamp: u.Stamp, Entry: entry(0)})
+					u.Exports = append(u.Exports, registry.Export{
+						Pool: objectid.Pool{Namespace: "ns", Name: fmt.Sprintf("p-%d-%d", m, p)}, Stamp: u.Stamp,
+						Entry: entry(0),
+					})
 				}
 				changed, _ := r.Apply(u)
 				if _, err := i.Assemble(changed); err != nil {
@@ -402,7 +456,9 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 			for b.Loop() {
 				n++
 				u := registry.Update{Member: "m0", UID: "u", Stamp: registry.Stamp{Epoch: 1, Sequence: n}}
-				u.Exports = []registry.Export{{Pool: objectid.Pool{Namespace: "ns", Name: "p-0-0"}, Stamp: u.Stamp, Entry: entry(int(n))}}
+				u.Exports = []registry.Export{
+					{Pool: objectid.Pool{Namespace: "ns", Name: "p-0-0"}, Stamp: u.Stamp, Entry: entry(int(n))},
+				}
 				changed, _ := r.Apply(u)
 				if _, err := i.Assemble(changed); err != nil {
 					b.Fatal(err)
@@ -417,7 +473,10 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 // nothing away from others.
 func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
-	w.assemble(w.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {Addresses: []string{"0.0.0.0/0"}}, "west": {Pools: []string{"ns/chat"}}}))
+	w.assemble(
+		w.SetAllow(map[string]v1alpha1.ClusterSetAllow{
+			"east": {Addresses: []string{"0.0.0.0/0"}}, "west": {Pools: []string{"ns/chat"}},
+		}))
 	w.export("west", 1, "ns/chat", "ns/code")
 	if got := w.export("east", 1, "ns/chat"); got != "ns/chat of east: NotAllowed; ns/chat of west: " {
 		t.Errorf("placed: %s", got)
@@ -432,7 +491,10 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	if !w.NoneAllowed(code) || w.NoneAllowed(chat) {
 		t.Error("only ns/code has no exporter that is allowed")
 	}
-	w.assemble(w.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"ns"}, Cleartext: true}, "west": {Pools: []string{"ns/chat"}}}))
+	w.assemble(
+		w.SetAllow(map[string]v1alpha1.ClusterSetAllow{
+			"east": {Namespaces: []string{"ns"}, Cleartext: true}, "west": {Pools: []string{"ns/chat"}},
+		}))
 	if got := w.offers(); got != "ns/chat.east 1; ns/chat.west 1" {
 		t.Errorf("two exporters, each named: %s", got)
 	}
@@ -454,14 +516,17 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 			for _, name := range pools {
 				u.Exports = append(u.Exports, registry.Export{
 					Pool: objectid.Pool{Namespace: "ns", Name: name}, Stamp: at,
-					Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Weight: &weight},
+					Entry: inferenceapi.ImportedCluster{
+						RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Weight: &weight,
+					},
 				})
 			}
 			changed, _ := w.registry.Apply(u)
 			return w.assemble(changed)
 		}
 		publish(1, 1_000_000, "chat")
-		if got := publish(2, weight, "chat", "code"); got != "ns/chat of east: NotSupported; ns/code of east: NotSupported" {
+		if got := publish(2, weight, "chat", "code"); got !=
+			"ns/chat of east: NotSupported; ns/code of east: NotSupported" {
 			t.Errorf("weight %d: placed %s", weight, got)
 		}
 		all := store.Offers.All(w.store.View())

@@ -32,10 +32,11 @@ func (w *world) publish(weight int32) {
 	w.t.Helper()
 	w.sequence++
 	at := registry.Stamp{Epoch: 1, Sequence: w.sequence}
-	changed, rejected := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: at, Snapshot: true, Exports: []registry.Export{{
-		Pool: objectid.Pool{Namespace: "ns", Name: "chat"}, Stamp: at,
-		Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.ParentMode, Weight: &weight},
-	}}})
+	changed, rejected := w.registry.Apply(registry.Update{Member: "east", UID: "east", Stamp: at, Snapshot: true,
+		Exports: []registry.Export{{
+			Pool: objectid.Pool{Namespace: "ns", Name: "chat"}, Stamp: at,
+			Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.ParentMode, Weight: &weight},
+		}}})
 	if len(rejected) > 0 {
 		w.t.Fatal(rejected)
 	}
@@ -51,14 +52,17 @@ func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 		what         string
 		hide, reveal func(w *world)
 	}{
-		{"not named", func(w *world) { w.allow(v1alpha1.ClusterSetAllow{}); w.publish(1) }, func(w *world) { w.allow(named) }},
+		{"not named", func(w *world) { w.allow(v1alpha1.ClusterSetAllow{}); w.publish(1) },
+			func(w *world) { w.allow(named) }},
 		{"over the number", func(w *world) {
 			w.allow(v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}, Exports: new(int32(0))})
 			w.publish(1)
 		}, func(w *world) { w.allow(named) }},
 		{"invalid", func(w *world) { w.publish(invalid) }, func(w *world) { w.publish(1) }},
-		{"of no member", func(w *world) { w.assemble(w.SetAllow(nil)); w.publish(1) }, func(w *world) { w.allow(named) }},
-		{"offered, and then not named", func(w *world) { w.publish(1); w.allow(v1alpha1.ClusterSetAllow{}) }, func(w *world) { w.allow(named) }},
+		{"of no member", func(w *world) { w.assemble(w.SetAllow(nil)); w.publish(1) },
+			func(w *world) { w.allow(named) }},
+		{"offered, and then not named", func(w *world) { w.publish(1); w.allow(v1alpha1.ClusterSetAllow{}) },
+			func(w *world) { w.allow(named) }},
 		{"offered, withdrawn and collected", func(w *world) {
 			w.publish(1)
 			w.export("east", 0)
@@ -95,7 +99,8 @@ func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 func TestImports_ExportWithoutANamespaceHasNoAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, exists := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}}), false
-		w.Importer = imports.New(imports.Config{Registry: w.registry, Store: w.store, Namespace: func(string) bool { return exists }})
+		w.Importer = imports.New(imports.Config{Registry: w.registry, Store: w.store,
+			Namespace: func(string) bool { return exists }})
 		w.allow(v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}})
 		w.publish(1)
 		time.Sleep(time.Hour)

@@ -18,15 +18,17 @@ const (
 	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: its gateways
 )
 
-// Reasons of these conditions. A cluster whose condition Ready is Unknown keeps its wiring and gets requests; one with False gets no new one.
+// Reasons of these conditions. A cluster whose condition Ready is Unknown keeps its wiring and gets
+// requests; one with False gets no new one.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"
 	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
-	StaleReason          = "Stale"          // of an import, Unknown: clusters get requests, and none is known to be Ready
-	UnreachableReason    = "Unreachable"    // Unknown
-	PickerDownReason     = "PickerDown"     // Unknown
-	DrainingReason       = "Draining"       // False
+	// of an import, Unknown: clusters get requests, and none is known to be Ready
+	StaleReason       = "Stale"
+	UnreachableReason = "Unreachable" // Unknown
+	PickerDownReason  = "PickerDown"  // Unknown
+	DrainingReason    = "Draining"    // False
 )
 
 // Source is one exporting cluster of an import.
@@ -56,7 +58,8 @@ func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether what the placement has against the export, if anything, leaves its known version in use.
+// routed reports whether what the placement has against the export, if anything, leaves its known
+// version in use.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
@@ -73,7 +76,8 @@ func (s *Source) ready() metav1.Condition {
 	case s.NotAllowed != "":
 		out.Status, out.Reason, out.Message = metav1.ConditionFalse, NotAllowedReason, s.NotAllowed
 	case s.Draining, s.State == registry.Draining:
-		out.Status, out.Reason, out.Message = metav1.ConditionFalse, DrainingReason, "the cluster has withdrawn its export, or drains"
+		out.Status, out.Reason, out.Message = metav1.ConditionFalse, DrainingReason,
+			"the cluster has withdrawn its export, or drains"
 	case s.State == registry.Stale:
 		out.Reason, out.Message = StaleReason, "the cluster is connected and silent"
 	case s.State == registry.Unreachable:
@@ -101,8 +105,10 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf is the status of an import of some clusters, less the entries of controllers. It is pure: conditions have no transition times.
-// Its lists are those of the sources. A cluster that is not allowed has its name, mode and target ports, weight 0, and the reason. generation is that of the object.
+// StatusOf is the status of an import of some clusters, less the entries of controllers. It is
+// pure: conditions have no transition times. Its lists are those of the sources. A cluster that is
+// not allowed has its name, mode and target ports, weight 0, and the reason. generation is that of
+// the object.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int
@@ -118,7 +124,8 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 		c.Local = s.local // whatever the exporter has written
 		if s.NotAllowed != "" {
 			none := int32(0)
-			c = inferenceapi.ImportedCluster{Name: c.Name, RoutingMode: c.RoutingMode, TargetPortNumber: c.TargetPortNumber, TargetPorts: c.TargetPorts, Weight: &none}
+			c = inferenceapi.ImportedCluster{Name: c.Name, RoutingMode: c.RoutingMode,
+				TargetPortNumber: c.TargetPortNumber, TargetPorts: c.TargetPorts, Weight: &none}
 		}
 		c.Conditions = s.conditions(generation)
 		switch is := c.Conditions[1]; is.Status {
@@ -132,7 +139,8 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 		}
 		out.Clusters = append(out.Clusters, c)
 	}
-	is := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation, Message: fmt.Sprintf("%d of %d exporting clusters are ready", ready, len(out.Clusters))}
+	is := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation,
+		Message: fmt.Sprintf("%d of %d exporting clusters are ready", ready, len(out.Clusters))}
 	if len(not) > 0 {
 		is.Message += ": " + strings.Join(not[:min(len(not), named)], ", ")
 		if more := len(not) - named; more > 0 {
@@ -147,7 +155,8 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 	default:
 		is.Status, is.Reason = metav1.ConditionFalse, NoReadyClusterReason
 	}
-	accepted := metav1.Condition{Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: AcceptedReason, ObservedGeneration: generation}
+	accepted := metav1.Condition{Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: AcceptedReason,
+		ObservedGeneration: generation}
 	out.Conditions = []metav1.Condition{accepted, is}
 	return out
 }

@@ -10,7 +10,8 @@ import (
 )
 
 func TestImportStatus_Conditions(t *testing.T) {
-	endpoint := inferenceapi.ImportedCluster{Name: "a", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
+	endpoint := inferenceapi.ImportedCluster{Name: "a", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+		Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
 	parent := inferenceapi.ImportedCluster{Name: "b", RoutingMode: inferenceapi.ParentMode}
 	of := func(s ...Source) []Source { return s }
 	for _, c := range []struct {
@@ -20,13 +21,19 @@ func TestImportStatus_Conditions(t *testing.T) {
 	}{
 		{"no cluster", nil, "Accepted=True Accepted, Ready=False NoReadyCluster"},
 		{"ready", of(Source{Entry: endpoint, State: registry.Ready}, Source{Entry: parent, State: registry.Ready}),
-			"Accepted=True Accepted, Ready=True Ready; a: EPPReady=True Ready, Ready=True Ready; b: ParentsReady=True Ready, Ready=True Ready"},
+			"Accepted=True Accepted, Ready=True Ready; a: EPPReady=True Ready, Ready=True Ready; b: " +
+				"ParentsReady=True Ready, Ready=True Ready"},
 		{"silent", of(Source{Entry: endpoint, State: registry.Stale}),
 			"Accepted=True Accepted, Ready=Unknown Stale; a: EPPReady=Unknown Stale, Ready=Unknown Stale"},
-		{"gone, and one is ready", of(Source{Entry: endpoint, State: registry.Unreachable}, Source{Entry: parent, State: registry.Ready}),
-			"Accepted=True Accepted, Ready=True Ready; a: EPPReady=Unknown Unreachable, Ready=Unknown Unreachable; b: ParentsReady=True Ready, Ready=True Ready"},
-		{"gone, and one drains", of(Source{Entry: endpoint, State: registry.Unreachable}, Source{Entry: parent, Draining: true, State: registry.Ready}),
-			"Accepted=True Accepted, Ready=Unknown Stale; a: EPPReady=Unknown Unreachable, Ready=Unknown Unreachable; b: ParentsReady=False Draining, Ready=False Draining"},
+		{"gone, and one is ready",
+			of(Source{Entry: endpoint, State: registry.Unreachable}, Source{Entry: parent, State: registry.Ready}),
+			"Accepted=True Accepted, Ready=True Ready; a: EPPReady=Unknown Unreachable, Ready=Unknown Unreachable; " +
+				"b: ParentsReady=True Ready, Ready=True Ready"},
+		{"gone, and one drains",
+			of(Source{Entry: endpoint, State: registry.Unreachable},
+				Source{Entry: parent, Draining: true, State: registry.Ready}),
+			"Accepted=True Accepted, Ready=Unknown Stale; a: EPPReady=Unknown Unreachable, Ready=Unknown " +
+				"Unreachable; b: ParentsReady=False Draining, Ready=False Draining"},
 		{"its picker fails", of(Source{Entry: endpoint, State: registry.Ready, PickerDown: "connection refused"}),
 			"Accepted=True Accepted, Ready=Unknown Stale; a: EPPReady=False PickerDown, Ready=Unknown PickerDown"},
 		{"the member drains", of(Source{Entry: endpoint, State: registry.Draining}),
@@ -34,8 +41,10 @@ func TestImportStatus_Conditions(t *testing.T) {
 		{"left, and drains", of(Source{Entry: endpoint, Draining: true}),
 			"Accepted=True Accepted, Ready=False NoReadyCluster; a: EPPReady=False Draining, Ready=False Draining"},
 		{"not allowed", of(Source{Entry: endpoint, State: registry.Ready, NotAllowed: "namespace"}),
-			"Accepted=True Accepted, Ready=False NoReadyCluster; a weight 0: EPPReady=False NotAllowed, Ready=False NotAllowed"},
-		{"never read", of(Source{Entry: inferenceapi.ImportedCluster{Name: "c"}, State: registry.Ready}), "Accepted=True Accepted, Ready=False NoReadyCluster"},
+			"Accepted=True Accepted, Ready=False NoReadyCluster; a weight 0: EPPReady=False NotAllowed, Ready=False " +
+				"NotAllowed"},
+		{"never read", of(Source{Entry: inferenceapi.ImportedCluster{Name: "c"}, State: registry.Ready}),
+			"Accepted=True Accepted, Ready=False NoReadyCluster"},
 	} {
 		got := StatusOf(c.sources, 7)
 		var parts []string
@@ -69,7 +78,8 @@ func TestImportStatus_Conditions(t *testing.T) {
 		if text := strings.Join(parts, "; "); text != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.what, text, c.want)
 		}
-		if got.ObservedGeneration != 7 || got.Conditions[0].ObservedGeneration != 7 || got.Conditions[1].ObservedGeneration != 7 {
+		if got.ObservedGeneration != 7 || got.Conditions[0].ObservedGeneration != 7 ||
+			got.Conditions[1].ObservedGeneration != 7 {
 			t.Errorf("%s: %+v", c.what, got)
 		}
 	}

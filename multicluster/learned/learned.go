@@ -22,13 +22,14 @@ type Store interface {
 
 // Delivery reports when Envoys have what was learned.
 type Delivery interface {
-	// Reachable returns when an Envoy gets its configuration from this process or from one of Peers; waited reports whether
-	// none did at first.
+	// Reachable returns when an Envoy gets its configuration from this process or from one of
+	// Peers; waited reports whether none did at first.
 	Reachable(ctx context.Context) (waited bool, err error)
-	// Delivered returns when every Envoy that is connected to this process has the endpoints that a revision of the store
-	// gives a pool.
+	// Delivered returns when every Envoy that is connected to this process has the endpoints that a
+	// revision of the store gives a pool.
 	Delivered(ctx context.Context, rev uint64, pool objectid.Target) error
-	// Isolated reports whether Reachable may wait for long: no Envoy is connected here, and no peer can be reached.
+	// Isolated reports whether Reachable may wait for long: no Envoy is connected here, and no peer
+	// can be reached.
 	Isolated() bool
 }
 
@@ -36,19 +37,19 @@ type Delivery interface {
 type Config struct {
 	Store    Store
 	Delivery Delivery
-	// Object returns namespace and name of the store's object that holds a pool's addresses (store.LearnedName); false for a
-	// pool that is not of an import.
+	// Object returns namespace and name of the store's object that holds a pool's addresses
+	// (store.LearnedName); false for a pool that is not of an import.
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
 	// Peers are sent what is learned here, and what they learn is stored here; nil: there are none.
 	Peers Peers
-	// For is how long an address stays after it was named last. 10 minutes by default: longer than a retry or a session, and
-	// short enough to drop the addresses of deleted pods.
+	// For is how long an address stays after it was named last. 10 minutes by default: longer than
+	// a retry or a session, and short enough to drop the addresses of deleted pods.
 	For time.Duration
 	Now func() time.Time // time.Now if nil
 }
 
-// maxAddresses is how many addresses of one pool are kept. A remote picker that names more replaces those that it named longest ago:
-// each is an endpoint in every Envoy.
+// maxAddresses is how many addresses of one pool are kept. A remote picker that names more replaces
+// those that it named longest ago: each is an endpoint in every Envoy.
 const maxAddresses = 1024
 
 // Keeper holds the learned addresses of all pools. Its methods may be called concurrently.
@@ -81,7 +82,8 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// Learn adds addresses to the pool of an exporting cluster. It returns nil when every Envoy has them.
+// Learn adds addresses to the pool of an exporting cluster. It returns nil when every Envoy has
+// them.
 func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error {
 	if k.known(pool, addrs) {
 		return nil
@@ -113,11 +115,12 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 	return nil
 }
 
-// ackTimeout is how long an Envoy may take to acknowledge endpoints. A frozen Envoy asks for nothing and must not delay
-// those that do.
+// ackTimeout is how long an Envoy may take to acknowledge endpoints. A frozen Envoy asks for
+// nothing and must not delay those that do.
 const ackTimeout = time.Second
 
-// deliver returns when the Envoys of this process have a revision or exceed ackTimeout, or with the context's error.
+// deliver returns when the Envoys of this process have a revision or exceed ackTimeout, or with the
+// context's error.
 func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) error {
 	wait, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
@@ -130,7 +133,8 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 // Isolated reports whether what is learned here may reach no Envoy.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
-// known reports whether all addresses are delivered already, and extends their expiry. It is the path of almost every request.
+// known reports whether all addresses are delivered already, and extends their expiry. It is the
+// path of almost every request.
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	now := k.cfg.Now()
 	k.mu.RLock()

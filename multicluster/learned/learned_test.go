@@ -45,7 +45,8 @@ func setUp(t *testing.T) (*store.Store, *proxies, *Keeper, *time.Time) {
 	s := store.New()
 	p := &proxies{make(chan uint64, 1), make(chan uint64)}
 	now := time.Unix(1000, 0)
-	return s, p, New(Config{Store: s, Delivery: p, Object: object, For: time.Minute, Now: func() time.Time { return now }}), &now
+	return s, p,
+		New(Config{Store: s, Delivery: p, Object: object, For: time.Minute, Now: func() time.Time { return now }}), &now
 }
 
 func stored(s *store.Store) []string {
@@ -159,7 +160,8 @@ func TestLearned_AddressesOfAPoolAreBounded(t *testing.T) {
 	if len(got) != maxAddresses {
 		t.Errorf("%d addresses are kept, want %d", len(got), maxAddresses)
 	}
-	if slices.Contains(got, addr(0).String()) || !slices.Contains(got, addr(64).String()) || !slices.Contains(got, addr(maxAddresses+63).String()) {
+	if slices.Contains(got, addr(0).String()) || !slices.Contains(got, addr(64).String()) ||
+		!slices.Contains(got, addr(maxAddresses+63).String()) {
 		t.Error("those that were named longest ago must go first")
 	}
 }

@@ -19,7 +19,8 @@ type Peers interface {
 	// Subscribe is called once, by New.
 	Subscribe(handle func(context.Context, channel.Update) error)
 	Publish(items ...channel.Item)
-	// Acknowledged returns when what was published is in effect at all of them, those that exceed a timeout excepted.
+	// Acknowledged returns when what was published is in effect at all of them, those that exceed a
+	// timeout excepted.
 	Acknowledged(ctx context.Context) error
 }
 
@@ -35,8 +36,8 @@ func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 	return pool.String() + " " + addr.String()
 }
 
-// receive stores what a peer has learned, and returns when the Envoys of this process have it too. Retractions and
-// disconnects change nothing: an address ends here by its own time to live.
+// receive stores what a peer has learned, and returns when the Envoys of this process have it too.
+// Retractions and disconnects change nothing: an address ends here by its own time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
 	pools := map[objectid.Target]uint64{} // with the revision that has the new addresses
 	var problems []error

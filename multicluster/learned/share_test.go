@@ -52,7 +52,8 @@ func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wi
 		s := store.New()
 		stores[i] = s
 		wires[i] = &wire{t: t, all: map[string]channel.Item{}}
-		keepers[i] = New(Config{Store: s, Delivery: eager{}, Object: object, Peers: wires[i], For: time.Minute, Now: func() time.Time { return at }})
+		keepers[i] = New(Config{Store: s, Delivery: eager{}, Object: object, Peers: wires[i], For: time.Minute,
+			Now: func() time.Time { return at }})
 	}
 	for i := range keepers {
 		wires[i].to = keepers[1-i]
@@ -161,7 +162,8 @@ func TestLearned_InvalidItemLeavesTheOthers(t *testing.T) {
 		p.through <- 1
 	}()
 	err := k.receive(t.Context(), channel.Update{Items: []channel.Item{
-		{Key: "what"}, {Key: itemKey(objectid.MustParseTarget("ns/local"), pod1)}, {Key: itemKey(chatEast, pod2), TTL: time.Minute},
+		{Key: "what"}, {Key: itemKey(objectid.MustParseTarget("ns/local"), pod1)},
+		{Key: itemKey(chatEast, pod2), TTL: time.Minute},
 	}})
 	if err == nil || !slices.Equal(stored(s), []string{pod2.String()}) {
 		t.Errorf("stored %v: %v", stored(s), err)

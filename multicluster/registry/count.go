@@ -8,9 +8,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Budgets of the exports of all members together, whatever each is allowed: their number, withdrawn ones included, and the
-// bytes of their wire form, which take some three times as much here. Each member has an equal share, at least the least and
-// at most maxExports. What a member has stays when its share shrinks, and grows no more.
+// Budgets of the exports of all members together, whatever each is allowed: their number, withdrawn
+// ones included, and the bytes of their wire form, which take some three times as much here. Each
+// member has an equal share, at least the least and at most maxExports. What a member has stays
+// when its share shrinks, and grows no more.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
@@ -61,8 +62,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores an export, and counts it. The names of Secrets are left out: they are Secrets of this cluster, and would have a member choose which
-// of them it is sent.
+// put stores an export, and counts it. The names of Secrets are left out: they are Secrets of this
+// cluster, and would have a member choose which of them it is sent.
 func (t txn) put(e *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -103,7 +104,8 @@ func (t txn) count(cluster string) Count {
 	return Count{Cluster: cluster}
 }
 
-// room is why there is no room for an export in place of what is held under its name; "" if there is.
+// room is why there is no room for an export in place of what is held under its name; "" if there
+// is.
 func (t txn) room(e, old *Export) string {
 	c := t.count(e.Cluster)
 	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every share has room for it

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// publishes applies an update of a member with n more exports of some size, and returns what was rejected.
+// publishes applies an update of a member with n more exports of some size, and returns what was
+// rejected.
 func publishes(r *registry.Registry, member string, sequence uint64, n, size int) string {
 	stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
 	u := registry.Update{Member: member, UID: "uid-" + member, Stamp: stamp}
@@ -66,7 +67,8 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 		r.SetMembers(members)
 	}
 	one, _ := registry.Share(40_000, 1)
-	for n, want := range map[int][2]int{1: {10_000, 64 << 20}, 8: {5_000, 8 << 20}, 100: {400, 1 << 20}, 1000: {400, 1 << 20}} {
+	for n, want := range map[int][2]int{1: {10_000, 64 << 20}, 8: {5_000, 8 << 20}, 100: {400, 1 << 20},
+		1000: {400, 1 << 20}} {
 		if exports, bytes := registry.Share(40_000, n); exports != want[0] || bytes != want[1] {
 			t.Errorf("of %d members each has %d exports and %d bytes, want %v", n, exports, bytes, want)
 		}

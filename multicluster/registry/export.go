@@ -18,17 +18,19 @@ type Export struct {
 	Stamp   Stamp
 	// Entry is how to reach the pool: the cluster's entry of the import. Its name is Cluster.
 	Entry inferenceapi.ImportedCluster
-	// Incarnation distinguishes the export from earlier ones of that pool, which the cluster has withdrawn.
+	// Incarnation distinguishes the export from earlier ones of that pool, which the cluster has
+	// withdrawn.
 	Incarnation uint64
-	// Since is when this cluster began to import the export (Imported), in microseconds of Unix time;
-	// 0: it does not, or did before that was recorded. It stays while the export is imported, whatever
-	// the member publishes: of two meanings of a name the older export counts.
+	// Since is when this cluster began to import the export (Imported), in microseconds of Unix
+	// time; 0: it does not, or did before that was recorded. It stays while the export is imported,
+	// whatever the member publishes: of two meanings of a name the older export counts.
 	Since int64
 	// Draining: the export is withdrawn, or its member drains. It takes no new request.
 	Draining bool
 	// Size is how many bytes the export has on the wire.
 	Size int
-	// Unread is why the newest version of the export could not be taken: the other fields are those of an older one, or empty. "": it was.
+	// Unread is why the newest version of the export could not be taken: the other fields are those
+	// of an older one, or empty. "": it was.
 	Unread string
 
 	withdrawn bool
@@ -39,14 +41,15 @@ type Export struct {
 // Withdrawn reports whether the member does not export the pool any more.
 func (e *Export) Withdrawn() bool { return e.withdrawn }
 
-// Restored reports whether the export is that of a Record: this cluster imported it before a restart.
+// Restored reports whether the export is that of a Record: this cluster imported it before a
+// restart.
 func (e *Export) Restored() bool { return e.restored }
 
 // MaxWeight is the largest weight that an export may have; the least is 0.
 const MaxWeight = 1_000_000
 
-// invalid is why an export is not taken; "" if it is. What no import may have, an API server rejects
-// together with the entries of all others.
+// invalid is why an export is not taken; "" if it is. What no import may have, an API server
+// rejects together with the entries of all others.
 func (e *Export) invalid() string {
 	if !e.Pool.IsValid() {
 		return fmt.Sprintf("%.80q is not the name of a pool", e.Pool.String())
@@ -65,9 +68,10 @@ func (e *Export) invalid() string {
 }
 
 // Imported notes which exports this cluster has begun to import, and which it has ceased to import:
-// each that begins is as old as the returned time, in microseconds of Unix time, which is later than
-// all before, and each that ceases has no age any more. So an export that a member announced before
-// it was imported is no older than one that was not announced. An export that has an age keeps it.
+// each that begins is as old as the returned time, in microseconds of Unix time, which is later
+// than all before, and each that ceases has no age any more. So an export that a member announced
+// before it was imported is no older than one that was not announced. An export that has an age
+// keeps it.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	r.write(func(t txn) {
 		since = max(r.cfg.Now().UnixMicro(), r.latest.Load()+1)
@@ -124,13 +128,15 @@ func (r *Registry) withdraw(t txn, e *Export, at Stamp) {
 // collectDrained drops the exports that have drained.
 func (r *Registry) collectDrained(t txn) {
 	now := r.now()
-	for _, e := range slices.Collect(until(t, exportTable, byDraining, func(e *Export) time.Duration { return e.collect }, now)) {
+	for _, e := range slices.Collect(until(t, exportTable, byDraining,
+		func(e *Export) time.Duration { return e.collect }, now)) {
 		t.drop(e)
 	}
 }
 
-// Exports returns what members export under a pool's name, sorted by cluster. ws, which may be nil, fires when Exports would return
-// something else. The exports are the registry's own, and no copies: an import reads them several times for each update.
+// Exports returns what members export under a pool's name, sorted by cluster. ws, which may be nil,
+// fires when Exports would return something else. The exports are the registry's own, and no
+// copies: an import reads them several times for each update.
 func (r *Registry) Exports(ws WatchSet, p objectid.Pool) []*Export {
 	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
 	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })
@@ -161,7 +167,8 @@ func (r *Registry) ExportsOf(cluster string) []*Export {
 	return slices.Collect(rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)))
 }
 
-// PodCIDRs are the ranges of pods that a member publishes: those of its first export in EndpointMode, as all of them have the member's.
+// PodCIDRs are the ranges of pods that a member publishes: those of its first export in
+// EndpointMode, as all of them have the member's.
 func (r *Registry) PodCIDRs(cluster string) []string {
 	for e := range rows.Walk[Export](r.read(), nil, exportTable, rows.ByID, rows.Key(cluster)) {
 		if e.Entry.RoutingMode == inferenceapi.EndpointMode && !e.withdrawn {

@@ -25,10 +25,12 @@ const (
 	Unreachable State = "Unreachable"
 )
 
-// Stamp orders the updates of a cluster: by the transitions of its exporting process's lease, then by what that process has counted.
+// Stamp orders the updates of a cluster: by the transitions of its exporting process's lease, then
+// by what that process has counted.
 type Stamp struct{ Epoch, Sequence uint64 }
 
-// MaxStamp bounds both parts of a stamp. No cluster counts so far: at a million updates a second it takes 285 years.
+// MaxStamp bounds both parts of a stamp. No cluster counts so far: at a million updates a second it
+// takes 285 years.
 const MaxStamp = 1 << 53
 
 // Compare orders stamps.
@@ -42,8 +44,8 @@ type Member struct {
 	State State
 	// UID of the cluster; "" before its first update.
 	UID string
-	// Known is the stamp up to which all exports of the member are known, and Started when the process with that epoch began
-	// to publish, by the member's clock; zero: it is not known.
+	// Known is the stamp up to which all exports of the member are known, and Started when the
+	// process with that epoch began to publish, by the member's clock; zero: it is not known.
 	Known   Stamp
 	Started time.Time
 	// Bundle has the CA certificates that the member published last, in PEM.
@@ -55,7 +57,8 @@ type Member struct {
 	denied    denied
 }
 
-// denied is why exports of a member are not known here: there was no room for them. least is the smallest of them, in bytes.
+// denied is why exports of a member are not known here: there was no room for them. least is the
+// smallest of them, in bytes.
 type denied struct {
 	problem string
 	least   int
@@ -65,7 +68,8 @@ type denied struct {
 func (m Member) Connected() bool { return m.connected }
 
 func (m *Member) equal(o *Member) bool {
-	return m.Name == o.Name && m.State == o.State && m.UID == o.UID && m.Known == o.Known && m.Started.Equal(o.Started) &&
+	return m.Name == o.Name && m.State == o.State && m.UID == o.UID && m.Known == o.Known &&
+		m.Started.Equal(o.Started) &&
 		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle) && m.denied == o.denied
 }
 
@@ -151,7 +155,8 @@ func (r *Registry) running(t txn, m *Member) bool {
 // expireLeases gives the members whose lease has expired their state.
 func (r *Registry) expireLeases(t txn) {
 	now := r.now()
-	for _, l := range slices.Collect(until(t, leaseTable, byDeadline, func(l *lease) time.Duration { return l.deadline }, now)) {
+	for _, l := range slices.Collect(until(t, leaseTable, byDeadline,
+		func(l *lease) time.Duration { return l.deadline }, now)) {
 		rows.Must(t.Delete(leaseTable, l))
 		m := rows.First[Member](t, memberTable, rows.Key(l.cluster))
 		if m == nil {
@@ -168,7 +173,8 @@ func (r *Registry) expireLeases(t txn) {
 	}
 }
 
-// Members returns all members, sorted by name. ws, which may be nil, fires when Members would return something else.
+// Members returns all members, sorted by name. ws, which may be nil, fires when Members would
+// return something else.
 func (r *Registry) Members(ws WatchSet) (out []Member) {
 	for m := range rows.Walk[Member](r.read(), ws, memberTable, rows.ByID, nil) {
 		out = append(out, *m)

@@ -13,7 +13,8 @@ type Placement struct {
 	Pool   objectid.Pool
 	// Reason is why the member does not import it; "" if it does. Message describes it.
 	Reason, Message string
-	// Incarnation is that of the export which it is about, unless Any: the member's release does not report it.
+	// Incarnation is that of the export which it is about, unless Any: the member's release does
+	// not report it.
 	Incarnation uint64
 	Any         bool
 }
@@ -28,7 +29,8 @@ type Reports struct {
 	Gone []objectid.Pool
 }
 
-// Place stores what a member reports of this cluster's exports. Of a cluster that is no member nothing is stored.
+// Place stores what a member reports of this cluster's exports. Of a cluster that is no member
+// nothing is stored.
 func (r *Registry) Place(in Reports) {
 	r.write(func(t txn) {
 		if rows.First[Member](t, memberTable, rows.Key(in.Member)) == nil {
@@ -64,8 +66,8 @@ func (t txn) unplace(member string, of func(objectid.Pool) bool) {
 	}
 }
 
-// Placements returns where an export of this cluster has arrived, sorted by member. ws, which may be nil, fires when Placements would
-// return something else.
+// Placements returns where an export of this cluster has arrived, sorted by member. ws, which may
+// be nil, fires when Placements would return something else.
 func (r *Registry) Placements(ws WatchSet, p objectid.Pool) (out []Placement) {
 	for pl := range rows.Walk[Placement](r.read(), ws, placementTable, byPool, poolKey(p)) {
 		out = append(out, *pl)

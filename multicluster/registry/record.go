@@ -37,15 +37,16 @@ type Record struct {
 	Withdrawn bool
 	// Draining: the member drains.
 	Draining bool
-	// Bundle has the CA certificates that the member published last, in PEM, and Started is when its process
-	// began to publish; empty in the record of an export.
+	// Bundle has the CA certificates that the member published last, in PEM, and Started is when
+	// its process began to publish; empty in the record of an export.
 	Bundle  []byte
 	Started time.Time
 }
 
-// Restore applies records, of members of the set without an update so far, and returns the pools to assemble. Those members
-// are Unreachable until their first update, and have a lease in which nothing older than their records counts. A record of
-// another UID than its member's own record is left out.
+// Restore applies records, of members of the set without an update so far, and returns the pools to
+// assemble. Those members are Unreachable until their first update, and have a lease in which
+// nothing older than their records counts. A record of another UID than its member's own record is
+// left out.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {
@@ -111,23 +112,27 @@ func (r *Registry) Records() (out []Record) {
 
 func (m *Member) record() Record {
 	return Record{
-		RecordID: RecordID{Cluster: m.Name}, UID: m.UID, Stamp: m.Known, Draining: m.drained, Bundle: m.Bundle, Started: m.Started,
+		RecordID: RecordID{Cluster: m.Name}, UID: m.UID, Stamp: m.Known, Draining: m.drained, Bundle: m.Bundle,
+		Started: m.Started,
 	}
 }
 
-// record is false for an export of a cluster that is no member any more, and for one that could never be read.
+// record is false for an export of a cluster that is no member any more, and for one that could
+// never be read.
 func (e *Export) record(t txn) (Record, bool) {
 	m := rows.First[Member](t, memberTable, rows.Key(e.Cluster))
 	if m == nil || e.Entry.RoutingMode == "" {
 		return Record{}, false
 	}
-	return Record{RecordID: RecordID{e.Cluster, e.Pool}, UID: m.UID, Stamp: e.Stamp, Entry: e.Entry, Since: e.Since, Withdrawn: e.withdrawn}, true
+	return Record{RecordID: RecordID{e.Cluster, e.Pool}, UID: m.UID, Stamp: e.Stamp, Entry: e.Entry, Since: e.Since,
+		Withdrawn: e.withdrawn}, true
 }
 
 // Unsaved has one element when records have changed since the last TakeUnsaved.
 func (r *Registry) Unsaved() <-chan struct{} { return r.wake }
 
-// TakeUnsaved returns the records that have changed since the last call, and the ids of those that are not to be kept any more, sorted.
+// TakeUnsaved returns the records that have changed since the last call, and the ids of those that
+// are not to be kept any more, sorted.
 func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	r.mu.Lock()
 	ids := r.unsaved

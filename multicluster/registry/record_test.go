@@ -17,7 +17,8 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 		t.Errorf("without an update: %v, %v", c, g)
 	}
 	entry := func(address string) inferenceapi.ImportedCluster {
-		return inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
+		return inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+			Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}
 	}
 	a, b := objectid.Pool{Namespace: "ns", Name: "a"}, objectid.Pool{Namespace: "ns", Name: "b"}
 	apply := func(r *Registry, u Update) string {
@@ -29,7 +30,10 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 		return ""
 	}
 	at := func(epoch, sequence uint64) Stamp { return Stamp{epoch, sequence} }
-	if p := apply(r, Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true, Bundle: []byte("PEM"), Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entry("10.0.0.1")}, {Pool: b, Stamp: at(2, 5), Entry: entry("10.0.0.2")}}}); p != "" {
+	if p := apply(r,
+		Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true, Bundle: []byte("PEM"),
+			Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entry("10.0.0.1")},
+				{Pool: b, Stamp: at(2, 5), Entry: entry("10.0.0.2")}}}); p != "" {
 		t.Fatal(p)
 	}
 	saved := map[RecordID]Record{}
@@ -46,7 +50,9 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	if n := save(); n != 3 {
 		t.Errorf("%d records", n)
 	}
-	if p := apply(r, Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM"), Withdrawn: []objectid.Pool{b}}); p != "" {
+	if p := apply(r,
+		Update{Member: "east", UID: "1", Stamp: at(2, 6), Bundle: []byte("PEM"), Withdrawn: []objectid.Pool{b}}); p !=
+		"" {
 		t.Fatal(p)
 	}
 	if n := save(); n != 2 { // the member and b
@@ -80,10 +86,14 @@ func TestRecord_RestartKeepsExportsAndTakesNothingOlder(t *testing.T) {
 	if m, _ := next.Member("east"); m.State != Unreachable || m.Known != at(2, 6) {
 		t.Errorf("%+v", m)
 	}
-	if p := apply(next, Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true, Exports: []Export{{Pool: b, Stamp: at(2, 5)}}}); p == "" {
+	if p := apply(next,
+		Update{Member: "east", UID: "1", Stamp: at(2, 5), Snapshot: true,
+			Exports: []Export{{Pool: b, Stamp: at(2, 5)}}}); p == "" {
 		t.Error("an older update had an effect")
 	}
-	if p := apply(next, Update{Member: "east", UID: "1", Stamp: at(2, 7), Snapshot: true, Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entry("10.0.0.1")}}}); p != "" {
+	if p := apply(next,
+		Update{Member: "east", UID: "1", Stamp: at(2, 7), Snapshot: true,
+			Exports: []Export{{Pool: a, Stamp: at(2, 4), Entry: entry("10.0.0.1")}}}); p != "" {
 		t.Error(p)
 	}
 	if e := next.ExportsOf("east"); len(e) != 2 || e[0].Draining || !e[1].Draining {

@@ -28,7 +28,8 @@ type Config struct {
 	Lease time.Duration
 	// Drain is how long a withdrawn export stays, for its requests in flight. Default: 10 minutes.
 	Drain time.Duration
-	// Exports is how many exports all members have together, withdrawn ones included. Default: 40,000.
+	// Exports is how many exports all members have together, withdrawn ones included. Default:
+	// 40,000.
 	Exports int
 	// Now is this process's monotonic clock; time.Now if nil.
 	Now func() time.Time
@@ -71,15 +72,16 @@ type Update struct {
 	Started time.Time
 	// Snapshot: Exports are all that the member exports. Others are withdrawn.
 	Snapshot bool
-	// Partial: other updates follow with the rest of what the member has published at Stamp. Until the
-	// last of them nothing is withdrawn, and Stamp is not known. Before are the exports of a snapshot in
-	// the updates before the last one.
+	// Partial: other updates follow with the rest of what the member has published at Stamp. Until
+	// the last of them nothing is withdrawn, and Stamp is not known. Before are the exports of a
+	// snapshot in the updates before the last one.
 	Partial bool
 	Before  []objectid.Pool
 	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
 	Exports   []Export
 	Withdrawn []objectid.Pool
-	// Unread are exports that the member has and that the source cannot take, and why: what is known of them stays.
+	// Unread are exports that the member has and that the source cannot take, and why: what is
+	// known of them stays.
 	Unread map[objectid.Pool]string
 	// Draining: the member itself drains.
 	Draining bool
@@ -87,15 +89,16 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection is an update that changed nothing, or not all that it has, or one after an update for which there is still no
-// room. Once none of a member is rejected, all its exports are asked for again.
+// Rejection is an update that changed nothing, or not all that it has, or one after an update for
+// which there is still no room. Once none of a member is rejected, all its exports are asked for
+// again.
 type Rejection struct {
 	Member  string
 	Problem string
 }
 
-// Apply processes updates in one transaction. It returns the pools to assemble again, sorted, and what was rejected. An update renews its
-// member's lease, even one that has nothing new.
+// Apply processes updates in one transaction. It returns the pools to assemble again, sorted, and
+// what was rejected. An update renews its member's lease, even one that has nothing new.
 func (r *Registry) Apply(updates ...Update) (changed []objectid.Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
 		for i := range updates {
@@ -124,9 +127,11 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		next.Known = t.forget(m.Name)
 	case older && !r.startsAgain(t, m, u):
 		if u.Stamp.Compare(m.Known) >= 0 {
-			return fmt.Sprintf("its process has begun before the one that is known, and has the same epoch %d", u.Stamp.Epoch)
+			return fmt.Sprintf("its process has begun before the one that is known, and has the same epoch %d",
+				u.Stamp.Epoch)
 		}
-		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence, m.Known.Epoch, m.Known.Sequence)
+		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence,
+			m.Known.Epoch, m.Known.Sequence)
 	case older, r.repeats(m, u): // the member has lost its state
 		next.Known = t.forget(m.Name)
 	}
@@ -210,10 +215,11 @@ func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
-// startsAgain reports whether a member whose update is older than what is known may begin anew: its epoch is lost with its
-// state folder, its Lease or its namespace. Its lease here has expired, so that it is silent; or it has begun to publish after
-// the process that published what is known. One that began before that was replaced by it, unless a clock
-// went back: it counts after an hour of silence.
+// startsAgain reports whether a member whose update is older than what is known may begin anew: its
+// epoch is lost with its state folder, its Lease or its namespace. Its lease here has expired, so
+// that it is silent; or it has begun to publish after the process that published what is known. One
+// that began before that was replaced by it, unless a clock went back: it counts after an hour of
+// silence.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -224,19 +230,21 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether a member's update is of a later process than what is known, and its epoch is not: an older state
-// folder was restored. So records that are newer may have older stamps.
+// repeats reports whether a member's update is of a later process than what is known, and its epoch
+// is not: an older state folder was restored. So records that are newer may have older stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
-// replaced reports whether a member's update is of an earlier process than what is known, and its epoch
-// is no later: both have it, because the later one could not save its own, as on a full disk.
+// replaced reports whether a member's update is of an earlier process than what is known, and its
+// epoch is no later: both have it, because the later one could not save its own, as on a full disk.
 func (r *Registry) replaced(m *Member, u *Update) bool {
-	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.Before(m.Started)
+	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
+		u.Started.Before(m.Started)
 }
 
-// forget makes every stamp of a member's next update newer than what is known. Its exports stay until then.
+// forget makes every stamp of a member's next update newer than what is known. Its exports stay
+// until then.
 func (t txn) forget(member string) Stamp {
 	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(member))) {
 		old := *e
@@ -246,7 +254,8 @@ func (t txn) forget(member string) Stamp {
 	return Stamp{}
 }
 
-// export stores an export, unless it is older than what is known. It returns why there is no room for it.
+// export stores an export, unless it is older than what is known. It returns why there is no room
+// for it.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
 	switch {
@@ -295,7 +304,8 @@ func (r *Registry) Next() (time.Duration, bool) {
 	return max(next-r.now(), 0), ok
 }
 
-// Expire ends the leases that have expired and drops the exports that have drained. It returns the pools to assemble again.
+// Expire ends the leases that have expired and drops the exports that have drained. It returns the
+// pools to assemble again.
 func (r *Registry) Expire() []objectid.Pool {
 	return r.write(func(t txn) {
 		r.expireLeases(t)
@@ -303,7 +313,8 @@ func (r *Registry) Expire() []objectid.Pool {
 	})
 }
 
-// write runs change in a write transaction, and returns the pools whose exports, or whose exports' members, have changed, sorted.
+// write runs change in a write transaction, and returns the pools whose exports, or whose exports'
+// members, have changed, sorted.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
 	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int)}
 	defer t.Abort() // after a panic; a committed one stays

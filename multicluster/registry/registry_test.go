@@ -27,7 +27,9 @@ func stamp(epoch, sequence uint64) registry.Stamp {
 func export(p objectid.Pool, at registry.Stamp, address string) registry.Export {
 	return registry.Export{Pool: p, Stamp: at, Entry: inferenceapi.ImportedCluster{
 		RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
-		EndpointPicker: &inferenceapi.EndpointPickerImport{Service: []inferenceapi.ServiceImport{{Addresses: []string{address}}}},
+		EndpointPicker: &inferenceapi.EndpointPickerImport{
+			Service: []inferenceapi.ServiceImport{{Addresses: []string{address}}},
+		},
 	}}
 }
 
@@ -64,12 +66,17 @@ func of(r *registry.Registry, p objectid.Pool) string {
 func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")}})
-		apply(t, r, registry.Update{Member: "west", UID: "w", Stamp: stamp(1, 9), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 3), "b")}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true,
+				Exports: []registry.Export{export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")}})
+		apply(t, r,
+			registry.Update{Member: "west", UID: "w", Stamp: stamp(1, 9), Snapshot: true,
+				Exports: []registry.Export{export(chat, stamp(1, 3), "b")}})
 		if got := of(r, chat); got != "east=a; west=b" {
 			t.Errorf("exports: %s", got)
 		}
-		changed := apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []objectid.Pool{chat}})
+		changed := apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []objectid.Pool{chat}})
 		if got := of(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
 			t.Errorf("after the withdrawal %v have changed: %s", changed, got)
 		}
@@ -81,7 +88,9 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 		if got := of(r, chat); got != "west=b" {
 			t.Errorf("after the drain time: %s", got)
 		}
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 3), Exports: []registry.Export{export(chat, stamp(1, 3), "c")}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 3),
+				Exports: []registry.Export{export(chat, stamp(1, 3), "c")}})
 		if got := of(r, chat); got != "east=c; west=b" {
 			t.Errorf("exported again: %s", got)
 		}
@@ -91,7 +100,9 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true,
+				Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
 		state := func() registry.State {
 			m, _ := r.Member("east")
 			return m.State
@@ -117,7 +128,8 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 		if state() != registry.Ready {
 			t.Errorf("after an update that has nothing new it is %s", state())
 		}
-		if changed := r.SetMembers([]string{"west"}); !slices.Equal(changed, []objectid.Pool{chat}) || of(r, chat) != "east=a, draining" {
+		if changed := r.SetMembers([]string{"west"}); !slices.Equal(changed, []objectid.Pool{chat}) ||
+			of(r, chat) != "east=a, draining" {
 			t.Errorf("removed from the set, its export is %q; changed: %v", of(r, chat), changed)
 		}
 	})
@@ -125,16 +137,28 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 
 func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
 	r := set()
-	apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(2, 5), Snapshot: true, Exports: []registry.Export{export(chat, stamp(2, 4), "new")}})
+	apply(t, r,
+		registry.Update{Member: "east", UID: "e", Stamp: stamp(2, 5), Snapshot: true,
+			Exports: []registry.Export{export(chat, stamp(2, 4), "new")}})
 	for what, u := range map[string]registry.Update{
-		"a leader that was paused withdraws":      {Member: "east", UID: "e", Stamp: stamp(1, 900), Withdrawn: []objectid.Pool{chat}},
-		"a backup that was restored revives":      {Member: "east", UID: "e", Stamp: stamp(2, 3), Snapshot: true, Exports: []registry.Export{export(code, stamp(2, 3), "old")}},
-		"another cluster takes the name":          {Member: "east", UID: "other", Stamp: stamp(9, 9), Snapshot: true},
-		"a cluster that is no member exports":     {Member: "south", UID: "s", Stamp: stamp(1, 1), Exports: []registry.Export{export(chat, stamp(1, 1), "x")}},
-		"an old hub sends one change that is old": {Member: "east", UID: "e", Stamp: stamp(2, 4), Exports: []registry.Export{export(chat, stamp(2, 1), "old")}},
+		"a leader that was paused withdraws": {
+			Member: "east", UID: "e", Stamp: stamp(1, 900), Withdrawn: []objectid.Pool{chat},
+		},
+		"a backup that was restored revives": {
+			Member: "east", UID: "e", Stamp: stamp(2, 3), Snapshot: true,
+			Exports: []registry.Export{export(code, stamp(2, 3), "old")},
+		},
+		"another cluster takes the name": {Member: "east", UID: "other", Stamp: stamp(9, 9), Snapshot: true},
+		"a cluster that is no member exports": {
+			Member: "south", UID: "s", Stamp: stamp(1, 1), Exports: []registry.Export{export(chat, stamp(1, 1), "x")},
+		},
+		"an old hub sends one change that is old": {
+			Member: "east", UID: "e", Stamp: stamp(2, 4), Exports: []registry.Export{export(chat, stamp(2, 1), "old")},
+		},
 	} {
 		changed, rejected := r.Apply(u)
-		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || of(r, chat) != "east=new" || of(r, code) != "" {
+		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || of(r, chat) != "east=new" ||
+			of(r, code) != "" {
 			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, of(r, chat), of(r, code))
 		}
 	}
@@ -143,14 +167,19 @@ func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
 func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	began := time.Now()
 	lost := func(started time.Time) registry.Update {
-		return registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Started: started, Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "again")}}
+		return registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Started: started, Snapshot: true,
+			Exports: []registry.Export{export(chat, stamp(1, 1), "again")}}
 	}
 	prepared := func(t *testing.T) *registry.Registry {
 		r := set()
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 5), Started: began, Snapshot: true, Exports: []registry.Export{
-			export(chat, stamp(9, 4), "first"), export(code, stamp(9, 4), "first"),
-		}})
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 6), Started: began, Withdrawn: []objectid.Pool{chat}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 5), Started: began, Snapshot: true,
+				Exports: []registry.Export{
+					export(chat, stamp(9, 4), "first"), export(code, stamp(9, 4), "first"),
+				}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(9, 6), Started: began,
+				Withdrawn: []objectid.Pool{chat}})
 		return r
 	}
 	for what, c := range map[string]struct {
@@ -164,7 +193,8 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	} {
 		r := prepared(t)
 		_, rejected := r.Apply(lost(c.started))
-		if served := len(rejected) == 0 && of(r, chat) == "east=again" && of(r, code) == "east=first, draining"; served != c.served {
+		if served := len(rejected) == 0 && of(r, chat) == "east=again" &&
+			of(r, code) == "east=first, draining"; served != c.served {
 			t.Errorf("%s: %q and %q, rejected %v", what, of(r, chat), of(r, code), rejected)
 		}
 	}
@@ -192,7 +222,8 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		for what, r := range map[string]*registry.Registry{"": r, "after a restart here": kept} {
 			_, rejected := r.Apply(lost(began.Add(-time.Second)))
 			if len(rejected) != 1 || strings.HasSuffix(of(r, chat), "again") {
-				t.Errorf("%s: a process that was replaced revives what its successor has withdrawn: %q", what, of(r, chat))
+				t.Errorf("%s: a process that was replaced revives what its successor has withdrawn: %q", what,
+					of(r, chat))
 			}
 		}
 		time.Sleep(time.Hour)
@@ -205,18 +236,23 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(7, 7), Snapshot: true, Exports: []registry.Export{export(chat, stamp(7, 7), "a"), export(code, stamp(7, 7), "a")}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(7, 7), Snapshot: true,
+				Exports: []registry.Export{export(chat, stamp(7, 7), "a"), export(code, stamp(7, 7), "a")}})
 		time.Sleep(16 * time.Second)
 		r.Expire()
-		apply(t, r, registry.Update{Member: "east", UID: "rebuilt", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "b")}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "rebuilt", Stamp: stamp(1, 1), Snapshot: true,
+				Exports: []registry.Export{export(chat, stamp(1, 1), "b")}})
 		if of(r, chat) != "east=b" || of(r, code) != "east=a, draining" {
 			t.Errorf("%q and %q", of(r, chat), of(r, code))
 		}
 	})
 }
 
-// While the lease of the cluster before runs, updates of the one in its place have no effect. The first one
-// that has is a renewal, and what it exported before comes with the snapshot that is asked for then.
+// While the lease of the cluster before runs, updates of the one in its place have no effect. The
+// first one that has is a renewal, and what it exported before comes with the snapshot that is
+// asked for then.
 func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	for _, uid := range []string{"e", "rebuilt"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -236,7 +272,8 @@ func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	}
 }
 
-// A user removes a member and adds it again while its exports drain. Meanwhile it has lost its epoch.
+// A user removes a member and adds it again while its exports drain. Meanwhile it has lost its
+// epoch.
 func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	r := set()
 	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(7, 2), Snapshot: true}
@@ -254,10 +291,12 @@ func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	}
 }
 
-// A restored disk gives a process the epoch of one before it, whose stamps it may pass before it connects.
+// A restored disk gives a process the epoch of one before it, whose stamps it may pass before it
+// connects.
 func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	r, began := set(), time.Now()
-	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 4), Snapshot: true, Started: began.Add(-time.Minute), Draining: true}
+	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 4), Snapshot: true,
+		Started: began.Add(-time.Minute), Draining: true}
 	east.Exports = []registry.Export{export(chat, stamp(2, 3), "10.0.0.1")}
 	apply(t, r, east)
 	east.Stamp, east.Started, east.Draining = stamp(2, 5), began, false
@@ -268,11 +307,12 @@ func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	}
 }
 
-// On a full disk a process cannot save its epoch, and its successor has the same one. The one before, which goes on, changes
-// nothing from then on.
+// On a full disk a process cannot save its epoch, and its successor has the same one. The one
+// before, which goes on, changes nothing from then on.
 func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testing.T) {
 	r, began := set(), time.Now()
-	replaced := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true, Started: began.Add(-time.Minute)}
+	replaced := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true,
+		Started: began.Add(-time.Minute)}
 	replaced.Exports = []registry.Export{export(chat, stamp(2, 2), "10.0.0.1")}
 	apply(t, r, replaced)
 	apply(t, r, registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true, Started: began})
@@ -281,7 +321,8 @@ func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testi
 		replaced.Stamp = stamp(2, sequence)
 		replaced.Exports = []registry.Export{export(chat, stamp(2, sequence), "10.0.0.1")}
 		_, rejected := r.Apply(replaced)
-		if got := of(r, chat); got != before || len(rejected) != 1 || !strings.Contains(rejected[0].Problem, "has begun before the one that is known") {
+		if got := of(r, chat); got != before || len(rejected) != 1 ||
+			!strings.Contains(rejected[0].Problem, "has begun before the one that is known") {
 			t.Errorf("2.%d: %q after %q, %v", sequence, got, before, rejected)
 		}
 	}
@@ -289,11 +330,14 @@ func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testi
 
 func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
 	r := set()
-	first := registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}}
+	first := registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true,
+		Exports: []registry.Export{export(chat, stamp(1, 1), "a")}}
 	apply(t, r, first)
 	for i, draining := range []bool{true, false} {
-		changed := apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, uint64(2+i)), Draining: draining})
-		if got := strings.HasSuffix(of(r, chat), ", draining"); got != draining || !slices.Equal(changed, []objectid.Pool{chat}) {
+		changed := apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, uint64(2+i)), Draining: draining})
+		if got := strings.HasSuffix(of(r, chat), ", draining"); got != draining ||
+			!slices.Equal(changed, []objectid.Pool{chat}) {
 			t.Errorf("draining %v: %s; changed: %v", draining, of(r, chat), changed)
 		}
 	}
@@ -308,7 +352,8 @@ func TestPlacement_NamesMembersWithoutTheImport(t *testing.T) {
 	if list := r.Placements(ws, chat); len(list) != 0 {
 		t.Fatalf("placements: %v", list)
 	}
-	want := []registry.Placement{{Member: "east", Pool: chat}, {Member: "west", Pool: chat, Reason: "NamespaceNotFound", Message: "namespace ns does not exist there"}}
+	want := []registry.Placement{{Member: "east", Pool: chat},
+		{Member: "west", Pool: chat, Reason: "NamespaceNotFound", Message: "namespace ns does not exist there"}}
 	for _, p := range want {
 		r.Place(registry.Reports{Member: p.Member, Placed: []registry.Placement{p}})
 	}
@@ -354,8 +399,9 @@ func TestPlacement_GoesWithTheReport(t *testing.T) {
 	has("west chat")
 }
 
-// A cluster changes its exports at random. Two sources bring its updates, each late and each from its own snapshot on, in an order of
-// their own. The registry never has what the cluster had only before the newest update that has arrived, and ends with what it has.
+// A cluster changes its exports at random. Two sources bring its updates, each late and each from
+// its own snapshot on, in an order of their own. The registry never has what the cluster had only
+// before the newest update that has arrived, and ends with what it has.
 func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -430,12 +476,18 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	}
 }
 
-// A name of a Secret is one of the importer's Secrets: a member that chose it could have any of them sent to itself.
+// A name of a Secret is one of the importer's Secrets: a member that chose it could have any of
+// them sent to itself.
 func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "10.0.0.1")
-	e.Entry.EndpointPicker.Health = &inferenceapi.EndpointImport{Port: 9003, SecretRef: &corev1.SecretReference{Name: "own"}}
-	e.Entry.EndpointPicker.Metrics = &inferenceapi.EndpointImport{Port: 9090, SecretRef: &corev1.SecretReference{Name: "own"}}
-	apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{e}})
+	e.Entry.EndpointPicker.Health = &inferenceapi.EndpointImport{
+		Port: 9003, SecretRef: &corev1.SecretReference{Name: "own"},
+	}
+	e.Entry.EndpointPicker.Metrics = &inferenceapi.EndpointImport{
+		Port: 9090, SecretRef: &corev1.SecretReference{Name: "own"},
+	}
+	apply(t, r,
+		registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{e}})
 	got := r.Exports(nil, chat)[0].Entry.EndpointPicker
 	if want := (inferenceapi.EndpointImport{Port: 9003}); got.Health == nil || *got.Health != want {
 		t.Errorf("health %+v", got.Health)
@@ -445,7 +497,8 @@ func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	}
 }
 
-// hostile are forms of an export that no API server takes in an import, and what is wrong with each.
+// hostile are forms of an export that no API server takes in an import, and what is wrong with
+// each.
 func hostile() map[string]func(*registry.Export) {
 	service := func(addresses, ports int) inferenceapi.ServiceImports {
 		s := inferenceapi.ServiceImport{}
@@ -479,7 +532,8 @@ func hostile() map[string]func(*registry.Export) {
 		"its endpointPicker.name has 143360 characters, at most 253": func(e *registry.Export) {
 			e.Entry.EndpointPicker.Name = strings.Repeat("a", 140<<10)
 		},
-		"its endpointPicker.service[0].ports[0].appProtocol has 1048576 characters, at most 317": func(e *registry.Export) {
+		"its endpointPicker.service[0].ports[0].appProtocol has 1048576 characters, at most 317": func(
+			e *registry.Export) {
 			e.Entry.EndpointPicker.Service = inferenceapi.ServiceImports{{
 				Ports: []inferenceapi.Port{{Number: 1, AppProtocol: strings.Repeat("a", 1<<20)}},
 			}}
@@ -503,19 +557,27 @@ func hostile() map[string]func(*registry.Export) {
 			e.Entry.Parents = []inferenceapi.ParentImport{{Service: service(1, 1), Hostname: "a b"}}
 		},
 		"bytes, at most 32768": func(e *registry.Export) {
-			e.Entry.Parents = slices.Repeat([]inferenceapi.ParentImport{{Service: slices.Repeat(service(64, 16), 4)}}, 16)
+			e.Entry.Parents = slices.Repeat([]inferenceapi.ParentImport{{Service: slices.Repeat(service(64, 16), 4)}},
+				16)
 		},
-		`its routingMode is "", and is to be EndpointMode, ParentMode`: func(e *registry.Export) { e.Entry.RoutingMode = "" },
-		`its failureMode is "Fail", and is to be FailOpen, FailClose`:  func(e *registry.Export) { e.Entry.FailureMode = "Fail" },
+		`its routingMode is "", and is to be EndpointMode, ParentMode`: func(e *registry.Export) {
+			e.Entry.RoutingMode = ""
+		},
+		`its failureMode is "Fail", and is to be FailOpen, FailClose`: func(e *registry.Export) {
+			e.Entry.FailureMode = "Fail"
+		},
 		`its appProtocol is "https", and is to be http, kubernetes.io/h2c`: func(e *registry.Export) {
 			e.Entry.AppProtocol = "https"
 		},
-		"its region has 64 characters, at most 63": func(e *registry.Export) { e.Entry.Region = strings.Repeat("a", 64) },
-		"its zone has 64 characters, at most 63":   func(e *registry.Export) { e.Entry.Zone = strings.Repeat("é", 64) },
-		`"ns/Chat" is not the name of a pool`:      func(e *registry.Export) { e.Pool.Name = "Chat" },
-		`"ns.a/chat" is not the name of a pool`:    func(e *registry.Export) { e.Pool.Namespace = "ns.a" },
+		"its region has 64 characters, at most 63": func(e *registry.Export) {
+			e.Entry.Region = strings.Repeat("a", 64)
+		},
+		"its zone has 64 characters, at most 63": func(e *registry.Export) { e.Entry.Zone = strings.Repeat("é", 64) },
+		`"ns/Chat" is not the name of a pool`:    func(e *registry.Export) { e.Pool.Name = "Chat" },
+		`"ns.a/chat" is not the name of a pool`:  func(e *registry.Export) { e.Pool.Namespace = "ns.a" },
 	}
-	for port, why := range map[int32]string{-1: "at least 1", 0: "at least 1", 65536: "at most 65535", 1<<31 - 1: "at most 65535"} {
+	for port, why := range map[int32]string{-1: "at least 1", 0: "at least 1", 65536: "at most 65535",
+		1<<31 - 1: "at most 65535"} {
 		wrong := []inferenceapi.Port{{Number: port}}
 		service := inferenceapi.ServiceImports{{Addresses: []string{"a"}, Ports: wrong}}
 		at := &inferenceapi.EndpointImport{Port: port}
@@ -531,9 +593,15 @@ func hostile() map[string]func(*registry.Export) {
 			"parents[0].service[0].ports[0].number": func(e *registry.Export) {
 				e.Entry.Parents = []inferenceapi.ParentImport{{Service: service}}
 			},
-			"endpointPicker.service[0].ports[0].number": picker(func(p *inferenceapi.EndpointPickerImport) { p.Service = service }),
-			"endpointPicker.health.port":                picker(func(p *inferenceapi.EndpointPickerImport) { p.Health = at }),
-			"endpointPicker.metrics.port":               picker(func(p *inferenceapi.EndpointPickerImport) { p.Metrics = at }),
+			"endpointPicker.service[0].ports[0].number": picker(func(p *inferenceapi.EndpointPickerImport) {
+				p.Service = service
+			}),
+			"endpointPicker.health.port": picker(func(p *inferenceapi.EndpointPickerImport) {
+				p.Health = at
+			}),
+			"endpointPicker.metrics.port": picker(func(p *inferenceapi.EndpointPickerImport) {
+				p.Metrics = at
+			}),
 		} {
 			out[fmt.Sprintf("its %s is %d, %s", what, port, why)] = change
 		}
@@ -549,7 +617,9 @@ func hostile() map[string]func(*registry.Export) {
 func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 	for why, change := range hostile() {
 		r := set()
-		apply(t, r, registry.Update{Member: "west", UID: "w", Stamp: stamp(1, 1), Exports: []registry.Export{export(chat, stamp(1, 1), "192.0.2.7")}})
+		apply(t, r,
+			registry.Update{Member: "west", UID: "w", Stamp: stamp(1, 1),
+				Exports: []registry.Export{export(chat, stamp(1, 1), "192.0.2.7")}})
 		good := []registry.Export{export(chat, stamp(1, 1), "192.0.2.1"), export(code, stamp(1, 1), "192.0.2.2")}
 		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: good})
 		bad := export(chat, stamp(1, 2), "192.0.2.1")
@@ -573,7 +643,8 @@ func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 func TestExport_LimitsOfTheSchemaAreTaken(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "192.0.2.1")
 	most := int32(registry.MaxWeight)
-	e.Entry.Weight, e.Entry.FailureMode, e.Entry.AppProtocol, e.Entry.Region = &most, "FailOpen", "kubernetes.io/h2c", strings.Repeat("a", 63)
+	e.Entry.Weight, e.Entry.FailureMode, e.Entry.AppProtocol, e.Entry.Region = &most, "FailOpen", "kubernetes.io/h2c",
+		strings.Repeat("a", 63)
 	e.Entry.TargetPortNumber, e.Entry.EndpointPicker.Name = 65535, strings.Repeat("a", 253)
 	apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Exports: []registry.Export{e}})
 	if list := r.Exports(nil, chat); len(list) != 1 || list[0].Unread != "" {
@@ -584,7 +655,9 @@ func TestExport_LimitsOfTheSchemaAreTaken(t *testing.T) {
 // The starts of all members are one status on Kubernetes, which has no form of a year before 0.
 func TestRegistry_StartThatIsNoTimeIsNotKept(t *testing.T) {
 	r := set()
-	apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Started: time.UnixMilli(-1 << 62), Snapshot: true})
+	apply(t, r,
+		registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Started: time.UnixMilli(-1 << 62),
+			Snapshot: true})
 	for _, rec := range r.Records() {
 		if !rec.Started.IsZero() {
 			t.Errorf("kept is %v", rec.Started)

@@ -99,8 +99,8 @@ type txn struct {
 // read begins a transaction that reads.
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
-// until iterates over the rows of a table whose deadline in an index is not after now, the first deadline first. The table must not be
-// changed meanwhile.
+// until iterates over the rows of a table whose deadline in an index is not after now, the first
+// deadline first. The table must not be changed meanwhile.
 func until[Row any](t txn, table, index string, deadline func(*Row) time.Duration, now time.Duration) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.LowerBound(table, index, deadlineKey(0))

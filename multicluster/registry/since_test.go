@@ -34,7 +34,9 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 		r := set()
 		publish := func(member, uid string, sequence uint64, snapshot bool, exports ...registry.Export) {
 			t.Helper()
-			apply(t, r, registry.Update{Member: member, UID: uid, Stamp: stamp(1, sequence), Snapshot: snapshot, Exports: exports})
+			apply(t, r,
+				registry.Update{Member: member, UID: uid, Stamp: stamp(1, sequence), Snapshot: snapshot,
+					Exports: exports})
 		}
 		own := export(chat, stamp(1, 1), "a")
 		own.Since = 1 // a source could have it from the wire
@@ -45,8 +47,10 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		first := imported(r, "east", chat, code)
-		if first != time.Now().UnixMicro() || since(r, "east", chat) != first || since(r, "east", code) != first || r.Newest() != first {
-			t.Errorf("two that are imported at once: %d and %d, want %d", since(r, "east", chat), since(r, "east", code), first)
+		if first != time.Now().UnixMicro() || since(r, "east", chat) != first || since(r, "east", code) != first ||
+			r.Newest() != first {
+			t.Errorf("two that are imported at once: %d and %d, want %d", since(r, "east", chat),
+				since(r, "east", code), first)
 		}
 		if later := imported(r, "west", chat); later <= first || since(r, "west", chat) != later {
 			t.Errorf("imported later, at the same time of the clock: %d, not after %d", later, first)
@@ -56,7 +60,8 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 		publish("east", "e", 2, false, export(chat, stamp(1, 2), "c"))
 		publish("east", "e", 3, true)
 		publish("east", "e", 4, true, export(chat, stamp(1, 4), "d"))
-		r.Apply(registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 5), Unread: map[objectid.Pool]string{chat: "too large"}})
+		r.Apply(registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 5),
+			Unread: map[objectid.Pool]string{chat: "too large"}})
 		time.Sleep(time.Hour)
 		publish("east", "rebuilt", 6, true, export(chat, stamp(1, 6), "e"))
 		if got := since(r, "east", chat); got != first {
@@ -76,13 +81,16 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 func TestSince_EndsWithTheImport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true,
+				Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
 		first, id := imported(r, "east", chat), registry.RecordID{Cluster: "east", Pool: chat}
 		r.TakeUnsaved()
 		if r.Imported(nil, []registry.RecordID{id}); since(r, "east", chat) != 0 || r.Newest() != first {
 			t.Errorf("not imported any more: since %d, the newest %d", since(r, "east", chat), r.Newest())
 		}
-		if changed, gone := r.TakeUnsaved(); len(changed)+len(gone) != 1 { // one of them, as the export has a mode or has none
+		// one of them, as the export has a mode or has none
+		if changed, gone := r.TakeUnsaved(); len(changed)+len(gone) != 1 {
 			t.Errorf("the records to save are %v, to drop %v", changed, gone)
 		}
 		if again := imported(r, "east", chat); again <= first || since(r, "east", chat) != again {
@@ -96,11 +104,14 @@ func TestSince_EndsWithTheImport(t *testing.T) {
 func TestSince_IsKeptAndAgreedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
-		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
+		apply(t, r,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true,
+				Exports: []registry.Export{export(chat, stamp(1, 1), "a")}})
 		imported(r, "east", chat)
 		records := []registry.Record{
 			{RecordID: registry.RecordID{Cluster: "east"}, UID: "e", Stamp: stamp(1, 1)},
-			{RecordID: registry.RecordID{Cluster: "east", Pool: chat}, UID: "e", Stamp: stamp(1, 1), Since: since(r, "east", chat), Entry: export(chat, stamp(1, 1), "a").Entry},
+			{RecordID: registry.RecordID{Cluster: "east", Pool: chat}, UID: "e", Stamp: stamp(1, 1),
+				Since: since(r, "east", chat), Entry: export(chat, stamp(1, 1), "a").Entry},
 		}
 		again := set()
 		again.Restore(records)
@@ -109,15 +120,20 @@ func TestSince_IsKeptAndAgreedOn(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		other := set()
-		apply(t, other, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true, Exports: []registry.Export{export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")}})
+		apply(t, other,
+			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1), Snapshot: true,
+				Exports: []registry.Export{export(chat, stamp(1, 1), "a"), export(code, stamp(1, 1), "a")}})
 		if changed := other.Agree(records); len(changed) > 0 || since(other, "east", chat) != 0 {
-			t.Errorf("a record makes an export older that is not imported: %v changed, since %d", changed, since(other, "east", chat))
+			t.Errorf("a record makes an export older that is not imported: %v changed, since %d", changed,
+				since(other, "east", chat))
 		}
 		imported(other, "east", chat, code)
 		if changed := other.Agree(records); len(changed) != 1 || since(other, "east", chat) != since(r, "east", chat) {
-			t.Errorf("%v changed, imported since %d, want %d", changed, since(other, "east", chat), since(r, "east", chat))
+			t.Errorf("%v changed, imported since %d, want %d", changed, since(other, "east", chat),
+				since(r, "east", chat))
 		}
-		if changed := other.Agree([]registry.Record{{RecordID: registry.RecordID{Cluster: "east", Pool: code}}}); len(changed) > 0 {
+		if changed := other.Agree([]registry.Record{{RecordID: registry.RecordID{Cluster: "east", Pool: code}}}); len(
+			changed) > 0 {
 			t.Errorf("a record of an earlier release changes %v", changed)
 		}
 	})

@@ -2,7 +2,8 @@ package selection
 
 import "math/bits"
 
-// blocks are those of prompts that were sent to a member: an LRU list, and a hash table with open addressing of its places.
+// blocks are those of prompts that were sent to a member: an LRU list, and a hash table with open
+// addressing of its places.
 type blocks struct {
 	secret uint64
 	max    int
@@ -19,8 +20,8 @@ type node struct {
 
 func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
 
-// match returns how many blocks of a chain, from its beginning, are known. Add keeps the beginning of a prompt longer than its end, so a
-// search by halves finds the last one.
+// match returns how many blocks of a chain, from its beginning, are known. Add keeps the beginning
+// of a prompt longer than its end, so a search by halves finds the last one.
 func (b *blocks) match(chain []uint64) int {
 	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
 		return 0
@@ -115,7 +116,8 @@ func (b *blocks) find(hash uint64) uint32 {
 	return b.slots[b.place(hash)]
 }
 
-// home is where a block belongs. Who writes prompts cannot compute it, and so cannot make a long run of blocks.
+// home is where a block belongs. Who writes prompts cannot compute it, and so cannot make a long
+// run of blocks.
 func (b *blocks) home(hash uint64) int {
 	high, low := bits.Mul64(hash^b.secret, 0x9e3779b97f4a7c15)
 	return int(high^low) & (len(b.slots) - 1)
@@ -130,7 +132,8 @@ func (b *blocks) place(hash uint64) int {
 	return at
 }
 
-// unslot frees the slot of a node, and moves later ones of its run so that each stays reachable from its own place.
+// unslot frees the slot of a node, and moves later ones of its run so that each stays reachable
+// from its own place.
 func (b *blocks) unslot(n uint32) {
 	mask := len(b.slots) - 1
 	at := b.place(b.nodes[n].hash)

@@ -3,9 +3,11 @@ package selection
 import "time"
 
 const (
-	// maxUnreported is how many requests of a member's books are kept one by one. The oldest are taken to be counted.
+	// maxUnreported is how many requests of a member's books are kept one by one. The oldest are
+	// taken to be counted.
 	maxUnreported = 1024
-	// settled is how long after its arrival a request must be counted; one that is not never arrived.
+	// settled is how long after its arrival a request must be counted; one that is not never
+	// arrived.
 	settled = time.Second
 )
 
@@ -15,11 +17,13 @@ type books struct {
 	queue  []sent // a ring, a power of two long
 	head   int
 	length int
-	// pending and tokens are those of the queue that the member did not decline, and their uncached tokens.
+	// pending and tokens are those of the queue that the member did not decline, and their uncached
+	// tokens.
 	pending int
 	tokens  float64
 	number  uint64 // of the next one
-	// taken of them left the queue as counted, since the member had counted base of them. synced: base is known.
+	// taken of them left the queue as counted, since the member had counted base of them. synced:
+	// base is known.
 	taken, base uint64
 	synced      bool
 
@@ -119,7 +123,8 @@ func (b *books) pop() {
 // restart forgets what the member had counted: it counts from another beginning.
 func (b *books) restart() { b.synced = false }
 
-// counted takes over how many requests the member has received, in a report that has those that were sent before a time.
+// counted takes over how many requests the member has received, in a report that has those that
+// were sent before a time.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {

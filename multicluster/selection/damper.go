@@ -2,12 +2,12 @@ package selection
 
 import "time"
 
-// Recovery is how long a member must have been up without interruption before it counts as up again. A member that flaps once a second
-// stays down; one that recovers is back within 5 s.
+// Recovery is how long a member must have been up without interruption before it counts as up
+// again. A member that flaps once a second stays down; one that recovers is back within 5 s.
 const Recovery = 3 * time.Second
 
-// Damper keeps Envoys from following a member that comes and goes: they follow within milliseconds. It is for one member. The zero value
-// is up.
+// Damper keeps Envoys from following a member that comes and goes: they follow within milliseconds.
+// It is for one member. The zero value is up.
 type Damper struct {
 	down  bool
 	since time.Time // of the last observation that it was down, if it is

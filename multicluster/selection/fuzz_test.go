@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// FuzzLeastLoad_EveryMemberIsRankedOnce has members join, leave, report and decline, and requests begin and end, in any order: each Rank
-// has all members once, with costs that are numbers, and memory stays bounded.
+// FuzzLeastLoad_EveryMemberIsRankedOnce has members join, leave, report and decline, and requests
+// begin and end, in any order: each Rank has all members once, with costs that are numbers, and
+// memory stays bounded.
 func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07"))
 	f.Add([]byte{0, 7, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 2, 3, 2, 9, 3, 1, 4, 1, 5, 200, 2, 1})
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		draw := uint64(1)
-		l := New(Config{Local: "c", Margin: DefaultMargin, End: end, Blocks: 64, Random: func() uint64 { draw = draw*6364136223846793005 + 1442695040888963407; return draw }})
+		l := New(Config{Local: "c", Margin: DefaultMargin, End: end, Blocks: 64,
+			Random: func() uint64 { draw = draw*6364136223846793005 + 1442695040888963407; return draw }})
 		var members []string
 		var leases []Lease
 		now := start
@@ -33,7 +35,9 @@ func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 				var list []Member
 				for i, bits := 0, take(1)[0]; i < 8; i++ {
 					if bits>>i&1 == 1 {
-						list = append(list, Member{Name: string(rune('a' + i)), RoundTrip: time.Duration(i) * 10 * time.Millisecond})
+						list = append(list, Member{
+							Name: string(rune('a' + i)), RoundTrip: time.Duration(i) * 10 * time.Millisecond,
+						})
 					}
 				}
 				l.SetMembers(list)
@@ -44,8 +48,11 @@ func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 			case 1:
 				b := take(12)
 				v := math.Float64frombits(binary.LittleEndian.Uint64(b[1:9]))
-				l.Report(now, string(rune('a'+b[0]%8)), Report{Least: v, Rate: v * 1000, Servers: int(int8(b[9])), Counted: uint64(b[10]), Epoch: uint64(b[11] % 3),
-					Interval: time.Duration(b[11]) * 10 * time.Millisecond, Capacity: int(int8(b[10])), Blocks: chain(uint64(b[9]%4), int(b[10]%80))})
+				l.Report(now, string(rune('a'+b[0]%8)),
+					Report{Least: v, Rate: v * 1000, Servers: int(int8(b[9])), Counted: uint64(b[10]),
+						Epoch:    uint64(b[11] % 3),
+						Interval: time.Duration(b[11]) * 10 * time.Millisecond, Capacity: int(int8(b[10])),
+						Blocks: chain(uint64(b[9]%4), int(b[10]%80))})
 			case 2:
 				b := take(2)
 				p := Prompt{Tokens: int(b[0]) * 100, Chain: chain(uint64(b[1]%4), int(b[0]%40))}
@@ -56,7 +63,8 @@ func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 					t.Fatalf("%v are ranked, of %v", got, members)
 				}
 				for i, c := range ranked {
-					if !(c.Cost >= 0 && c.Cost < 1e9) || c.Uncached < 0 || i > 0 && c.Barred == "" && (ranked[i-1].Barred != "" || ranked[i-1].Cost > c.Cost) {
+					if !(c.Cost >= 0 && c.Cost < 1e9) || c.Uncached < 0 ||
+						i > 0 && c.Barred == "" && (ranked[i-1].Barred != "" || ranked[i-1].Cost > c.Cost) {
 						t.Fatalf("%+v", ranked)
 					}
 				}

@@ -7,7 +7,8 @@ const (
 	answerWeight = 0.2
 	// answerAge is how long a mean counts. After it the member is as one that has never answered.
 	answerAge = 10 * time.Minute
-	// A member whose last answer is older than recheck is tried by every recheckPicks-th request at most.
+	// A member whose last answer is older than recheck is tried by every recheckPicks-th request at
+	// most.
 	recheck      = 30 * time.Second
 	recheckPicks = 20
 )
@@ -35,8 +36,9 @@ func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }
 
-// firstByte is what is expected of a member, in seconds: the mean of its answers, and nothing if it is tried, so that it is chosen unless its
-// round trip alone takes longer than another member. While the first request to a member waits, the slowest other one stands for it.
+// firstByte is what is expected of a member, in seconds: the mean of its answers, and nothing if it
+// is tried, so that it is chosen unless its round trip alone takes longer than another member.
+// While the first request to a member waits, the slowest other one stands for it.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):
@@ -60,7 +62,8 @@ func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	return c
 }
 
-// FirstByteAfter is FirstByte, with how long after the request was sent the first byte arrived; 0: that is unknown.
+// FirstByteAfter is FirstByte, with how long after the request was sent the first byte arrived; 0:
+// that is unknown.
 func (e *Lease) FirstByteAfter(now time.Time, after time.Duration) {
 	if e.of == nil || e.read {
 		return

@@ -16,8 +16,10 @@ type byLatency struct {
 }
 
 func newByLatency(t *testing.T, margin time.Duration) *byLatency {
-	return &byLatency{t: t, now: start, went: map[string]int{}, l: three(t, func(c *Config) { c.Latency, c.Margin = true, margin }),
-		after: map[string]time.Duration{"east": 500 * time.Millisecond, "north": 300 * time.Millisecond, "west": 400 * time.Millisecond}}
+	return &byLatency{t: t, now: start, went: map[string]int{},
+		l: three(t, func(c *Config) { c.Latency, c.Margin = true, margin }),
+		after: map[string]time.Duration{"east": 500 * time.Millisecond, "north": 300 * time.Millisecond,
+			"west": 400 * time.Millisecond}}
 }
 
 func (b *byLatency) begin() (Lease, Choice) {
@@ -51,7 +53,8 @@ func TestSelection_LatencyGoesToTheFastestAndTriesTheOthers(t *testing.T) {
 	if b.went["east"] != 1 || b.went["north"] != 1 || b.went["west"] != 1 {
 		t.Errorf("the first three requests went to %v, want each member tried", b.went)
 	}
-	if c := b.l.Rank(b.now, Prompt{}, nil); c[0].Member != "north" || math.Abs(c[0].Cost-.3) > 1e-9 || math.Abs(c[0].Wait-.26) > 1e-9 || c[0].RoundTrip != .04 || c[0].Basis != Answered {
+	if c := b.l.Rank(b.now, Prompt{}, nil); c[0].Member != "north" || math.Abs(c[0].Cost-.3) > 1e-9 ||
+		math.Abs(c[0].Wait-.26) > 1e-9 || c[0].RoundTrip != .04 || c[0].Basis != Answered {
 		t.Errorf("%+v", c[0])
 	}
 	b.expect("north", 200, 20) // one in 20 to either other at most
@@ -72,7 +75,8 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 	b := newByLatency(t, 0)
 	b.send(3)
 	b.now = b.now.Add(11 * time.Minute) // nothing is known any more
-	if c := b.l.Rank(b.now, Prompt{}, nil); c[0].Member != "east" || c[0].Cost != 0 || c[0].Basis != Tried || b.l.Standings(b.now)[0].FirstByte != 0 {
+	if c := b.l.Rank(b.now, Prompt{}, nil); c[0].Member != "east" || c[0].Cost != 0 || c[0].Basis != Tried ||
+		b.l.Standings(b.now)[0].FirstByte != 0 {
 		t.Fatalf("%+v", c[0])
 	}
 	b.send(1) // east, in .5 s

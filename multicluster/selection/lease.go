@@ -2,7 +2,8 @@ package selection
 
 import "time"
 
-// Lease is a request that was sent to a member, until it ends. The zero value is none. It is not for concurrent use.
+// Lease is a request that was sent to a member, until it ends. The zero value is none. It is not
+// for concurrent use.
 type Lease struct {
 	of     *LeastLoad
 	member *member
@@ -68,7 +69,8 @@ func (e *Lease) Declined(now time.Time) {
 	e.member.barred = now.Add(barredFor)
 }
 
-// Bar bars a member that declined a request that was not charged to it: the data plane sent it there after another one's.
+// Bar bars a member that declined a request that was not charged to it: the data plane sent it
+// there after another one's.
 func (l *LeastLoad) Bar(now time.Time, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,19 +11,23 @@ import (
 const (
 	// MaxMembers is how many members an import may have; further ones take no request.
 	MaxMembers = 64
-	// DefaultMargin by which another member must be cheaper than the own cluster. A margin of 0.1 s has 0.45 instead of 0.65 of the
-	// requests leave their cluster, and costs less than 1 % of TTFT p90 at 70 % load.
+	// DefaultMargin by which another member must be cheaper than the own cluster. A margin of 0.1 s
+	// has 0.45 instead of 0.65 of the requests leave their cluster, and costs less than 1 % of TTFT
+	// p90 at 70 % load.
 	DefaultMargin = 100 * time.Millisecond
-	// DefaultBlocks is the default of Config.Blocks. They take about 8 MiB once they are all in use.
+	// DefaultBlocks is the default of Config.Blocks. They take about 8 MiB once they are all in
+	// use.
 	DefaultBlocks = 1 << 18
 
-	// uncachedWeight is how often an uncached token counts: a prompt that is read twice delays all later requests, too.
+	// uncachedWeight is how often an uncached token counts: a prompt that is read twice delays all
+	// later requests, too.
 	uncachedWeight = 3
 	// perRequest is what a request in flight costs, in seconds.
 	perRequest = 0.020
 	// defaultRate, in tokens a second, is assumed until some member has reported a rate.
 	defaultRate = 4000
-	// barredFor is how long a member takes no request after it has declined one, or has missed its reports.
+	// barredFor is how long a member takes no request after it has declined one, or has missed its
+	// reports.
 	barredFor = 10 * time.Second
 	// missed is how many reports a member may miss.
 	missed = 3
@@ -35,7 +39,8 @@ type Config struct {
 	Local string
 	// Margin by which another member must be cheaper than Local.
 	Margin time.Duration
-	// End returns the tokens up to and including block i of a prompt's chain. Required; equal in all clusters of the set.
+	// End returns the tokens up to and including block i of a prompt's chain. Required; equal in
+	// all clusters of the set.
 	End func(i int) int
 	// Latency has members judged by how fast they answer instead of by their load (latency.go).
 	Latency bool
@@ -54,20 +59,23 @@ type Member struct {
 	RoundTrip time.Duration
 	// Servers that the member is known to have before it has reported any; 0: not known.
 	Servers int
-	// Empty: the member is known to have no server that takes requests. What it reports itself counts more.
+	// Empty: the member is known to have no server that takes requests. What it reports itself
+	// counts more.
 	Empty bool
 }
 
 // Prompt is what is known of a request.
 type Prompt struct {
 	Tokens int // of its prompt; 0 or less: not known
-	// Chain has a hash for each block of the prompt, which covers everything up to the block's end; nil: not known.
+	// Chain has a hash for each block of the prompt, which covers everything up to the block's end;
+	// nil: not known.
 	Chain []uint64
 	// Stay is the member that the request's session is at; "": it has none.
 	Stay string
 }
 
-// LeastLoad ranks the members of one import for the requests of one gateway. Its methods may be called concurrently.
+// LeastLoad ranks the members of one import for the requests of one gateway. Its methods may be
+// called concurrently.
 type LeastLoad struct {
 	cfg    Config
 	secret uint64 // of the places in tables: prompts, and so hashes, are written by clients
@@ -98,7 +106,8 @@ func New(c Config) *LeastLoad {
 	return &LeastLoad{cfg: c, secret: c.Random(), rate: defaultRate, servers: 1}
 }
 
-// SetMembers replaces the members. What is known of those that stay is kept. Members beyond MaxMembers, by name, are left out.
+// SetMembers replaces the members. What is known of those that stay is kept. Members beyond
+// MaxMembers, by name, are left out.
 func (l *LeastLoad) SetMembers(members []Member) {
 	members = slices.SortedFunc(slices.Values(members), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 	members = slices.CompactFunc(members, func(a, b Member) bool { return a.Name == b.Name })
@@ -127,14 +136,16 @@ func (l *LeastLoad) SetMargin(d time.Duration) {
 
 // find returns a member; nil if there is none.
 func (l *LeastLoad) find(name string) *member {
-	i, ok := slices.BinarySearchFunc(l.members, name, func(m *member, name string) int { return cmp.Compare(m.Name, name) })
+	i, ok := slices.BinarySearchFunc(l.members, name,
+		func(m *member, name string) int { return cmp.Compare(m.Name, name) })
 	if !ok {
 		return nil
 	}
 	return l.members[i]
 }
 
-// shareBlocks gives each member its part of Config.Blocks, or what its servers cache if that is less.
+// shareBlocks gives each member its part of Config.Blocks, or what its servers cache if that is
+// less.
 func (l *LeastLoad) shareBlocks() {
 	for _, m := range l.members {
 		limit := max(l.cfg.Blocks/len(l.members), 1)
@@ -185,7 +196,8 @@ type Choice struct {
 	Uncached int
 	// Barred is why the member comes last; "" if it does not.
 	Barred string
-	// Session: the request's session is at the member, so it comes first unless it is barred and others are not.
+	// Session: the request's session is at the member, so it comes first unless it is barred and
+	// others are not.
 	Session bool
 
 	member *member
@@ -199,8 +211,9 @@ const (
 	BarredEmpty    = "it reports no server that takes requests" // or its picker's page does
 )
 
-// Rank appends all members to out: that of the request's session, then the cheapest first, and those that are barred last. Equal ones are in random order. Begin charges the
-// request to one of them.
+// Rank appends all members to out: that of the request's session, then the cheapest first, and
+// those that are barred last. Equal ones are in random order. Begin charges the request to one of
+// them.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()
@@ -263,7 +276,8 @@ func (l *LeastLoad) sum(c *Choice) {
 	c.Cost = c.Wait + c.Prompt + c.RoundTrip + c.Margin
 }
 
-// figures returns how many prompt tokens a second a server of a member reads, and how many servers it has.
+// figures returns how many prompt tokens a second a server of a member reads, and how many servers
+// it has.
 func (l *LeastLoad) figures(m *member) (rate, servers float64) {
 	rate, servers = l.rate, l.servers
 	if m.Servers > 0 {
@@ -297,8 +311,8 @@ func (m *member) bar(now time.Time) string {
 	return ""
 }
 
-// cached is how many tokens at the beginning of a prompt were sent to a member. A chain's hash covers all before it: the last block that
-// is known decides.
+// cached is how many tokens at the beginning of a prompt were sent to a member. A chain's hash
+// covers all before it: the last block that is known decides.
 func (m *member) cached(chain []uint64, end func(int) int) int {
 	if n := m.blocks.match(chain); n > 0 {
 		return end(n - 1)

@@ -31,7 +31,8 @@ func three(t testing.TB, change func(*Config)) *LeastLoad {
 		change(&c)
 	}
 	l := New(c)
-	l.SetMembers([]Member{{Name: "west", RoundTrip: 160 * time.Millisecond}, {Name: "east"}, {Name: "north", RoundTrip: 40 * time.Millisecond}})
+	l.SetMembers([]Member{{Name: "west", RoundTrip: 160 * time.Millisecond}, {Name: "east"},
+		{Name: "north", RoundTrip: 40 * time.Millisecond}})
 	return l
 }
 
@@ -63,14 +64,17 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 	p := Prompt{Tokens: 8192, Chain: chain(1, 16)}
 	ranked := l.Rank(start, p, nil)
 	want := []Choice{
-		{Member: "north", Wait: .25, Prompt: 3.072, RoundTrip: .04, Margin: .1, Cost: 3.462, Uncached: 8192, Basis: Reported},
-		{Member: "west", Wait: .5, Prompt: 3.072, RoundTrip: .16, Margin: .1, Cost: 3.832, Uncached: 8192, Basis: Reported},
+		{Member: "north", Wait: .25, Prompt: 3.072, RoundTrip: .04, Margin: .1, Cost: 3.462, Uncached: 8192,
+			Basis: Reported},
+		{Member: "west", Wait: .5, Prompt: 3.072, RoundTrip: .16, Margin: .1, Cost: 3.832, Uncached: 8192,
+			Basis: Reported},
 		{Member: "east", Wait: 1.5, Prompt: 3.072, Cost: 4.572, Uncached: 8192, Basis: Reported},
 	}
 	if diff := cmp.Diff(want, ranked, cmpopts.IgnoreUnexported(Choice{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Error(diff)
 	}
-	// The request is charged to north's 8 servers, and its prompt is there now: a longer one lacks what is new alone.
+	// The request is charged to north's 8 servers, and its prompt is there now: a longer one lacks
+	// what is new alone.
 	l.Begin(start, ranked[0], p)
 	ranked = l.Rank(start, Prompt{Tokens: 8292, Chain: chain(1, 16)}, ranked[:0])
 	if c := ranked[0]; c.Member != "north" || c.Uncached != 100 || math.Abs(c.Wait-(.25+(8192./8000+.02)/8)) > 1e-9 {
@@ -79,10 +83,13 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 }
 
 func TestSelection_SessionStaysWhileItsMemberTakesRequests(t *testing.T) {
-	for name, change := range map[string]func(*Config){"LeastLoad": nil, "Latency": func(c *Config) { c.Latency = true }} {
+	for name, change := range map[string]func(*Config){
+		"LeastLoad": nil, "Latency": func(c *Config) { c.Latency = true },
+	} {
 		l := three(t, change)
 		rank := func(stay string) []Choice { return l.Rank(start, Prompt{Tokens: 10, Stay: stay}, nil) }
-		if got := rank("west"); !slices.Equal(names(got), []string{"west", "east", "north"}) || !got[0].Session || got[1].Session {
+		if got := rank("west"); !slices.Equal(names(got), []string{"west", "east", "north"}) || !got[0].Session ||
+			got[1].Session {
 			t.Errorf("%s: of a session at west: %+v", name, got)
 		}
 		for _, stay := range []string{"", "mars"} {
@@ -164,7 +171,8 @@ func TestSelection_RequestsSinceTheReportCountUntilAReportHasThem(t *testing.T) 
 			t.Errorf("a report that counts %g: wait %g, want that of %g requests", report.counted, got, report.left)
 		}
 	}
-	// It counts 9 although 5 were sent: those of a process before this one. The next one is number 10.
+	// It counts 9 although 5 were sent: those of a process before this one. The next one is number
+	// 10.
 	l.Begin(after(.2), west(after(.2)), Prompt{Tokens: 8000})
 	r := idle(0)
 	r.Counted = 10
@@ -328,7 +336,8 @@ func TestSelection_SilentMemberIsBarredOnceThenOwnRequestsCount(t *testing.T) {
 				case "west":
 					barred, own = passed >= 15*time.Second && passed < 25*time.Second, passed >= 15*time.Second
 				case "north": // its last report was at 19.9 s
-					barred, own = passed >= 20500*time.Millisecond && passed < 30500*time.Millisecond, passed >= 20500*time.Millisecond
+					barred, own = passed >= 20500*time.Millisecond && passed < 30500*time.Millisecond,
+						passed >= 20500*time.Millisecond
 				}
 				if (c.Barred == BarredSilent) != barred || (c.Basis == Own) != own {
 					t.Fatalf("after %s: %+v", passed, c)
@@ -370,7 +379,8 @@ func TestSelection_MemberThatIsKnownToBeEmptyServesLast(t *testing.T) {
 func TestSelection_AbsurdReportDoesNotBreakTheChoice(t *testing.T) {
 	for _, r := range []Report{
 		{Least: math.NaN(), Rate: math.NaN(), Servers: -1, Interval: -1, Capacity: -1},
-		{Least: math.Inf(1), Rate: math.Inf(1), Servers: math.MaxInt, Interval: math.MaxInt64, Counted: math.MaxUint64, Epoch: math.MaxUint64},
+		{Least: math.Inf(1), Rate: math.Inf(1), Servers: math.MaxInt, Interval: math.MaxInt64, Counted: math.MaxUint64,
+			Epoch: math.MaxUint64},
 		{Least: math.Inf(-1), Rate: math.SmallestNonzeroFloat64, Blocks: make([]uint64, 10_000)},
 	} {
 		l := three(t, nil)

@@ -2,9 +2,10 @@ package selection
 
 import "sync"
 
-// News collects what a member's reports have of prompts: the blocks that were sent to it and that its recent reports do not have. A block
-// is reported again once half as many as its servers cache were reported after it, if a prompt still has it: so the others keep it, too.
-// Its methods may be called concurrently.
+// News collects what a member's reports have of prompts: the blocks that were sent to it and that
+// its recent reports do not have. A block is reported again once half as many as its servers cache
+// were reported after it, if a prompt still has it: so the others keep it, too. Its methods may be
+// called concurrently.
 type News struct {
 	mu       sync.Mutex
 	recent   blocks // reported before, in the order of their reports
@@ -13,7 +14,8 @@ type News struct {
 	overflow int // blocks that were dropped since the last Take
 }
 
-// NewNews returns a News of servers that cache a number of blocks together, of which it remembers at most DefaultBlocks. secret is random.
+// NewNews returns a News of servers that cache a number of blocks together, of which it remembers
+// at most DefaultBlocks. secret is random.
 func NewNews(secret uint64, capacity int) *News {
 	n := &News{recent: newBlocks(secret)}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))
@@ -41,8 +43,8 @@ func (n *News) Add(chain []uint64) {
 	}
 }
 
-// Take appends the blocks since the last call to out, in the order of Report.Blocks. dropped is how many there were beyond
-// MaxReportBlocks.
+// Take appends the blocks since the last call to out, in the order of Report.Blocks. dropped is how
+// many there were beyond MaxReportBlocks.
 func (n *News) Take(out []uint64) (blocks []uint64, dropped int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -22,10 +22,11 @@ type Report struct {
 	Servers int
 	// Rate at which one of them reads prompts, in tokens a second; 0: not known.
 	Rate float64
-	// Counted is how many requests of this gateway the member has received, in all. Another Epoch counts from 0 again.
+	// Counted is how many requests of this gateway the member has received, in all. Another Epoch
+	// counts from 0 again.
 	Counted, Epoch uint64
-	// Blocks of prompts that were sent to the member since its last report, by any gateway: the newest prompt first, and of each
-	// prompt its beginning first.
+	// Blocks of prompts that were sent to the member since its last report, by any gateway: the
+	// newest prompt first, and of each prompt its beginning first.
 	Blocks []uint64
 	// Capacity is how many blocks its servers cache together; 0: not known.
 	Capacity int
@@ -42,7 +43,8 @@ type facts struct {
 	epoch       uint64
 }
 
-// Report takes a report of a member over, which arrived now. That of an unknown member has no effect.
+// Report takes a report of a member over, which arrived now. That of an unknown member has no
+// effect.
 func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +52,8 @@ func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 	if m == nil {
 		return
 	}
-	f := facts{least: bring(r.Least, 0, maxLeast), servers: min(max(r.Servers, 0), maxServers), blocks: max(r.Capacity, 0),
+	f := facts{least: bring(r.Least, 0, maxLeast), servers: min(max(r.Servers, 0), maxServers),
+		blocks:   max(r.Capacity, 0),
 		interval: min(max(r.Interval, minInterval), maxInterval), epoch: r.Epoch, rate: l.rate}
 	if r.Rate > 0 {
 		f.rate = bring(r.Rate, minRate, maxRate)
@@ -77,10 +80,12 @@ type Standing struct {
 	Report *Report
 	Age    time.Duration // of the report
 	Barred string        // as in Choice
-	// InFlight are the requests of this gateway there, Unreported those that the last report does not count.
+	// InFlight are the requests of this gateway there, Unreported those that the last report does
+	// not count.
 	InFlight, Unreported int
 	Blocks               int // of prompts that are known to have been sent there
-	// FirstByte is the mean of the member's answers less the round trip, in seconds, with Latency; 0: it has not answered recently.
+	// FirstByte is the mean of the member's answers less the round trip, in seconds, with Latency;
+	// 0: it has not answered recently.
 	FirstByte float64
 }
 
@@ -90,7 +95,8 @@ func (l *LeastLoad) Standings(now time.Time) []Standing {
 	defer l.mu.Unlock()
 	out := make([]Standing, len(l.members))
 	for i, m := range l.members {
-		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Unreported: m.books.pending, Blocks: m.blocks.count}
+		out[i] = Standing{Member: m.Member, Barred: m.bar(now), InFlight: m.books.inFlight, Unreported: m.books.pending,
+			Blocks: m.blocks.count}
 		if l.cfg.Latency && m.answers.known(now) {
 			out[i].FirstByte = m.answers.mean
 		}
@@ -98,7 +104,8 @@ func (l *LeastLoad) Standings(now time.Time) []Standing {
 			out[i].Age = now.Sub(m.at)
 		}
 		if m.fresh(now) {
-			out[i].Report = &Report{Least: m.report.least, Servers: m.report.servers, Rate: m.report.rate, Epoch: m.report.epoch,
+			out[i].Report = &Report{Least: m.report.least, Servers: m.report.servers, Rate: m.report.rate,
+				Epoch:    m.report.epoch,
 				Capacity: m.report.blocks, Interval: m.report.interval}
 		}
 	}

@@ -14,14 +14,17 @@ func candidate(name, region, zone string, weight uint32) Candidate {
 }
 
 func TestSelection_WeightedKeepsWeightsAndLeavesOutZero(t *testing.T) {
-	shares, warning := Weighted([]Candidate{candidate("west", "", "", 20), candidate("east", "", "", 50), candidate("north", "", "", 0), candidate("south", "", "", 30)})
-	if diff := cmp.Diff([]Share{{"east", 50, 0}, {"south", 30, 0}, {"west", 20, 0}}, shares); diff != "" || warning != "" {
+	shares, warning := Weighted([]Candidate{candidate("west", "", "", 20), candidate("east", "", "", 50),
+		candidate("north", "", "", 0), candidate("south", "", "", 30)})
+	if diff := cmp.Diff([]Share{{"east", 50, 0}, {"south", 30, 0}, {"west", 20, 0}}, shares); diff != "" ||
+		warning != "" {
 		t.Error(diff, warning)
 	}
 	if _, warning := Weighted([]Candidate{candidate("a", "", "", 100), candidate("b", "", "", 1)}); warning != "" {
 		t.Error(warning)
 	}
-	if _, warning := Weighted([]Candidate{candidate("a", "", "", 101), candidate("b", "", "", 1)}); !strings.Contains(warning, "a (101) and b (1)") {
+	if _, warning := Weighted([]Candidate{candidate("a", "", "", 101), candidate("b", "", "", 1)}); !strings.Contains(
+		warning, "a (101) and b (1)") {
 		t.Error(warning)
 	}
 	if shares, _ := Weighted(nil); len(shares) != 0 {
@@ -31,7 +34,8 @@ func TestSelection_WeightedKeepsWeightsAndLeavesOutZero(t *testing.T) {
 
 func TestSelection_LocalityServesZoneThenRegionThenRest(t *testing.T) {
 	members := []Candidate{
-		candidate("far", "us-1", "us-1a", 5), candidate("unknown", "", "", 1), candidate("near", "eu-1", "eu-1b", 2), candidate("next", "eu-1", "eu-1a", 3),
+		candidate("far", "us-1", "us-1a", 5), candidate("unknown", "", "", 1), candidate("near", "eu-1", "eu-1b", 2),
+		candidate("next", "eu-1", "eu-1a", 3),
 		candidate("own", "eu-1", "eu-1a", 4), candidate("off", "eu-1", "eu-1b", 0),
 	}
 	own := Place{"own", "eu-1", "eu-1a"}
@@ -46,18 +50,21 @@ func TestSelection_LocalityServesZoneThenRegionThenRest(t *testing.T) {
 		t.Error(diff)
 	}
 	// Weights of different priorities are never compared.
-	if _, warning := Locality(own, []Candidate{candidate("own", "eu-1", "eu-1a", 1), candidate("far", "", "", 1000)}); warning != "" {
+	if _, warning := Locality(own,
+		[]Candidate{candidate("own", "eu-1", "eu-1a", 1), candidate("far", "", "", 1000)}); warning != "" {
 		t.Error(warning)
 	}
 }
 
 func TestSelection_PriorityServesByTheFirstThatIsUp(t *testing.T) {
-	members := []Candidate{candidate("b", "", "", 1), candidate("a", "", "", 1), candidate("own", "", "", 7), candidate("c", "", "", 1), candidate("off", "", "", 0)}
+	members := []Candidate{candidate("b", "", "", 1), candidate("a", "", "", 1), candidate("own", "", "", 7),
+		candidate("c", "", "", 1), candidate("off", "", "", 0)}
 	for _, c := range []struct {
 		order []string
 		down  string
 		want  string
-	}{{nil, "", "own a b c"}, {[]string{"c", "gone", "b"}, "", "c b own a"}, {nil, "own", "a b c own"}, {nil, "own a b c", "own a b c"}} {
+	}{{nil, "", "own a b c"}, {[]string{"c", "gone", "b"}, "", "c b own a"}, {nil, "own", "a b c own"},
+		{nil, "own a b c", "own a b c"}} {
 		for i := range members {
 			members[i].Down = strings.Contains(" "+c.down+" ", " "+members[i].Name+" ")
 		}

@@ -8,7 +8,8 @@ type Place struct {
 	Region, Zone string // "": not known
 }
 
-// Within bounds the members that requests may go to; the zero value bounds none. With both lists a member must be in both.
+// Within bounds the members that requests may go to; the zero value bounds none. With both lists a
+// member must be in both.
 type Within struct {
 	Clusters []string
 	Regions  []string

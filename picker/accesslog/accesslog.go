@@ -21,40 +21,46 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Entry is the access log's entry of one request that was picked for. Its JSON form is exchanged between processes.
+// Entry is the access log's entry of one request that was picked for. Its JSON form is exchanged
+// between processes.
 type Entry struct {
 	Lease   string // the pick's endpoint.Lease.ID
 	Gateway string `json:",omitempty"` // whose key the call has, "namespace/name"; "" if calls need none
 	Pool    string `json:"-"`          // that was picked from
-	// Open means that the request is still in flight: Envoy logs it periodically. The fields below are then as of now.
+	// Open means that the request is still in flight: Envoy logs it periodically. The fields below
+	// are then as of now.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the endpoint that serves the request, or a hop's address; "" if none does
 	Status int    // of the response, as the client saw it; 0 if there was none
-	// Sent is the time from the request's start until its last byte was sent to the endpoint; 0 if it was not.
+	// Sent is the time from the request's start until its last byte was sent to the endpoint; 0 if
+	// it was not.
 	Sent time.Duration `json:",omitempty"`
-	// Headers is the time from the request's start to the response's headers, and FirstByte to the first byte of its body;
-	// 0 if there was none. Servers send a stream's headers before they read the prompt, so only FirstByte shows the first
-	// token. Earlier versions send Headers as FirstByte.
+	// Headers is the time from the request's start to the response's headers, and FirstByte to the
+	// first byte of its body; 0 if there was none. Servers send a stream's headers before they read
+	// the prompt, so only FirstByte shows the first token. Earlier versions send Headers as
+	// FirstByte.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
-	// Whole means that the response is no stream, by its content type: its first byte comes with its last token.
+	// Whole means that the response is no stream, by its content type: its first byte comes with
+	// its last token.
 	Whole bool `json:",omitempty"`
 	// Took is the time from the request's start to its end; 0 if Envoy does not report it.
 	Took time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool `json:",omitempty"`
-	// LastByte is the time from the request's start to the response's last byte, and Bytes the size of its body.
+	// LastByte is the time from the request's start to the response's last byte, and Bytes the size
+	// of its body.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
 	// OutputTokens is how many tokens the response has by its own account; 0 if it is not read.
 	OutputTokens int64 `json:",omitempty"`
-	// Response is the response of the Responses API that the server keeps, and Client stands for the address of the client,
-	// which has it; zero if Envoy has read no ID.
+	// Response is the response of the Responses API that the server keeps, and Client stands for
+	// the address of the client, which has it; zero if Envoy has read no ID.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the status in the event by which the server has ended a stream that it could not complete, or that
-	// of the event's kind; 0 if there is no such event, if its kind is unknown, or if it is not read. Of a gRPC
-	// call it stands for its status.
+	// Error is the status in the event by which the server has ended a stream that it could not
+	// complete, or that of the event's kind; 0 if there is no such event, if its kind is unknown,
+	// or if it is not read. Of a gRPC call it stands for its status.
 	Error int `json:",omitempty"`
 	// Cut means that the server's connection, or its stream, has ended before the response had.
 	Cut bool `json:",omitempty"`
@@ -72,7 +78,8 @@ type Config struct {
 	Sink Sink // required
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
-	// Attempts receives what became of requests, those to exporting clusters of imports included, from many streams concurrently; nil drops it.
+	// Attempts receives what became of requests, those to exporting clusters of imports included,
+	// from many streams concurrently; nil drops it.
 	Attempts func(Attempt)
 }
 
@@ -120,8 +127,8 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 	}
 }
 
-// entry converts an access log entry. It returns false for requests without a lease, and for entries that show neither
-// that the request has ended nor that it goes on.
+// entry converts an access log entry. It returns false for requests without a lease, and for
+// entries that show neither that the request has ended nor that it goes on.
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
@@ -174,8 +181,8 @@ func answered(named string, from *corev3.SocketAddress) string {
 	return addr.String()
 }
 
-// Begun is the time from when the endpoint had the request to the first byte of the response's body; 0
-// if it is unknown.
+// Begun is the time from when the endpoint had the request to the first byte of the response's
+// body; 0 if it is unknown.
 func (e *Entry) Begun() time.Duration {
 	if e.FirstByte == 0 {
 		return 0
@@ -183,11 +190,13 @@ func (e *Entry) Begun() time.Duration {
 	return max(e.FirstByte-e.Sent, 0)
 }
 
-// firstBodyTag is the tag of entries (translator/envoy) with the time, in microseconds, from the request's last byte to
-// the first byte of the response's body. Envoy leaves it out while there is none.
+// firstBodyTag is the tag of entries (translator/envoy) with the time, in microseconds, from the
+// request's last byte to the first byte of the response's body. Envoy leaves it out while there is
+// none.
 const firstBodyTag = "first_body"
 
-// begun returns the times from a request's start to the headers of its response, and to the first byte of its body.
+// begun returns the times from a request's start to the headers of its response, and to the first
+// byte of its body.
 func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	headers = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	after, err := strconv.ParseUint(common.GetCustomTags()[firstBodyTag], 10, 40)
@@ -203,7 +212,8 @@ func Whole(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
 }
 
-// responseNamespace is where Envoy puts the ID of a response that a server keeps (translator/envoy, response.lua).
+// responseNamespace is where Envoy puts the ID of a response that a server keeps (translator/envoy,
+// response.lua).
 const responseNamespace = "penstock.response"
 
 // client stands for the client at an address. One with IPv6 has a network of 64 bits.
@@ -253,8 +263,9 @@ func streamError(m *corev3.Metadata) int {
 	return cmp.Or(statusOf(code.GetStringValue()), statusOf(found["kind"].GetStringValue()))
 }
 
-// kinds of errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the Responses API, by a
-// part of their names in lower case, without separators. The first one that a name has holds.
+// kinds of errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the Responses
+// API, by a part of their names in lower case, without separators. The first one that a name has
+// holds.
 var kinds = []struct {
 	status int
 	names  []string
@@ -269,8 +280,8 @@ var kinds = []struct {
 	}},
 }
 
-// statusOf returns the HTTP status that the names of an error mean; 0 if none is known. An error of an unknown kind may
-// be the client's, and counts against no server.
+// statusOf returns the HTTP status that the names of an error mean; 0 if none is known. An error of
+// an unknown kind may be the client's, and counts against no server.
 func statusOf(names string) int {
 	names = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(names))
 	for _, kind := range kinds {
@@ -284,7 +295,8 @@ func statusOf(names string) int {
 // cutDetails begins the details of a response that the server has reset (Envoy's StreamInfo).
 const cutDetails = "upstream_reset_after_response_started"
 
-// grpcError returns the HTTP status that stands for the failure of a gRPC call; 0 if it has not failed.
+// grpcError returns the HTTP status that stands for the failure of a gRPC call; 0 if it has not
+// failed.
 func grpcError(r *datav3.HTTPResponseProperties) int {
 	status := cmp.Or(r.GetResponseTrailers()["grpc-status"], r.GetResponseHeaders()["grpc-status"])
 	switch code, err := strconv.ParseUint(status, 10, 8); {

@@ -75,16 +75,20 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 		logged("me.3", "", 429, datav3.AccessLogType_NotSet),
 		{},
 	}
-	if err := stream.Send(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
-		HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: entries}}}); err != nil {
+	if err := stream.Send(
+		&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
+			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: entries}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []struct {
 		lease, served string
 		status        int
 		open          bool
-	}{{"me.1", "10.0.0.1:80", 200, true}, {"me.1", "10.0.0.1:80", 404, false}, {"me.2", "10.0.0.1:80", 503, false}, {"me.3", "", 429, false}} {
-		e := Entry{Lease: want.lease, Gateway: "ns/gw", Pool: "ns/pool", Open: want.open, Served: want.served, Status: want.status, Sent: 10 * time.Millisecond, Headers: 30 * time.Millisecond, FirstByte: 35 * time.Millisecond}
+	}{{"me.1", "10.0.0.1:80", 200, true}, {"me.1", "10.0.0.1:80", 404, false}, {"me.2", "10.0.0.1:80", 503, false},
+		{"me.3", "", 429, false}} {
+		e := Entry{Lease: want.lease, Gateway: "ns/gw", Pool: "ns/pool", Open: want.open, Served: want.served,
+			Status: want.status, Sent: 10 * time.Millisecond, Headers: 30 * time.Millisecond,
+			FirstByte: 35 * time.Millisecond}
 		if !want.open {
 			e.Took = 40 * time.Millisecond
 		}
@@ -99,7 +103,8 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	}
 }
 
-// Of two attempts at the same time the metadata has the later one, and the address the one that has answered.
+// Of two attempts at the same time the metadata has the later one, and the address the one that has
+// answered.
 func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served, from string
@@ -117,7 +122,9 @@ func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 		logged := logged("me.1", tt.served, tt.status, datav3.AccessLogType_DownstreamPeriodic)
 		if tt.from != "" {
 			logged.CommonProperties.UpstreamRemoteAddress = &corev3.Address{Address: &corev3.Address_SocketAddress{
-				SocketAddress: &corev3.SocketAddress{Address: tt.from, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80}},
+				SocketAddress: &corev3.SocketAddress{
+					Address: tt.from, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
+				},
 			}}
 		}
 		if e, ok := entry(logged); !ok || e.Served != tt.want {
@@ -126,15 +133,18 @@ func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	}
 }
 
-// Requests to exporting clusters are attempts, with a lease or without one; leases count in the logs of Gateways alone.
+// Requests to exporting clusters are attempts, with a lease or without one; leases count in the
+// logs of Gateways alone.
 func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	entry := func(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
 		e := logged(lease, "", 404, datav3.AccessLogType_DownstreamEnd)
-		e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName, e.CommonProperties.StartTime = "import/ns/chat/west", "route", timestamppb.New(began)
-		e.CommonProperties.UpstreamRemoteAddress = &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-			Address: "192.0.2.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
-		}}}
+		e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName, e.CommonProperties.StartTime =
+			"import/ns/chat/west", "route", timestamppb.New(began)
+		e.CommonProperties.UpstreamRemoteAddress =
+			&corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+				Address: "192.0.2.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
+			}}}
 		e.Request = &datav3.HTTPRequestProperties{Authority: "chat.example", RequestId: "here"}
 		e.Response.ResponseCodeDetails, e.Response.ResponseBodyBytes = "via_upstream", 7
 		e.Response.ResponseHeaders = map[string]string{"x-request-id": "here"}
@@ -144,7 +154,8 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		return e
 	}
 	want := Attempt{
-		Gateway: "ns/gw", Cluster: "import/ns/chat/west", Route: "route", Request: "here", Began: began, Status: 404, Headers: 30 * time.Millisecond, FirstByte: 35 * time.Millisecond, Took: 40 * time.Millisecond, Bytes: 7,
+		Gateway: "ns/gw", Cluster: "import/ns/chat/west", Route: "route", Request: "here", Began: began, Status: 404,
+		Headers: 30 * time.Millisecond, FirstByte: 35 * time.Millisecond, Took: 40 * time.Millisecond, Bytes: 7,
 		At: netip.MustParseAddrPort("192.0.2.1:80"), Host: "chat.example", Reached: true,
 	}
 	long := strings.Repeat("x", maxText+1)
@@ -154,15 +165,31 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		want   func(*Attempt) // nil: there is none
 		none   bool           // in the log of a Gateway
 	}{
-		"one":                                   {want: func(*Attempt) {}},
-		"of a pick":                             {lease: "me.1", want: func(a *Attempt) { a.Leased = true }},
-		"another backend's":                     {change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamCluster = "pool/ns/chat" }, want: func(a *Attempt) { a.Cluster = "pool/ns/chat" }, none: true},
-		"another ID there":                      {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["x-request-id"] = "there" }, want: func(a *Attempt) { a.There = "there" }},
-		"declined":                              {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["penstock-peer-refused"] = "1" }, want: func(a *Attempt) { a.Declined = true }},
-		"this gateway's own":                    {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = "route_not_found" }, want: func(a *Attempt) { a.Reached, a.Details = false, "route_not_found" }},
-		"this gateway's own, with long details": {change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = strings.Repeat("x", 10_000) }, want: func(a *Attempt) { a.Reached, a.Details = false, strings.Repeat("x", maxDetails) }},
+		"one":       {want: func(*Attempt) {}},
+		"of a pick": {lease: "me.1", want: func(a *Attempt) { a.Leased = true }},
+		"another backend's": {
+			change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamCluster = "pool/ns/chat" },
+			want:   func(a *Attempt) { a.Cluster = "pool/ns/chat" }, none: true,
+		},
+		"another ID there": {
+			change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["x-request-id"] = "there" },
+			want:   func(a *Attempt) { a.There = "there" },
+		},
+		"declined": {
+			change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseHeaders["penstock-peer-refused"] = "1" },
+			want:   func(a *Attempt) { a.Declined = true },
+		},
+		"this gateway's own": {
+			change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = "route_not_found" },
+			want:   func(a *Attempt) { a.Reached, a.Details = false, "route_not_found" },
+		},
+		"this gateway's own, with long details": {
+			change: func(e *datav3.HTTPAccessLogEntry) { e.Response.ResponseCodeDetails = strings.Repeat("x", 10_000) },
+			want:   func(a *Attempt) { a.Reached, a.Details = false, strings.Repeat("x", maxDetails) },
+		},
 		"of a member": {change: func(e *datav3.HTTPAccessLogEntry) {
-			e.CommonProperties.Metadata.FilterMetadata["penstock"].Fields["member"] = structpb.NewStringValue("ns/chat@west")
+			e.CommonProperties.Metadata.FilterMetadata["penstock"].Fields["member"] = structpb.NewStringValue(
+				"ns/chat@west")
 		}, want: func(a *Attempt) { a.Member = objectid.MustParseTarget("ns/chat@west") }},
 		"behind a hop": {change: func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName = "", "hop.ns.import.chat@west"
@@ -170,10 +197,14 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		"one that goes on": {change: func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.AccessLogType = datav3.AccessLogType_DownstreamPeriodic
 		}},
-		"with a long cluster": {change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.UpstreamCluster = long }},
-		"with a long host":    {change: func(e *datav3.HTTPAccessLogEntry) { e.Request.Authority = long }},
-		"with a long ID":      {change: func(e *datav3.HTTPAccessLogEntry) { e.Request.RequestId = long }},
-		"with a long route":   {change: func(e *datav3.HTTPAccessLogEntry) { e.CommonProperties.RouteName = "hop." + long }},
+		"with a long cluster": {change: func(e *datav3.HTTPAccessLogEntry) {
+			e.CommonProperties.UpstreamCluster = long
+		}},
+		"with a long host": {change: func(e *datav3.HTTPAccessLogEntry) { e.Request.Authority = long }},
+		"with a long ID":   {change: func(e *datav3.HTTPAccessLogEntry) { e.Request.RequestId = long }},
+		"with a long route": {change: func(e *datav3.HTTPAccessLogEntry) {
+			e.CommonProperties.RouteName = "hop." + long
+		}},
 		"of no cluster": {change: func(e *datav3.HTTPAccessLogEntry) {
 			e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName = "", ""
 		}},
@@ -181,10 +212,12 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		for _, log := range []string{MembersLog, "ns/gw"} {
 			var leases []Entry
 			var attempts []Attempt
-			server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" }, Attempts: func(a Attempt) { attempts = append(attempts, a) }})
+			server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" },
+				Attempts: func(a Attempt) { attempts = append(attempts, a) }})
 			_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
 				{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}},
-				{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{ // later messages have no name
+				// later messages have no name
+				{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
 					LogEntry: []*datav3.HTTPAccessLogEntry{entry(tt.lease, tt.change)},
 				}}},
 			}})
@@ -264,15 +297,17 @@ func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
 	}
 }
 
-// A response of status 200 that its server has not completed shows that: by its reset, or by the status of a gRPC call.
+// A response of status 200 that its server has not completed shows that: by its reset, or by the
+// status of a gRPC call.
 func TestAccessLog_ResponseThatFailsAfterItsHeaders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		details, headers, trailers string
 		cut                        bool
 		error                      int
 	}{
-		"served":                   {details: "via_upstream"},
-		"reset":                    {details: "upstream_reset_after_response_started{connection_termination}", cut: true},
+		"served": {details: "via_upstream"},
+		"reset": {details: "upstream_reset_after_response_started{connection_termination}",
+			cut: true},
 		"the client has left":      {details: "downstream_remote_disconnect"},
 		"a call that is served":    {details: "via_upstream", trailers: "0"},
 		"one that fails":           {details: "via_upstream", trailers: "13", error: 500},

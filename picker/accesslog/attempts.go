@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// MembersLog is the name of the log of requests to exporting clusters of imports that have no lease. (Those of leases have a Gateway's name,
-// with a slash, or that of the hops.)
+// MembersLog is the name of the log of requests to exporting clusters of imports that have no
+// lease. (Those of leases have a Gateway's name, with a slash, or that of the hops.)
 const MembersLog = "members"
 
-// declinedHeader marks an answer of a hop, or of a member's gateway, that no server has begun (ENVOY.md). idHeader has the ID that another
-// cluster's gateway has given to the request.
+// declinedHeader marks an answer of a hop, or of a member's gateway, that no server has begun
+// (ENVOY.md). idHeader has the ID that another cluster's gateway has given to the request.
 const (
 	declinedHeader = "penstock-peer-refused"
 	idHeader       = "x-request-id"
@@ -28,8 +28,9 @@ const maxText = 1024
 // maxDetails bounds Attempt.Details, in bytes.
 const maxDetails = 160
 
-// Attempt is a request to an exporting cluster of an import, or to what else is behind a hop, once it has ended there. A request that one
-// cluster declines is sent to another, which makes another Attempt.
+// Attempt is a request to an exporting cluster of an import, or to what else is behind a hop, once
+// it has ended there. A request that one cluster declines is sent to another, which makes another
+// Attempt.
 type Attempt struct {
 	Gateway string          // whose key the call of the access log has, "namespace/name"; "" if calls need none
 	Member  objectid.Target // the exporting cluster; zero behind a hop
@@ -37,35 +38,41 @@ type Attempt struct {
 	Cluster string          // the Envoy cluster (model.ClusterID); "" if no host was found there
 	Route   string          // the name of the route; behind a hop, that of the hop (model.HopID)
 	Request string          // the request's ID
-	There   string          // the ID that the other cluster's gateway has given it; "" if it has kept Request, or is not known
-	Began   time.Time
-	Status  int // of the answer; 0 if there was none
+	// the ID that the other cluster's gateway has given it; "" if it has kept Request, or is not
+	// known
+	There  string
+	Began  time.Time
+	Status int // of the answer; 0 if there was none
 	// Declined means that no server there has begun the request.
 	Declined bool
-	// Details is why Envoy has answered (%RESPONSE_CODE_DETAILS%); "" if the answer is of the server or gateway there.
+	// Details is why Envoy has answered (%RESPONSE_CODE_DETAILS%); "" if the answer is of the
+	// server or gateway there.
 	Details string
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool
-	// Headers is the time from the request's start to the answer's headers, FirstByte to the first byte of its body, Took
-	// to its end, and Bytes the size of its body.
+	// Headers is the time from the request's start to the answer's headers, FirstByte to the first
+	// byte of its body, Took to its end, and Bytes the size of its body.
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
-	// Leased means that our picker, or its relay, has picked there for the request: its records have it.
+	// Leased means that our picker, or its relay, has picked there for the request: its records
+	// have it.
 	Leased bool
-	// At is the server or gateway that answered, the zero value if none did, and Host what it was asked for. Reached means that the answer is
-	// its own, and not this gateway's.
+	// At is the server or gateway that answered, the zero value if none did, and Host what it was
+	// asked for. Reached means that the answer is its own, and not this gateway's.
 	At      netip.AddrPort
 	Host    string
 	Reached bool
 }
 
-// mayBeAttempt reports whether an entry of a pick may be of an exporting cluster: most are not, and converting an entry takes a microsecond.
+// mayBeAttempt reports whether an entry of a pick may be of an exporting cluster: most are not, and
+// converting an entry takes a microsecond.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")
 }
 
-// attempt converts an entry. It returns false for a request that goes on, and for what is none of ours.
+// attempt converts an entry. It returns false for a request that goes on, and for what is none of
+// ours.
 func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	common, request, response := logged.GetCommonProperties(), logged.GetRequest(), logged.GetResponse()
 	member := text(common.GetMetadata(), "penstock", "member")
@@ -98,7 +105,9 @@ func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	if k := common.GetAccessLogType(); k != datav3.AccessLogType_NotSet && k != datav3.AccessLogType_DownstreamEnd {
 		return Attempt{}, false
 	}
-	return a, (a.Cluster != "" || a.Route != "") && len(member) <= maxText && len(a.Served) <= maxText && len(a.Route) <= maxText && len(a.Request) <= maxText && len(a.There) <= maxText && len(a.Cluster) <= maxText && len(a.Host) <= maxText
+	return a, (a.Cluster != "" || a.Route != "") && len(member) <= maxText && len(a.Served) <= maxText &&
+		len(a.Route) <= maxText && len(a.Request) <= maxText && len(a.There) <= maxText && len(a.Cluster) <= maxText &&
+		len(a.Host) <= maxText
 }
 
 // canceled reports whether the client has ended the request or its connection.

@@ -20,8 +20,8 @@ type Address struct {
 	Cleartext bool // without TLS
 }
 
-// TLS is how pickers are spoken to at addresses that are not Cleartext. The zero value accepts any certificate: those of the
-// pickers in the field are self-signed.
+// TLS is how pickers are spoken to at addresses that are not Cleartext. The zero value accepts any
+// certificate: those of the pickers in the field are self-signed.
 type TLS struct {
 	ServerName string  // sent as SNI; "" for none
 	Verify     *Verify // nil accepts any certificate
@@ -31,9 +31,11 @@ type TLS struct {
 
 // Verify is what a picker's certificate must fulfill.
 type Verify struct {
-	// Roots are the CAs to trust, in PEM; nil for those of this machine. Without a certificate in it, every connection fails.
+	// Roots are the CAs to trust, in PEM; nil for those of this machine. Without a certificate in
+	// it, every connection fails.
 	Roots []byte
-	// SANs and URIs are names, of which the certificate must have one. A wildcard stands for any first label.
+	// SANs and URIs are names, of which the certificate must have one. A wildcard stands for any
+	// first label.
 	SANs, URIs []string
 }
 
@@ -47,12 +49,14 @@ func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, er
 		}
 		creds = credentials.NewTLS(config)
 	}
-	return grpc.NewClient("passthrough:///"+a.String(), append(slices.Clip(options), grpc.WithTransportCredentials(creds))...)
+	return grpc.NewClient("passthrough:///"+a.String(),
+		append(slices.Clip(options), grpc.WithTransportCredentials(creds))...)
 }
 
 // Config returns the configuration of a client that speaks so.
 func (t TLS) Config() (*tls.Config, error) {
-	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} // VerifyConnection verifies
+	// VerifyConnection verifies
+	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
 	if t.Certificate != nil {
 		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
 		if err != nil {
@@ -91,7 +95,8 @@ func (v *Verify) check(chain []*x509.Certificate, roots *x509.CertPool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the server's certificate has none of the names %s", strings.Join(slices.Concat(v.SANs, v.URIs), ", "))
+	return fmt.Errorf("the server's certificate has none of the names %s",
+		strings.Join(slices.Concat(v.SANs, v.URIs), ", "))
 }
 
 // named reports whether a certificate has a DNS name.

@@ -31,7 +31,8 @@ func issued(t *testing.T, names []string, uris ...string) (chain, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: names, IsCA: true, BasicConstraintsValid: true}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: names,
+		IsCA: true, BasicConstraintsValid: true}
 	for _, text := range uris {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -47,10 +48,12 @@ func issued(t *testing.T, names []string, uris ...string) (chain, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// serve answers health checks over TLS, of clients with a certificate of an issuer only, if one is given.
+// serve answers health checks over TLS, of clients with a certificate of an issuer only, if one is
+// given.
 func serve(t *testing.T, chain, key, clients []byte) Address {
 	t.Helper()
 	pair, err := tls.X509KeyPair(chain, key)
@@ -97,14 +100,17 @@ func TestEndpointPicker_CertificateIsVerifiedAsThePolicyDemands(t *testing.T) {
 		{"not verified", TLS{}, ""},
 		{"its CA and name", verify(Verify{Roots: chain, SANs: []string{"epp.east.example"}}), ""},
 		{"a wildcard", verify(Verify{Roots: chain, SANs: []string{"*.pods.example"}}), ""},
-		{"a URI", verify(Verify{Roots: chain, SANs: []string{"wrong.example"}, URIs: []string{"spiffe://east/epp"}}), ""},
+		{"a URI", verify(Verify{Roots: chain, SANs: []string{"wrong.example"}, URIs: []string{"spiffe://east/epp"}}),
+			""},
 		{"another CA", verify(Verify{Roots: other, SANs: []string{"epp.east.example"}}), "unknown authority"},
 		{"no CA at all", verify(Verify{Roots: []byte{}, SANs: []string{"epp.east.example"}}), "unknown authority"},
-		{"another name", verify(Verify{Roots: chain, SANs: []string{"epp.west.example", "*.east.test"}}), "has none of the names epp.west.example"},
+		{"another name", verify(Verify{Roots: chain, SANs: []string{"epp.west.example", "*.east.test"}}),
+			"has none of the names epp.west.example"},
 		{"no name", verify(Verify{Roots: chain}), "has none of the names"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := call(t, at, c.tls); (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
+			if err := call(t, at, c.tls); (err == nil) != (c.words == "") ||
+				err != nil && !strings.Contains(err.Error(), c.words) {
 				t.Errorf("%v, want %q", err, c.words)
 			}
 		})
@@ -121,12 +127,14 @@ func TestEndpointPicker_ClientCertificateIsPresented(t *testing.T) {
 	if err := call(t, at, TLS{Certificate: own, Key: ownKey}); err != nil {
 		t.Error(err)
 	}
-	if err := call(t, at, TLS{Certificate: own, Key: key}); err == nil || !strings.Contains(err.Error(), "client certificate") {
+	if err := call(t, at, TLS{Certificate: own, Key: key}); err == nil ||
+		!strings.Contains(err.Error(), "client certificate") {
 		t.Errorf("a key of another certificate: %v", err)
 	}
 }
 
-// A credential is for a server that has shown who it is: a call that carries one to another server, or in cleartext, sends nothing.
+// A credential is for a server that has shown who it is: a call that carries one to another server,
+// or in cleartext, sends nothing.
 func TestSecretRef_CredentialIsSentToAVerifiedServerAlone(t *testing.T) {
 	chain, key := issued(t, []string{"epp.example"})
 	other, _ := issued(t, []string{"epp.example"})
@@ -147,7 +155,9 @@ func TestSecretRef_CredentialIsSentToAVerifiedServerAlone(t *testing.T) {
 		received <- metadata.ValueFromIncomingContext(ctx, "authorization")
 		return handle(ctx, req)
 	}
-	for l, creds := range map[net.Listener]credentials.TransportCredentials{open: insecure.NewCredentials(), sealed: credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}})} {
+	for l, creds := range map[net.Listener]credentials.TransportCredentials{
+		open: insecure.NewCredentials(), sealed: credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}}),
+	} {
 		s := grpc.NewServer(grpc.Creds(creds), grpc.UnaryInterceptor(note))
 		healthv1.RegisterHealthServer(s, health.NewServer())
 		go func() { _ = s.Serve(l) }()
@@ -155,7 +165,8 @@ func TestSecretRef_CredentialIsSentToAVerifiedServerAlone(t *testing.T) {
 	}
 	ask := func(l net.Listener, cleartext bool, ca []byte) error {
 		conn, err := Connect(Address{AddrPort: netip.MustParseAddrPort(l.Addr().String()), Cleartext: cleartext},
-			TLS{ServerName: "epp.example", Verify: &Verify{Roots: ca, SANs: []string{"epp.example"}}}, Authorized("Bearer s3cret"))
+			TLS{ServerName: "epp.example", Verify: &Verify{Roots: ca, SANs: []string{"epp.example"}}},
+			Authorized("Bearer s3cret"))
 		if err != nil {
 			return err
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// budget spreads the scrapes of all pages: after a burst, so many a second. Without it, the first pick of a pool of 1,000 idle
-// servers would have 1,000 pages read at once.
+// budget spreads the scrapes of all pages: after a burst, so many a second. Without it, the first
+// pick of a pool of 1,000 idle servers would have 1,000 pages read at once.
 type budget struct {
 	every time.Duration // between two scrapes of all processes
 	share atomic.Int64  // how many processes there are; 0: one
@@ -52,8 +52,8 @@ func (l *Load) follow(sent uint64) {
 // picksPerScrape is how many picks of an endpoint have its page read.
 const picksPerScrape = 2
 
-// countScrapers accounts for scrapers that begin or end. With more pages than the budget has for a second, samples stay fresh for
-// longer.
+// countScrapers accounts for scrapers that begin or end. With more pages than the budget has for a
+// second, samples stay fresh for longer.
 func (r *Registry) countScrapers(n int64) {
 	running := time.Duration(r.running.Add(n))
 	period := max(r.config.Slow, running*r.budget.every)

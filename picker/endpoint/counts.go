@@ -6,32 +6,36 @@ import (
 	"time"
 )
 
-// Every request in flight counts at its server, whichever process has picked for it. So what this process has in flight is
-// published to peers, address by address, and what they publish is added here. It is a state and no list of events: what is
-// published late, or twice, or in part, is corrected by the next publication. A pick of the last milliseconds may be
-// missing in the count of a peer; picker.confirm waits for it where a limit of requests in flight demands it.
+// Every request in flight counts at its server, whichever process has picked for it. So what this
+// process has in flight is published to peers, address by address, and what they publish is added
+// here. It is a state and no list of events: what is published late, or twice, or in part, is
+// corrected by the next publication. A pick of the last milliseconds may be missing in the count of
+// a peer; picker.confirm waits for it where a limit of requests in flight demands it.
 
 // Count is what this process has in flight at an address.
 type Count struct {
 	Addr netip.AddrPort
 	Share
-	// NewHeaders: Headers has changed; nil: the address has left all pools. Unlike a Share it counts
-	// without requests in flight.
+	// NewHeaders: Headers has changed; nil: the address has left all pools. Unlike a Share it
+	// counts without requests in flight.
 	NewHeaders bool
 	Headers    *HeaderLimits
 }
 
-// Share is what one process has in flight at an address. Without requests in flight it counts as nothing.
+// Share is what one process has in flight at an address. Without requests in flight it counts as
+// nothing.
 type Share struct {
 	InFlight int64 // requests
-	// Unread is the number of uncached prompt tokens of those whose first token is not reported. Confirmed is the part of it that is
-	// known to wait.
+	// Unread is the number of uncached prompt tokens of those whose first token is not reported.
+	// Confirmed is the part of it that is known to wait.
 	Unread, Confirmed int64
 	// Sent is how long the server takes for all the prompts that the process has sent to it so far.
 	Sent time.Duration
-	// Reading is how long it takes for those that it has not read yet, those of other processes included.
+	// Reading is how long it takes for those that it has not read yet, those of other processes
+	// included.
 	Reading time.Duration
-	// Rate is the prefill rate by the server's series, else the rate that the process has learned; 0: none.
+	// Rate is the prefill rate by the server's series, else the rate that the process has learned;
+	// 0: none.
 	Rate float64
 }
 
@@ -66,7 +70,8 @@ func (r *Registry) Counts(now time.Time) []Count {
 // share is what this process has in flight.
 func (l *Load) share(now int64) Share {
 	p := &l.prefill
-	s := Share{InFlight: l.inFlight.Load(), Unread: p.unread.Load(), Confirmed: p.confirmed.Load(), Sent: time.Duration(p.sent.Load())}
+	s := Share{InFlight: l.inFlight.Load(), Unread: p.unread.Load(), Confirmed: p.confirmed.Load(),
+		Sent: time.Duration(p.sent.Load())}
 	if s.Rate = l.reported.read(now); s.Rate == 0 {
 		s.Rate = p.learned()
 	}
@@ -89,7 +94,8 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets what peers have in flight at an address. It keeps that of an address without endpoint until it has one.
+// SetElsewhere sets what peers have in flight at an address. It keeps that of an address without
+// endpoint until it has one.
 func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
 	if r.peers[addr] = e; e.InFlight == 0 {

@@ -16,8 +16,9 @@ func (e *Endpoint) FirstEventIsEarly() bool { return e.earlyEvents }
 
 // earlyFrom is how many samples show whether first bytes come after a constant time. They do if
 // the time grows by less than constantBelow of what it grows by where a server reads the prompt
-// before, until it grows by constantAbove. An event that precedes the reading of its prompt precedes
-// its wait in the engine, too: later than earlyWithin, in seconds, what looks constant is a queue.
+// before, until it grows by constantAbove. An event that precedes the reading of its prompt
+// precedes its wait in the engine, too: later than earlyWithin, in seconds, what looks constant is
+// a queue.
 const (
 	earlyFrom     = 16
 	constantBelow = 0.1

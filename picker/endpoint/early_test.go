@@ -39,7 +39,9 @@ func TestFirstToken_ConstantTimeIsNoRateUntilItGrowsWithPrompts(t *testing.T) {
 	serve := func(after func(tokens float64) float64) State {
 		for range 2 * samples {
 			tokens := 300 + random.IntN(8000)
-			lease := leases.Open(e, Holder{}, Work{Tokens: tokens, Rate: 4000, Stream: true, Measure: true, Early: e.State().Early}, 0, now)
+			lease := leases.Open(e, Holder{}, Work{
+				Tokens: tokens, Rate: 4000, Stream: true, Measure: true, Early: e.State().Early,
+			}, 0, now)
 			lease.Begun(time.Duration(after(float64(tokens)) * 1e9))
 			lease.Release()
 			lease.Done()

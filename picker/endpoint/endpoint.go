@@ -22,7 +22,8 @@ type Spec struct {
 
 // Metrics describes a model server's metrics page.
 type Metrics struct {
-	// Engine whose names are read where a server has no label that names its own; "" is VLLM. The next five are in place of the engine's.
+	// Engine whose names are read where a server has no label that names its own; "" is VLLM. The
+	// next five are in place of the engine's.
 	Engine  Engine
 	Path    string // of the page
 	Port    uint16 // of the page; 0: the engine's, or the endpoint's own
@@ -31,7 +32,8 @@ type Metrics struct {
 	KVCache string // series with the KV cache's use, 0 to 1
 	MaxPage int64  // size of the page in bytes, above which it is an error; 0 means DefaultMaxPage
 	Off     bool   // no page is read: for strategies that need none
-	// Protocol is how the server is called. Its page is read alike; at a port of its own, over HTTP/1.1.
+	// Protocol is how the server is called. Its page is read alike; at a port of its own, over
+	// HTTP/1.1.
 	Protocol upstream.Protocol
 }
 
@@ -45,7 +47,8 @@ type Endpoint struct {
 	earlyEvents bool
 }
 
-// maxProblem is how many bytes a description of a page's problem has at most: servers write parts of it.
+// maxProblem is how many bytes a description of a page's problem has at most: servers write parts
+// of it.
 const maxProblem = 256
 
 // bounded cuts a description to maxProblem bytes of one line.
@@ -66,7 +69,8 @@ func bounded(text string) string {
 // HasPage reports whether e's metrics are read.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, what of the page it ignored, or what the page lacks; "" if there is nothing of the kind or no scrape.
+// Problem returns why the last scrape failed, what of the page it ignored, or what the page lacks;
+// "" if there is nothing of the kind or no scrape.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -77,7 +81,8 @@ func (e *Endpoint) Problem() string {
 	return ""
 }
 
-// Staleness returns why e's load is not fresh although no scrape has failed; "" for one that is fresh.
+// Staleness returns why e's load is not fresh although no scrape has failed; "" for one that is
+// fresh.
 func (e *Endpoint) Staleness(at Moment) string {
 	switch src := e.source; {
 	case src == nil:
@@ -95,7 +100,8 @@ func (e *Endpoint) Staleness(at Moment) string {
 // PageRead reports whether the metrics page was ever read.
 func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
 
-// Shown returns when the metrics page or a response last showed a working server; the zero time: never.
+// Shown returns when the metrics page or a response last showed a working server; the zero time:
+// never.
 func (e *Endpoint) Shown() time.Time {
 	shown := e.load.Succeeded()
 	if src := e.source; src != nil && src.failures.Load() == 0 {
@@ -110,15 +116,17 @@ func (e *Endpoint) Shown() time.Time {
 
 // State is an endpoint's load at one moment.
 type State struct {
-	// Fresh is false for an endpoint without a usable scrape: never scraped, several scrapes failed in a row, or the last
-	// one is too old. Queue, Running and KV are then the last known values, and a strategy must not rely on them.
+	// Fresh is false for an endpoint without a usable scrape: never scraped, several scrapes failed
+	// in a row, or the last one is too old. Queue, Running and KV are then the last known values,
+	// and a strategy must not rely on them.
 	Fresh bool `json:"fresh"`
-	// Idle means that the endpoint's pools have had no pick for a while, so that its page is not scraped. The last scrape
-	// succeeded. The next pick resumes scraping.
+	// Idle means that the endpoint's pools have had no pick for a while, so that its page is not
+	// scraped. The last scrape succeeded. The next pick resumes scraping.
 	Idle bool `json:"idle,omitempty"`
 	// Proven means that a request has succeeded since the endpoint became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests there often fail; Trial that one more may be sent to a suspect endpoint.
+	// Failing means that requests there often fail; Trial that one more may be sent to a suspect
+	// endpoint.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
 	// Silent is why the endpoint is suspect although no request fails; nil: it is not. Given is how
@@ -131,22 +139,25 @@ type State struct {
 	KV      float64 `json:"kvCache"` // KV cache in use, 0 to 1, by the last scrape
 	// Adapters are nil if the last scrape shows none.
 	Adapters *Adapters `json:"adapters,omitempty"`
-	// OthersQueue and OthersRunning are the parts of Queue and Running that InFlight does not count: other senders' requests.
+	// OthersQueue and OthersRunning are the parts of Queue and Running that InFlight does not
+	// count: other senders' requests.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
 	// InFlight counts the requests in flight: this process's and those of its peers.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts this process's requests in flight that were sent after the last scrape began, so that neither Queue nor
-	// Running includes them.
+	// Unseen counts this process's requests in flight that were sent after the last scrape began,
+	// so that neither Queue nor Running includes them.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is how many more requests peers have in flight than when the last scrape began.
+	// UnseenElsewhere is how many more requests peers have in flight than when the last scrape
+	// began.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread is the number of uncached prompt tokens of all requests, those of peers included, whose first token is not reported yet. Confirmed is the part of
-	// it that is known to wait.
+	// Unread is the number of uncached prompt tokens of all requests, those of peers included,
+	// whose first token is not reported yet. Confirmed is the part of it that is known to wait.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
-	// Reading is how long the server reads what it was sent, in seconds, at the rates assumed when it was.
+	// Reading is how long the server reads what it was sent, in seconds, at the rates assumed when
+	// it was.
 	Reading float64 `json:"-"`
 	// Rate at which the server reads prompts, in tokens a second as requests are counted, and how
 	// it is known; 0 and "" until it is. Inferred is the rate by first tokens if RateFrom is
@@ -156,19 +167,21 @@ type State struct {
 	Inferred float64    `json:"inferredRate,omitempty"`
 	// Early means that the server sends first bytes before it has read prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, and HintWeight their number over the number that shows a Rate; 0: none.
+	// Hint is the rate by the first samples, and HintWeight their number over the number that shows
+	// a Rate; 0: none.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency predicts the server's latency; nil until it is learned.
 	Latency *Latency `json:"-"`
 	// Prompt is the mean number of uncached tokens of the last requests; 0 before the first.
 	Prompt float64 `json:"-"`
-	// Evicts is how many tokens the server will have to read again because of one that is read into its full cache, 0 to 8; 0: the
-	// cache has room, or its content is not known here.
+	// Evicts is how many tokens the server will have to read again because of one that is read into
+	// its full cache, 0 to 8; 0: the cache has room, or its content is not known here.
 	Evicts float64 `json:"-"`
 }
 
-// Moment is a time as accounting keeps it: nanoseconds since the process started, by the monotonic clock.
+// Moment is a time as accounting keeps it: nanoseconds since the process started, by the monotonic
+// clock.
 type Moment int64
 
 // At converts a time, for callers that read many endpoints.
@@ -241,7 +254,8 @@ func (s *Snapshot) Used() time.Time {
 
 // Find returns the counters of an address, or nil if the pool does not have it.
 func (s *Snapshot) Find(addr netip.AddrPort) *Load {
-	i, ok := slices.BinarySearchFunc(s.Endpoints, addr, func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
+	i, ok := slices.BinarySearchFunc(s.Endpoints, addr,
+		func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 	if !ok {
 		return nil
 	}

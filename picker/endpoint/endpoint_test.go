@@ -113,10 +113,24 @@ func TestScrape_ProblemIsOneShortLine(t *testing.T) {
 		page, want string
 		fresh      bool
 	}{
-		"a value that is ignored":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\nvllm:lora_requests_info{max_lora=\"1\"} NaN\n", `: ignored: vllm:lora_requests_info has the value "NaN"`, true},
-		"a series that is missing":    {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 0\n", `: the page has no series vllm:num_requests_running, which counts as 0`, true},
-		"no waiting requests":         {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc 0\n", `: the page has no series vllm:num_requests_waiting: set `, false},
-		"a value that is no load":     {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting -Inf\n", `vllm:num_requests_waiting has the value "-Inf": a value is`, false},
+		"a value that is ignored": {
+			"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting " +
+				"0\nvllm:kv_cache_usage_perc " +
+				"0\nvllm:lora_requests_info{max_lora=\"1\"} NaN\n",
+			`: ignored: vllm:lora_requests_info has the value "NaN"`, true,
+		},
+		"a series that is missing": {
+			"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 0\n",
+			`: the page has no series vllm:num_requests_running, which counts as 0`, true,
+		},
+		"no waiting requests": {
+			"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc 0\n",
+			`: the page has no series vllm:num_requests_waiting: set `, false,
+		},
+		"a value that is no load": {
+			"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 1\nvllm:num_requests_waiting -Inf\n",
+			`vllm:num_requests_waiting has the value "-Inf": a value is`, false,
+		},
 		"an answer that is not HTTP":  {strings.Repeat("\x1b[31m", 10_000) + "\n\n", "malformed", false},
 		"a status that is not for us": {"HTTP/1.0 418 I'm a teapot\r\n\r\n", "status 418", false},
 	} {
@@ -142,7 +156,8 @@ func TestScrape_ProblemIsOneShortLine(t *testing.T) {
 			s.Refresh(time.Minute)
 			e := &s.Endpoints[0]
 			text := e.Problem()
-			if e.State().Fresh != tt.fresh || !strings.Contains(text, tt.want) || len(text) > maxProblem || strings.ContainsFunc(text, unicode.IsControl) {
+			if e.State().Fresh != tt.fresh || !strings.Contains(text, tt.want) || len(text) > maxProblem ||
+				strings.ContainsFunc(text, unicode.IsControl) {
 				t.Errorf("fresh: %t, problem %q, want %q", e.State().Fresh, text, tt.want)
 			}
 		})
@@ -185,7 +200,8 @@ func TestScrape_LargePageIsAnErrorAndNotAShortPage(t *testing.T) {
 			s := r.Snapshot(Metrics{MaxPage: tt.limit}, nil, []Spec{{Addr: pages(t, tt.size, nil)}})
 			e := &s.Endpoints[0]
 			s.Refresh(time.Minute)
-			if state := e.State(); state.Fresh == tt.fails || !tt.fails && state.Queue != 4 || (e.Problem() != "") != tt.fails {
+			if state := e.State(); state.Fresh == tt.fails || !tt.fails && state.Queue != 4 ||
+				(e.Problem() != "") != tt.fails {
 				t.Errorf("%+v, problem %q", state, e.Problem())
 			}
 			if tt.fails && !strings.Contains(e.Problem(), "picker.metrics.maxPageBytes") {
@@ -220,7 +236,8 @@ func TestScrape_AddressThatIsNeverAllowedIsNotScraped(t *testing.T) {
 	r := run(t, Config{Slow: time.Millisecond, Never: func(netip.Addr) string { return "a loopback address" }})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	s.Refresh(time.Minute)
-	if e := &s.Endpoints[0]; server.scrapes.Load() != 0 || !strings.Contains(e.Problem(), "a loopback address is never read") {
+	if e := &s.Endpoints[0]; server.scrapes.Load() != 0 ||
+		!strings.Contains(e.Problem(), "a loopback address is never read") {
 		t.Errorf("%d scrapes, problem %q", server.scrapes.Load(), e.Problem())
 	}
 }
@@ -230,7 +247,8 @@ func TestScrape_FollowsPicksOfTheEndpoint(t *testing.T) {
 	r := run(t, Config{Fast: time.Microsecond, Slow: time.Hour})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}, {Addr: other.addr()}})
 	s.MarkUsed()
-	poll.Until(t, "the first pick of the pool has all pages read", func() bool { return server.scrapes.Load() == 1 && other.scrapes.Load() == 1 })
+	poll.Until(t, "the first pick of the pool has all pages read",
+		func() bool { return server.scrapes.Load() == 1 && other.scrapes.Load() == 1 })
 	leases, e := NewLeases("me", time.Hour), &s.Endpoints[0]
 	if e.Addr != server.addr() {
 		e = &s.Endpoints[1]
@@ -242,7 +260,9 @@ func TestScrape_FollowsPicksOfTheEndpoint(t *testing.T) {
 		poll.Until(t, "a scrape after two picks", func() bool { return server.scrapes.Load() >= int64(i)+2 })
 	}
 	if n, m := server.scrapes.Load(), other.scrapes.Load(); n != 11 || m != 1 {
-		t.Errorf("20 picks have the page read %d times after the first one, want 10; that of an endpoint without picks %d times", n-1, m-1)
+		t.Errorf(
+			"20 picks have the page read %d times after the first one, want 10; that of an endpoint without "+
+				"picks %d times", n-1, m-1)
 	}
 }
 
@@ -259,7 +279,10 @@ func TestScrape_PagesAreReadSoonWhereRequestsWait(t *testing.T) {
 }
 
 func TestScrape_PageIsReadOverTLS(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "vllm:num_requests_waiting 9") }))
+	server := httptest.NewTLSServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(w, "vllm:num_requests_waiting 9")
+		}))
 	defer server.Close()
 	r := run(t, Config{Slow: time.Hour})
 	spec := []Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}
@@ -347,7 +370,8 @@ func TestScrape_ManyPagesStayFresh(t *testing.T) {
 
 func TestScrape_IdlePoolIsNotScraped(t *testing.T) {
 	server := startServer(t)
-	r := run(t, Config{Fast: time.Millisecond, Slow: time.Millisecond, IdleAfter: time.Millisecond, Timeout: time.Minute})
+	r := run(t,
+		Config{Fast: time.Millisecond, Slow: time.Millisecond, IdleAfter: time.Millisecond, Timeout: time.Minute})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: server.addr()}})
 	e := &s.Endpoints[0]
 	if n := r.scrapers(); n != 0 || !e.State().Idle {
@@ -463,7 +487,8 @@ func TestScrape_SlowServerStaysFreshAndStalledOnePauses(t *testing.T) {
 		src := &source{staleAfter: int64(r.config.StaleAfter)}
 		src.failures.Store(tt.failures)
 		least, wait := r.interval(src, tt.took)
-		if got := wait+tt.took < time.Duration(r.freshFor.Load()); got != tt.fresh || (least > r.jittered(r.config.Fast)) != (tt.took > r.config.Fast || tt.failures > 0) {
+		if got := wait+tt.took < time.Duration(r.freshFor.Load()); got != tt.fresh ||
+			(least > r.jittered(r.config.Fast)) != (tt.took > r.config.Fast || tt.failures > 0) {
 			t.Errorf("%s: wait %v, at least %v", tt.name, wait, least)
 		}
 		if !tt.fresh && wait < 14*tt.took {

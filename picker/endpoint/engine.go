@@ -39,39 +39,51 @@ type dialect struct {
 // dialects by engine.
 var dialects = map[Engine]dialect{
 	VLLM: {
-		path: "/metrics", queue: parseSeries("vllm:num_requests_waiting"), running: parseSeries("vllm:num_requests_running"),
+		path: "/metrics", queue: parseSeries("vllm:num_requests_waiting"),
+		running: parseSeries("vllm:num_requests_running"),
 		// vLLM 0.10 renamed the KV cache's; both names are read.
 		kv: parseSeries("vllm:kv_cache_usage_perc"), kvOld: parseSeries("vllm:gpu_cache_usage_perc"),
-		lora: parseSeries("vllm:lora_requests_info"), shape: parseSeries("vllm:cache_config_info"), sizeLabel: "block_size", blocksLabel: "num_gpu_blocks",
-		computed: parseSeries("vllm:request_prefill_kv_computed_tokens_sum"), seconds: parseSeries("vllm:request_prefill_time_seconds_sum"),
+		lora: parseSeries("vllm:lora_requests_info"), shape: parseSeries("vllm:cache_config_info"),
+		sizeLabel: "block_size", blocksLabel: "num_gpu_blocks",
+		computed: parseSeries("vllm:request_prefill_kv_computed_tokens_sum"),
+		seconds:  parseSeries("vllm:request_prefill_time_seconds_sum"),
 		prefills: parseSeries("vllm:request_prefill_time_seconds_count"),
 		read:     parseSeries("vllm:prompt_tokens_total"), written: parseSeries("vllm:generation_tokens_total"),
 	},
 	// SGLang 0.5.11 replaced the labels of the KV cache's shape by numbers.
 	SGLang: {
-		path: "/metrics", queue: parseSeries("sglang:num_queue_reqs"), running: parseSeries("sglang:num_running_reqs"), kv: parseSeries("sglang:token_usage"),
+		path: "/metrics", queue: parseSeries("sglang:num_queue_reqs"), running: parseSeries("sglang:num_running_reqs"),
+		kv:    parseSeries("sglang:token_usage"),
 		shape: parseSeries("sglang:cache_config_info"), sizeLabel: "page_size", blocksLabel: "num_pages",
-		size: parseSeries("sglang:page_size"), blocks: parseSeries("sglang:num_pages"), tokens: parseSeries("sglang:max_total_num_tokens"),
-		read: parseSeries("sglang:prompt_tokens_total"), written: parseSeries("sglang:generation_tokens_total"),
+		size: parseSeries("sglang:page_size"), blocks: parseSeries("sglang:num_pages"),
+		tokens: parseSeries("sglang:max_total_num_tokens"),
+		read:   parseSeries("sglang:prompt_tokens_total"), written: parseSeries("sglang:generation_tokens_total"),
 	},
 	TRTLLMServe: {
-		path: "/prometheus/metrics", queue: parseSeries("trtllm_num_requests_waiting"), running: parseSeries("trtllm_num_requests_running"),
-		kv: parseSeries("trtllm_kv_cache_utilization"), size: parseSeries("trtllm_kv_cache_tokens_per_block"), blocks: parseSeries("trtllm_kv_cache_max_blocks"),
+		path: "/prometheus/metrics", queue: parseSeries("trtllm_num_requests_waiting"),
+		running: parseSeries("trtllm_num_requests_running"),
+		kv:      parseSeries("trtllm_kv_cache_utilization"), size: parseSeries("trtllm_kv_cache_tokens_per_block"),
+		blocks: parseSeries("trtllm_kv_cache_max_blocks"),
 	},
 	Triton: {
-		path: "/metrics", port: 8002, queue: parseSeries("nv_trt_llm_request_metrics{request_type=waiting}"), running: parseSeries("nv_trt_llm_request_metrics{request_type=scheduled}"),
-		kv: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}"), size: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}"),
-		blocks: parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}"),
+		path: "/metrics", port: 8002, queue: parseSeries("nv_trt_llm_request_metrics{request_type=waiting}"),
+		running: parseSeries("nv_trt_llm_request_metrics{request_type=scheduled}"),
+		kv:      parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=fraction}"),
+		size:    parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}"),
+		blocks:  parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}"),
 	},
-	// llama.cpp's server has its page with --metrics alone, and shows neither its KV cache nor adapters.
+	// llama.cpp's server has its page with --metrics alone, and shows neither its KV cache nor
+	// adapters.
 	LlamaCPP: {
-		path: "/metrics", queue: parseSeries("llamacpp:requests_deferred"), running: parseSeries("llamacpp:requests_processing"),
+		path: "/metrics", queue: parseSeries("llamacpp:requests_deferred"),
+		running:  parseSeries("llamacpp:requests_processing"),
 		computed: parseSeries("llamacpp:prompt_tokens_total"), seconds: parseSeries("llamacpp:prompt_seconds_total"),
 		read: parseSeries("llamacpp:prompt_tokens_total"), written: parseSeries("llamacpp:tokens_predicted_total"),
 	},
 }
 
-// of returns the metrics of one server: the engine that its labels name, if it is known, else the pool's. Translation reports unknown ones.
+// of returns the metrics of one server: the engine that its labels name, if it is known, else the
+// pool's. Translation reports unknown ones.
 func (m Metrics) of(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)
@@ -156,7 +168,8 @@ func (s *series) selects(labels []byte) bool {
 	return found == len(s.labels)
 }
 
-// shapeTokens returns how many tokens a KV cache holds by the labels of its shape; 0 for labels that do not show it.
+// shapeTokens returns how many tokens a KV cache holds by the labels of its shape; 0 for labels
+// that do not show it.
 func (d *dialect) shapeTokens(line []byte) int {
 	open := bytes.IndexByte(line, '{')
 	if open < 0 {

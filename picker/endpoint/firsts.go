@@ -2,18 +2,19 @@ package endpoint
 
 import "time"
 
-// First tokens that servers have sent show how long a server that works takes at most, where its rate
-// is unknown. A prompt is compared with prompts that are a quarter as long at least: short ones do
-// not show how fast a server reads, and on a CPU a long one takes minutes. A server without enough
-// first tokens of its own is compared with the pool's others, of which the slowest counts.
+// First tokens that servers have sent show how long a server that works takes at most, where its
+// rate is unknown. A prompt is compared with prompts that are a quarter as long at least: short
+// ones do not show how fast a server reads, and on a CPU a long one takes minutes. A server without
+// enough first tokens of its own is compared with the pool's others, of which the slowest counts.
 const (
-	// keptFirsts is how many of a server's first tokens count, and enoughFirsts how many are needed.
+	// keptFirsts is how many of a server's first tokens count, and enoughFirsts how many are
+	// needed.
 	keptFirsts, enoughFirsts = 32, 5
 	// longer is how many times as long a prompt may be as one that it is compared with, where those
 	// of up to shortPrompt tokens take equally long.
 	longer, shortPrompt = 4, 64
-	// slower is how many times as slow as the pool's slowest other server a server may be, within the
-	// time that is given without first tokens.
+	// slower is how many times as slow as the pool's slowest other server a server may be, within
+	// the time that is given without first tokens.
 	slower = 4
 )
 
@@ -31,8 +32,8 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns how many first tokens show how long the one of a prompt takes, and the longest time
-// by these. With the prompts that the server reads with it, it is all tokens long.
+// slowest returns how many first tokens show how long the one of a prompt takes, and the longest
+// time by these. With the prompts that the server reads with it, it is all tokens long.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,8 +66,8 @@ func (l *Load) expected(w *Work) time.Duration {
 	return max(w.First, own, unseen)
 }
 
-// unseen is expected where too few first tokens were seen: a request waits long enough for the slowest
-// of servers to read its prompt.
+// unseen is expected where too few first tokens were seen: a request waits long enough for the
+// slowest of servers to read its prompt.
 func (w *Work) unseen() time.Duration {
 	const most = unknownWait / beyond
 	slowest := w.Slowest
@@ -76,8 +77,8 @@ func (w *Work) unseen() time.Duration {
 	return max(min(slowest, most), slowest/beyond)
 }
 
-// slowest returns the longest time to the first token of a prompt by the first tokens of all servers; 0: too
-// few were seen. A nil Snapshot has no servers.
+// slowest returns the longest time to the first token of a prompt by the first tokens of all
+// servers; 0: too few were seen. A nil Snapshot has no servers.
 func (s *Snapshot) slowest(prompt, all int64) (most time.Duration) {
 	if s == nil {
 		return 0

@@ -30,10 +30,14 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 		"without a page": {
 			others: []firsts{{5, 8000, 100 * ms}}, work: []Work{unknown(8000)}, tokens: noPage, want: 6},
 		"a strategy that predicts nothing": {
-			others: []firsts{{5, 8000, 100 * ms}}, work: []Work{{Generates: true, Stream: true, Prompt: 8000}}, want: 2},
-		"a server that is 16 times as slow": {others: []firsts{{5, 8000, time.Second}}, work: []Work{unknown(8000)}, want: 16},
-		"others that are slow":              {others: []firsts{{5, 8000, 50 * time.Second}}, work: []Work{unknown(8000)}},
-		"one of them":                       {others: []firsts{{9, 8000, ms}, {1, 8000, time.Minute}}, work: []Work{unknown(8000)}},
+			others: []firsts{{5, 8000, 100 * ms}}, work: []Work{{Generates: true, Stream: true, Prompt: 8000}},
+			want: 2},
+		"a server that is 16 times as slow": {others: []firsts{{5, 8000, time.Second}}, work: []Work{unknown(8000)},
+			want: 16},
+		"others that are slow": {others: []firsts{{5, 8000, 50 * time.Second}},
+			work: []Work{unknown(8000)}},
+		"one of them": {others: []firsts{{9, 8000, ms}, {1, 8000, time.Minute}},
+			work: []Work{unknown(8000)}},
 		"others that have read short prompts": {
 			others: []firsts{{9, 1000, 100 * ms}}, work: []Work{unknown(8000)}},
 		"prompts of a quarter of the length": {
@@ -46,7 +50,8 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 			work: []Work{unknown(8000), unknown(8000), unknown(8000)}, want: 12},
 		"it was quick itself": {own: []firsts{{5, 8000, 100 * ms}}, work: []Work{unknown(8000)}, want: 2},
 		"it was slow itself": {
-			others: []firsts{{9, 8000, ms}}, own: []firsts{{5, 8000, 10 * time.Second}}, work: []Work{unknown(8000)}, want: 40},
+			others: []firsts{{9, 8000, ms}}, own: []firsts{{5, 8000, 10 * time.Second}}, work: []Work{unknown(8000)},
+			want: 40},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMotionRig()

@@ -31,21 +31,42 @@ func TestHeadersLimit_IsByWhatHeadersOfSuchPromptsTake(t *testing.T) {
 		short time.Duration // the limit of a prompt of 100 tokens
 		long  time.Duration // of 30,000
 	}{
-		"a new server":                     {nil, 0, 0},
-		"too few responses to know":        {[]responses{{19, 100, false, ms, 90 * ms}}, 0, 0},
-		"too few for a percentile":         {[]responses{{99, 100, false, ms, 90 * ms}}, 20 * time.Second, 20 * time.Second},
-		"quick headers":                    {[]responses{{100, 100, false, ms, 90 * ms}}, time.Second, 20 * time.Second},
-		"longer prompts count":             {[]responses{{100, 30_000, false, ms, 90 * ms}}, time.Second, time.Second},
-		"headers that take half a second":  {[]responses{{100, 100, false, 500 * ms, 900 * ms}}, 2 * time.Second, 20 * time.Second},
-		"slow headers of long prompts":     {[]responses{{900, 100, false, ms, 90 * ms}, {100, 30_000, false, 500 * ms, 900 * ms}}, 2 * time.Second, 2 * time.Second},
-		"one slow response":                {[]responses{{1, 100, false, time.Minute, time.Hour}, {100, 100, false, ms, 90 * ms}}, time.Second, 20 * time.Second},
-		"a load that grows":                {[]responses{{500, 100, false, ms, 90 * ms}, {3, 100, false, 500 * ms, time.Hour}}, 2 * time.Second, 20 * time.Second},
-		"a load that is long over":         {[]responses{{100, 100, false, time.Second, time.Hour}, {200, 100, false, ms, 90 * ms}}, time.Second, 20 * time.Second},
-		"minutes":                          {[]responses{{100, 100, false, time.Minute, time.Hour}}, 20 * time.Second, 20 * time.Second},
-		"headers with the first token":     {[]responses{{200, 100, false, 90 * ms, 91 * ms}}, 0, 0},
-		"another engine in its place":      {[]responses{{200, 100, false, ms, 90 * ms}, {100, 100, false, 90 * ms, 91 * ms}}, 0, 0},
-		"events that come with headers":    {[]responses{{100, 100, true, 70 * ms, 71 * ms}}, 0, 0},
-		"such events of some of the paths": {[]responses{{100, 100, false, ms, 90 * ms}, {200, 100, true, 300 * ms, 301 * ms}}, 1200 * ms, 20 * time.Second},
+		"a new server":              {nil, 0, 0},
+		"too few responses to know": {[]responses{{19, 100, false, ms, 90 * ms}}, 0, 0},
+		"too few for a percentile": {[]responses{{99, 100, false, ms, 90 * ms}}, 20 * time.Second,
+			20 * time.Second},
+		"quick headers": {[]responses{{100, 100, false, ms, 90 * ms}}, time.Second,
+			20 * time.Second},
+		"longer prompts count": {[]responses{{100, 30_000, false, ms, 90 * ms}}, time.Second, time.Second},
+		"headers that take half a second": {[]responses{{100, 100, false, 500 * ms, 900 * ms}}, 2 * time.Second,
+			20 * time.Second},
+		"slow headers of long prompts": {
+			[]responses{{900, 100, false, ms, 90 * ms}, {100, 30_000, false, 500 * ms, 900 * ms}}, 2 * time.Second,
+			2 * time.Second,
+		},
+		"one slow response": {
+			[]responses{{1, 100, false, time.Minute, time.Hour}, {100, 100, false, ms, 90 * ms}}, time.Second,
+			20 * time.Second,
+		},
+		"a load that grows": {
+			[]responses{{500, 100, false, ms, 90 * ms}, {3, 100, false, 500 * ms, time.Hour}}, 2 * time.Second,
+			20 * time.Second,
+		},
+		"a load that is long over": {
+			[]responses{{100, 100, false, time.Second, time.Hour}, {200, 100, false, ms, 90 * ms}}, time.Second,
+			20 * time.Second,
+		},
+		"minutes": {[]responses{{100, 100, false, time.Minute, time.Hour}}, 20 * time.Second,
+			20 * time.Second},
+		"headers with the first token": {[]responses{{200, 100, false, 90 * ms, 91 * ms}}, 0, 0},
+		"another engine in its place": {
+			[]responses{{200, 100, false, ms, 90 * ms}, {100, 100, false, 90 * ms, 91 * ms}}, 0, 0,
+		},
+		"events that come with headers": {[]responses{{100, 100, true, 70 * ms, 71 * ms}}, 0, 0},
+		"such events of some of the paths": {
+			[]responses{{100, 100, false, ms, 90 * ms}, {200, 100, true, 300 * ms, 301 * ms}}, 1200 * ms,
+			20 * time.Second,
+		},
 	} {
 		_, e, _ := twoEndpoints(nil)
 		leases := NewLeases("me", time.Hour)
@@ -80,8 +101,8 @@ func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 	}
 }
 
-// What peers have seen of a server's headers counts until this process has seen enough, and is there
-// for a server that is added later.
+// What peers have seen of a server's headers counts until this process has seen enough, and is
+// there for a server that is added later.
 func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	const ms = time.Millisecond
 	learned := func(n int, headers, first time.Duration) *HeaderLimits {

@@ -6,10 +6,12 @@ import (
 )
 
 const (
-	// A failed request adds failed to a server's score, a successful one takes one away; at failing the server is suspect.
-	// So three failures in a row make it suspect, and so does more than one failure in three in the long run.
+	// A failed request adds failed to a server's score, a successful one takes one away; at failing
+	// the server is suspect. So three failures in a row make it suspect, and so does more than one
+	// failure in three in the long run.
 	failed, failing = 2, 6
-	// The first trial of a failing server comes firstTrial after the last failure, each further one after twice the time.
+	// The first trial of a failing server comes firstTrial after the last failure, each further one
+	// after twice the time.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
@@ -26,8 +28,9 @@ type health struct {
 	trial  atomic.Bool  // one is in flight
 	// proven means that a request has succeeded since the server's page became stale.
 	proven atomic.Bool
-	good   atomic.Int64            // when a response last showed a working server, in nanoseconds since processStart; 0: never
-	last   atomic.Pointer[Failure] // nil: there was none
+	// when a response last showed a working server, in nanoseconds since processStart; 0: never
+	good atomic.Int64
+	last atomic.Pointer[Failure] // nil: there was none
 }
 
 // Failure is a request that a server did not serve.
@@ -84,7 +87,8 @@ func (l *Load) Failing(at Moment) bool {
 	return failing
 }
 
-// LastFailure returns the last request that the server did not serve; the zero value: there was none.
+// LastFailure returns the last request that the server did not serve; the zero value: there was
+// none.
 func (l *Load) LastFailure() Failure {
 	if last := l.health.last.Load(); last != nil {
 		return *last

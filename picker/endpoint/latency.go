@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// terms of a prediction: a constant, and Features; restTerms of the time after a response's first byte: the same, each further
-	// token, and each of these with each request in flight.
+	// terms of a prediction: a constant, and Features; restTerms of the time after a response's
+	// first byte: the same, each further token, and each of these with each request in flight.
 	terms     = 4
 	restTerms = 6
 )
@@ -23,13 +23,14 @@ const (
 	maxLatency = 120
 )
 
-// Priors, in seconds for each term: how an engine with steps of 20 ms behaves. scales are how large a term usually is.
+// Priors, in seconds for each term: how an engine with steps of 20 ms behaves. scales are how large
+// a term usually is.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
-	// confidence is how many samples the prior counts for: less for the time of a token, so that what may be due to either is ascribed
-	// to tokens.
+	// confidence is how many samples the prior counts for: less for the time of a token, so that
+	// what may be due to either is ascribed to tokens.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
@@ -44,7 +45,8 @@ func (f *Features) terms() [terms]float64 {
 	return [terms]float64{1, min(f.Prefill, maxLatency), min(f.Queue, maxRequests), min(f.InFlight, maxRequests)}
 }
 
-// Latency predicts the latency of a server. It never changes; nil is that of a server of which nothing is learned.
+// Latency predicts the latency of a server. It never changes; nil is that of a server of which
+// nothing is learned.
 type Latency struct{ ttft, tpot [terms]float64 }
 
 var unlearned = predictor(&priorFirst, &priorRest, false)
@@ -76,21 +78,26 @@ func dot(a, b *[terms]float64) (sum float64) {
 	return sum
 }
 
-// latency learns from the access log how long a server's responses take: two linear regressions, in which older samples count less
-// and the prior stands for a few. A server that is not like the prior is known after some ten requests.
+// latency learns from the access log how long a server's responses take: two linear regressions, in
+// which older samples count less and the prior stands for a few. A server that is not like the
+// prior is known after some ten requests.
 //
-// One is of the time until a response's first byte, the other of the time after it, by the number of tokens. Some servers send an event
-// before they read the prompt. Of these, what the latter does not ascribe to tokens is a part of the time to the first one.
+// One is of the time until a response's first byte, the other of the time after it, by the number
+// of tokens. Some servers send an event before they read the prompt. Of these, what the latter does
+// not ascribe to tokens is a part of the time to the first one.
 type latency struct {
 	current atomic.Pointer[Latency]
-	lesson  atomic.Int64 // when it learned last, or a request was sent to have it learn, in nanoseconds since processStart
+	// when it learned last, or a request was sent to have it learn, in nanoseconds since
+	// processStart
+	lesson atomic.Int64
 
 	mu          sync.Mutex
 	first, rest regression
 	early       float64 // the share of responses whose first byte came before the prompt can have been read
 }
 
-// learner returns the server's latency, made on first use: most servers of a process that picks for few pools have none.
+// learner returns the server's latency, made on first use: most servers of a process that picks for
+// few pools have none.
 func (l *Load) learner() *latency {
 	if of := l.latency.Load(); of != nil {
 		return of
@@ -115,10 +122,12 @@ func (f *Features) row(more float64) [restTerms]float64 {
 	return row
 }
 
-// sendsEarly reports whether the first bytes of most responses come before the prompt can have been read. mu is held.
+// sendsEarly reports whether the first bytes of most responses come before the prompt can have been
+// read. mu is held.
 func (l *latency) sendsEarly() bool { return l.early > l.first.count*(1-decay)/2 }
 
-// sentFirst takes the time to a response's first byte. again means that the request shows the server's speed again; so it does below.
+// sentFirst takes the time to a response's first byte. again means that the request shows the
+// server's speed again; so it does below.
 func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	row := f.row(0)
 	l.mu.Lock()
@@ -133,7 +142,8 @@ func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	l.learn(&l.first, row, after)
 }
 
-// sentRest takes the time from the first byte to the end of a response of so many tokens, at least 1.
+// sentRest takes the time from the first byte to the end of a response of so many tokens, at least
+// 1.
 func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again bool) {
 	row := f.row(float64(min(tokens, maxCounted) - 1))
 	l.mu.Lock()

@@ -23,7 +23,8 @@ func predicted(e *Endpoint, f Features, now time.Time) (ttft, tpot float64) {
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
-// A server twice as slow as was assumed at reading, with a queue that costs time, is known after some requests.
+// A server twice as slow as was assumed at reading, with a queue that costs time, is known after
+// some requests.
 func TestSLO_LatencyIsLearnedFromReports(t *testing.T) {
 	e, leases := measured(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -71,8 +72,8 @@ func TestSLO_UnknownServerIsPredictedByItsBacklog(t *testing.T) {
 	}
 }
 
-// vLLM sends an event of /v1/responses before it has read the prompt: the time to the first token is
-// in the time after it.
+// vLLM sends an event of /v1/responses before it has read the prompt: the time to the first token
+// is in the time after it.
 func TestSLO_EarlyEventsAreNoFirstToken(t *testing.T) {
 	e, leases := measured(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -97,8 +98,10 @@ func TestSLO_PredictionIsNeverNegativeOrUnbounded(t *testing.T) {
 	e, leases := measured(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
-		f := Features{Prefill: random.ExpFloat64() * 100, Queue: float64(random.IntN(1000)), InFlight: float64(random.IntN(1000))}
-		lease := leases.Open(e, Holder{}, Work{Stream: true, Features: f, TokenBytes: 250, MaxTokens: random.IntN(30)}, 0, epoch)
+		f := Features{Prefill: random.ExpFloat64() * 100, Queue: float64(random.IntN(1000)),
+			InFlight: float64(random.IntN(1000))}
+		lease := leases.Open(e, Holder{}, Work{Stream: true, Features: f, TokenBytes: 250, MaxTokens: random.IntN(30)},
+			0, epoch)
 		lease.Begun(time.Duration(random.Int64()))
 		lease.Wrote(random.Int64(), time.Duration(random.Int64()))
 		lease.Release()

@@ -111,10 +111,11 @@ type Lease struct {
 // untilEnd is the renewal of a lease that lives until its Release.
 const untilEnd = math.MinInt64
 
-// NewLeases returns an empty Leases. owner distinguishes this process's leases from those of others, and has no dot. A
-// lease that is not renewed for timeout expires.
+// NewLeases returns an empty Leases. owner distinguishes this process's leases from those of
+// others, and has no dot. A lease that is not renewed for timeout expires.
 func NewLeases(owner string, timeout time.Duration) *Leases {
-	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{}, expired: map[uint64]expired{}}
+	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
+		expired: map[uint64]expired{}}
 	for i := range l.shards {
 		l.shards[i].open, l.shards[i].due = map[uint64]*Lease{}, newAgenda(l.tick())
 	}
@@ -150,7 +151,8 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 	}
 	e.load.follow(e.load.sent.Add(1))
 	lease := unused.Get().(*Lease)
-	lease.id, lease.leases, lease.picked, lease.holder, lease.work, lease.trial = l.next.Add(1), l, e.load, h, w, w.Trial
+	lease.id, lease.leases, lease.picked, lease.holder, lease.work, lease.trial = l.next.Add(1), l, e.load, h, w,
+		w.Trial
 	lease.reached = sinceStart(now)
 	lease.sent, lease.plain = lease.reached, w.Generates && !w.Stream
 	e.load.motion.sentTo(w.Trial, lease.sent)
@@ -217,8 +219,9 @@ func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time
 	return l.insert(&Lease{id: number, leases: l, holder: was.holder}, load, now)
 }
 
-// Adopt counts one request in flight at an address that another process picked for, which is gone. It returns the lease
-// that has the ID already, if there is one, and nil for an ID that no process gives.
+// Adopt counts one request in flight at an address that another process picked for, which is gone.
+// It returns the lease that has the ID already, if there is one, and nil for an ID that no process
+// gives.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
@@ -253,7 +256,8 @@ func (lease *Lease) Done() {
 	if lease.uses.Add(-1) > 0 {
 		return
 	}
-	lease.id, lease.adopted, lease.holder, lease.ledger, lease.leases, lease.picked, lease.work = 0, "", Holder{}, nil, nil, nil, Work{}
+	lease.id, lease.adopted, lease.holder, lease.ledger, lease.leases, lease.picked, lease.work = 0, "", Holder{}, nil,
+		nil, nil, Work{}
 	lease.renewed.Store(0)
 	lease.load, lease.prompt, lease.begun, lease.ahead, lease.trial, lease.tag = nil, promptRead, false, 0, false, Tag{}
 	lease.front, lease.sent, lease.shown, lease.bytes, lease.plain = nil, 0, 0, 0, false
@@ -363,7 +367,8 @@ func (lease *Lease) Tag() Tag {
 	return lease.tag
 }
 
-// TakeUnread returns the prompt of the tag, until it is read or the request ends: to one caller, and nil to all others.
+// TakeUnread returns the prompt of the tag, until it is read or the request ends: to one caller,
+// and nil to all others.
 func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -372,8 +377,8 @@ func (lease *Lease) TakeUnread() *Unread {
 	return unread
 }
 
-// Picked returns the counters of the endpoint that the request was sent to first; nil for a lease that was
-// adopted or resumed.
+// Picked returns the counters of the endpoint that the request was sent to first; nil for a lease
+// that was adopted or resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
 // Release ends the lease: its endpoint has one request less in flight. It returns false if the
@@ -415,7 +420,8 @@ func (lease *Lease) Release() bool {
 	return true
 }
 
-// MoveTo moves the request to the endpoint that serves it, which after a retry is not the one picked.
+// MoveTo moves the request to the endpoint that serves it, which after a retry is not the one
+// picked.
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load

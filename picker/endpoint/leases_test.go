@@ -28,7 +28,8 @@ func TestLease_ReleasedOnceAndOnlyByOwner(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	mine, other := NewLeases("me", time.Hour), NewLeases("other", time.Hour)
 	lease := mine.Open(first, Holder{}, Work{}, 0, time.Now())
-	if other.Find(lease.ID()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil || mine.Find("me") != nil || mine.Find(lease.ID()) != lease {
+	if other.Find(lease.ID()) != nil || mine.Find("me.zzz") != nil || mine.Find("nonsense") != nil ||
+		mine.Find("me") != nil || mine.Find(lease.ID()) != lease {
 		t.Fatal("leases are confused")
 	}
 	lease.MoveTo(second.Load(), time.Now())
@@ -50,14 +51,16 @@ func TestLease_LivesAsLongAsItIsRenewed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = leases.Run(ctx) })
-		renewed, silent, streamed := leases.Open(first, Holder{}, Work{}, 0, time.Now()), leases.Open(first, Holder{}, Work{}, 0, time.Now()), leases.Open(first, Holder{}, Work{}, 0, time.Now())
+		renewed, silent, streamed := leases.Open(first, Holder{}, Work{}, 0, time.Now()),
+			leases.Open(first, Holder{}, Work{}, 0, time.Now()), leases.Open(first, Holder{}, Work{}, 0, time.Now())
 		streamed.KeepUntilEnd()
 		streamed.Renew(time.Now())
 		for range 3 {
 			time.Sleep(2 * time.Second)
 			renewed.Renew(time.Now())
 		}
-		if leases.Find(silent.ID()) != nil || leases.Find(renewed.ID()) == nil || leases.Find(streamed.ID()) == nil || first.State().InFlight != 2 {
+		if leases.Find(silent.ID()) != nil || leases.Find(renewed.ID()) == nil || leases.Find(streamed.ID()) == nil ||
+			first.State().InFlight != 2 {
 			t.Errorf("after 6 s: %d in flight", first.State().InFlight)
 		}
 		time.Sleep(5 * time.Second)
@@ -69,12 +72,14 @@ func TestLease_LivesAsLongAsItIsRenewed(t *testing.T) {
 	})
 }
 
-// A renewal that comes after the end must not count the request again. One that comes after a lease expired must.
+// A renewal that comes after the end must not count the request again. One that comes after a lease
+// expired must.
 func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
 	holder := Holder{Gateway: "ns/gw", Pool: "ns/pool"}
-	ended, expired := leases.Open(first, holder, Work{}, 0, time.Now()), leases.Open(first, holder, Work{}, 0, time.Now())
+	ended, expired := leases.Open(first, holder, Work{}, 0, time.Now()),
+		leases.Open(first, holder, Work{}, 0, time.Now())
 	at := func(pool string) *Load {
 		if pool != "ns/pool" {
 			t.Errorf("the lease is of pool %q", pool)
@@ -92,11 +97,13 @@ func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 			t.Errorf("%s is resumed", id)
 		}
 	}
-	if leases.Resume(expired.ID(), "ns/other", at, time.Now()) != nil || leases.Resume(expired.ID(), "ns/gw", func(string) *Load { return nil }, time.Now()) != nil {
+	if leases.Resume(expired.ID(), "ns/other", at, time.Now()) != nil ||
+		leases.Resume(expired.ID(), "ns/gw", func(string) *Load { return nil }, time.Now()) != nil {
 		t.Error("resumed by another Gateway, or at another pool's endpoint")
 	}
 	again := leases.Resume(expired.ID(), "ns/gw", at, time.Now())
-	if again == nil || again.ID() != expired.ID() || again.Holder() != holder || second.State().InFlight != 1 || leases.Resume(expired.ID(), "ns/gw", at, time.Now()) != nil {
+	if again == nil || again.ID() != expired.ID() || again.Holder() != holder || second.State().InFlight != 1 ||
+		leases.Resume(expired.ID(), "ns/gw", at, time.Now()) != nil {
 		t.Error("a lease that expired is not resumed exactly once")
 	}
 	leases.expire(now + resumable/2)
@@ -114,7 +121,8 @@ func TestLease_OfPickerThatIsGoneIsAdopted(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
 	lease := leases.Adopt("gone.1", Holder{}, first.Load(), time.Now())
-	if leases.Adopt("gone.1", Holder{}, first.Load(), time.Now()) != lease || leases.Find("gone.1") != lease || first.State().InFlight != 1 || leases.Len() != 1 {
+	if leases.Adopt("gone.1", Holder{}, first.Load(), time.Now()) != lease || leases.Find("gone.1") != lease ||
+		first.State().InFlight != 1 || leases.Len() != 1 {
 		t.Error("not counted once")
 	}
 	for _, id := range []string{"", "gone", "gone.", string(make([]byte, 80)) + ".1"} {
@@ -165,14 +173,16 @@ func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 	}
 	picks.Wait()
 	if opened.Load() != 3 || first.State().InFlight != 5 {
-		t.Errorf("%d opened beside the 2 of a peer, %d in flight; the limit is 5", opened.Load(), first.State().InFlight)
+		t.Errorf("%d opened beside the 2 of a peer, %d in flight; the limit is 5", opened.Load(),
+			first.State().InFlight)
 	}
 	leases.Open(second, Holder{}, Work{}, 5, time.Now()).Release()
 	counts := map[netip.AddrPort]int64{}
 	for _, c := range r.Counts(time.Now()) {
 		counts[c.Addr] = c.InFlight
 	}
-	if diff := cmp.Diff(map[netip.AddrPort]int64{addrA: 3, addrB: 0}, counts, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(map[netip.AddrPort]int64{addrA: 3, addrB: 0}, counts,
+		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 	if more := r.Counts(time.Now()); len(more) > 0 {
@@ -194,9 +204,12 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 			t.Errorf("a full pool: after %s", time.Since(began))
 		}
 		for _, end := range []func(){
-			func() { leases.Find("me.1").Release() },                                                            // the report of a request
-			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 1}, time.Now()); leases.Find("me.2").Release() }, // a peer has the slot
-			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 0}, time.Now()) },                                // the peer's request ends
+			// the report of a request
+			func() { leases.Find("me.1").Release() },
+			// a peer has the slot
+			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 1}, time.Now()); leases.Find("me.2").Release() },
+			// the peer's request ends
+			func() { r.SetElsewhere(addrA, Elsewhere{InFlight: 0}, time.Now()) },
 		} {
 			began = time.Now()
 			time.AfterFunc(100*time.Millisecond, end)
@@ -226,7 +239,8 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 	})
 }
 
-// Picks of a pool may wait for different servers. An end at the server of one must not be lost at another one.
+// Picks of a pool may wait for different servers. An end at the server of one must not be lost at
+// another one.
 func TestLimit_EndReachesThePickThatWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := &Slots{}

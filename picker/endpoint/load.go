@@ -64,8 +64,8 @@ func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 // Total returns how many requests all processes have in flight, as far as it is known here.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start counts a request. It returns false, and counts nothing, if limit requests are in flight, those of peers included; a
-// limit of 0 or less is none.
+// start counts a request. It returns false, and counts nothing, if limit requests are in flight,
+// those of peers included; a limit of 0 or less is none.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -90,7 +90,8 @@ func (l *Load) end() {
 	l.changed(true)
 }
 
-// changed has a new count published, and pools with a limit try the picks that wait if it is a smaller one.
+// changed has a new count published, and pools with a limit try the picks that wait if it is a
+// smaller one.
 func (l *Load) changed(less bool) {
 	l.markDirty()
 	if limited := l.limited.Load(); limited != nil && less {
@@ -100,7 +101,8 @@ func (l *Load) changed(less bool) {
 	}
 }
 
-// Record counts one request that was served, with the time to the first byte of its response's body (0: unknown).
+// Record counts one request that was served, with the time to the first byte of its response's body
+// (0: unknown).
 func (l *Load) Record(firstByte time.Duration, now time.Time) {
 	l.served.Add(1)
 	l.health.succeed(sinceStart(now))
@@ -113,14 +115,15 @@ func (l *Load) RecordFailed(why string, now time.Time) {
 	l.health.fail(why, sinceStart(now))
 }
 
-// RecordCanceled counts one request that its client has ended before an answer. It shows nothing about the server.
+// RecordCanceled counts one request that its client has ended before an answer. It shows nothing
+// about the server.
 func (l *Load) RecordCanceled() { l.failed.Add(1) }
 
 // Works records that the server has begun a response that shows no failure.
 func (l *Load) Works() { l.health.succeed(sinceStart(time.Now())) }
 
-// Totals returns the requests served and failed since the endpoint was added, and the time to the first byte of all served
-// requests together.
+// Totals returns the requests served and failed since the endpoint was added, and the time to the
+// first byte of all served requests together.
 func (l *Load) Totals() (served, failed uint64, firstByte time.Duration) {
 	return l.served.Load(), l.failed.Load(), time.Duration(l.waited.Load())
 }

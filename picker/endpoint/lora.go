@@ -22,11 +22,13 @@ func (a *Adapters) Has(model string) bool {
 // Runs reports whether requests for an adapter run.
 func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(a.Running, model) }
 
-// Free reports whether the server can load a further adapter without waiting for another one's requests.
+// Free reports whether the server can load a further adapter without waiting for another one's
+// requests.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 
-// loraReader finds the latest line of vLLM's series of LoRA adapters in a page. They are in its labels, and its value is a timestamp: each
-// time that the adapters change, the page gets one line more, and the latest counts.
+// loraReader finds the latest line of vLLM's series of LoRA adapters in a page. They are in its
+// labels, and its value is a timestamp: each time that the adapters change, the page gets one line
+// more, and the latest counts.
 type loraReader struct {
 	latest float64
 	labels []byte // of that line

@@ -14,12 +14,21 @@ func TestLoRA_LatestLineCounts(t *testing.T) {
 		want       *Adapters
 	}{
 		{"none", "", nil},
-		{"several lines", `vllm:lora_requests_info{max_lora="4",running_lora_adapters="old",waiting_lora_adapters=""} 1.7e+09
+		{"several lines",
+			`vllm:lora_requests_info{max_lora="4",running_lora_adapters="old",waiting_lora_adapters=""} 1.7e+09
 vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql, chat",waiting_lora_adapters="chat,law"} 1.700000002e+09
 vllm:lora_requests_info{max_lora="4",running_lora_adapters="older",waiting_lora_adapters=""} 1.6e+09
 `, &Adapters{Running: []string{"sql", "chat"}, Waiting: []string{"law"}, Max: 4}},
-		{"no adapters yet", `vllm:lora_requests_info{max_lora="2",running_lora_adapters="",waiting_lora_adapters=""} 1` + "\n", &Adapters{Max: 2}},
-		{"other labels, escapes", `vllm:lora_requests_info{engine="0", max_lora="-3", running_lora_adapters="a\"}b\\" } 1` + "\n", &Adapters{Running: []string{`a"}b\`}}},
+		{
+			"no adapters yet",
+			`vllm:lora_requests_info{max_lora="2",running_lora_adapters="",waiting_lora_adapters=""} 1` + "\n",
+			&Adapters{Max: 2},
+		},
+		{
+			"other labels, escapes",
+			`vllm:lora_requests_info{engine="0", max_lora="-3", running_lora_adapters="a\"}b\\" } 1` + "\n",
+			&Adapters{Running: []string{`a"}b\`}},
+		},
 		{"without labels", "vllm:lora_requests_info 1\n", nil},
 		{"broken", "vllm:lora_requests_info{max_lora=\"1\n", nil},
 	} {
@@ -43,7 +52,9 @@ func TestLoRA_SlotsAreOfRunningAndWaitingAdapters(t *testing.T) {
 }
 
 func FuzzLoRA_NamesAreOfThePage(f *testing.F) {
-	f.Add([]byte(`vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql,chat",waiting_lora_adapters="law"} 1.7e+09`))
+	f.Add(
+		[]byte(
+			`vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql,chat",waiting_lora_adapters="law"} 1.7e+09`))
 	f.Add([]byte(`vllm:lora_requests_info{running_lora_adapters="a\n\"b",max_lora="99999999999999999999"} 2`))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		r, err := parse(string(page), Metrics{})

@@ -15,8 +15,8 @@ const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engi
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
-// Reading holds the values of one metrics page. Several series of one name (one for each model or engine of a server) are
-// added up; of several KV caches the fullest is used.
+// Reading holds the values of one metrics page. Several series of one name (one for each model or
+// engine of a server) are added up; of several KV caches the fullest is used.
 type Reading struct {
 	Queue, Running, KV float64
 	Adapters           *Adapters // nil if the page shows none
@@ -26,18 +26,20 @@ type Reading struct {
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
 	Prefills       float64 `json:",omitempty"` // how many prompts PrefillSeconds are of
-	// Tokens of prompts and answers that the server has computed since its start. CountsTokens means
-	// that the page has them.
+	// Tokens of prompts and answers that the server has computed since its start. CountsTokens
+	// means that the page has them.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem describes the first sample of a series other than the three whose value counts as absent, and those of the three of which the
-	// page has no sample; "" if there are none. It has at most maxProblem bytes.
+	// Problem describes the first sample of a series other than the three whose value counts as
+	// absent, and those of the three of which the page has no sample; "" if there are none. It has
+	// at most maxProblem bytes.
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads the series of a dialect from a page in Prometheus's text format and skips all other lines. A page without the series of
-// waiting requests is an error, and so is one with an invalid value of queue, running requests or KV cache: zeros would make a wrong port, or a
-// broken server, look like an idle one. Some servers have no series of the other two.
+// parsePage reads the series of a dialect from a page in Prometheus's text format and skips all
+// other lines. A page without the series of waiting requests is an error, and so is one with an
+// invalid value of queue, running requests or KV cache: zeros would make a wrong port, or a broken
+// server, look like an idle one. Some servers have no series of the other two.
 //
 // A line that is longer than page's buffer is skipped: it is none of them.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
@@ -127,7 +129,8 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	return r, nil
 }
 
-// value reads the value of a line of a series other than the load's. The first one that counts as absent is noted.
+// value reads the value of a line of a series other than the load's. The first one that counts as
+// absent is noted.
 func (r *Reading) value(line []byte) (float64, bool) {
 	v, problem := sampleValue(maxValue, line)
 	if problem == "" {
@@ -139,21 +142,25 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// slack is by how much a value may be above its maximum, for which it counts then: blocks that are counted twice for a moment make a little
-// more.
+// slack is by how much a value may be above its maximum, for which it counts then: blocks that are
+// counted twice for a moment make a little more.
 const slack = 1.1
 
-// sampleValue reads the value of a line of a series whose values are at most most, or describes why it is none.
+// sampleValue reads the value of a line of a series whose values are at most most, or describes why
+// it is none.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
 	if err == nil && v >= 0 && v <= slack*most { // NaN is neither
 		return min(v, most), ""
 	}
-	return 0, fmt.Sprintf("%s has the value %.64q: a value is a number from 0 to %.3g", line[:bytes.IndexAny(line, "{ \t")], text, slack*most)
+	return 0,
+		fmt.Sprintf("%s has the value %.64q: a value is a number from 0 to %.3g", line[:bytes.IndexAny(line, "{ \t")],
+			text, slack*most)
 }
 
-// valueText returns the text of a sample's value, which follows the labels and ends at an optional timestamp; nil without one.
+// valueText returns the text of a sample's value, which follows the labels and ends at an optional
+// timestamp; nil without one.
 func valueText(line []byte) []byte {
 	rest := line
 	if open := bytes.IndexByte(line, '{'); open >= 0 {
@@ -172,7 +179,8 @@ func valueText(line []byte) []byte {
 	return rest
 }
 
-// endOfLabels returns the offset after the closing brace of a label set; label values are quoted and may contain braces.
+// endOfLabels returns the offset after the closing brace of a label set; label values are quoted
+// and may contain braces.
 func endOfLabels(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {

@@ -37,18 +37,38 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 		fails      bool
 	}{
 		{"several engines", vllmPage, Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
-		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
-		{"the KV cache's older name", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0.75", Metrics{}, Reading{KV: 0.75}, false},
-		{"a full KV cache", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 1.0", Metrics{}, Reading{KV: 1}, false},
-		{"one that is a little more than full", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 1.004", Metrics{}, Reading{KV: 1}, false},
-		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"}, Reading{Queue: 4, Running: 2, KV: 0.1}, false},
+		{"lines ended by CR LF", strings.ReplaceAll(vllmPage, "\n", "\r\n"), Metrics{},
+			Reading{Queue: 7, Running: 5, KV: 0.5}, false},
+		{"the KV cache's older name", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0.75", Metrics{},
+			Reading{KV: 0.75}, false},
+		{"a full KV cache", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 1.0", Metrics{}, Reading{KV: 1},
+			false},
+		{"one that is a little more than full", "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 1.004",
+			Metrics{}, Reading{KV: 1}, false},
+		{"names of another server", "q 4\nr{} 2\nk 1e-1\n" + vllmPage, Metrics{Queue: "q", Running: "r", KVCache: "k"},
+			Reading{Queue: 4, Running: 2, KV: 0.1}, false},
 		{"a page of another program is an error", "go_goroutines 7\n", Metrics{}, Reading{}, true},
-		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n", Metrics{}, Reading{}, true},
-		{"the shape of the KV cache", "vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"1000\"} 1.0\nvllm:cache_config_info{num_gpu_blocks=\"500\", block_size=\"16\"} 1.0\n", Metrics{}, Reading{Queue: 1, CacheTokens: 24000}, false},
-		{"a shape that none has", "vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"99999999999\"} 1\nvllm:cache_config_info{block_size=\"None\",num_gpu_blocks=\"1\"} 1\nvllm:cache_config_info 1\n", Metrics{}, Reading{Queue: 1}, false},
+		{"not a number", "vllm:num_requests_waiting NaN\nvllm:num_requests_running -1\nvllm:kv_cache_usage_perc{ 3\n",
+			Metrics{}, Reading{}, true},
+		{
+			"the shape of the KV cache",
+			"vllm:num_requests_waiting " +
+				"1\nvllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"1000\"} " +
+				"1.0\nvllm:cache_config_info{num_gpu_blocks=\"500\", " +
+				"block_size=\"16\"} 1.0\n", Metrics{}, Reading{Queue: 1, CacheTokens: 24000}, false,
+		},
+		{
+			"a shape that none has",
+			"vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"99999999999\"} " +
+				"1\nvllm:cache_config_info{block_size=\"None\",num_gpu_blocks=\"1\"} " +
+				"1\nvllm:cache_config_info 1\n", Metrics{}, Reading{Queue: 1}, false,
+		},
 		{"empty", "", Metrics{}, Reading{}, true},
-		{"a line longer than the buffer is skipped", "info{x=\"" + strings.Repeat("vllm:num_requests_waiting 9", pageBuffer) + "\"} 1\n" + vllmPage, Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
-		{"the last line may be longer", vllmPage + strings.Repeat("x", 2*pageBuffer), Metrics{}, Reading{Queue: 7, Running: 5, KV: 0.5}, false},
+		{"a line longer than the buffer is skipped",
+			"info{x=\"" + strings.Repeat("vllm:num_requests_waiting 9", pageBuffer) + "\"} 1\n" + vllmPage, Metrics{},
+			Reading{Queue: 7, Running: 5, KV: 0.5}, false},
+		{"the last line may be longer", vllmPage + strings.Repeat("x", 2*pageBuffer), Metrics{},
+			Reading{Queue: 7, Running: 5, KV: 0.5}, false},
 	} {
 		got, err := parse(tt.page, tt.metrics)
 		got.Problem = ""
@@ -59,7 +79,8 @@ func TestScrape_ReadsVLLMMetrics(t *testing.T) {
 }
 
 func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
-	const queue, running, kv, old = "vllm:num_requests_waiting 0\n", "vllm:num_requests_running 1\n", "vllm:kv_cache_usage_perc 0\n", "vllm:gpu_cache_usage_perc 0\n"
+	const queue, running, kv, old = "vllm:num_requests_waiting 0\n", "vllm:num_requests_running 1\n",
+		"vllm:kv_cache_usage_perc 0\n", "vllm:gpu_cache_usage_perc 0\n"
 	for _, tt := range []struct {
 		name, page string
 		metrics    Metrics
@@ -68,23 +89,35 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 		{"all", queue + running + kv, Metrics{}, ""},
 		{"the KV cache's older name", queue + running + old, Metrics{}, ""},
 		{"one", queue + kv, Metrics{}, "has no series vllm:num_requests_running, which counts as 0"},
-		{"two", queue, Metrics{}, "has no series vllm:num_requests_running, vllm:kv_cache_usage_perc, which count as 0"},
+		{
+			"two", queue, Metrics{},
+			"has no series vllm:num_requests_running, vllm:kv_cache_usage_perc, which count as 0",
+		},
 		{"a name of the pool", queue + running + kv, Metrics{Running: "nosuch"}, "has no series nosuch, which"},
-		{"labels of the pool", "q{of=\"x\"} 2\n" + queue + kv, Metrics{Running: `q{of="y", a=b}`}, "has no series q{of=y,a=b}, which"},
-		{"a name that begins likewise", "vllm:num_requests_running_by_reason{reason=\"capacity\"} 1\n" + queue + kv, Metrics{}, "has no series vllm:num_requests_running, which"},
-		{"a sample that is ignored, and a series that is missing", queue + running + "vllm:lora_requests_info{max_lora=\"1\"} NaN\n", Metrics{}, "ignored: vllm:lora_requests_info has the value \"NaN\": a value is a number from 0 to 1.1e+15; the page has no series vllm:kv_cache_usage_perc, which counts as 0"},
+		{"labels of the pool", "q{of=\"x\"} 2\n" + queue + kv, Metrics{Running: `q{of="y", a=b}`},
+			"has no series q{of=y,a=b}, which"},
+		{"a name that begins likewise", "vllm:num_requests_running_by_reason{reason=\"capacity\"} 1\n" + queue + kv,
+			Metrics{}, "has no series vllm:num_requests_running, which"},
+		{"a sample that is ignored, and a series that is missing",
+			queue + running + "vllm:lora_requests_info{max_lora=\"1\"} NaN\n", Metrics{},
+			"ignored: vllm:lora_requests_info has the value \"NaN\": a value is a number from 0 to 1.1e+15; the page " +
+				"has no series vllm:kv_cache_usage_perc, which counts as 0"},
 		{"a long name", queue, Metrics{Running: strings.Repeat("q", 5000)}, "has no series qqq"},
 	} {
 		got, err := parse(tt.page, tt.metrics)
 		if err != nil || got.Queue != 0 || got.KV != 0 {
 			t.Errorf("%s: what is missing counts: %+v %v", tt.name, got, err)
 		}
-		if !strings.Contains(got.Problem, tt.problem) || (got.Problem == "") != (tt.problem == "") || len(got.Problem) > maxProblem {
+		if !strings.Contains(got.Problem, tt.problem) || (got.Problem == "") != (tt.problem == "") ||
+			len(got.Problem) > maxProblem {
 			t.Errorf("%s: reported as %q, want %q", tt.name, got.Problem, tt.problem)
 		}
 	}
-	for _, page := range []string{running + kv, "vllm:num_requests_waiting_by_reason{reason=\"capacity\"} 1\n" + running + kv} {
-		if got, err := parse(page, Metrics{}); err == nil || !strings.Contains(err.Error(), "has no series vllm:num_requests_waiting: set ") {
+	for _, page := range []string{
+		running + kv, "vllm:num_requests_waiting_by_reason{reason=\"capacity\"} 1\n" + running + kv,
+	} {
+		if got, err := parse(page, Metrics{}); err == nil ||
+			!strings.Contains(err.Error(), "has no series vllm:num_requests_waiting: set ") {
 			t.Errorf("a page without waiting requests looks like that of an idle server: %+v %v", got, err)
 		}
 	}
@@ -94,21 +127,31 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 	const rest = "vllm:num_requests_running 2\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n"
 	for _, tt := range []struct{ name, page, problem string }{
-		{"not a number", rest + "vllm:num_requests_waiting{engine=\"0\"} NaN\n", `vllm:num_requests_waiting has the value "NaN"`},
-		{"negative", rest + "vllm:num_requests_waiting -1 1700000000000\n", `vllm:num_requests_waiting has the value "-1"`},
+		{"not a number", rest + "vllm:num_requests_waiting{engine=\"0\"} NaN\n",
+			`vllm:num_requests_waiting has the value "NaN"`},
+		{"negative", rest + "vllm:num_requests_waiting -1 1700000000000\n",
+			`vllm:num_requests_waiting has the value "-1"`},
 		{"infinite", rest + "vllm:kv_cache_usage_perc +Inf\n", `vllm:kv_cache_usage_perc has the value "+Inf"`},
-		{"percent of the KV cache", rest + "vllm:kv_cache_usage_perc{engine=\"0\"} 45\n", `vllm:kv_cache_usage_perc has the value "45": a value is a number from 0 to 1.1`},
-		{"percent by the older name", rest + "vllm:gpu_cache_usage_perc 1.5\n", `vllm:gpu_cache_usage_perc has the value "1.5": a value is a number from 0 to 1.1`},
-		{"a little above what is rounded down", rest + "vllm:kv_cache_usage_perc 1.15\n", `vllm:kv_cache_usage_perc has the value "1.15": a value is a number from 0 to 1.1`},
-		{"the first of several", rest + "vllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc -2\n", `vllm:num_requests_waiting has the value "NaN"`},
-		{"without an end of its labels", rest + "vllm:kv_cache_usage_perc{ 3\n", `vllm:kv_cache_usage_perc has the value ""`},
-		{"long", rest + "vllm:kv_cache_usage_perc " + strings.Repeat("9", 5000) + "\n", `vllm:kv_cache_usage_perc has the value "9999`},
+		{"percent of the KV cache", rest + "vllm:kv_cache_usage_perc{engine=\"0\"} 45\n",
+			`vllm:kv_cache_usage_perc has the value "45": a value is a number from 0 to 1.1`},
+		{"percent by the older name", rest + "vllm:gpu_cache_usage_perc 1.5\n",
+			`vllm:gpu_cache_usage_perc has the value "1.5": a value is a number from 0 to 1.1`},
+		{"a little above what is rounded down", rest + "vllm:kv_cache_usage_perc 1.15\n",
+			`vllm:kv_cache_usage_perc has the value "1.15": a value is a number from 0 to 1.1`},
+		{"the first of several", rest + "vllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc -2\n",
+			`vllm:num_requests_waiting has the value "NaN"`},
+		{"without an end of its labels", rest + "vllm:kv_cache_usage_perc{ 3\n",
+			`vllm:kv_cache_usage_perc has the value ""`},
+		{"long", rest + "vllm:kv_cache_usage_perc " + strings.Repeat("9", 5000) + "\n",
+			`vllm:kv_cache_usage_perc has the value "9999`},
 	} {
-		if got, err := parse(tt.page, Metrics{}); err == nil || !strings.Contains(err.Error(), tt.problem) || len(err.Error()) > maxProblem {
+		if got, err := parse(tt.page, Metrics{}); err == nil || !strings.Contains(err.Error(), tt.problem) ||
+			len(err.Error()) > maxProblem {
 			t.Errorf("%s: %+v %v, want %q", tt.name, got, err, tt.problem)
 		}
 	}
-	if got, err := parse(rest+"vllm:time_to_first_token_seconds_sum NaN\n", Metrics{}); err != nil || got != (Reading{Running: 2}) {
+	if got, err := parse(rest+"vllm:time_to_first_token_seconds_sum NaN\n", Metrics{}); err != nil ||
+		got != (Reading{Running: 2}) {
 		t.Errorf("a value of another series: %+v %v", got, err)
 	}
 	if _, err := parse("other 1\n", Metrics{}); err != errNoSeries {
@@ -153,9 +196,11 @@ llamacpp:tokens_predicted_total 7
 		want := Reading{Queue: 2, Running: 3, KV: 0.25, CacheTokens: 6400}
 		switch engine {
 		case "vllm":
-			want = Reading{Queue: 7, Running: 5, KV: 0.5, PrefillTokens: 45477, PrefillSeconds: 11.5, Prefills: 3, Tokens: 43, CountsTokens: true}
+			want = Reading{Queue: 7, Running: 5, KV: 0.5, PrefillTokens: 45477, PrefillSeconds: 11.5, Prefills: 3,
+				Tokens: 43, CountsTokens: true}
 		case "llamacpp":
-			want = Reading{Queue: 2, Running: 3, PrefillTokens: 118882, PrefillSeconds: 77.5, Tokens: 118889, CountsTokens: true}
+			want = Reading{Queue: 2, Running: 3, PrefillTokens: 118882, PrefillSeconds: 77.5, Tokens: 118889,
+				CountsTokens: true}
 		case "sglang":
 			want.Tokens, want.CountsTokens = 43, true
 		}
@@ -169,21 +214,25 @@ llamacpp:tokens_predicted_total 7
 		}
 	}
 	for _, name := range endpointpicker.Engines { // which translation takes for known
-		if _, known := dialects[Metrics{Engine: "?"}.of(map[string]string{endpointpicker.EngineLabels[0]: name}).Engine]; !known {
+		if _, known :=
+			dialects[Metrics{Engine: "?"}.of(map[string]string{endpointpicker.EngineLabels[0]: name}).Engine]; !known {
 			t.Errorf("engine %s has no dialect", name)
 		}
 	}
-	if got, err := parse("sglang:num_queue_reqs 1\nsglang:max_total_num_tokens 9000\n", Metrics{Engine: SGLang}); err != nil || got.CacheTokens != 9000 {
+	if got, err := parse("sglang:num_queue_reqs 1\nsglang:max_total_num_tokens 9000\n",
+		Metrics{Engine: SGLang}); err != nil || got.CacheTokens != 9000 {
 		t.Errorf("SGLang's size of the KV cache: %+v %v", got, err)
 	}
 }
 
 func TestScrape_LabelsSelectAmongASeriesLines(t *testing.T) {
-	const page = "reqs{type=\"waiting\",model=\"a,b}\"} 4\nreqs{type=\"waiting\",model=\"c\"} 8\nreqs{type=\"running\"} 16\nreqs 32\nkv 0.5\n"
+	const page = "reqs{type=\"waiting\",model=\"a,b}\"} 4\nreqs{type=\"waiting\",model=\"c\"} " +
+		"8\nreqs{type=\"running\"} 16\nreqs 32\nkv 0.5\n"
 	for queue, want := range map[string]float64{
 		"reqs": 60, "reqs{type=waiting}": 12, `reqs{type="waiting", model="c"}`: 8, "reqs{}": 60,
 	} {
-		if got, err := parse(page, Metrics{Queue: queue, Running: "x", KVCache: "kv"}); err != nil || got.Queue != want {
+		if got, err := parse(page, Metrics{Queue: queue, Running: "x", KVCache: "kv"}); err != nil ||
+			got.Queue != want {
 			t.Errorf("%s: %g, want %g (%v)", queue, got.Queue, want, err)
 		}
 	}
@@ -194,7 +243,8 @@ func FuzzPage_CountsAreNotNegative(f *testing.F) {
 	f.Fuzz(func(t *testing.T, page []byte) {
 		for engine := range dialects {
 			r, err := parse(string(page), Metrics{Engine: engine})
-			if err == nil && (r.CacheTokens < 0 || r.Queue < 0 || r.Running < 0 || r.KV < 0 || r.KV > 1 || r.Queue != r.Queue) {
+			if err == nil &&
+				(r.CacheTokens < 0 || r.Queue < 0 || r.Running < 0 || r.KV < 0 || r.KV > 1 || r.Queue != r.Queue) {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -202,7 +252,9 @@ func FuzzPage_CountsAreNotNegative(f *testing.F) {
 }
 
 func BenchmarkPage(b *testing.B) {
-	page := []byte(strings.Repeat(`vllm:e2e_request_latency_seconds_bucket{le="0.5",model_name="meta-llama/Llama-3.1-8B"} 12`+"\n", 500) + vllmPage)
+	page := []byte(
+		strings.Repeat(`vllm:e2e_request_latency_seconds_bucket{le="0.5",model_name="meta-llama/Llama-3.1-8B"} 12`+"\n",
+			500) + vllmPage)
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	vllm := dialects[VLLM]

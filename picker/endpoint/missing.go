@@ -5,8 +5,8 @@ import "strings"
 // shown is of which of a dialect's load series a page has samples, whatever their values.
 type shown struct{ queue, running, kv bool }
 
-// missing describes the load series of which a page, which has that of waiting requests, has no sample; "" if it has one of each. Other
-// series are optional.
+// missing describes the load series of which a page, which has that of waiting requests, has no
+// sample; "" if it has one of each. Other series are optional.
 func (d *dialect) missing(has shown) string {
 	var names []string
 	add := func(has bool, s *series) {

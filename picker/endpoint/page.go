@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// pageConn reads one metrics page over HTTP/1.1 without TLS, again and again. Its user does the reading and the writing. A
-// net/http.Transport has two goroutines for each connection: with their wake-ups and what each request allocates, a page takes half
-// again as much CPU, which with 20 pages a second of each endpoint is a tenth of that of picks by headers.
+// pageConn reads one metrics page over HTTP/1.1 without TLS, again and again. Its user does the
+// reading and the writing. A net/http.Transport has two goroutines for each connection: with their
+// wake-ups and what each request allocates, a page takes half again as much CPU, which with 20
+// pages a second of each endpoint is a tenth of that of picks by headers.
 type pageConn struct {
 	invalid error // why the page has no valid URL
 	address string
@@ -34,10 +35,14 @@ func newPageConn(page string) *pageConn {
 	if err != nil {
 		return &pageConn{invalid: err}
 	}
-	return &pageConn{address: u.Host, request: []byte("GET " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: penstock\r\n\r\n")}
+	return &pageConn{
+		address: u.Host,
+		request: []byte("GET " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: penstock\r\n\r\n"),
+	}
 }
 
-// read calls f with the response until a deadline. f reads the body up to its end, or returns an error.
+// read calls f with the response until a deadline. f reads the body up to its end, or returns an
+// error.
 func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Response) error) error {
 	if c.invalid != nil {
 		return c.invalid
@@ -67,8 +72,8 @@ func (c *pageConn) read(ctx context.Context, deadline time.Time, f func(*http.Re
 	return nil
 }
 
-// ask sends the request, on a new connection if there is none, and reads the head of the response. After an error there is no
-// connection.
+// ask sends the request, on a new connection if there is none, and reads the head of the response.
+// After an error there is no connection.
 func (c *pageConn) ask(ctx context.Context, deadline time.Time) (*http.Response, error) {
 	if c.conn == nil {
 		conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, "tcp", c.address)

@@ -2,10 +2,11 @@ package endpoint
 
 import "time"
 
-// A request may have parts at other servers: one reads its prompt, others encode its images. Each part is a lease of its own, which
-// ends with the first token of the request, and with its end.
+// A request may have parts at other servers: one reads its prompt, others encode its images. Each
+// part is a lease of its own, which ends with the first token of the request, and with its end.
 
-// AddParts makes leases parts of the request of lease, which ends them. The caller's use of them ends.
+// AddParts makes leases parts of the request of lease, which ends them. The caller's use of them
+// ends.
 func (lease *Lease) AddParts(parts ...*Lease) {
 	for _, part := range parts {
 		part.KeepUntilEnd()
@@ -25,7 +26,8 @@ func (lease *Lease) takeParts() []*Lease {
 	return parts
 }
 
-// endParts ends parts. after is when the server sent the first token, counted from when it got the request; 0 if that is unknown.
+// endParts ends parts. after is when the server sent the first token, counted from when it got the
+// request; 0 if that is unknown.
 func endParts(parts []*Lease, after time.Duration) {
 	for _, part := range parts {
 		if after > 0 {

@@ -42,7 +42,8 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 	} {
 		c.do()
 		if s := at(first, c.after); s.Unread != c.unread || s.Confirmed != c.confirmed || s.Reading != c.reading {
-			t.Errorf("%s: %d unread, %d of them confirmed, %v s; want %d, %d, %v", c.what, s.Unread, s.Confirmed, s.Reading, c.unread, c.confirmed, c.reading)
+			t.Errorf("%s: %d unread, %d of them confirmed, %v s; want %d, %d, %v", c.what, s.Unread, s.Confirmed,
+				s.Reading, c.unread, c.confirmed, c.reading)
 		}
 	}
 	if s := at(second, 0); s.Unread != 2000 || s.Reading != 2 || s.Prompt != 2000 {
@@ -55,7 +56,8 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 	}
 }
 
-// What servers read in the mean is what others' waiting requests, and prompts that are not known, count as.
+// What servers read in the mean is what others' waiting requests, and prompts that are not known,
+// count as.
 func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -87,11 +89,15 @@ func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
 	leases := NewLeases("me", time.Hour)
 	var run sync.WaitGroup
 	for i := range 200 {
-		lease := leases.Open(first, Holder{}, Work{Tokens: 100 + i, Rate: 1000, Stream: true, Measure: true, Trial: i%50 == 0}, 0, epoch)
+		lease := leases.Open(first, Holder{}, Work{
+			Tokens: 100 + i, Rate: 1000, Stream: true, Measure: true, Trial: i%50 == 0,
+		}, 0, epoch)
 		if lease == nil {
 			continue // one trial at a time
 		}
-		for _, report := range []func(){lease.Waits, func() { lease.Begun(time.Second) }, func() { lease.MoveTo(second.Load(), epoch) }, func() { lease.MoveTo(first.Load(), epoch) }, func() { lease.Release() }} {
+		for _, report := range []func(){lease.Waits, func() { lease.Begun(time.Second) },
+			func() { lease.MoveTo(second.Load(), epoch) }, func() { lease.MoveTo(first.Load(), epoch) },
+			func() { lease.Release() }} {
 			run.Go(report)
 		}
 	}
@@ -111,9 +117,13 @@ func TestPrefill_RateIsLearnedFromManyAndNotFromOne(t *testing.T) {
 		lo, hi float64
 	}{
 		{"steady", func(_ int, tokens float64) float64 { return .02 + tokens/8000 }, 7990, 8010},
-		{"noise", func(_ int, tokens float64) float64 { return .02 + tokens/8000*(.8+.4*random.Float64()) }, 7000, 10000},
-		{"every fifth one waits for another sender", func(i int, tokens float64) float64 { return .02 + tokens/8000*float64(1+9*(i%5/4)) }, 7990, 8010},
-		{"every fifth one lies", func(i int, tokens float64) float64 { return .001 + (.02+tokens/8000)*float64(1-i%5/4) }, 7000, 8010},
+		{"noise", func(_ int, tokens float64) float64 { return .02 + tokens/8000*(.8+.4*random.Float64()) }, 7000,
+			10000},
+		{"every fifth one waits for another sender",
+			func(i int, tokens float64) float64 { return .02 + tokens/8000*float64(1+9*(i%5/4)) }, 7990, 8010},
+		{"every fifth one lies", func(i int, tokens float64) float64 {
+			return .001 + (.02+tokens/8000)*float64(1-i%5/4)
+		}, 7000, 8010},
 		{"an event before the prompt is read", func(int, float64) float64 { return .004 }, 0, 0},
 		{"an event after a constant time", func(int, float64) float64 { return .15 + .05*random.Float64() }, 0, 0},
 		{"slower than any server", func(_ int, tokens float64) float64 { return tokens / 50 }, minRate, minRate},
@@ -197,7 +207,8 @@ func TestScrape_OthersAreWhatLeasesDoNotCount(t *testing.T) {
 		open(c.during)
 		scrape.Succeed(c.page, epoch)
 		if s := at(e, 0); s.OthersQueue != c.queue || s.OthersRunning != c.running {
-			t.Errorf("%s: %v wait and %v run, want %v and %v", c.name, s.OthersQueue, s.OthersRunning, c.queue, c.running)
+			t.Errorf("%s: %v wait and %v run, want %v and %v", c.name, s.OthersQueue, s.OthersRunning, c.queue,
+				c.running)
 		}
 	}
 }
@@ -214,7 +225,8 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	}
 	mine := leases.Open(e, Holder{}, Work{Tokens: 1000, Rate: 1000}, 0, now)
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 2000, Confirmed: 500, Sent: 2 * time.Second}, now)
-	if s := at(time.Second); s.InFlight != 3 || s.Unread != 3000 || s.Confirmed != 500 || s.Reading < 1.99 || s.Reading > 2.01 {
+	if s := at(time.Second); s.InFlight != 3 || s.Unread != 3000 || s.Confirmed != 500 || s.Reading < 1.99 ||
+		s.Reading > 2.01 {
 		t.Errorf("1 s after prompts of 3 s in all: %+v", s)
 	}
 	// One of the peers' requests gets its first token; a further one is sent.
@@ -222,7 +234,8 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	if s := at(time.Second); s.Unread != 3500 || s.Confirmed != 0 || s.Reading < 2.49 || s.Reading > 2.51 {
 		t.Errorf("half a second more: %+v", s)
 	}
-	if c := r.Counts(now); len(c) != 1 || c[0].InFlight != 1 || c[0].Unread != 1000 || c[0].Sent != time.Second || c[0].Rate != 0 {
+	if c := r.Counts(now); len(c) != 1 || c[0].InFlight != 1 || c[0].Unread != 1000 || c[0].Sent != time.Second ||
+		c[0].Rate != 0 {
 		t.Errorf("published: %+v, want this process's own", c)
 	}
 	mine.Release()
@@ -241,7 +254,8 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 func TestPrefill_ProcessThatStartsTakesOverBacklogAndRate(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	now := time.Now()
-	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 8000, Reading: time.Second, Rate: 6000}, now) // before it has the pool
+	// before it has the pool
+	r.SetElsewhere(addrA, Elsewhere{InFlight: 2, Unread: 8000, Reading: time.Second, Rate: 6000}, now)
 	s := r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0].State()
 	if s.InFlight != 2 || s.Unread != 8000 || s.Rate != 6000 || s.Reading < 0.5 || s.Reading > 1.01 {
 		t.Errorf("%+v", s)

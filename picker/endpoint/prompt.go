@@ -38,8 +38,8 @@ func (lease *Lease) endTrial() {
 	}
 }
 
-// Begun records that the response's first token has been seen, and when the server sent it, counted from when it got the
-// request; 0 if that is unknown.
+// Begun records that the response's first token has been seen, and when the server sent it, counted
+// from when it got the request; 0 if that is unknown.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
 	if lease.work.Early && after > 0 {
@@ -70,7 +70,8 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// Whole records that the response is no stream, whatever the request asks for: its first byte is not its first token.
+// Whole records that the response is no stream, whatever the request asks for: its first byte is
+// not its first token.
 func (lease *Lease) Whole() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -91,12 +92,14 @@ func (lease *Lease) Early() bool {
 	return lease.work.Early
 }
 
-// measured reports whether the request was sent to the server that serves it by a prediction of its latency. lease.mu is held.
+// measured reports whether the request was sent to the server that serves it by a prediction of its
+// latency. lease.mu is held.
 func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
 
-// Wrote records that a response has ended: its size in bytes, and how long it took after its first one.
+// Wrote records that a response has ended: its size in bytes, and how long it took after its first
+// one.
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -118,8 +121,8 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	}
 }
 
-// Waits records a report that the first token has not been seen. If the server sends it at once, the prompt is now known to
-// be unread.
+// Waits records a report that the first token has not been seen. If the server sends it at once,
+// the prompt is now known to be unread.
 func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -16,24 +16,30 @@ import (
 
 // Config of a Registry. Zero values mean the defaults given.
 type Config struct {
-	// Transport reads the metrics pages that need no TLS, for tests. Default: each scraper has a connection of its own.
+	// Transport reads the metrics pages that need no TLS, for tests. Default: each scraper has a
+	// connection of its own.
 	Transport http.RoundTripper
 	Fast      time.Duration // between scrapes, at least; default 50 ms
-	Slow      time.Duration // between scrapes, at most; default 1 s. Two picks of an endpoint have its page read earlier
+	// between scrapes, at most; default 1 s. Two picks of an endpoint have its page read earlier
+	Slow      time.Duration
 	PerSecond int           // scrapes of all pages together, by all processes (Share); default 1,000
 	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
 	Timeout   time.Duration // of one scrape; default 1 s
-	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default 3.
+	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default
+	// 3.
 	StaleAfter int
 	// Concurrent is how many scrapes run at a time, each with a buffer of 8 KiB; default 256.
 	Concurrent int
-	// Never returns the kind of an address that must not be scraped; "" if it may be. Nil allows all.
+	// Never returns the kind of an address that must not be scraped; "" if it may be. Nil allows
+	// all.
 	Never func(netip.Addr) string
 	// Prefixes are the prompt prefixes that servers have cached; nil: not known.
 	Prefixes *prefix.Index
-	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth. Required.
+	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth.
+	// Required.
 	Jitter func() float64
-	// Read receives what each scrape shows, for the registries of other processes; see Receive. It must not block. nil drops it.
+	// Read receives what each scrape shows, for the registries of other processes; see Receive. It
+	// must not block. nil drops it.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
 	// OnPanic is called when a scrape has panicked, with its page. nil drops it.
 	OnPanic func(page string, value any, stack []byte)
@@ -106,8 +112,9 @@ func NewRegistry(c Config) *Registry {
 // ScrapeFailures returns how many scrapes failed since the start.
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
-// Snapshot returns a pool's list. It holds references to the shared loads and scrapers until Release. Of several specs with
-// one address the first is used. A pool whose picks wait for ends has slots; nil: they do not.
+// Snapshot returns a pool's list. It holds references to the shared loads and scrapers until
+// Release. Of several specs with one address the first is used. A pool whose picks wait for ends
+// has slots; nil: they do not.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -171,8 +178,8 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 	return src
 }
 
-// Release drops the references of s: scrapers and counters that no other Snapshot shares end. Picks that still hold s stay
-// valid.
+// Release drops the references of s: scrapers and counters that no other Snapshot shares end. Picks
+// that still hold s stay valid.
 func (r *Registry) Release(s *Snapshot) {
 	if s == nil {
 		return
@@ -235,8 +242,8 @@ func (r *Registry) resume(list []*source) {
 	notify(r.changed)
 }
 
-// finishScrape runs after each scrape. It returns true if the page has become idle and its scraper ends. MarkUsed sets
-// usedAt before it takes the lock, so no pick is missed.
+// finishScrape runs after each scrape. It returns true if the page has become idle and its scraper
+// ends. MarkUsed sets usedAt before it takes the lock, so no pick is missed.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

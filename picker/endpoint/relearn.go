@@ -2,14 +2,17 @@ package endpoint
 
 import "time"
 
-// relearnAfter is how long what was learned of a server's speed decides alone that it gets no request. Then one request shows the speed
-// again: a server that gets none teaches nothing, and would be slow for ever. A slow server delays one client in that time, so it is long
-// against an answer that comes in time; a server that is fast again is idle for that time, so it is short against a restart.
+// relearnAfter is how long what was learned of a server's speed decides alone that it gets no
+// request. Then one request shows the speed again: a server that gets none teaches nothing, and
+// would be slow for ever. A slow server delays one client in that time, so it is long against an
+// answer that comes in time; a server that is fast again is idle for that time, so it is short
+// against a restart.
 const relearnAfter = 10 * time.Second
 
-// Outdated reports whether a request may be sent to e to show its speed, whatever was learned of it: e, whose state at that moment is s, is
-// idle, as far as is known, has no trial in flight, and nothing was learned of it for relearnAfter. Each process learns by itself, so
-// several take turns: each waits as many times as long as there are processes.
+// Outdated reports whether a request may be sent to e to show its speed, whatever was learned of
+// it: e, whose state at that moment is s, is idle, as far as is known, has no trial in flight, and
+// nothing was learned of it for relearnAfter. Each process learns by itself, so several take turns:
+// each waits as many times as long as there are processes.
 func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	if !s.Trial || s.InFlight > 0 || s.Fresh && s.Queue+s.Running > 0 {
 		return false
@@ -33,8 +36,8 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// sentWhole takes the time to a response that is not streamed, and shows the server's speed again. Its first token took less: the time
-// counts if more was predicted for that.
+// sentWhole takes the time to a response that is not streamed, and shows the server's speed again.
+// Its first token took less: the time counts if more was predicted for that.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,8 +52,8 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.learn(&l.first, f.row(0), after)
 }
 
-// shorten scales the times of earlier samples if they predict more than y for x: the server is as many times as fast as it was. One sample
-// among them would change little.
+// shorten scales the times of earlier samples if they predict more than y for x: the server is as
+// many times as fast as it was. One sample among them would change little.
 func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	w := r.solve()
 	var predicted float64

@@ -9,9 +9,11 @@ import (
 // Processes learn by themselves, and share the trials of a server: it gets as many as from one.
 func TestSLO_ProcessesShareTrialsOfSpeed(t *testing.T) {
 	registry := NewRegistry(Config{})
-	e := &registry.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}}).Endpoints[0]
+	e := &registry.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}}).
+		Endpoints[0]
 	registry.Share(3)
-	lease := NewLeases("test", time.Hour).Open(e, Holder{}, Work{Stream: true, Features: Features{Prefill: 1}}, 0, epoch)
+	lease := NewLeases("test", time.Hour).Open(e, Holder{}, Work{Stream: true, Features: Features{Prefill: 1}}, 0,
+		epoch)
 	lease.Begun(time.Second)
 	lease.Release()
 	outdated := func(after time.Duration) bool {

@@ -26,7 +26,8 @@ const (
 	reportedWindow = 30 * time.Second
 	// agreeing is the largest quotient of two rates that agree.
 	agreeing = 1.3
-	// tokenizing is the largest quotient of a prompt's tokens as they are counted here and by a server.
+	// tokenizing is the largest quotient of a prompt's tokens as they are counted here and by a
+	// server.
 	tokenizing = 4
 	// reportedFor is how long a rate counts without another one.
 	reportedFor = 10 * time.Minute
@@ -80,8 +81,8 @@ type spans struct {
 // maxSpans bounds spans.last. Reports of first tokens are late by 2 s at most.
 const maxSpans = 32
 
-// maxAsked bounds spans.prompts. A window ends with fewHidden hidden prompts if they are most of its
-// prompts: under load there may be no moment without requests.
+// maxAsked bounds spans.prompts. A window ends with fewHidden hidden prompts if they are most of
+// its prompts: under load there may be no moment without requests.
 const maxAsked, fewHidden = 64, 8
 
 // prompt adds a prompt.
@@ -199,8 +200,8 @@ func (l *Load) SetReported(rate float64, now time.Time) {
 	l.reported.at.Store(sinceStart(now))
 }
 
-// take takes what a page shows. quiet means that no request is there, crowd that some wait, or are of
-// other senders.
+// take takes what a page shows. quiet means that no request is there, crowd that some wait, or are
+// of other senders.
 func (r *reported) take(page *source, is *Reading, quiet, crowd bool, now int64, p *prefill) {
 	done := p.progress()
 	r.mu.Lock()
@@ -234,7 +235,8 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// A quotient beyond that of tokenizers means that the cache had more of the prompts than was believed, or less.
+	// A quotient beyond that of tokenizers means that the cache had more of the prompts than was
+	// believed, or less.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

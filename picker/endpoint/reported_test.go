@@ -131,7 +131,8 @@ func (s *serving) answers(all ...answer) {
 		for i, a := range all {
 			switch took := step + a.read + a.rest; at {
 			case a.at:
-				leases[i] = s.leases.Open(s.e, Holder{}, Work{Tokens: 2000, Rate: 4000, Stream: a.early, Early: a.early}, 0, s.now)
+				leases[i] = s.leases.Open(s.e, Holder{},
+					Work{Tokens: 2000, Rate: 4000, Stream: a.early, Early: a.early}, 0, s.now)
 				s.page.Running++
 			case a.at + took:
 				if lease := leases[i]; a.early {
@@ -191,7 +192,8 @@ func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 			for range 10 {
 				s.answers(
 					answer{read: time.Second, rest: long}, answer{read: time.Second, rest: short},
-					answer{read: time.Second, rest: long}, answer{at: 100 * time.Millisecond, read: time.Second, rest: short},
+					answer{read: time.Second, rest: long},
+					answer{at: 100 * time.Millisecond, read: time.Second, rest: short},
 				)
 			}
 		}, 0, ""},
@@ -247,7 +249,8 @@ func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 		lease.Release()
 		lease.Done()
 	}
-	s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000*samples, s.page.PrefillSeconds+samples*(0.5+step.Seconds())
+	s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000*samples,
+		s.page.PrefillSeconds+samples*(0.5+step.Seconds())
 	s.read()
 	if is := s.state(); is.RateFrom != Reported || is.Rate < 7900 || is.Rate > 8100 || is.Inferred > 2100 {
 		t.Errorf("%+v", is)

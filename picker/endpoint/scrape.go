@@ -26,9 +26,9 @@ const maxHeader = 64 << 10
 // markEvery is how often MarkUsed notifies the scrapers, at most.
 const markEvery = 100 * time.Millisecond
 
-// A scrape that takes longer than the fast interval is followed by a pause of a multiple of that time: a server that is slow, or
-// fails once, keeps a fresh sample. One that is stale after several failures occupies a buffer of the registry for a
-// sixteenth of the time.
+// A scrape that takes longer than the fast interval is followed by a pause of a multiple of that
+// time: a server that is slow, or fails once, keeps a fresh sample. One that is stale after several
+// failures occupies a buffer of the registry for a sixteenth of the time.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15
@@ -59,7 +59,8 @@ type source struct {
 	names     dialect
 	load      *Load
 	problem   atomic.Pointer[string] // of the last scrape; nil if it succeeded and the page shows all that is read
-	usedAt    atomic.Int64           // when its pool had a pick, in nanoseconds since processStart; up to markEvery late
+	// when its pool had a pick, in nanoseconds since processStart; up to markEvery late
+	usedAt atomic.Int64
 
 	scrapeNow chan struct{}
 	gone      chan struct{} // closed when no Snapshot has it
@@ -87,8 +88,8 @@ type Scrape struct {
 	elsewhere int64
 }
 
-// BeginScrape begins a reading of e's page, for callers that have pages by other means than a Registry that runs. Without
-// metrics it returns the zero value, whose methods do nothing.
+// BeginScrape begins a reading of e's page, for callers that have pages by other means than a
+// Registry that runs. Without metrics it returns the zero value, whose methods do nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -101,8 +102,8 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed stores what the page shows. The requests of ours that it may count are those in flight when the scrape began, and
-// those sent meanwhile: what it counts beyond them is other senders'.
+// Succeed stores what the page shows. The requests of ours that it may count are those in flight
+// when the scrape began, and those sent meanwhile: what it counts beyond them is other senders'.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -112,7 +113,8 @@ func (s Scrape) Succeed(r Reading, now time.Time) {
 		others := max(0, all-float64(s.ours)-float64(s.src.load.sent.Load()-s.sent))
 		next.othersQueue, next.othersRunning = r.Queue*others/all, r.Running*others/all
 	}
-	if old := s.src.sample.Load(); s.src.load.prefixes != nil && r.CacheTokens > 0 && (old == nil || old.CacheTokens != r.CacheTokens) {
+	if old := s.src.sample.Load(); s.src.load.prefixes != nil && r.CacheTokens > 0 &&
+		(old == nil || old.CacheTokens != r.CacheTokens) {
 		s.src.load.prefixes.SetCapacity(r.CacheTokens)
 	}
 	quiet := r.Queue+r.Running+float64(s.ours+s.src.load.Total()) == 0
@@ -147,8 +149,8 @@ var processStart = time.Now()
 // sinceStart is now as it is kept in atomics.
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
-// MarkUsed records a pick from the pool, which has idle pages scraped. It is called with every pick; all but ten calls a second
-// return at once.
+// MarkUsed records a pick from the pool, which has idle pages scraped. It is called with every
+// pick; all but ten calls a second return at once.
 func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
 	last := s.used.Load()
@@ -166,8 +168,8 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon has the pages of a pool whose requests wait read as often as those of one that sends many: no pick has them read meanwhile. It
-// does not block.
+// ReadSoon has the pages of a pool whose requests wait read as often as those of one that sends
+// many: no pick has them read meanwhile. It does not block.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -177,8 +179,8 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh has the idle pages of a pool scraped, so that its endpoints can be shown as they are now. It returns when all have
-// been scraped, or after timeout.
+// Refresh has the idle pages of a pool scraped, so that its endpoints can be shown as they are now.
+// It returns when all have been scraped, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -250,7 +252,8 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	}
 }
 
-// scrapeOnce reads a page when there is a buffer, and stores what it shows. It returns false if the scraper is to end.
+// scrapeOnce reads a page when there is a buffer, and stores what it shows. It returns false if the
+// scraper is to end.
 func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) (took time.Duration, ok bool) {
 	var page *bufio.Reader
 	select {
@@ -286,8 +289,8 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) 
 	return took, true
 }
 
-// interval returns how long the next scrape waits: at least, and if no picks call for it. While scrapes fail, picks do not count. A
-// slow scrape is followed by a pause.
+// interval returns how long the next scrape waits: at least, and if no picks call for it. While
+// scrapes fail, picks do not count. A slow scrape is followed by a pause.
 func (r *Registry) interval(src *source, took time.Duration) (least, most time.Duration) {
 	failures, factor := src.failures.Load(), time.Duration(pauseAfterSlow)
 	if failures >= src.staleAfter {
@@ -300,8 +303,9 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 	return r.jittered(least), r.jittered(most)
 }
 
-// aligned prolongs a wait so that many pages are read at one time: of a pool of 100 that hardly picks, the wake-ups of the process cost
-// more than reading the pages. Short waits, as of picks, stay as they are.
+// aligned prolongs a wait so that many pages are read at one time: of a pool of 100 that hardly
+// picks, the wake-ups of the process cost more than reading the pages. Short waits, as of picks,
+// stay as they are.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -319,7 +323,8 @@ func (r *Registry) jittered(d time.Duration) time.Duration {
 var errPanic = errors.New("metrics page: reading it panicked")
 
 // scrape reads a page once. A panic on the way is a failed scrape.
-func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading, err error) {
+func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading,
+	err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.config.OnPanic(src.url, v, debug.Stack())
@@ -370,12 +375,14 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	limit := min(cmp.Or(src.key.metrics.MaxPage, DefaultMaxPage), LargestMaxPage)
 	page.Reset(&limitedReader{response.Body, limit})
 	if reading, err = parsePage(page, &src.names); errors.Is(err, errLargePage) {
-		err = fmt.Errorf("%w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", err, limit, LargestMaxPage)
+		err = fmt.Errorf("%w of %d bytes: set picker.metrics.maxPageBytes in a PoolPolicy, %d at most", err, limit,
+			LargestMaxPage)
 	}
 	return reading, err
 }
 
-// limitedReader fails when more than left bytes are read. The end of io.LimitedReader would look like the end of the page.
+// limitedReader fails when more than left bytes are read. The end of io.LimitedReader would look
+// like the end of the page.
 type limitedReader struct {
 	r    io.Reader
 	left int64

@@ -15,13 +15,15 @@ func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a bug
 
 func TestScrape_PanicIsAFailedScrape(t *testing.T) {
 	var page string
-	r := NewRegistry(Config{Jitter: func() float64 { return 0 }, Transport: panicking{}, OnPanic: func(p string, _ any, stack []byte) {
-		if bytes.Contains(stack, []byte("RoundTrip")) {
-			page = p
-		}
-	}})
+	r := NewRegistry(Config{Jitter: func() float64 { return 0 }, Transport: panicking{},
+		OnPanic: func(p string, _ any, stack []byte) {
+			if bytes.Contains(stack, []byte("RoundTrip")) {
+				page = p
+			}
+		}})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("192.0.2.1:8000")}})
-	if _, err := r.scrape(context.Background(), s.Endpoints[0].source, nil, bufio.NewReader(nil)); err == nil || page != "http://192.0.2.1:8000/metrics" {
+	if _, err := r.scrape(context.Background(), s.Endpoints[0].source, nil, bufio.NewReader(nil)); err == nil ||
+		page != "http://192.0.2.1:8000/metrics" {
 		t.Errorf("error %v of page %q", err, page)
 	}
 }

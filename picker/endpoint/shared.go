@@ -10,11 +10,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A page is not read while its load arrives by other means: as what another process has read, or from the server itself (Push). Each process publishes what its scrapes show
-// (Config.Read), and takes over what the others do (Receive). The process that reads a page goes on to: one that takes its readings over waits a
-// quarter longer before it reads the page itself, so that it does so only if the other is gone or slow, or if its own picks call for it.
+// A page is not read while its load arrives by other means: as what another process has read, or
+// from the server itself (Push). Each process publishes what its scrapes show (Config.Read), and
+// takes over what the others do (Receive). The process that reads a page goes on to: one that takes
+// its readings over waits a quarter longer before it reads the page itself, so that it does so only
+// if the other is gone or slow, or if its own picks call for it.
 
-// follow returns how long a page may wait, given how long it may after a scrape, when another process has read it age ago.
+// follow returns how long a page may wait, given how long it may after a scrape, when another
+// process has read it age ago.
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
 }
@@ -50,10 +53,12 @@ func (r *Reading) valid() bool {
 			}
 		}
 	}
-	return size <= pageBuffer && len(r.Adapters.Running)+len(r.Adapters.Waiting) <= maxAdapters && r.Adapters.Max >= 0 && r.Adapters.Max <= maxSlots
+	return size <= pageBuffer && len(r.Adapters.Running)+len(r.Adapters.Waiting) <= maxAdapters &&
+		r.Adapters.Max >= 0 && r.Adapters.Max <= maxSlots
 }
 
-// Receive takes what another process has read from a server's page. Pages that this process does not read are ignored.
+// Receive takes what another process has read from a server's page. Pages that this process does
+// not read are ignored.
 func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading
@@ -71,7 +76,8 @@ func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) err
 	return nil
 }
 
-// receive stores a reading that is not of a scrape for some of a server's pages, which are not read soon.
+// receive stores a reading that is not of a scrape for some of a server's pages, which are not read
+// soon.
 func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, of func(*source) bool) {
 	load := r.Find(addr)
 	if load == nil {

@@ -165,8 +165,11 @@ func TestScrape_WrongReadingsOfPeersAreDropped(t *testing.T) {
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: addr}})
 	page := s.Endpoints[0].source.number
 	for _, bad := range []Reading{
-		{Queue: -1}, {Running: math.NaN()}, {KV: math.Inf(1)}, {KV: 45}, {CacheTokens: -1}, {CacheTokens: maxTokens + 1}, {Adapters: &Adapters{Max: -1}},
-		{Adapters: &Adapters{Running: []string{""}}}, {Adapters: &Adapters{Running: []string{strings.Repeat("x", pageBuffer+1)}}}, {Adapters: &Adapters{Waiting: strings.Split(strings.Repeat("x ", maxAdapters+1), " ")}},
+		{Queue: -1}, {Running: math.NaN()}, {KV: math.Inf(1)}, {KV: 45}, {CacheTokens: -1},
+		{CacheTokens: maxTokens + 1}, {Adapters: &Adapters{Max: -1}},
+		{Adapters: &Adapters{Running: []string{""}}},
+		{Adapters: &Adapters{Running: []string{strings.Repeat("x", pageBuffer+1)}}},
+		{Adapters: &Adapters{Waiting: strings.Split(strings.Repeat("x ", maxAdapters+1), " ")}},
 	} {
 		if err := r.Receive(addr, page, bad, now); err == nil {
 			t.Errorf("%+v is taken", bad)
@@ -180,7 +183,8 @@ func TestScrape_WrongReadingsOfPeersAreDropped(t *testing.T) {
 			t.Errorf("%s: %v, %+v", name, err, s.Endpoints[0].State())
 		}
 	}
-	if err := r.Receive(addr, page, Reading{Queue: 3, Adapters: &Adapters{Running: []string{"sql"}, Max: 2}}, now); err != nil || s.Endpoints[0].State().Queue != 3 {
+	if err := r.Receive(addr, page, Reading{Queue: 3, Adapters: &Adapters{Running: []string{"sql"}, Max: 2}},
+		now); err != nil || s.Endpoints[0].State().Queue != 3 {
 		t.Errorf("%v, %+v", err, s.Endpoints[0].State())
 	}
 	if a, b := (&Metrics{Engine: SGLang}).number(), (&Metrics{}).number(); a == b || b != (&Metrics{}).number() {

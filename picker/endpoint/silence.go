@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// An engine that hangs behind a healthy API server accepts requests, sends headers and no token. Such
-// a server is silent, and so suspect, once requests there have waited far longer than predicted for
-// their first token while nothing of the server moved: no body byte of any request, and no counter
-// of tokens on its page. A long answer moves counters, so it makes no server silent. Without counters
-// an answer that is not streamed shows nothing until its end: then only the predicted time of the
-// whole answer counts, and streams that wait beside such answers show nothing.
+// An engine that hangs behind a healthy API server accepts requests, sends headers and no token.
+// Such a server is silent, and so suspect, once requests there have waited far longer than
+// predicted for their first token while nothing of the server moved: no body byte of any request,
+// and no counter of tokens on its page. A long answer moves counters, so it makes no server silent.
+// Without counters an answer that is not streamed shows nothing until its end: then only the
+// predicted time of the whole answer counts, and streams that wait beside such answers show
+// nothing.
 //
-// Reports of waiting requests arrive every 2 s, and late ends of requests whose clients gave up count,
-// too. A silent server is probed (Registry.Silent), and serves again once a probe gets a token or
-// something moves.
+// Reports of waiting requests arrive every 2 s, and late ends of requests whose clients gave up
+// count, too. A silent server is probed (Registry.Silent), and serves again once a probe gets a
+// token or something moves.
 const (
 	// beyond is how many times the predicted time a request waits before its server is silent.
 	beyond = 4
@@ -74,7 +75,8 @@ type motion struct {
 	// Requests have waited from and to these moments, with a gap cut out; from is 0 if none has.
 	// limit is the longest that one of them may wait.
 	from, to, limit int64
-	// overdue is when one of them has waited too long alone, and reported when it last was in flight.
+	// overdue is when one of them has waited too long alone, and reported when it last was in
+	// flight.
 	overdue, reported int64
 	headers           bool
 	model             string // of one of them
@@ -142,7 +144,8 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 // waits takes that the request has no token so far. lease.mu is held.
 func (lease *Lease) waits(p Progress, at int64) {
 	w := wait{
-		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0 && p.Status < 400, ended: p.Ended,
+		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0 && p.Status < 400,
+		ended: p.Ended,
 		model: cmp.Or(lease.tag.Asks, lease.tag.Model),
 	}
 	for _, load := range lease.waitsAt() {
@@ -177,8 +180,8 @@ func (lease *Lease) waitsAt() []*Load {
 }
 
 // longest is how long a request may wait for a token before a server is silent; 0: for ever. first
-// is how long by its first token, and whole the predicted time to its end. own means that the server
-// answers it, and does not read the prompt for another one.
+// is how long by its first token, and whole the predicted time to its end. own means that the
+// server answers it, and does not read the prompt for another one.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -192,7 +195,8 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	}
 }
 
-// stopped reports whether the server was found silent after a moment: requests since then show no speed.
+// stopped reports whether the server was found silent after a moment: requests since then show no
+// speed.
 func (m *motion) stopped(since int64) bool {
 	began := m.began.Load()
 	return began != 0 && began >= since
@@ -211,8 +215,8 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns the last sample of a page that has counters of tokens, if it is fresh and they follow
-// the bytes of streams; else nil.
+// counts returns the last sample of a page that has counters of tokens, if it is fresh and they
+// follow the bytes of streams; else nil.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -297,7 +301,8 @@ func (l *Load) waits(w wait, now int64) {
 	}
 }
 
-// judge decides whether a server whose requests wait is silent. It has the page read if that shows it.
+// judge decides whether a server whose requests wait is silent. It has the page read if that shows
+// it.
 func (l *Load) judge(now int64) {
 	m := &l.motion
 	m.mu.Lock()
@@ -385,8 +390,8 @@ func (l *Load) Answers(sent, now time.Time) {
 	m.proven = sinceStart(sent)
 }
 
-// Probed records a probe without a token. denied means that the server answers no probe at all: then
-// single requests of users try it, at growing intervals.
+// Probed records a probe without a token. denied means that the server answers no probe at all:
+// then single requests of users try it, at growing intervals.
 func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	m := &l.motion
 	m.mu.Lock()
@@ -436,8 +441,8 @@ func (r *Registry) watch(l *Load) {
 // Waiting receives a value when a server begins to be watched: see Silent.
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
-// Silent judges the servers whose requests wait, and returns the silent ones, which are to be probed.
-// more means that servers are still watched: call it again in a moment.
+// Silent judges the servers whose requests wait, and returns the silent ones, which are to be
+// probed. more means that servers are still watched: call it again in a moment.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched
@@ -459,7 +464,8 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether a server is still to be watched. A server that left all pools is not silent.
+// stays reports whether a server is still to be watched. A server that left all pools is not
+// silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

@@ -45,7 +45,8 @@ func (m *motionRig) silent(at float64) bool {
 var (
 	stream = Work{Generates: true, Stream: true, First: 100 * time.Millisecond}
 	plain  = Work{Generates: true, First: 100 * time.Millisecond}
-	// answered is the report of a response that has answered, waiting one of a request without them.
+	// answered is the report of a response that has answered, waiting one of a request without
+	// them.
 	answered  = Progress{Status: 200, Sent: time.Millisecond}
 	streaming = Progress{Status: 200, Sent: time.Millisecond, Streams: true}
 	begun     = Progress{Status: 200, Sent: time.Millisecond, First: time.Millisecond, Bytes: 9}
@@ -53,8 +54,8 @@ var (
 	gaveUp    = Progress{Status: 200, Sent: time.Millisecond, Ended: true, Canceled: true}
 )
 
-// follow has a request reported every 2 s, and the page read every second after so many tokens each,
-// until a moment. It returns when the server is silent first; 0: never.
+// follow has a request reported every 2 s, and the page read every second after so many tokens
+// each, until a moment. It returns when the server is silent first; 0: never.
 func (m *motionRig) follow(until, tokens float64, report Progress, leases ...*Lease) float64 {
 	for i := 1; ; i++ {
 		at := float64(i) / 10
@@ -77,7 +78,8 @@ func (m *motionRig) follow(until, tokens float64, report Progress, leases ...*Le
 
 const noPage = -1
 
-// A server is silent when requests wait far longer than predicted while nothing moves, and only then.
+// A server is silent when requests wait far longer than predicted while nothing moves, and only
+// then.
 func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 	with := func(w Work, change func(*Work)) Work {
 		change(&w)
@@ -170,8 +172,8 @@ func TestSilent_UnpredictedRequestIsComparedWithOthers(t *testing.T) {
 	}
 }
 
-// A server is found silent, too, if no client waits long enough to show it, but not if clients leave
-// before a token can come.
+// A server is found silent, too, if no client waits long enough to show it, but not if clients
+// leave before a token can come.
 func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
 	for _, tt := range []struct {
 		lasts, gap, want float64
@@ -204,8 +206,8 @@ func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
 	}
 }
 
-// A silent server serves again once anything moves, or a probe gets a token. A request that it has lost
-// makes it silent no second time.
+// A silent server serves again once anything moves, or a probe gets a token. A request that it has
+// lost makes it silent no second time.
 func TestSilent_EndsOnceSomethingMoves(t *testing.T) {
 	for name, move := range map[string]func(*motionRig, *Lease){
 		"counters": func(m *motionRig, _ *Lease) { m.page(5, 1) },
@@ -275,8 +277,8 @@ func TestSilent_ServerThatLeavesIsForgotten(t *testing.T) {
 	}
 }
 
-// A first token that a stopped server sends after all shows nothing about its speed: the time would be the
-// prediction of the next requests, which would wait as long when it stops again.
+// A first token that a stopped server sends after all shows nothing about its speed: the time would
+// be the prediction of the next requests, which would wait as long when it stops again.
 func TestSilent_TokensAfterItShowNoSpeed(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		m := newMotionRig()

@@ -26,10 +26,12 @@ func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ..
 	return func(pairs ...string) client { return open(t, c, pairs...) }
 }
 
-// TestBodies_StalledUploadsTakeBoundedMemory: what does not fit is picked for without its body, which is sent back at once.
+// TestBodies_StalledUploadsTakeBoundedMemory: what does not fit is picked for without its body,
+// which is sent back at once.
 func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	const limit = 1 << 20
-	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit),
+		answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 	next := stalled(t, p, 3, 280<<10)
 	if held := p.held.Held(); held > limit {
 		t.Errorf("%d bytes are held", held)
@@ -57,7 +59,8 @@ func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 
 // TestBodies_OtherClustersTakeNoRoomFromOurGateways: their bodies have a bound of their own.
 func TestBodies_OtherClustersTakeNoRoomFromOurGateways(t *testing.T) {
-	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(1 << 20), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(1 << 20),
+		answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 	theirs := NewBodies(1 << 20)
 	k := open(t, startWith(t, p, Config{Pool: "ns/pool", ImportBodies: theirs}))
 	k.send(headersOf(modeDuplex, false))
@@ -84,12 +87,17 @@ func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	}
 }
 
-// TestBodies_BodyThatWouldNotFitIsNotSent: its headers are answered with the pick, so that neither Envoy nor gRPC has to hold it.
+// TestBodies_BodyThatWouldNotFitIsNotSent: its headers are answered with the pick, so that neither
+// Envoy nor gRPC has to hold it.
 func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 	for _, whole := range []bool{false, true} {
-		p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: whole, Limit: 32 << 20}, held: NewBodies(1 << 20), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
+		p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: whole, Limit: 32 << 20}, held: NewBodies(1 << 20),
+			answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 		conn := start(t, p)
-		for length, fits := range map[string]bool{"100000": true, "1000000": true, "1048576": false, "33000000": false, "99999999999999": true, "-1": true, "x": true} {
+		for length, fits := range map[string]bool{
+			"100000": true, "1000000": true, "1048576": false, "33000000": false, "99999999999999": true, "-1": true,
+			"x": true,
+		} {
 			k := open(t, conn)
 			headers := headersOf(modeBuffered, false)
 			list := headers.GetRequestHeaders().GetHeaders()
@@ -103,7 +111,8 @@ func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 					t.Errorf("a body of %s bytes: %v", length, r)
 				}
 			case whole:
-				if i := r.GetImmediateResponse(); i.GetStatus().GetCode() != 503 || !strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
+				if i := r.GetImmediateResponse(); i.GetStatus().GetCode() != 503 ||
+					!strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
 					t.Errorf("a body of %s bytes that is needed: %v", length, r)
 				}
 			default:
@@ -119,7 +128,8 @@ func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 
 // TestBodies_TinyChunksCountForTheirBuffers: a chunk of one byte takes far more.
 func TestBodies_TinyChunksCountForTheirBuffers(t *testing.T) {
-	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(64 << 10), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
+	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(64 << 10),
+		answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 	k := open(t, start(t, p))
 	k.send(headersOf(modeDuplex, false))
 	for range 100 {
@@ -139,7 +149,8 @@ func TestBodies_NothingIsHeldAfterward(t *testing.T) {
 		"with another message": func(k client) { k.send(headersOf(modeDuplex, false)); _, _ = k.Recv() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 1 << 20}, held: NewBodies(0), answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
+			p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 1 << 20}, held: NewBodies(0),
+				answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
 			k := open(t, start(t, p))
 			k.send(headersOf(modeDuplex, false))
 			k.send(bodyOf(strings.Repeat("x", 100), false))

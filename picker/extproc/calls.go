@@ -8,11 +8,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// MaxCalls is how many calls of one other cluster a process has open at a time. Each has a stream and a goroutine as long as its request lasts.
+// MaxCalls is how many calls of one other cluster a process has open at a time. Each has a stream
+// and a goroutine as long as its request lasts.
 const MaxCalls = 16384
 
-// Calls bounds the calls that other clusters have open, each cluster's on its own: a member of a cluster set is no more trusted than that. Those
-// whose connections prove no cluster have the bound together. The Gateways of this cluster have none.
+// Calls bounds the calls that other clusters have open, each cluster's on its own: a member of a
+// cluster set is no more trusted than that. Those whose connections prove no cluster have the bound
+// together. The Gateways of this cluster have none.
 type Calls struct {
 	limit  int
 	excess atomic.Uint64
@@ -38,7 +40,9 @@ func (c *Calls) begin(cluster string) (err error) {
 	defer c.mu.Unlock()
 	if c.of[cluster] >= c.limit {
 		c.excess.Add(1)
-		return status.Errorf(codes.ResourceExhausted, "a cluster may have %d calls open at a process: ask another picker, or wait until requests have ended", c.limit)
+		return status.Errorf(codes.ResourceExhausted,
+			"a cluster may have %d calls open at a process: ask another picker, or wait until requests have ended",
+			c.limit)
 	}
 	c.of[cluster]++
 	return nil

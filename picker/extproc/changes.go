@@ -18,7 +18,8 @@ import (
 const (
 	maxChangedHeaders = 64
 	maxChangedBytes   = 32 << 10 // of names and values
-	// maxBodyGrowth is how much longer a body may become, in bytes: by the token IDs of a long prompt.
+	// maxBodyGrowth is how much longer a body may become, in bytes: by the token IDs of a long
+	// prompt.
 	maxBodyGrowth = 4 << 20
 )
 
@@ -31,16 +32,20 @@ type Changes struct {
 	bytes    int // of names and values
 }
 
-// connectionHeaders decide about the connection and how a message is read, ownHeaders are the gateway's own. No remote picker changes either.
+// connectionHeaders decide about the connection and how a message is read, ownHeaders are the
+// gateway's own. No remote picker changes either.
 var (
-	connectionHeaders = []string{"host", "content-length", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "trailers",
+	connectionHeaders = []string{"host", "content-length", "connection", "keep-alive", "proxy-authenticate",
+		"proxy-authorization", "proxy-connection", "te", "trailer", "trailers",
 		"transfer-encoding", "upgrade", "http2-settings", "expect"}
 	ownHeaders = []string{headerModel, keyDestination, keyServed, keySubset}
 )
 
-// reserved reports whether a header has a meaning of its own for every gateway. The name is in lower case.
+// reserved reports whether a header has a meaning of its own for every gateway. The name is in
+// lower case.
 func reserved(name string) bool {
-	return strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, "x-penstock-") || slices.Contains(connectionHeaders, name)
+	return strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, "x-penstock-") ||
+		slices.Contains(connectionHeaders, name)
 }
 
 // changeable reports whether a remote picker may change a header.
@@ -104,7 +109,8 @@ func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
 	return nil
 }
 
-// write writes the changes of headers into a HeaderMutation: encoded messages one after the other are merged.
+// write writes the changes of headers into a HeaderMutation: encoded messages one after the other
+// are merged.
 func (c *Changes) write(w *writer) {
 	if c.headers != nil {
 		b, _ := proto.Marshal(c.headers) // cannot fail: names are in ASCII
@@ -119,7 +125,8 @@ func (c *Changes) sets(name string) bool {
 	})
 }
 
-// returned is the body that a remote picker sends back, compared with what it was sent: only a changed one takes memory.
+// returned is the body that a remote picker sends back, compared with what it was sent: only a
+// changed one takes memory.
 type returned struct {
 	sent    mem.BufferSlice
 	size    int // of sent

@@ -10,10 +10,12 @@ import (
 
 var errTruncated = errors.New("message ends inside a field")
 
-// maxGroupDepth bounds the nesting of unknown groups that are skipped; no message of this protocol has a group.
+// maxGroupDepth bounds the nesting of unknown groups that are skipped; no message of this protocol
+// has a group.
 const maxGroupDepth = 32
 
-// cursor reads the protobuf wire format from buffers as gRPC received them, without joining them first.
+// cursor reads the protobuf wire format from buffers as gRPC received them, without joining them
+// first.
 type cursor struct {
 	bufs mem.BufferSlice
 	cur  []byte // what is left of bufs[idx]
@@ -173,8 +175,8 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error
 	return fmt.Errorf("wire type %d does not exist", typ)
 }
 
-// fields calls f for every field of the flat message b: val is the payload of length-delimited fields, num64 the value of
-// varints. Fields of other wire types are skipped.
+// fields calls f for every field of the flat message b: val is the payload of length-delimited
+// fields, num64 the value of varints. Fields of other wire types are skipped.
 func fields(b []byte, f func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

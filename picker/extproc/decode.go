@@ -7,7 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Kind is the phase of a request or a response that a Message belongs to: the oneof of ProcessingRequest.
+// Kind is the phase of a request or a response that a Message belongs to: the oneof of
+// ProcessingRequest.
 type Kind uint8
 
 // The kinds, numbered as the fields of ProcessingRequest.
@@ -24,8 +25,8 @@ const (
 // Mode is how a gateway sends bodies: ProcessingMode.BodySendMode.
 type Mode int8
 
-// The modes, numbered as in ProcessingMode. ModeUnknown is a gateway that doesn't send its mode (Envoy before 1.33, other
-// data planes).
+// The modes, numbered as in ProcessingMode. ModeUnknown is a gateway that doesn't send its mode
+// (Envoy before 1.33, other data planes).
 const (
 	ModeUnknown            Mode = -1
 	ModeNone               Mode = 0
@@ -35,7 +36,8 @@ const (
 	ModeFullDuplexStreamed Mode = 4
 )
 
-// Message is one ProcessingRequest, reduced to what a picker reads. Views into it are valid until Free.
+// Message is one ProcessingRequest, reduced to what a picker reads. Views into it are valid until
+// Free.
 type Message struct {
 	Kind        Kind
 	EndOfStream bool // of headers or a body chunk; also set by a body's end_of_stream_without_message
@@ -88,7 +90,8 @@ func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	return dst
 }
 
-// unmarshal reads data and keeps references to it. After an error m holds part of the message; the caller frees it.
+// unmarshal reads data and keeps references to it. After an error m holds part of the message; the
+// caller frees it.
 func (m *Message) unmarshal(data mem.BufferSlice) error {
 	m.RequestMode, m.ResponseMode = ModeUnknown, ModeUnknown
 	data.Ref()
@@ -127,8 +130,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads one member of the oneof. As in every protobuf reader, a later member replaces another one and is merged with an
-// earlier value of the same one.
+// phase reads one member of the oneof. As in every protobuf reader, a later member replaces another
+// one and is merged with an earlier value of the same one.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {

@@ -11,55 +11,62 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// MaxChunk is how many bytes of a body one StreamedBodyResponse carries at most. Envoy's limit for a message of the ext_proc
-// stream is 64 KiB; the rest is for framing.
+// MaxChunk is how many bytes of a body one StreamedBodyResponse carries at most. Envoy's limit for
+// a message of the ext_proc stream is 64 KiB; the rest is for framing.
 const MaxChunk = 62 << 10
 
 // Answer is a Picker's decision about one request.
 type Answer struct {
-	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the protocol; 413 for a body
-	// above the limit, 400 for an invalid one; 200 with a Body).
+	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the
+	// protocol; 413 for a body above the limit, 400 for an invalid one; 200 with a Body).
 	Status int
-	// Endpoints is the pick: "ip:port", also "envoy://hops/NAME" for a hop. Its memory is the Picker's until Track's End.
+	// Endpoints is the pick: "ip:port", also "envoy://hops/NAME" for a hop. Its memory is the
+	// Picker's until Track's End.
 	Endpoints List
 	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
 	MaxRetries int
 	// HeadersLimit is how long an endpoint may take for the headers of its response before the next
 	// one is asked beside it; 0: as long as it likes.
 	HeadersLimit time.Duration
-	// Headers are set in the request: those of endpointpicker.RoutingHeaders. The others of them are removed.
+	// Headers are set in the request: those of endpointpicker.RoutingHeaders. The others of them
+	// are removed.
 	Headers []Header
-	// TokenData is the prompt as token IDs, a JSON array, for the body's nvext.token_data; nil: the body has none. Without a body that is
-	// read (BodyPolicy.OwnWorkers) it has no effect.
+	// TokenData is the prompt as token IDs, a JSON array, for the body's nvext.token_data; nil: the
+	// body has none. Without a body that is read (BodyPolicy.OwnWorkers) it has no effect.
 	TokenData []byte
-	// TokenIDs is the same for the body's "token_ids", in place of those that it has. It needs BodyPolicy.Process.
+	// TokenIDs is the same for the body's "token_ids", in place of those that it has. It needs
+	// BodyPolicy.Process.
 	TokenIDs []byte
 	// Changes are those of a remote picker.
 	Changes Changes
-	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log. Without a lease the
-	// namespace is not set.
+	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log.
+	// Without a lease the namespace is not set.
 	Pool  string
 	Lease Lease
-	// Keeps means that the server keeps the response, so that the gateway reads its ID (translator/envoy, response.lua).
+	// Keeps means that the server keeps the response, so that the gateway reads its ID
+	// (translator/envoy, response.lua).
 	Keeps bool
-	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for display. Both are used only with a Status.
+	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for display. Both
+	// are used only with a Status.
 	Reason, Message string
 	// Body is the whole JSON body of an immediate response with Status 200, which has no Reason.
 	Body string
-	// RetryAfter is the value of the header Retry-After, rounded up to seconds, and Dropped that of x-llm-d-request-dropped-reason. Both are
-	// used only with a Status; zero: without the header.
+	// RetryAfter is the value of the header Retry-After, rounded up to seconds, and Dropped that of
+	// x-llm-d-request-dropped-reason. Both are used only with a Status; zero: without the header.
 	RetryAfter time.Duration
 	Dropped    string
-	// ServedNamespace is the metadata namespace in which the gateway reports the endpoint that served; "" for that of Config.Names.
+	// ServedNamespace is the metadata namespace in which the gateway reports the endpoint that
+	// served; "" for that of Config.Names.
 	ServedNamespace string
 	// Track receives the response's outcome and the stream's end; may be nil.
 	Track Tracker
-	// Unavailable ends the call with gRPC's UNAVAILABLE and Message instead of an answer. The gateway then asks another
-	// picker or, if it has none, proceeds as without a picker.
+	// Unavailable ends the call with gRPC's UNAVAILABLE and Message instead of an answer. The
+	// gateway then asks another picker or, if it has none, proceeds as without a picker.
 	Unavailable bool
 	// Pass sends the request on as it is, with no pick, if the call has only its headers yet.
 	Pass bool
-	// Passthrough is an encoded ImmediateResponse of a remote picker. It is sent unchanged, in place of Status's response.
+	// Passthrough is an encoded ImmediateResponse of a remote picker. It is sent unchanged, in
+	// place of Status's response.
 	Passthrough []byte
 }
 
@@ -97,12 +104,14 @@ type Response struct {
 
 // Tracker follows one request after its pick. Calls come from the stream's goroutine, End last.
 type Tracker interface {
-	// Response reports the response's headers. It returns a header to set in the response; the zero Header is none.
+	// Response reports the response's headers. It returns a header to set in the response; the zero
+	// Header is none.
 	Response(Response) Header
-	// Begun reports the first byte of the response's body. Gateways that hold the body back, or do not send it, never
-	// report it.
+	// Begun reports the first byte of the response's body. Gateways that hold the body back, or do
+	// not send it, never report it.
 	Begun()
-	// End reports that the stream ended. In modes that skip the response this is soon after the pick.
+	// End reports that the stream ended. In modes that skip the response this is soon after the
+	// pick.
 	End()
 }
 
@@ -126,7 +135,8 @@ const (
 	replyTimeout          protowire.Number = 10
 )
 
-// writer encodes a message from its end to its beginning: a nested message's length is known when its tag is written.
+// writer encodes a message from its end to its beginning: a nested message's length is known when
+// its tag is written.
 type writer struct {
 	buf []byte
 	at  int // the first byte written
@@ -188,7 +198,8 @@ func (w *writer) uint(num protowire.Number, v uint64) {
 	w.tag(num, protowire.VarintType)
 }
 
-// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers) that replaces the header's values.
+// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers) that replaces the
+// header's values.
 func (w *writer) header(name string, value ...string) {
 	option := w.len()
 	w.uint(3, 2) // OVERWRITE_IF_EXISTS_OR_ADD
@@ -217,8 +228,8 @@ func (w *writer) namespace(name string, mark int) {
 	w.close(1, mark)
 }
 
-// pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header mutation; there only the
-// metadata carries the pick.
+// pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header
+// mutation; there only the metadata carries the pick.
 func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *reply {
 	if c.replaced {
 		w := newWriter(replyBytes)
@@ -296,8 +307,8 @@ func (w *writer) lease(l Lease) {
 	w.close(1, entry)
 }
 
-// Dynamic metadata that returns a pick's pool and lease in the access log. The filter's receiving_namespaces must list
-// MetadataNamespace and envoy.lb.
+// Dynamic metadata that returns a pick's pool and lease in the access log. The filter's
+// receiving_namespaces must list MetadataNamespace and envoy.lb.
 const (
 	MetadataNamespace = "penstock"
 	MetadataPool      = "pool"
@@ -305,7 +316,8 @@ const (
 	MetadataKeeps     = "keeps" // "true" with Answer.Keeps
 )
 
-// immediateReply answers with a.Status and an error body in the form of OpenAI's API, or of Anthropic's for a request of that.
+// immediateReply answers with a.Status and an error body in the form of OpenAI's API, or of
+// Anthropic's for a request of that.
 func immediateReply(a *Answer, anthropic bool) *reply {
 	if a.Passthrough != nil {
 		w := newWriter(len(a.Passthrough) + 16)
@@ -360,8 +372,8 @@ func errorBody(a *Answer, anthropic bool) string {
 	return string(body)
 }
 
-// Responses that change nothing: an empty member of the oneof, shared by all streams. They hold no pooled memory, so gRPC's
-// Free has no effect on them.
+// Responses that change nothing: an empty member of the oneof, shared by all streams. They hold no
+// pooled memory, so gRPC's Free has no effect on them.
 var (
 	passRequestHeaders   = passReply(replyRequestHeaders)
 	passResponseHeaders  = passReply(replyResponseHeaders)
@@ -402,19 +414,22 @@ func passReply(phase protowire.Number) *reply {
 	return w.done()
 }
 
-// echoReply sends a chunk of a body back, as FULL_DUPLEX_STREAMED requires. chunk has at most MaxChunk bytes; its references
-// move to the reply.
+// echoReply sends a chunk of a body back, as FULL_DUPLEX_STREAMED requires. chunk has at most
+// MaxChunk bytes; its references move to the reply.
 func echoReply(phase protowire.Number, chunk mem.BufferSlice, end bool) *reply {
 	size := chunk.Len()
 	w := newWriter(48)
-	// The body is the last field of every enclosing message, so that everything before its bytes is one short buffer.
+	// The body is the last field of every enclosing message, so that everything before its bytes is
+	// one short buffer.
 	lengths := func(n int) { w.varint(uint64(n)) }
 	lengths(size)
 	w.tag(1, protowire.BytesType) // StreamedBodyResponse.body
 	if end {
 		w.uint(2, 1) // end_of_stream
 	}
-	for _, num := range [...]protowire.Number{3 /* streamed_response */, 3 /* body_mutation */, 1 /* response */, phase} {
+	for _, num := range [...]protowire.Number{
+		3 /* streamed_response */, 3 /* body_mutation */, 1 /* response */, phase,
+	} {
 		lengths(w.len() + size)
 		w.tag(num, protowire.BytesType)
 	}

@@ -35,27 +35,28 @@ type Request struct {
 	Bodyless    bool     // the request ended with its headers
 	TraceParent string   // W3C trace context of the ext_proc call; "" if the gateway does not trace it
 	Headers     *Message
-	// Body is the body in BUFFERED and FULL_DUPLEX_STREAMED if the pool needs it whole (BodyPolicy.Whole) or keeps it, and else
-	// empty. Only with Whole it is never a part.
+	// Body is the body in BUFFERED and FULL_DUPLEX_STREAMED if the pool needs it whole
+	// (BodyPolicy.Whole) or keeps it, and else empty. Only with Whole it is never a part.
 	Body mem.BufferSlice
-	// Facts are read from the body; zero without a body, and if too many bodies are held to read this one. Their Chain is valid
-	// during Pick.
+	// Facts are read from the body; zero without a body, and if too many bodies are held to read
+	// this one. Their Chain is valid during Pick.
 	Facts request.Facts
 
 	exchange *exchange // that it is part of
 	extended bool
 }
 
-// Reported means that an access log reports the request's end: the gateway is one that Penstock configures here. Of any other one the end
-// of the call is the best known end of the request.
+// Reported means that an access log reports the request's end: the gateway is one that Penstock
+// configures here. Of any other one the end of the call is the best known end of the request.
 func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
-// MaxExtension is the most that Extend asks for: below what Envoy is configured to grant (translator/envoy, maxMessageTimeout).
+// MaxExtension is the most that Extend asks for: below what Envoy is configured to grant
+// (translator/envoy, maxMessageTimeout).
 const MaxExtension = 290 * time.Second
 
-// Extend asks the gateway to wait for the answer to its last message for up to d from now, which is more than the 2 s that it waits otherwise.
-// It does so once for a request, as Envoy takes it once for a message. In FULL_DUPLEX_STREAMED it does nothing: there no answer has a
-// timeout.
+// Extend asks the gateway to wait for the answer to its last message for up to d from now, which is
+// more than the 2 s that it waits otherwise. It does so once for a request, as Envoy takes it once
+// for a message. In FULL_DUPLEX_STREAMED it does nothing: there no answer has a timeout.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
@@ -131,7 +132,8 @@ func (x *exchange) close() {
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }
 
-// handle answers one message and frees it, except the request's headers, which live as long as the stream.
+// handle answers one message and frees it, except the request's headers, which live as long as the
+// stream.
 func (x *exchange) handle(m *Message) error {
 	x.learnModes(m)
 	if m.Kind == RequestHeaders && x.request.Headers == nil {
@@ -192,16 +194,18 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.choose(replyRequestHeaders)
 	}
 	if !x.waits(m) {
-		// Envoy buffers the body for the picker unless the call ends. Other gateways send no access log: there the
-		// end of the call is the end of the request.
-		x.done = x.request.Reported() && !x.policy.Whole && (x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
+		// Envoy buffers the body for the picker unless the call ends. Other gateways send no access
+		// log: there the end of the call is the end of the request.
+		x.done = x.request.Reported() && !x.policy.Whole &&
+			(x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.choose(replyRequestHeaders)
 	}
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
-			// gRPC receives a message as a whole before it is counted: a body that finds no room must not be sent.
-			// Nor could a member for the picker be removed from one that Envoy does not send here.
+			// gRPC receives a message as a whole before it is counted: a body that finds no room
+			// must not be sent. Nor could a member for the picker be removed from one that Envoy
+			// does not send here.
 			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
@@ -220,8 +224,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	return x.choose(replyRequestHeaders)
 }
 
-// waits reports whether the pick of a request waits for its body. Streams would wait forever: upgrades, and gRPC other than calls
-// of one message that have a prompt. A multipart body has none.
+// waits reports whether the pick of a request waits for its body. Streams would wait forever:
+// upgrades, and gRPC other than calls of one message that have a prompt. A multipart body has none.
 func (x *exchange) waits(headers *Message) bool {
 	if !x.policy.Wait && !x.policy.Prompts {
 		return false
@@ -320,7 +324,8 @@ func (x *exchange) requestBody(m *Message) error {
 	case problem != nil:
 		return x.answer(replyRequestBody, problem)
 	case !streamed:
-		// A gateway with an access log needs the call no more. A request of another cluster counts until its call ends.
+		// A gateway with an access log needs the call no more. A request of another cluster counts
+		// until its call ends.
 		x.done = x.request.Reported() && !x.request.Imported
 		err := x.choose(replyRequestBody)
 		x.dropBody()
@@ -331,12 +336,13 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded counts a body that is not read because too many are held. It returns the answer of a request that cannot do without: where
-// needed is set, or the pool's policy needs the body.
+// overloaded counts a body that is not read because too many are held. It returns the answer of a
+// request that cannot do without: where needed is set, or the pool's policy needs the body.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
-		return &Answer{Status: 503, Reason: ReasonOverloaded, Message: "this picker holds as many bodies as it may, and must hold this one: try again"}
+		return &Answer{Status: 503, Reason: ReasonOverloaded,
+			Message: "this picker holds as many bodies as it may, and must hold this one: try again"}
 	}
 	x.bodies.unread.Add(1)
 	return nil
@@ -357,8 +363,9 @@ func declared(m *Message) (n int64) {
 	return n
 }
 
-// read reads a chunk of the body that the pick waits for, and holds it if it is needed further on. It returns an answer if the
-// body is too large. If all streams hold too much, whole is false: the pick must do without the body, or there is an answer.
+// read reads a chunk of the body that the pick waits for, and holds it if it is needed further on.
+// It returns an answer if the body is too large. If all streams hold too much, whole is false: the
+// pick must do without the body, or there is an answer.
 func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
 	if x.size += m.Body.Len(); x.size > x.policy.Limit {
 		return false, &Answer{Status: 413, Reason: "body_too_large",
@@ -405,7 +412,8 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 	return true, nil
 }
 
-// pickAndReturnBody answers the headers of a FULL_DUPLEX_STREAMED request with a pick, and then sends the held body back.
+// pickAndReturnBody answers the headers of a FULL_DUPLEX_STREAMED request with a pick, and then
+// sends the held body back.
 func (x *exchange) pickAndReturnBody(end bool) error {
 	if err := x.choose(replyRequestHeaders); err != nil || x.rejected {
 		return err
@@ -472,7 +480,8 @@ func (x *exchange) requestTrailers() error {
 			}
 		}
 		if x.requestMode != ModeFullDuplexStreamed {
-			// BUFFERED with trailers and no body: the trailers are the last message that can be answered.
+			// BUFFERED with trailers and no body: the trailers are the last message that can be
+			// answered.
 			return x.choose(replyRequestTrailers)
 		}
 		if err := x.pickAndReturnBody(false); err != nil || x.rejected {
@@ -494,7 +503,8 @@ func (x *exchange) responseHeaders(m *Message) error {
 	var set Header
 	if x.track != nil {
 		set = x.track.Response(Response{
-			Status: Number(m.Header(":status")), Served: string(m.Served(x.served)), Token: string(m.Header("x-session-token")),
+			Status: Number(m.Header(":status")), Served: string(m.Served(x.served)),
+			Token:       string(m.Header("x-session-token")),
 			ContentType: m.Header("content-type"),
 		})
 	}

@@ -26,7 +26,8 @@ func TestFailed_ResponseOfDeadServerIsMarked(t *testing.T) {
 		Gateway:  func(context.Context) string { return "ns/gw" },
 	}
 	headers := &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":status", RawValue: []byte("500")}}}
-	for server, want := range map[string]string{"10.0.0.1:80": HeaderDead, "10.0.0.2:80": "", "envoy://hops/": "", "-": ""} {
+	for server, want := range map[string]string{"10.0.0.1:80": HeaderDead, "10.0.0.2:80": "", "envoy://hops/": "",
+		"-": ""} {
 		k := open(t, startWith(t, &fakePicker{}, config), MetadataKeyFailed, server, MetadataKeyPool, "ns/pool")
 		k.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{
 			ResponseHeaders: &extprocv3.HttpHeaders{Headers: headers},

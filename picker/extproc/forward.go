@@ -27,8 +27,8 @@ type conversation struct {
 	quit   chan struct{} // closed when no message matters any more
 }
 
-// silence is how long a remote picker that has named endpoints may take to begin to send the body back, unless it has done so for
-// another request. The protocol demands it, and not all do.
+// silence is how long a remote picker that has named endpoints may take to begin to send the body
+// back, unless it has done so for another request. The protocol demands it, and not all do.
 const silence = 250 * time.Millisecond
 
 // received is a message, or the end of the call.
@@ -37,7 +37,8 @@ type received struct {
 	err     error
 }
 
-// converse sends the request and reads its answer. What the remote picker sends after it is discarded.
+// converse sends the request and reads its answer. What the remote picker sends after it is
+// discarded.
 func (c *conversation) converse() (RemoteAnswer, error) {
 	if err := c.send(); err != nil {
 		return RemoteAnswer{}, err
@@ -96,8 +97,9 @@ func (c *conversation) send() error {
 	return nil
 }
 
-// receive reads messages until the call ends. After the answer, it discards them: a remote picker that is blocked by unread messages would
-// not read the response's headers. More than a body and a message more end the call.
+// receive reads messages until the call ends. After the answer, it discards them: a remote picker
+// that is blocked by unread messages would not read the response's headers. More than a body and a
+// message more end the call.
 func (c *conversation) receive(messages chan<- received) {
 	limit := c.body.size + maxMessage
 	for {
@@ -176,7 +178,8 @@ const (
 	maxMessages     = 64       // before the pick
 )
 
-// endpoints splits a list. Of an entry that is too long for an address the beginning remains, for reports.
+// endpoints splits a list. Of an entry that is too long for an address the beginning remains, for
+// reports.
 func endpoints(list string) []string {
 	out := strings.SplitN(list, ",", maxEndpoints+1)
 	out = out[:min(len(out), maxEndpoints)]
@@ -255,7 +258,8 @@ type encoded []byte
 // discarded is a message of which only the size in bytes counts.
 type discarded int
 
-// remoteMessage has the fields of a ProcessingResponse that a relay reads, except changes of headers.
+// remoteMessage has the fields of a ProcessingResponse that a relay reads, except changes of
+// headers.
 type remoteMessage struct {
 	endpoints []string
 	problem   error                           // with the changes of headers

@@ -16,7 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// pooled cuts data into buffers of n bytes, as HTTP/2 frames arrive. The pool counts the ones that were not freed.
+// pooled cuts data into buffers of n bytes, as HTTP/2 frames arrive. The pool counts the ones that
+// were not freed.
 func pooled(data []byte, n int) (mem.BufferSlice, *countingPool) {
 	pool := &countingPool{}
 	var bufs mem.BufferSlice
@@ -39,8 +40,10 @@ func (p *countingPool) Put(b *[]byte) {
 }
 
 // lookedUp are headers that have a place in Message.named, and one that has none.
-var lookedUp = []string{":path", ":status", "upgrade", "cookie", "content-type", "content-length", "x-request-id", "traceparent", "x-session-id", "x-session-token",
-	"x-envoy-max-retries", "x-gateway-model-name", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms", "x-slo-ttft-ms", "x-slo-tpot-ms", "x-other"}
+var lookedUp = []string{":path", ":status", "upgrade", "cookie", "content-type", "content-length", "x-request-id",
+	"traceparent", "x-session-id", "x-session-token",
+	"x-envoy-max-retries", "x-gateway-model-name", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms", "x-slo-ttft-ms",
+	"x-slo-tpot-ms", "x-other"}
 
 // view is the part of a message that both decoders are compared on.
 type view struct {
@@ -68,7 +71,8 @@ func ours(m *Message) view {
 }
 
 func theirs(p *extprocv3.ProcessingRequest) view {
-	v := view{RequestMode: ModeUnknown, ResponseMode: ModeUnknown, Observe: p.ObservabilityMode, Headers: map[string]string{}}
+	v := view{RequestMode: ModeUnknown, ResponseMode: ModeUnknown, Observe: p.ObservabilityMode,
+		Headers: map[string]string{}}
 	headers := func(h *corev3.HeaderMap) {
 		for _, e := range slices.Backward(h.GetHeaders()) {
 			switch {
@@ -132,7 +136,8 @@ func seeds(t testing.TB) [][]byte {
 		return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{namespace: s, "x": {}}}
 	}
 	headers := &extprocv3.HttpHeaders{EndOfStream: true, Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
-		{Key: ":path", RawValue: []byte("/v1/chat/completions")}, {Key: ":status", Value: "200"}, {Key: "x-request-id", Value: "1"}, {Key: "x-request-id", RawValue: []byte("2")},
+		{Key: ":path", RawValue: []byte("/v1/chat/completions")}, {Key: ":status", Value: "200"},
+		{Key: "x-request-id", Value: "1"}, {Key: "x-request-id", RawValue: []byte("2")},
 		{Key: "x-other"}, {Key: "upgrade"}, {Key: "cookie", RawValue: []byte(strings.Repeat("c", 200))}}}}
 	body := &extprocv3.HttpBody{Body: []byte(strings.Repeat("body ", 100)), EndOfStream: true}
 	requests := []*extprocv3.ProcessingRequest{
@@ -144,7 +149,11 @@ func seeds(t testing.TB) [][]byte {
 		{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: headers},
 			MetadataContext: metadata(namespaceLB, keyServed, "10.0.0.1:80"), ObservabilityMode: true},
 		{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: body}},
-		{Request: &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{EndOfStreamWithoutMessage: true}}},
+		{
+			Request: &extprocv3.ProcessingRequest_ResponseBody{
+				ResponseBody: &extprocv3.HttpBody{EndOfStreamWithoutMessage: true},
+			},
+		},
 		{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}},
 		{Request: &extprocv3.ProcessingRequest_ResponseTrailers{}},
 	}
@@ -197,16 +206,19 @@ func decode(t testing.TB, r *reply) *extprocv3.ProcessingResponse {
 func FuzzAnswer_EqualsGenerated(f *testing.F) {
 	f.Add("10.0.0.1:80,10.0.0.2:80", "ns/pool", "me", uint64(47), "pool_full", "full", 3, 429)
 	f.Add("", "", "", uint64(0), "", "\x00\"<b>", 0, 0)
-	f.Fuzz(func(t *testing.T, endpoints, pool, owner string, number uint64, reason, message string, retries, status int) {
+	f.Fuzz(func(t *testing.T, endpoints, pool, owner string, number uint64, reason, message string, retries,
+		status int) {
 		for _, s := range []*string{&endpoints, &pool, &owner, &reason, &message} {
 			*s = strings.ToValidUTF8(*s, "?")
 		}
 		body := mem.BufferSlice{mem.SliceBuffer([]byte(message)), mem.SliceBuffer([]byte(reason))}
-		changed := change{model: pool, length: retries, dropModel: pool == "", dropLength: retries <= 0, replaced: status%2 == 0, body: body}
+		changed := change{model: pool, length: retries, dropModel: pool == "", dropLength: retries <= 0,
+			replaced: status%2 == 0, body: body}
 		if !changed.replaced {
 			changed.body = nil
 		}
-		a := &Answer{Endpoints: strings.Split(endpoints, ","), Pool: pool, Lease: Lease{owner, number}, Reason: reason, Message: message, MaxRetries: retries, Status: status}
+		a := &Answer{Endpoints: strings.Split(endpoints, ","), Pool: pool, Lease: Lease{owner, number}, Reason: reason,
+			Message: message, MaxRetries: retries, Status: status}
 		if retries > 0 {
 			a.HeadersLimit = time.Duration(status) * time.Millisecond
 		}
@@ -215,9 +227,10 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 			reply  *reply
 			common func(*extprocv3.ProcessingResponse) *extprocv3.CommonResponse
 		}{
-			{pickReply(replyRequestHeaders, a, &change{}, &protocolNames), func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
-				return p.GetRequestHeaders().GetResponse()
-			}},
+			{pickReply(replyRequestHeaders, a, &change{}, &protocolNames),
+				func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
+					return p.GetRequestHeaders().GetResponse()
+				}},
 			{ofBody, func(p *extprocv3.ProcessingResponse) *extprocv3.CommonResponse {
 				return p.GetRequestBody().GetResponse()
 			}},
@@ -281,7 +294,8 @@ func (c *change) expect(t *testing.T, want map[string]string, got *extprocv3.Com
 	if !slices.Equal(removed, list) {
 		t.Errorf("removes %q, want %q", list, removed)
 	}
-	if text := string(got.GetBodyMutation().GetBody()); (got.GetBodyMutation() != nil) != c.replaced || text != string(c.body.Materialize()) {
+	if text := string(got.GetBodyMutation().GetBody()); (got.GetBodyMutation() != nil) != c.replaced ||
+		text != string(c.body.Materialize()) {
 		t.Errorf("the body becomes %q", text)
 	}
 }
@@ -302,8 +316,8 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// FuzzRemoteChanges_AreBounded: a message changes at most so many headers, and none that only gateways
-// change; the pick has all of them.
+// FuzzRemoteChanges_AreBounded: a message changes at most so many headers, and none that only
+// gateways change; the pick has all of them.
 func FuzzRemoteChanges_AreBounded(f *testing.F) {
 	mutation := &extprocv3.HeaderMutation{RemoveHeaders: []string{"X-Gone", "host"}}
 	for _, name := range []string{"X-A", "x-b", keyDestination, ":path", "x-envoy-a"} {
@@ -312,8 +326,11 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 			AppendAction: corev3.HeaderValueOption_ADD_IF_ABSENT, KeepEmptyValue: true})
 	}
 	for range 2 {
-		message, err := proto.Marshal(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
-			RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{HeaderMutation: mutation}}}})
+		message, err := proto.Marshal(
+			&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+				RequestHeaders: &extprocv3.HeadersResponse{
+					Response: &extprocv3.CommonResponse{HeaderMutation: mutation},
+				}}})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -335,7 +352,8 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 		size := 0
 		for _, o := range got.GetSetHeaders() {
 			name, value := o.GetHeader().GetKey(), o.GetHeader().GetRawValue()
-			if size += len(name) + len(value); !protocolNames.changeable(name) || strings.ContainsAny(string(value), "\r\n\x00") {
+			if size += len(name) + len(value); !protocolNames.changeable(name) ||
+				strings.ContainsAny(string(value), "\r\n\x00") {
 				t.Errorf("sets %q to %q", name, value)
 			}
 		}
@@ -344,7 +362,8 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 				t.Errorf("removes %q", name)
 			}
 		}
-		if n := len(got.GetSetHeaders()) + len(got.GetRemoveHeaders()); n > maxChangedHeaders || size > maxChangedBytes {
+		if n := len(got.GetSetHeaders()) + len(got.GetRemoveHeaders()); n > maxChangedHeaders ||
+			size > maxChangedBytes {
 			t.Errorf("%d headers of %d bytes", n, size)
 		}
 		if want := changes.headers; want != nil && !proto.Equal(got, want) {
@@ -353,9 +372,11 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 	})
 }
 
-// FuzzRemoteList_IsBounded: of a list that a remote picker sends, the first entries are used, each as it was sent or cut.
+// FuzzRemoteList_IsBounded: of a list that a remote picker sends, the first entries are used, each
+// as it was sent or cut.
 func FuzzRemoteList_IsBounded(f *testing.F) {
-	for _, s := range []string{"", ",", "10.0.0.1:80", "10.0.0.1:80, [::1]:80", strings.Repeat("10.0.0.1:80,", 17), strings.Repeat("1", 65) + ",2", strings.Repeat(",", 100)} {
+	for _, s := range []string{"", ",", "10.0.0.1:80", "10.0.0.1:80, [::1]:80", strings.Repeat("10.0.0.1:80,", 17),
+		strings.Repeat("1", 65) + ",2", strings.Repeat(",", 100)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, list string) {

@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// name is a header that picks look up. One pass over the headers finds all of them, because a pick asks for up to a dozen: with a
-// pass for each, a pick by headers takes 5.2 us of this process beside gRPC, and one with a prompt of 1 KB 8.2; with one, 4.0 and 4.9.
+// name is a header that picks look up. One pass over the headers finds all of them, because a pick
+// asks for up to a dozen: with a pass for each, a pick by headers takes 5.2 us of this process
+// beside gRPC, and one with a prompt of 1 KB 8.2; with one, 4.0 and 4.9.
 type name uint8
 
 const (
@@ -34,8 +35,8 @@ const (
 	routing
 )
 
-// nameOf returns the place of a header's value in Message.named; otherName for a header that has none. Header finds those too,
-// with a pass for each call. The compiler searches by length first.
+// nameOf returns the place of a header's value in Message.named; otherName for a header that has
+// none. Header finds those too, with a pass for each call. The compiler searches by length first.
 func nameOf[T string | []byte](text T) name {
 	switch string(text) {
 	case ":path":
@@ -70,16 +71,20 @@ func nameOf[T string | []byte](text T) name {
 		return namePlainTTFT
 	case "x-slo-tpot-ms":
 		return namePlainTPOT
-	case endpointpicker.HeaderPrefill, endpointpicker.HeaderEncode, endpointpicker.HeaderDataParallel, "x-kv-cache-source-host-port",
-		"x-worker-instance-id", "x-prefill-instance-id", "x-dp-rank", "x-prefill-dp-rank", "x-data-parallel-rank", "x-dynamo-routing-mode",
-		"x-dynamo-worker-instance-id", "x-dynamo-prefill-instance-id", "x-dynamo-dp-rank", "x-dynamo-prefill-dp-rank", endpointpicker.HeaderTokensKey:
+	case endpointpicker.HeaderPrefill, endpointpicker.HeaderEncode, endpointpicker.HeaderDataParallel,
+		"x-kv-cache-source-host-port",
+		"x-worker-instance-id", "x-prefill-instance-id", "x-dp-rank", "x-prefill-dp-rank", "x-data-parallel-rank",
+		"x-dynamo-routing-mode",
+		"x-dynamo-worker-instance-id", "x-dynamo-prefill-instance-id", "x-dynamo-dp-rank", "x-dynamo-prefill-dp-rank",
+		endpointpicker.HeaderTokensKey:
 		return routing
 	}
 	return otherName
 }
 
-// Header returns the first value of a header, or nil without one. name is in lower case; pseudo-headers begin with a colon.
-// Current Envoys send the value in raw_value; value is read for data planes that still use it.
+// Header returns the first value of a header, or nil without one. name is in lower case;
+// pseudo-headers begin with a colon. Current Envoys send the value in raw_value; value is read for
+// data planes that still use it.
 func (m *Message) Header(name string) []byte {
 	if n := nameOf(name); n != otherName && n != routing {
 		return m.named[n]
@@ -92,7 +97,8 @@ func (m *Message) Header(name string) []byte {
 	return nil
 }
 
-// Each yields the name and the value of each header, as Header returns them. They are valid until Free.
+// Each yields the name and the value of each header, as Header returns them. They are valid until
+// Free.
 func (m *Message) Each(yield func(name, value []byte) bool) {
 	for _, block := range m.headers {
 		for len(block) > 0 {
@@ -124,8 +130,8 @@ func (m *Message) nameHeaders() {
 	}
 }
 
-// nextHeader reads one field of a HeaderMap, and returns what follows it. ok is false for a field that is no header. A block that
-// ends inside a field has no further headers. A value is never nil.
+// nextHeader reads one field of a HeaderMap, and returns what follows it. ok is false for a field
+// that is no header. A block that ends inside a field has no further headers. A value is never nil.
 func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
 	num, entry, rest := nextField(block)
 	if num != 1 {
@@ -152,8 +158,8 @@ func nextHeader(block []byte) (key, value, rest []byte, ok bool) {
 	return key, value, rest, true
 }
 
-// nextField reads one field, and returns its number and its payload if it is length-delimited, and else 0; and what follows it,
-// which is nothing if b ends inside the field.
+// nextField reads one field, and returns its number and its payload if it is length-delimited, and
+// else 0; and what follows it, which is nothing if b ends inside the field.
 func nextField(b []byte) (num protowire.Number, payload, rest []byte) {
 	// Nearly all fields here have a tag and a length of one byte.
 	if len(b) >= 2 && b[0] < 0x80 && b[0]&7 == byte(protowire.BytesType) && b[0] >= 1<<3 && b[1] < 0x80 {

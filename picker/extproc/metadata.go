@@ -6,8 +6,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Subset returns the endpoints of the subset hint in a metadata namespace, and whether the data plane set a hint. A hint that is set but
-// empty allows no endpoint. Entries are strings, "ip:port" or "ip"; values of other types are skipped.
+// Subset returns the endpoints of the subset hint in a metadata namespace, and whether the data
+// plane set a hint. A hint that is set but empty allows no endpoint. Entries are strings, "ip:port"
+// or "ip"; values of other types are skipped.
 func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	value, ok := m.metadata(namespace, keySubset)
 	if !ok {
@@ -37,8 +38,9 @@ func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	return entries, true
 }
 
-// Served returns the endpoint that served the request ("ip:port"), which Envoy sends with the response's headers. It returns
-// nil if none did. A data plane that uses another namespace for picks may still report in the protocol's own.
+// Served returns the endpoint that served the request ("ip:port"), which Envoy sends with the
+// response's headers. It returns nil if none did. A data plane that uses another namespace for
+// picks may still report in the protocol's own.
 func (m *Message) Served(namespace string) []byte {
 	value, ok := m.metadata(namespace, keyServed)
 	if !ok && namespace != namespaceLB {
@@ -59,7 +61,8 @@ func (m *Message) metadata(namespace, key string) ([]byte, bool) {
 	var set bool
 	for _, block := range m.context {
 		eachEntry(block, namespace, func(object []byte) {
-			// Of two entries with one key the later one is used, so a value found before is dropped.
+			// Of two entries with one key the later one is used, so a value found before is
+			// dropped.
 			found, set = nil, false
 			eachEntry(object, key, func(value []byte) { found, set = value, true })
 		})
@@ -102,11 +105,14 @@ const (
 	valueList   = 6
 )
 
-// valueTypes are the wire types of Value's members. A known number with another wire type is an unknown field.
-var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed64Type, valueString: protowire.BytesType,
-	4: protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}
+// valueTypes are the wire types of Value's members. A known number with another wire type is an
+// unknown field.
+var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed64Type,
+	valueString: protowire.BytesType,
+	4:           protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}
 
-// structValue returns which member of google.protobuf.Value is set (0 for none), and its payload for a string or a list.
+// structValue returns which member of google.protobuf.Value is set (0 for none), and its payload
+// for a string or a list.
 func structValue(b []byte) (kind protowire.Number, payload []byte) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeField(b)

@@ -5,15 +5,17 @@ import (
 	"time"
 )
 
-// How long a picker that did not answer in time is left out: firstEjection, then twice as long with each further failure.
+// How long a picker that did not answer in time is left out: firstEjection, then twice as long with
+// each further failure.
 const (
 	firstEjection = time.Second
 	maxEjection   = 30 * time.Second
 )
 
-// outlier remembers that a picker did not answer in time, so that this costs one request its time and not every request. Envoy's
-// outlier detection is the model: an ejected picker gets no request; when its time is over it gets one, whose outcome decides.
-// Failures that take no time, such as a connection that the peer closes, eject nothing.
+// outlier remembers that a picker did not answer in time, so that this costs one request its time
+// and not every request. Envoy's outlier detection is the model: an ejected picker gets no request;
+// when its time is over it gets one, whose outcome decides. Failures that take no time, such as a
+// connection that the peer closes, eject nothing.
 type outlier struct {
 	mu       sync.Mutex
 	failures int // in a row
@@ -22,8 +24,8 @@ type outlier struct {
 	err      error // the last failure
 }
 
-// admit returns why no request may be sent now, or nil; trial is set for the one request after an ejection. The caller calls done
-// with the outcome of each request that was admitted.
+// admit returns why no request may be sent now, or nil; trial is set for the one request after an
+// ejection. The caller calls done with the outcome of each request that was admitted.
 func (o *outlier) admit(now time.Time) (trial bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

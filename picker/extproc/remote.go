@@ -21,19 +21,22 @@ import (
 )
 
 const (
-	// connectTimeout is how long connecting to a remote picker may take before the next one is tried.
+	// connectTimeout is how long connecting to a remote picker may take before the next one is
+	// tried.
 	connectTimeout = 500 * time.Millisecond
 	// turnTimeout is how long a remote picker may take in all while there is another one to ask.
 	turnTimeout = 700 * time.Millisecond
-	// answerTimeout bounds Ask. It is below the 2 s that Envoy waits for this picker's response, so that a request which a stalled
-	// picker costs its time can still be spilled or answered.
+	// answerTimeout bounds Ask. It is below the 2 s that Envoy waits for this picker's response, so
+	// that a request which a stalled picker costs its time can still be spilled or answered.
 	answerTimeout = 1700 * time.Millisecond
-	// maxMessage is the largest message that a remote picker may send, in bytes: a pick, or a chunk of a body.
+	// maxMessage is the largest message that a remote picker may send, in bytes: a pick, or a chunk
+	// of a body.
 	maxMessage = 1 << 20
 )
 
-// pings notice a remote picker that is frozen, or behind a cut wire, while calls are open. Servers made with gRPC-Go's defaults
-// close the connection of a client that pings more often for long; gRPC-Go then pings less often by itself.
+// pings notice a remote picker that is frozen, or behind a cut wire, while calls are open. Servers
+// made with gRPC-Go's defaults close the connection of a client that pings more often for long;
+// gRPC-Go then pings less often by itself.
 var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time.Second}
 
 // RemoteConfig locates a remote picker.
@@ -115,8 +118,9 @@ type RemoteAnswer struct {
 	Status    int      // of the immediate response
 	// Changes are what it changes in the request, for Answer.Changes.
 	Changes Changes
-	// Track forwards the response's headers to the remote picker, if the gateway sends them, and ends its call. End may be called from any
-	// goroutine, and more than once; the call lasts until then.
+	// Track forwards the response's headers to the remote picker, if the gateway sends them, and
+	// ends its call. End may be called from any goroutine, and more than once; the call lasts until
+	// then.
 	Track Tracker
 }
 
@@ -129,15 +133,16 @@ func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 // Open returns how many calls are open.
 func (r *Remote) Open() int64 { return max(r.users.Load()-1, 0) }
 
-// Ask forwards q's headers and body, and returns the remote picker's answer. Whatever mode the gateway uses, the remote sees
-// FULL_DUPLEX_STREAMED, the only mode that every picker of this protocol supports. A request whose body was not read is sent
-// as one without a body, because the remote would wait for it in vain.
+// Ask forwards q's headers and body, and returns the remote picker's answer. Whatever mode the
+// gateway uses, the remote sees FULL_DUPLEX_STREAMED, the only mode that every picker of this
+// protocol supports. A request whose body was not read is sent as one without a body, because the
+// remote would wait for it in vain.
 //
-// A remote picker that needs longer, as one that queues requests does, may ask for it once with override_message_timeout; the gateway is
-// asked for the same, and a little more.
+// A remote picker that needs longer, as one that queues requests does, may ask for it once with
+// override_message_timeout; the gateway is asked for the same, and a little more.
 //
-// An address that does not answer in time is left out for a while (outlier), and the next one is asked. If all are left out, Ask
-// fails at once.
+// An address that does not answer in time is left out for a while (outlier), and the next one is
+// asked. If all are left out, Ask fails at once.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	if !r.use() {
 		return RemoteAnswer{}, ErrClosed
@@ -152,7 +157,8 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 			continue
 		}
 		limit := deadline
-		if t := now.Add(turnTimeout); t.Before(limit) && slices.ContainsFunc(r.peers[i+1:], func(p *peer) bool { return p.outlier.open(now) }) {
+		if t := now.Add(turnTimeout); t.Before(limit) &&
+			slices.ContainsFunc(r.peers[i+1:], func(p *peer) bool { return p.outlier.open(now) }) {
 			limit = t
 		}
 		a, how, err := r.turn(ctx, p, limit, q)
@@ -168,7 +174,8 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 
 // turn asks one address until a limit.
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
-	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // it outlives the gateway's call, which may end with the pick
+	// it outlives the gateway's call, which may end with the pick
+	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })
 	extend := func(wish time.Duration) {
@@ -242,8 +249,10 @@ const (
 	ReasonClosedPort = "connection refused"
 )
 
-// ephemeral matches the parts of gRPC's errors that differ between attempts, and those that carry no information.
-var ephemeral = regexp.MustCompile(`(read|write) tcp \S+->|rpc error: code = \w+ desc = |connection error: desc = |transport: |passthrough:///`)
+// ephemeral matches the parts of gRPC's errors that differ between attempts, and those that carry
+// no information.
+var ephemeral = regexp.MustCompile(
+	`(read|write) tcp \S+->|rpc error: code = \w+ desc = |connection error: desc = |transport: |passthrough:///`)
 
 // Reason returns why Ask failed, for display: the same text for the same cause.
 func Reason(err error) string {
@@ -260,9 +269,10 @@ func Reason(err error) string {
 	return strings.Join(strings.Fields(ephemeral.ReplaceAllString(text, "")), " ")
 }
 
-// ask calls one remote picker. On success the call's end calls cancel and releases r; on an error the caller does both.
-// extend receives how long the remote picker wants to have.
-func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer, error) {
+// ask calls one remote picker. On success the call's end calls cancel and releases r; on an error
+// the caller does both. extend receives how long the remote picker wants to have.
+func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer,
+	error) {
 	if q.TraceParent != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", q.TraceParent)
 	}
@@ -273,7 +283,8 @@ func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, ex
 	if err != nil {
 		return RemoteAnswer{}, err
 	}
-	c := conversation{stream: stream, remote: r, peer: p, q: q, cancel: cancel, extend: extend, quit: make(chan struct{}),
+	c := conversation{stream: stream, remote: r, peer: p, q: q, cancel: cancel, extend: extend,
+		quit: make(chan struct{}),
 		body: returned{sent: q.Body, size: q.Body.Len(), take: q.takeBody}}
 	a, err := c.converse()
 	if err != nil {

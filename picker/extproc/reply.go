@@ -12,13 +12,15 @@ const replyBytes = 1 << 10
 // reply is one encoded ProcessingResponse; gRPC frees its buffers once they are sent.
 type reply struct{ bufs mem.BufferSlice }
 
-// pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer, which may be after the end of the
-// stream: gRPC's writer runs beside it. After the last Free gRPC reads neither the buffer nor bufs.
+// pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer,
+// which may be after the end of the stream: gRPC's writer runs beside it. After the last Free gRPC
+// reads neither the buffer nor bufs.
 type pooledReply struct {
 	reply
 	one  [1]mem.Buffer // bufs
 	view []byte        // of memory
-	// The second half is there because gRPC pools no buffer of less capacity. Nothing is written to it.
+	// The second half is there because gRPC pools no buffer of less capacity. Nothing is written to
+	// it.
 	memory [2*replyBytes + 1]byte
 }
 

@@ -13,7 +13,8 @@ import (
 // headerModel has the model that the client asked for. It comes from the body.
 const headerModel = "x-gateway-model-name"
 
-// maxModelHeader bounds the value of headerModel, in bytes, as the script that chooses routes by it does.
+// maxModelHeader bounds the value of headerModel, in bytes, as the script that chooses routes by it
+// does.
 const maxModelHeader = 1024
 
 // change is what a pick changes in its request, beside naming endpoints.
@@ -53,13 +54,17 @@ func (c *change) headers(w *writer) {
 }
 
 // tooManyModels answers a body of which a server might read another model than we replace.
-var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
+var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
+	Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
-// notUTF8 answers a body in which a server would find a model, or what is for the picker alone, and we do not.
-var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
+// notUTF8 answers a body in which a server would find a model, or what is for the picker alone, and
+// we do not.
+var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
+	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
-// rewriteBody replaces the model in a body that is read, and removes the workers that its client names, and what is for the picker alone. It
-// returns the model that the client asked for. The scanner's facts are then those of the new body.
+// rewriteBody replaces the model in a body that is read, and removes the workers that its client
+// names, and what is for the picker alone. It returns the model that the client asked for. The
+// scanner's facts are then those of the new body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
@@ -109,7 +114,8 @@ func (x *exchange) edit(a *Answer) {
 		return
 	}
 	e := request.Edit{TokenData: a.TokenData, TokenIDs: a.TokenIDs}
-	if len(e.TokenData)+len(e.TokenIDs) == 0 || x.scanner == nil || x.request.Facts.Size == 0 || len(x.request.Body) == 0 {
+	if len(e.TokenData)+len(e.TokenIDs) == 0 || x.scanner == nil || x.request.Facts.Size == 0 ||
+		len(x.request.Body) == 0 {
 		return
 	}
 	sent := x.request.Body
@@ -123,14 +129,15 @@ func (x *exchange) edit(a *Answer) {
 	}
 }
 
-// takeBody takes memory for a body that a remote picker has changed. It returns false if too many bodies are held.
+// takeBody takes memory for a body that a remote picker has changed. It returns false if too many
+// bodies are held.
 func (r *Request) takeBody(bytes int) bool {
 	x := r.exchange
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
-// Sent is the body as the client sent it, but with the model that the server gets, of a pool with BodyPolicy.Process whose request's
-// body is read. It is valid during Pick.
+// Sent is the body as the client sent it, but with the model that the server gets, of a pool with
+// BodyPolicy.Process whose request's body is read. It is valid during Pick.
 func (r *Request) Sent() mem.BufferSlice {
 	switch x := r.exchange; {
 	case x != nil && x.renamed != nil:
@@ -141,7 +148,8 @@ func (r *Request) Sent() mem.BufferSlice {
 	return r.Body
 }
 
-// Valid reports whether Sent is one JSON value. It reports false if too many bodies are held to copy this one.
+// Valid reports whether Sent is one JSON value. It reports false if too many bodies are held to
+// copy this one.
 func (r *Request) Valid() bool {
 	body := r.Sent()
 	if len(body) == 1 {
@@ -158,12 +166,15 @@ func (r *Request) Valid() bool {
 }
 
 // tooManyRoutes answers a body that names what is for the picker too often.
-var tooManyRoutes = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"route\" or \"token_ids\"", MaxRetries: -1}
+var tooManyRoutes = Answer{Status: 400, Reason: ReasonInvalidBody,
+	Message: "the request's body is invalid: it has too many members \"route\" or \"token_ids\"", MaxRetries: -1}
 
 // tooManyWorkers is the same of workers.
-var tooManyWorkers = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: its member \"nvext\" names too many workers", MaxRetries: -1}
+var tooManyWorkers = Answer{Status: 400, Reason: ReasonInvalidBody,
+	Message: "the request's body is invalid: its member \"nvext\" names too many workers", MaxRetries: -1}
 
-// replaceModel draws the target of a request whose body is read. It returns the model that the client asked for.
+// replaceModel draws the target of a request whose body is read. It returns the model that the
+// client asked for.
 func (x *exchange) replaceModel() (model string, problem *Answer) {
 	served := x.scanner.Model()
 	if !x.policy.Rewrite || served == "" {
@@ -183,8 +194,9 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 	return model, nil
 }
 
-// clientsModel is the model that the client asked for. Behind a hop, the body may have another one: that of an earlier pick for the
-// same pool, which was lost. Its picker has set the header, and on the edge the one of a client is removed.
+// clientsModel is the model that the client asked for. Behind a hop, the body may have another one:
+// that of an earlier pick for the same pool, which was lost. Its picker has set the header, and on
+// the edge the one of a client is removed.
 func (x *exchange) clientsModel(served string) string {
 	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
 		return string(name)
@@ -214,7 +226,8 @@ func validHeader(text string) bool {
 	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
 }
 
-// changed returns the changes for the answer to a phase, and takes the new body out of the request if it belongs there.
+// changed returns the changes for the answer to a phase, and takes the new body out of the request
+// if it belongs there.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
 	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
@@ -236,8 +249,9 @@ func (x *exchange) changed(phase protowire.Number) *change {
 	return c
 }
 
-// rewriteChunks begins to replace models, and to remove what is for the picker, in a body that is passed on chunk by chunk, after the pick:
-// in STREAMED. The pick goes by the model in the header where headers are trusted: a client could name one that is Critical.
+// rewriteChunks begins to replace models, and to remove what is for the picker, in a body that is
+// passed on chunk by chunk, after the pick: in STREAMED. The pick goes by the model in the header
+// where headers are trusted: a client could name one that is Critical.
 func (x *exchange) rewriteChunks() {
 	if x.requestMode != ModeStreamed {
 		return
@@ -261,7 +275,8 @@ func (x *exchange) rewriteChunks() {
 	}, x.policy.Process)
 }
 
-// passUnread begins to remove what is for the picker from a body that no pick waits for, and that is passed on chunk by chunk.
+// passUnread begins to remove what is for the picker from a body that no pick waits for, and that
+// is passed on chunk by chunk.
 func (x *exchange) passUnread() {
 	if x.policy.Process {
 		x.change.dropLength = true
@@ -269,7 +284,8 @@ func (x *exchange) passUnread() {
 	}
 }
 
-// readNothing has a request go on without its body, of which too much is held. It returns an answer if that is no way to go on.
+// readNothing has a request go on without its body, of which too much is held. It returns an answer
+// if that is no way to go on.
 func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	switch problem = x.overloaded(false); {
 	case problem != nil:
@@ -290,10 +306,14 @@ func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	return problem
 }
 
-// tooManyMembers answers a body that is passed on chunk by chunk, and has too many of the members that are replaced or removed.
-var tooManyMembers = Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: it has too many members \"model\", \"route\" or \"token_ids\", or is not in UTF-8", MaxRetries: -1}
+// tooManyMembers answers a body that is passed on chunk by chunk, and has too many of the members
+// that are replaced or removed.
+var tooManyMembers = Answer{Status: 400, Reason: ReasonInvalidBody,
+	Message: "the request's body is invalid: it has too many members \"model\", \"route\" or \"token_ids\", or is " +
+		"not in UTF-8", MaxRetries: -1}
 
-// rewriteChunk answers a chunk of a body that is passed on chunk by chunk. In BUFFERED it is all of the body.
+// rewriteChunk answers a chunk of a body that is passed on chunk by chunk. In BUFFERED it is all of
+// the body.
 func (x *exchange) rewriteChunk(m *Message) error {
 	switch x.requestMode {
 	case ModeFullDuplexStreamed:

@@ -51,7 +51,8 @@ func TestRewrite_BufferedBodyIsReplacedWithItsLength(t *testing.T) {
 	r := k.receive()
 	c := r.GetRequestBody().GetResponse()
 	wantPick(t, r, c)
-	if got := string(c.GetBodyMutation().GetBody()); got != rewritten || set(c, "content-length") != "53" || set(c, headerModel) != "public" {
+	if got := string(c.GetBodyMutation().GetBody()); got != rewritten || set(c, "content-length") != "53" ||
+		set(c, headerModel) != "public" {
 		t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
 	}
 	if q := p.asked[0]; q.Facts.Model != "public" || q.Facts.Target.Name != "v1" {
@@ -108,7 +109,8 @@ func TestRewrite_UnknownModelPassesUnchanged(t *testing.T) {
 	k.send(headersOf(modeBuffered, false))
 	k.receive()
 	k.send(bodyOf(`{"model":"other"}`, true))
-	if c := k.receive().GetRequestBody().GetResponse(); c.GetBodyMutation() != nil || set(c, headerModel) != "other" || set(c, "content-length") != "" {
+	if c := k.receive().GetRequestBody().GetResponse(); c.GetBodyMutation() != nil || set(c, headerModel) != "other" ||
+		set(c, "content-length") != "" {
 		t.Errorf("%v", c)
 	}
 }
@@ -119,7 +121,8 @@ func TestRewrite_TooManyModelsAreInvalid(t *testing.T) {
 	k.send(headersOf(modeBuffered, false))
 	k.receive()
 	k.send(bodyOf("{"+strings.Repeat(`"model":"public",`, 20)+`"x":1}`, true))
-	if r := k.receive().GetImmediateResponse(); r.GetStatus().GetCode() != 400 || !strings.Contains(string(r.GetBody()), `too many members`) {
+	if r := k.receive().GetImmediateResponse(); r.GetStatus().GetCode() != 400 ||
+		!strings.Contains(string(r.GetBody()), `too many members`) {
 		t.Errorf("%v", r)
 	}
 	if len(p.asked) > 0 {
@@ -139,15 +142,18 @@ func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	}
 }
 
-// A hop to the pool itself, where a pick was lost after the model was replaced: the edge's picker has set the header.
+// A hop to the pool itself, where a pick was lost after the model was replaced: the edge's picker
+// has set the header.
 func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
-	for header, want := range map[string]string{"public": rewritten, "client's": strings.Replace(asked, "public", "client's", 1)} {
+	for header, want := range map[string]string{"public": rewritten,
+		"client's": strings.Replace(asked, "public", "client's", 1)} {
 		p := &fakePicker{policy: rewriting}
 		k := open(t, start(t, p), MetadataKeyPool, "ns/pool", MetadataKeyLast, "true")
 		k.send(headersWith(headersOf(modeBuffered, false), headerModel, header))
 		k.receive()
 		k.send(bodyOf(strings.Replace(asked, "public", "v0", 1), true))
-		if got := string(k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetBody()); got != want || p.asked[0].Facts.Model != header {
+		if got := string(k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetBody()); got != want ||
+			p.asked[0].Facts.Model != header {
 			t.Errorf("%s: %s, model %q", header, got, p.asked[0].Facts.Model)
 		}
 	}
@@ -155,13 +161,15 @@ func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 
 // A client could choose what a server takes for its model.
 func TestModelHeader_OfAClientIsStripped(t *testing.T) {
-	for text, want := range map[string]string{`{"model":"a\nb"}`: headerModel, `{"model":5}`: headerModel, `[]`: headerModel, `{"model":"m"}`: ""} {
+	for text, want := range map[string]string{`{"model":"a\nb"}`: headerModel, `{"model":5}`: headerModel,
+		`[]`: headerModel, `{"model":"m"}`: ""} {
 		p := &fakePicker{policy: BodyPolicy{Wait: true}}
 		k := open(t, start(t, p))
 		k.send(headersWith(headersOf(modeBuffered, false), headerModel, "forged"))
 		k.receive()
 		k.send(bodyOf(text, true))
-		if c := k.receive().GetRequestBody().GetResponse(); removes(c) != want || (set(c, headerModel) != "m") != (want != "") {
+		if c := k.receive().GetRequestBody().GetResponse(); removes(c) != want ||
+			(set(c, headerModel) != "m") != (want != "") {
 			t.Errorf("%s: %v", text, c)
 		}
 	}
@@ -172,12 +180,14 @@ const (
 	ownedWorkers = `{"model":"v1","nvext":{"token_data":[1,2],"dp_rank":null,"annotations":[]}}`
 )
 
-// Workers that a client names are removed with the model's replacement, and token IDs of the pick are added.
+// Workers that a client names are removed with the model's replacement, and token IDs of the pick
+// are added.
 func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.OwnWorkers = true
 	p := &fakePicker{policy: policy, answer: func(*Request) Answer {
-		return Answer{Endpoints: List{"10.0.0.1:80"}, TokenData: []byte("[1,2]"), Headers: []Header{{"x-dynamo-worker-instance-id", "7"}}}
+		return Answer{Endpoints: List{"10.0.0.1:80"}, TokenData: []byte("[1,2]"),
+			Headers: []Header{{"x-dynamo-worker-instance-id", "7"}}}
 	}}
 	length := strconv.Itoa(len(ownedWorkers))
 	k := open(t, start(t, p))
@@ -185,7 +195,8 @@ func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
 	k.receive()
 	k.send(bodyOf(workers, true))
 	c := k.receive().GetRequestBody().GetResponse()
-	if got := string(c.GetBodyMutation().GetBody()); got != ownedWorkers || set(c, "content-length") != length || set(c, "x-dynamo-worker-instance-id") != "7" {
+	if got := string(c.GetBodyMutation().GetBody()); got != ownedWorkers || set(c, "content-length") != length ||
+		set(c, "x-dynamo-worker-instance-id") != "7" {
 		t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
 	}
 	k = open(t, start(t, p))
@@ -211,7 +222,8 @@ const (
 	routedToken = `{"token_ids":[1,2],"model":"v1","seed":9007199254740993}`
 )
 
-// The picker gets what the client sent with the server's model, and the server what the pick makes of it.
+// The picker gets what the client sent with the server's model, and the server what the pick makes
+// of it.
 func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.Process = true
@@ -220,7 +232,8 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	}{{"", "", routedGone}, {"[1,2]", "", routedToken}, {"", "k1", routedGone}} {
 		p := &fakePicker{policy: policy, answer: func(r *Request) Answer {
 			asked := strings.Replace(routed, "public", "v1", 1)
-			if got := string(r.Sent().Materialize()); got != asked || !r.Facts.Route || !r.Facts.GivesRoute || !r.Valid() {
+			if got := string(r.Sent().Materialize()); got != asked || !r.Facts.Route || !r.Facts.GivesRoute ||
+				!r.Valid() {
 				t.Errorf("the picker gets %s, route %v", got, r.Facts.Route)
 			}
 			a := Answer{Endpoints: List{"10.0.0.1:80"}, TokenIDs: []byte(tt.ids)}
@@ -234,7 +247,8 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 		k.receive()
 		k.send(bodyOf(routed, true))
 		c := k.receive().GetRequestBody().GetResponse()
-		if got := string(c.GetBodyMutation().GetBody()); got != tt.want || set(c, "content-length") != strconv.Itoa(len(tt.want)) || set(c, "x-req-tokens-key") != tt.key {
+		if got := string(c.GetBodyMutation().GetBody()); got != tt.want ||
+			set(c, "content-length") != strconv.Itoa(len(tt.want)) || set(c, "x-req-tokens-key") != tt.key {
 			t.Errorf("%s\nof %v", got, c.GetHeaderMutation())
 		}
 		k = open(t, start(t, p))
@@ -242,18 +256,22 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 		for i := range len(routed) {
 			k.send(bodyOf(routed[i:i+1], i == len(routed)-1))
 		}
-		if c := k.receive().GetRequestHeaders().GetResponse(); set(c, "content-length") != strconv.Itoa(len(tt.want)) || set(c, "x-req-tokens-key") != tt.key {
+		if c := k.receive().GetRequestHeaders().GetResponse(); set(c, "content-length") != strconv.Itoa(len(tt.want)) ||
+			set(c, "x-req-tokens-key") != tt.key {
 			t.Errorf("of %v", c)
 		}
-		if s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse(); string(s.GetBody()) != tt.want || !s.GetEndOfStream() {
+		if s := k.receive().GetRequestBody().GetResponse().GetBodyMutation().
+			GetStreamedResponse(); string(s.GetBody()) != tt.want || !s.GetEndOfStream() {
 			t.Errorf("%s", s.GetBody())
 		}
 	}
 }
 
-// The pick is made before the body arrives: no token IDs are added, and the member for the picker is removed.
+// The pick is made before the body arrives: no token IDs are added, and the member for the picker
+// is removed.
 func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
-	for name, rewrite := range map[string]bool{routedGone: true, strings.Replace(routedGone, "v1", "public", 1): false} {
+	for name, rewrite := range map[string]bool{routedGone: true,
+		strings.Replace(routedGone, "v1", "public", 1): false} {
 		p := &fakePicker{policy: BodyPolicy{Wait: true, Process: true, Rewrite: rewrite}}
 		k := open(t, start(t, p))
 		k.send(headersWith(headersOf(modeStreamed, false), "content-length", "70", "x-req-tokens-key", "of-another"))
@@ -273,7 +291,8 @@ func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
 	}
 }
 
-// Too many bodies are held: the request is picked for without its body, of which nothing is held back but the member for the picker.
+// Too many bodies are held: the request is picked for without its body, of which nothing is held
+// back but the member for the picker.
 func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	want := strings.Replace(routedGone, "v1", "public", 1)
 	held := NewBodies(1)
@@ -308,7 +327,8 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	if got := k.readBody(false); got != `{"a":1,"route":` {
 		t.Errorf("with trailers: %s", got)
 	}
-	for _, length := range []string{"", "70"} { // a gateway that names no pool sends the body whatever the answer to its headers
+	// a gateway that names no pool sends the body whatever the answer to its headers
+	for _, length := range []string{"", "70"} {
 		k := open(t, c)
 		headers := headersWith(headersOf(modeBuffered, false), "x-other", "a")
 		if length != "" {
@@ -325,9 +345,11 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 			t.Errorf("answered %v", first)
 		}
 	}
-	k = open(t, start(t, p), MetadataKeyPool, "ns/pool") // an Envoy that Penstock configures would send no body after the pick
+	// an Envoy that Penstock configures would send no body after the pick
+	k = open(t, start(t, p), MetadataKeyPool, "ns/pool")
 	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "70"))
-	if i := k.receive().GetImmediateResponse(); i.GetStatus().GetCode() != 503 || !strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
+	if i := k.receive().GetImmediateResponse(); i.GetStatus().GetCode() != 503 ||
+		!strings.Contains(string(i.GetBody()), `"code":"picker_overloaded"`) {
 		t.Errorf("%v", i)
 	}
 	poll.Until(t, "nothing is held", func() bool { return held.Held() == 0 })
@@ -335,7 +357,8 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	k.send(headersOf(modeDuplex, false))
 	k.send(bodyOf(`{`+strings.Repeat(`"route":1,`, 17)+`"a":1}`, true))
 	k.receive()
-	if r := k.receive(); r.GetImmediateResponse().GetStatus().GetCode() != 400 || !strings.Contains(r.String(), "too many members") {
+	if r := k.receive(); r.GetImmediateResponse().GetStatus().GetCode() != 400 ||
+		!strings.Contains(r.String(), "too many members") {
 		t.Errorf("17 members: %v", r)
 	}
 }

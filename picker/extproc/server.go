@@ -22,10 +22,11 @@ type Pick interface {
 	// Body returns what the pick needs of the request's body, and the mode that is assumed for
 	// gateways that don't send theirs. The headers have arrived.
 	Body() BodyPolicy
-	// Replacement returns what replaces a model that the body names; nil if it stays. It is called with
-	// BodyPolicy.Rewrite alone, in STREAMED also after Answer.
+	// Replacement returns what replaces a model that the body names; nil if it stays. It is called
+	// with BodyPolicy.Rewrite alone, in STREAMED also after Answer.
 	Replacement(model string) *request.Target
-	// Answer answers the request, once. It must not keep the request or anything in it after Answer.Track's End.
+	// Answer answers the request, once. It must not keep the request or anything in it after
+	// Answer.Track's End.
 	Answer() Answer
 	// End ends the use of the Pick.
 	End()
@@ -44,10 +45,11 @@ type BodyPolicy struct {
 	// Valid answers a request of an API whose prompts are known 400 if its body is no JSON: Pick
 	// has nothing else to go by. It needs Keep.
 	Valid bool
-	// Rewrite has Pick.Replacement replace the models of bodies. They are held, in modes that allow it:
-	// a request whose body cannot be held is answered 503.
+	// Rewrite has Pick.Replacement replace the models of bodies. They are held, in modes that allow
+	// it: a request whose body cannot be held is answered 503.
 	Rewrite bool
-	// TrustHeaders has a pick in STREAMED, which precedes the body, go by the model in the header x-gateway-model-name.
+	// TrustHeaders has a pick in STREAMED, which precedes the body, go by the model in the header
+	// x-gateway-model-name.
 	TrustHeaders bool
 	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides
 	// about them. As with Rewrite, bodies are held. In STREAMED they pass as they are.
@@ -61,7 +63,8 @@ type BodyPolicy struct {
 	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is
 	// not computed. A chat completion that is no JSON is answered 400.
 	UserMessages int
-	// Assume is the mode of gateways that don't send theirs: ModeNone, ModeBuffered or ModeFullDuplexStreamed.
+	// Assume is the mode of gateways that don't send theirs: ModeNone, ModeBuffered or
+	// ModeFullDuplexStreamed.
 	Assume Mode
 	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.
 	Limit int
@@ -74,12 +77,14 @@ type BodyPolicy struct {
 type Config struct {
 	Picker Picker  // required
 	Bodies *Bodies // of this cluster's Gateways; default: NewBodies(0)
-	// ImportBodies are those of calls from other clusters, which so take no room from Bodies; default: NewBodies(0).
+	// ImportBodies are those of calls from other clusters, which so take no room from Bodies;
+	// default: NewBodies(0).
 	ImportBodies *Bodies
 	Calls        *Calls // of other clusters; default: NewCalls(0)
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
-	// Member returns the other cluster whose gateway makes a call, as its connection proves; nil: none does.
+	// Member returns the other cluster whose gateway makes a call, as its connection proves; nil:
+	// none does.
 	Member  func(context.Context) string
 	Uploads Uploads // nil: all are taken
 	// Failures judges responses; nil: no server is dead.
@@ -163,9 +168,11 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	defer x.close()
 	x.request.exchange = x
 	x.bodies, x.names, x.stream, x.ctx = s.Bodies, &s.Names, stream, ctx
-	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool, call.pools, call.retries, call.spill, call.last, call.subset
+	x.request.Pool, x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset = call.pool,
+		call.pools, call.retries, call.spill, call.last, call.subset
 	x.request.Fixed = call.fixed
-	x.request.TraceParent, x.request.Gateway, x.request.Member, x.request.Imported, x.request.Open = call.traceParent, s.Gateway(ctx), member, call.imported, call.open
+	x.request.TraceParent, x.request.Gateway, x.request.Member, x.request.Imported, x.request.Open = call.traceParent,
+		s.Gateway(ctx), member, call.imported, call.open
 	if s.Pool != "" {
 		x.request.Pool, x.request.Gateway, x.request.Imported, x.request.One = s.Pool, "", true, call.pool == ""
 	}
@@ -174,7 +181,8 @@ func (s *Server) process(stream grpc.ServerStream) error {
 		return err
 	}
 	if x.request.Imported { // what else a call names is about the routes of this cluster
-		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset, x.request.Open = nil, 0, nil, false, "", false
+		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset, x.request.Open = nil, 0,
+			nil, false, "", false
 		x.request.Fixed = false
 		if err := s.Calls.begin(member); err != nil {
 			return err

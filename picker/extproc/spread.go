@@ -2,10 +2,12 @@ package extproc
 
 import "github.com/penstock-project/penstock/picker/request"
 
-// ReasonInvalidBody is the reason of a 400: the pool's strategy needs the body, which is no JSON or nests too deep.
+// ReasonInvalidBody is the reason of a 400: the pool's strategy needs the body, which is no JSON or
+// nests too deep.
 const ReasonInvalidBody = "invalid_body"
 
-// readFacts reads the facts of the body. It returns an answer if the body is invalid and the pool needs it.
+// readFacts reads the facts of the body. It returns an answer if the body is invalid and the pool
+// needs it.
 func (x *exchange) readFacts() *Answer {
 	model, problem := x.rewriteBody()
 	if problem != nil {
@@ -31,10 +33,12 @@ func (x *exchange) readFacts() *Answer {
 }
 
 func invalidBody(err error) *Answer {
-	return &Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: " + err.Error(), MaxRetries: -1}
+	return &Answer{Status: 400, Reason: ReasonInvalidBody, Message: "the request's body is invalid: " + err.Error(),
+		MaxRetries: -1}
 }
 
-// check returns why the whole body is invalid. It passes if too many bodies are held to copy this one.
+// check returns why the whole body is invalid. It passes if too many bodies are held to copy this
+// one.
 func (x *exchange) check() error {
 	if len(x.request.Body) == 1 {
 		return request.Check(x.request.Body[0].ReadOnlyData())

@@ -29,12 +29,12 @@ func (unlimited) Upload(context.Context, string, int64) Upload { return unlimite
 func (unlimited) Take(int64) bool                              { return true }
 func (unlimited) Close()                                       {}
 
-// maxHeld is how much of one body an Envoy holds at most: it answers 413 to a larger one, or sends it on without a way to
-// repeat it (translator/envoy, maxBody).
+// maxHeld is how much of one body an Envoy holds at most: it answers 413 to a larger one, or sends
+// it on without a way to repeat it (translator/envoy, maxBody).
 const maxHeld = 32 << 20
 
-// upload serves one HTTP request until it ends. A declared length is taken at once; a body without one is watched as it
-// arrives.
+// upload serves one HTTP request until it ends. A declared length is taken at once; a body without
+// one is watched as it arrives.
 func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
 	defer u.Close()
@@ -103,8 +103,9 @@ func passUpload(m *Message) *reply {
 var noRoom = Answer{Status: 503, Reason: "too_many_uploads",
 	Message: "this gateway holds too many large requests: send a smaller one, or try again later"}
 
-// watchBody passes headers, and has the body sent here as it arrives (ProcessingResponse.mode_override). The other modes
-// stay those of the filter. The header by which Envoy notes such a request is removed.
+// watchBody passes headers, and has the body sent here as it arrives
+// (ProcessingResponse.mode_override). The other modes stay those of the filter. The header by which
+// Envoy notes such a request is removed.
 var watchBody = func() *reply {
 	w := newWriter(16)
 	mode := w.len()

@@ -36,12 +36,19 @@ func (r *room) Close() { close(r.closed) }
 func openUpload(t *testing.T, r *room, pairs ...string) client {
 	t.Helper()
 	r.closed = make(chan struct{})
-	k := open(t, startWith(t, &fakePicker{}, Config{Uploads: r, Gateway: func(context.Context) string { return "ns/gw" }}), MetadataKeyUpload, "1000")
+	k := open(t,
+		startWith(t, &fakePicker{}, Config{Uploads: r, Gateway: func(context.Context) string { return "ns/gw" }}),
+		MetadataKeyUpload, "1000")
 	headers := &corev3.HeaderMap{}
 	for i := 0; i < len(pairs); i += 2 {
 		headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
 	}
-	k.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{Headers: headers}}})
+	k.send(
+		&extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestHeaders{
+				RequestHeaders: &extprocv3.HttpHeaders{Headers: headers},
+			},
+		})
 	return k
 }
 
@@ -71,7 +78,8 @@ func TestUpload_WithoutRoomIsAnswered503(t *testing.T) {
 	for _, length := range []string{"601", "99999999999999999999", "-1"} {
 		k := openUpload(t, &room{left: 600}, "content-length", length)
 		answer := k.receive().GetImmediateResponse()
-		if answer.GetStatus().GetCode() != 503 || !strings.Contains(string(answer.GetBody()), `"code":"too_many_uploads"`) {
+		if answer.GetStatus().GetCode() != 503 || !strings.Contains(string(answer.GetBody()),
+			`"code":"too_many_uploads"`) {
 			t.Errorf("length %s is answered %v", length, answer)
 		}
 	}
@@ -83,7 +91,8 @@ func TestUpload_BodyOfUnknownLengthIsWatched(t *testing.T) {
 	if m := p.GetModeOverride(); m.GetRequestBodyMode() != modeStreamed || m.GetResponseTrailerMode() == 0 {
 		t.Fatalf("answered %v", p)
 	}
-	if gone := p.GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders(); len(gone) != 1 || gone[0] != headerChunked {
+	if gone := p.GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders(); len(gone) != 1 ||
+		gone[0] != headerChunked {
 		t.Errorf("removes %v", gone)
 	}
 	k.send(bodyOf("0123456789", false))

@@ -68,7 +68,8 @@ func (f fakePick) Answer() Answer {
 	if p.answer != nil {
 		return p.answer(r)
 	}
-	return Answer{Endpoints: List{"10.0.0.1:8000", "10.0.0.2:8000"}, MaxRetries: 1, Pool: "ns/pool", Lease: Lease{"me", 1}, Track: p}
+	return Answer{Endpoints: List{"10.0.0.1:8000", "10.0.0.2:8000"}, MaxRetries: 1, Pool: "ns/pool",
+		Lease: Lease{"me", 1}, Track: p}
 }
 
 func (p *fakePicker) Response(of Response) Header {
@@ -165,7 +166,9 @@ func (k client) expectEnd() {
 func headersOf(mode filterv3.ProcessingMode_BodySendMode, end bool) *extprocv3.ProcessingRequest {
 	return &extprocv3.ProcessingRequest{
 		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: end,
-			Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":path", RawValue: []byte("/v1/completions")}}}}},
+			Headers: &corev3.HeaderMap{
+				Headers: []*corev3.HeaderValue{{Key: ":path", RawValue: []byte("/v1/completions")}},
+			}}},
 		ProtocolConfig: &extprocv3.ProtocolConfiguration{RequestBodyMode: mode, ResponseBodyMode: mode},
 	}
 }
@@ -175,7 +178,9 @@ func bodyOf(text string, end bool) *extprocv3.ProcessingRequest {
 		RequestBody: &extprocv3.HttpBody{Body: []byte(text), EndOfStream: end}}}
 }
 
-var trailers = &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}}
+var trailers = &extprocv3.ProcessingRequest{
+	Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}},
+}
 
 func picked(p *extprocv3.ProcessingResponse, common *extprocv3.CommonResponse) (header, meta string) {
 	for _, h := range common.GetHeaderMutation().GetSetHeaders() {
@@ -183,7 +188,8 @@ func picked(p *extprocv3.ProcessingResponse, common *extprocv3.CommonResponse) (
 			header = string(h.Header.RawValue)
 		}
 	}
-	return header, p.GetDynamicMetadata().GetFields()[namespaceLB].GetStructValue().GetFields()[keyDestination].GetStringValue()
+	return header,
+		p.GetDynamicMetadata().GetFields()[namespaceLB].GetStructValue().GetFields()[keyDestination].GetStringValue()
 }
 
 func wantPick(t *testing.T, p *extprocv3.ProcessingResponse, common *extprocv3.CommonResponse) {
@@ -204,14 +210,16 @@ const (
 func TestExtProc_HeaderAndMetadataNameTheSameEndpoints(t *testing.T) {
 	for _, mode := range []filterv3.ProcessingMode_BodySendMode{modeNone, modeStreamed, modeBuffered, modeDuplex} {
 		p := &fakePicker{}
-		k := open(t, start(t, p), MetadataKeyPool, "ns/pool", MetadataKeyRetries, "4", MetadataKeySpill, "envoy://a/,envoy://b/", "traceparent", "00-x")
+		k := open(t, start(t, p), MetadataKeyPool, "ns/pool", MetadataKeyRetries, "4", MetadataKeySpill,
+			"envoy://a/,envoy://b/", "traceparent", "00-x")
 		k.send(headersOf(mode, false))
 		r := k.receive()
 		wantPick(t, r, r.GetRequestHeaders().GetResponse())
 		k.cancel()
 		<-p.ended
 		q := p.asked[0]
-		if q.Pool != "ns/pool" || q.Retries != 4 || strings.Join(q.Spill, " ") != "envoy://a/ envoy://b/" || q.TraceParent != "00-x" {
+		if q.Pool != "ns/pool" || q.Retries != 4 || strings.Join(q.Spill, " ") != "envoy://a/ envoy://b/" ||
+			q.TraceParent != "00-x" {
 			t.Errorf("the call's metadata: %+v", q)
 		}
 	}
@@ -337,7 +345,8 @@ func TestExtProc_ImmediateResponseIsTheLastMessage(t *testing.T) {
 		k.send(headersOf(modeDuplex, false))
 		k.send(bodyOf("{}", true))
 		i := k.receive().GetImmediateResponse()
-		if int(i.GetStatus().GetCode()) != status || !strings.Contains(string(i.GetBody()), `"message":"a \"quoted\" word"`) {
+		if int(i.GetStatus().GetCode()) != status ||
+			!strings.Contains(string(i.GetBody()), `"message":"a \"quoted\" word"`) {
 			t.Errorf("%v", i)
 		}
 		k.send(bodyOf("", true))
@@ -449,7 +458,9 @@ func TestExtProc_ServesHealthAndReflectionOnSameServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := info.Send(&reflectionpb.ServerReflectionRequest{
-		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: ServiceName}}); err != nil {
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
+			FileContainingSymbol: ServiceName,
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := info.Recv(); err != nil || answer.GetFileDescriptorResponse() == nil {

@@ -37,7 +37,8 @@ type Waiting struct {
 	Bytes    int64 // of their bodies, and of the body of the request that arrived then
 }
 
-// Full returns what waited of a request's priority when one more arrived than may wait, so that the request was Rejected.
+// Full returns what waited of a request's priority when one more arrived than may wait, so that the
+// request was Rejected.
 func (r *Request) Full() Waiting { return r.full }
 
 // waiting returns what waits when a request arrives.

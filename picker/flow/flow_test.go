@@ -264,7 +264,8 @@ func TestFlowControl_WaitingRequestGoesWhenThereIsRoom(t *testing.T) {
 	})
 }
 
-// The choice of an endpoint may take seconds, as when a service outside is asked first: its request takes room meanwhile.
+// The choice of an endpoint may take seconds, as when a service outside is asked first: its request
+// takes room meanwhile.
 func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{room: 2, sheddable: 1, endpoints: 1}
@@ -274,7 +275,8 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			r := &flow.Request{Priority: priority}
 			if got := q.Enter(r, time.Now()); got != want {
-				t.Fatalf("a request of priority %d is %v, want %v; %d are not placed", priority, got, want, q.Unplaced())
+				t.Fatalf("a request of priority %d is %v, want %v; %d are not placed", priority, got, want,
+					q.Unplaced())
 			}
 			return r
 		}
@@ -301,7 +303,8 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 	})
 }
 
-// shared is a pool whose room two processes measure; each one sees what the other has placed after a delay.
+// shared is a pool whose room two processes measure; each one sees what the other has placed after
+// a delay.
 type shared struct {
 	admitted [2][]time.Time
 	mu       sync.Mutex // choices that end at the same instant are placed by goroutines of their own
@@ -322,7 +325,8 @@ func (s *shared) measure(process int) func(time.Time) flow.Room {
 				seen++
 			}
 		}
-		return flow.Room{Endpoints: 1, Requests: max(0, 20+s.served-seen), Sheddable: 20, Others: 1, First: process == 0}
+		return flow.Room{Endpoints: 1, Requests: max(0, 20+s.served-seen), Sheddable: 20, Others: 1,
+			First: process == 0}
 	}
 }
 
@@ -352,7 +356,8 @@ func TestFlowControl_ProcessesTogetherAdmitAsOne(t *testing.T) {
 
 func admitTogether(t *testing.T, choice time.Duration) {
 	s := &shared{}
-	s.queues = [2]*flow.Queue{flow.New(flow.Limits{}, s.measure(0), time.Now()), flow.New(flow.Limits{}, s.measure(1), time.Now())}
+	s.queues = [2]*flow.Queue{flow.New(flow.Limits{}, s.measure(0), time.Now()),
+		flow.New(flow.Limits{}, s.measure(1), time.Now())}
 	waiting := []map[*flow.Request]bool{{}, {}}
 	for i := range 400 {
 		r := &flow.Request{}
@@ -368,7 +373,8 @@ func admitTogether(t *testing.T, choice time.Duration) {
 	for range 2000 {
 		time.Sleep(5 * time.Millisecond)
 		synctest.Wait()
-		s.served = min(int(time.Since(start)/(20*time.Millisecond)), len(s.placed[0])+len(s.placed[1])) // 50 requests a second
+		// 50 requests a second
+		s.served = min(int(time.Since(start)/(20*time.Millisecond)), len(s.placed[0])+len(s.placed[1]))
 		for p, q := range s.queues {
 			q.Admit(time.Now())
 			for r := range waiting[p] {
@@ -399,10 +405,13 @@ func admitTogether(t *testing.T, choice time.Duration) {
 func TestFlowControl_PrioritiesWaitTheirOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := flow.Limits{TTL: time.Minute, TTLs: []flow.BandTTL{
-			{Priority: 7, TTL: 5 * time.Second}, {Negative: true, TTL: 90 * time.Second}, {Priority: -2, TTL: 2 * time.Second},
+			{Priority: 7, TTL: 5 * time.Second}, {Negative: true, TTL: 90 * time.Second},
+			{Priority: -2, TTL: 2 * time.Second},
 		}}
 		q := flow.New(limits, full().measure, time.Now())
-		for priority, want := range map[int]time.Duration{7: 5 * time.Second, 0: time.Minute, -1: 90 * time.Second, -2: 2 * time.Second} {
+		for priority, want := range map[int]time.Duration{
+			7: 5 * time.Second, 0: time.Minute, -1: 90 * time.Second, -2: 2 * time.Second,
+		} {
 			r, start := &flow.Request{Priority: priority}, time.Now()
 			if o := q.Enter(r, start); o != flow.Queued {
 				t.Fatal(o)
@@ -418,7 +427,8 @@ func TestFlowControl_PrioritiesWaitTheirOwnTime(t *testing.T) {
 func TestFlowControl_AheadIsWhatGoesBeforeARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(t, flow.Limits{}, full())
-		for _, r := range []flow.Request{{Priority: -1, Bytes: 1}, {Bytes: 10}, {Bytes: 100}, {Priority: 7, Bytes: 1000}} {
+		for _, r := range []flow.Request{{Priority: -1, Bytes: 1}, {Bytes: 10}, {Bytes: 100},
+			{Priority: 7, Bytes: 1000}} {
 			q.enter("", r)
 			time.Sleep(time.Second)
 		}

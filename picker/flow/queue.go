@@ -23,11 +23,13 @@ const (
 	maxFlows = 1000
 	// maxBands bounds the bands of a pool. Priorities beyond it share the lowest.
 	maxBands = 64
-	// interval is how often a pool is measured, at most, and how often requests that wait are tried.
+	// interval is how often a pool is measured, at most, and how often requests that wait are
+	// tried.
 	interval = 5 * time.Millisecond
 	// emptyInterval is how often requests for a pool without endpoints are checked.
 	emptyInterval = 100 * time.Millisecond
-	// lag is how long it takes until other processes count what this one places, and it counts what they do.
+	// lag is how long it takes until other processes count what this one places, and it counts what
+	// they do.
 	lag = 64 * time.Millisecond
 )
 
@@ -50,7 +52,8 @@ type Limits struct {
 	Order    Order
 }
 
-// BandTTL is how long requests of one priority wait; Negative: of each priority below 0 without one of its own.
+// BandTTL is how long requests of one priority wait; Negative: of each priority below 0 without one
+// of its own.
 type BandTTL struct {
 	Priority int
 	Negative bool
@@ -81,11 +84,13 @@ func (l Limits) withDefaults() Limits {
 // Room is how much a pool takes at one moment.
 type Room struct {
 	Endpoints int // that take requests
-	// Requests is how many more the pool takes, and Sheddable how many of them may be of a priority below 0.
+	// Requests is how many more the pool takes, and Sheddable how many of them may be of a priority
+	// below 0.
 	Requests, Sheddable int
 	// Saturation of the pool: 1 and more is saturated.
 	Saturation float64
-	// Others is how many other processes admit requests to the same servers, and First reports whether this one goes before them.
+	// Others is how many other processes admit requests to the same servers, and First reports
+	// whether this one goes before them.
 	Others int
 	First  bool
 }
@@ -159,8 +164,8 @@ type settings struct {
 	measure func(now time.Time) Room
 }
 
-// New returns an empty Queue. measure returns the pool's Room; it is called while the Queue is locked, at most every few
-// milliseconds, and must not block.
+// New returns an empty Queue. measure returns the pool's Room; it is called while the Queue is
+// locked, at most every few milliseconds, and must not block.
 func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	q := &Queue{begin: now}
 	q.measured.Store(-int64(interval))
@@ -179,7 +184,8 @@ func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 // On reports whether there is flow control: a pool without it has no Queue.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request if none waits and there is room, and takes no lock. Most requests pass; one that does not has to Enter.
+// Pass admits a request if none waits and there is room, and takes no lock. Most requests pass; one
+// that does not has to Enter.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
@@ -242,8 +248,8 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	return r.state
 }
 
-// Placed ends the time in which an admitted request counts beside what is measured: from now on it is measured, or it is not sent. It is
-// called once for each request that is admitted.
+// Placed ends the time in which an admitted request counts beside what is measured: from now on it
+// is measured, or it is not sent. It is called once for each request that is admitted.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
 // Unplaced returns how many requests are admitted and not placed.
@@ -377,12 +383,14 @@ func (q *Queue) measure(now time.Time) {
 	placed := q.placed.Load() // before measure: a request that is placed meanwhile counts twice, and not never
 	m := s.measure(now)
 	q.roll(at)
-	taken := mix{q.granted.all - float64(max(q.room.Load(), 0)), q.granted.sheddable - float64(max(q.sheddable.Load(), 0))}
+	taken := mix{q.granted.all - float64(max(q.room.Load(), 0)),
+		q.granted.sheddable - float64(max(q.sheddable.Load(), 0))}
 	q.lately[0].placed += int(placed - q.counted)
 	q.counted = placed
 	q.usual.add(taken, time.Duration(at-q.measured.Load()))
 	unplaced := int(q.admitted.Load() - placed)
-	room, sheddable := q.share(m.Requests, unplaced, &m), q.share(m.Sheddable-q.usual.reserve(m.Endpoints), unplaced, &m)
+	room, sheddable := q.share(m.Requests, unplaced, &m),
+		q.share(m.Sheddable-q.usual.reserve(m.Endpoints), unplaced, &m)
 	q.measured.Store(at)
 	q.sheddable.Store(int64(sheddable))
 	q.room.Store(int64(room))
@@ -406,8 +414,9 @@ func (m *mix) add(taken mix, after time.Duration) {
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
 }
 
-// reserve is how many servers are kept free of sheddable prompts: the share of other requests among those that are admitted, and half
-// of them at most. A server reads one prompt after the other, so a request that arrives while all read sheddable ones waits for one.
+// reserve is how many servers are kept free of sheddable prompts: the share of other requests among
+// those that are admitted, and half of them at most. A server reads one prompt after the other, so
+// a request that arrives while all read sheddable ones waits for one.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -415,8 +424,9 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share returns this process's part of a room of which it has given away what is unplaced: the others have the same, and have given away
-// and placed as much in the time that reports between processes take.
+// share returns this process's part of a room of which it has given away what is unplaced: the
+// others have the same, and have given away and placed as much in the time that reports between
+// processes take.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -446,7 +456,8 @@ func (q *Queue) roll(at int64) {
 	q.lately[0].window, q.lately[0].placed = window, 0
 }
 
-// expireEmpty ends the requests of a pool without endpoints that have waited for EmptyTTL. q.mu is held.
+// expireEmpty ends the requests of a pool without endpoints that have waited for EmptyTTL. q.mu is
+// held.
 func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	var over []*Request
 	for _, b := range q.bands {
@@ -553,8 +564,9 @@ func (q *Queue) add(b *band, r *Request) {
 	q.waiting.Add(1)
 }
 
-// makePlace rejects a request of the band's longest flow, so that a flow that sends more than all others does not take their places.
-// It returns false if r would be of that flow, or if one place is not enough. q.mu is held.
+// makePlace rejects a request of the band's longest flow, so that a flow that sends more than all
+// others does not take their places. It returns false if r would be of that flow, or if one place
+// is not enough. q.mu is held.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {

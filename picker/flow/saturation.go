@@ -8,10 +8,12 @@ import (
 )
 
 const (
-	// DefaultQueue and DefaultKV are the waiting requests and the use of the KV cache at which a server is saturated.
+	// DefaultQueue and DefaultKV are the waiting requests and the use of the KV cache at which a
+	// server is saturated.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// sheddableQueue is the same for requests of a priority below 0: what a server has queued is what a more urgent request waits for.
+	// sheddableQueue is the same for requests of a priority below 0: what a server has queued is
+	// what a more urgent request waits for.
 	sheddableQueue = 1
 	// prefillRate, in tokens a second, stands for a rate that is not learned yet.
 	prefillRate = 4000
@@ -24,12 +26,13 @@ type Saturation struct {
 	InFlight int64   // requests in flight; 0: any number
 }
 
-// Measure returns how much the endpoints take. A pool's saturation is the mean of its servers', a server's is max(queue / Queue,
-// KV / KV). It has room while that is below 1, for as many requests as raise it to 1 if each one is queued. With InFlight the
-// saturation is at least the part of the requests in flight that the pool may have.
+// Measure returns how much the endpoints take. A pool's saturation is the mean of its servers', a
+// server's is max(queue / Queue, KV / KV). It has room while that is below 1, for as many requests
+// as raise it to 1 if each one is queued. With InFlight the saturation is at least the part of the
+// requests in flight that the pool may have.
 //
-// A server's queue is what its page shows, and what was sent there since the page was read. A server whose page is stale has the queue
-// that its requests in flight make it have.
+// A server's queue is what its page shows, and what was sent there since the page was read. A
+// server whose page is stale has the queue that its requests in flight make it have.
 func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	if s.Queue <= 0 {
 		s.Queue = DefaultQueue
@@ -90,7 +93,8 @@ func queued(s *endpoint.State) float64 {
 	if !s.Fresh {
 		unread = max(0, float64(s.InFlight)-s.Running)
 	}
-	// Prompts sent there are accounted for, and those that have been read run. A server whose requests wait has no place for more to run.
+	// Prompts sent there are accounted for, and those that have been read run. A server whose
+	// requests wait has no place for more to run.
 	if s.Prompt > 0 && !(s.Fresh && s.Queue > 0) {
 		rate := s.Rate
 		if rate <= 0 {

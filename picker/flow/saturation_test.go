@@ -18,7 +18,8 @@ type pool struct {
 }
 
 func newPool(pages ...*endpoint.Reading) *pool {
-	p := &pool{registry: endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0 }}), leases: endpoint.NewLeases("me", time.Hour)}
+	p := &pool{registry: endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0 }}),
+		leases: endpoint.NewLeases("me", time.Hour)}
 	var specs []endpoint.Spec
 	for i := range pages {
 		specs = append(specs, endpoint.Spec{Addr: address(i)})
@@ -39,7 +40,8 @@ func address(i int) netip.AddrPort {
 // send sends a server requests of so many prompt tokens each.
 func (p *pool) send(server, n, tokens int) {
 	for range n {
-		p.leases.Open(&p.snapshot.Endpoints[server], endpoint.Holder{}, endpoint.Work{Tokens: tokens, Rate: 4000}, 0, time.Now())
+		p.leases.Open(&p.snapshot.Endpoints[server], endpoint.Holder{}, endpoint.Work{Tokens: tokens, Rate: 4000}, 0,
+			time.Now())
 	}
 }
 
@@ -61,8 +63,10 @@ func TestSaturation_IsTheMeanOfQueueAndKVCache(t *testing.T) {
 		"one waits":                       {[]*endpoint.Reading{{Queue: 1}, {}}, 0.1, 9, 1},
 	} {
 		got := newPool(c.pages...).measure(flow.Saturation{})
-		if math.Abs(got.Saturation-c.want) > 1e-9 || got.Requests != c.room || got.Sheddable != c.low || got.Endpoints != len(c.pages) {
-			t.Errorf("%s: %+v, want saturation %v and room for %d, %d of them sheddable", name, got, c.want, c.room, c.low)
+		if math.Abs(got.Saturation-c.want) > 1e-9 || got.Requests != c.room || got.Sheddable != c.low ||
+			got.Endpoints != len(c.pages) {
+			t.Errorf("%s: %+v, want saturation %v and room for %d, %d of them sheddable", name, got, c.want, c.room,
+				c.low)
 		}
 	}
 }
@@ -77,7 +81,8 @@ func TestSaturation_CountsWhatPagesDoNotShow(t *testing.T) {
 	p.send(0, 3, 4)
 	later := time.Now().Add(time.Second)
 	if got := (flow.Saturation{}).Measure(p.snapshot.Endpoints, later); got.Requests != 1 {
-		t.Errorf("one waits, and 3 short ones were sent since, which could have been read: room for %d, want 1 of 5", got.Requests)
+		t.Errorf("one waits, and 3 short ones were sent since, which could have been read: room for %d, want 1 of 5",
+			got.Requests)
 	}
 	p = newPool(&endpoint.Reading{})
 	p.registry.SetElsewhere(address(0), endpoint.Elsewhere{InFlight: 4}, time.Now())
@@ -100,7 +105,8 @@ func TestSaturation_StaleServersCountByOwnLoad(t *testing.T) {
 	if got := p.measure(flow.Saturation{}); got.Requests != 0 {
 		t.Errorf("40 prompts that are not read yet: %+v, want it saturated", got)
 	}
-	if got := (flow.Saturation{}).Measure(p.snapshot.Endpoints, time.Now().Add(50*time.Millisecond)); got.Requests != 5 {
+	if got := (flow.Saturation{}).Measure(p.snapshot.Endpoints,
+		time.Now().Add(50*time.Millisecond)); got.Requests != 5 {
 		t.Errorf("when they are read: %+v, want room for 5", got)
 	}
 }

@@ -17,7 +17,8 @@ type event struct {
 
 // Fields of events, in the order in which arrays have them. Newer engines append further ones.
 var (
-	storedFields  = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name", "extra_keys", "group_idx"}
+	storedFields = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
+		"lora_name", "extra_keys", "group_idx"}
 	removedFields = [...]string{"block_hashes", "medium", "group_idx"}
 )
 
@@ -28,7 +29,8 @@ const (
 	allBlocksCleared = "AllBlocksCleared"
 )
 
-// decode calls f for each event of a batch. An event of an unknown form is passed over: its blocks count as not cached.
+// decode calls f for each event of a batch. An event of an unknown form is passed over: its blocks
+// count as not cached.
 func decode(batch []byte, f func(*event)) error {
 	r := reader{p: batch}
 	if head := r.head(); head.kind != array || head.n < 2 {

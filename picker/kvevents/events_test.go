@@ -60,8 +60,9 @@ func (e *engine) stored(tokens []uint32, o options) any {
 	ids = ids[:len(hashes)*e.size]
 	if e.asMap {
 		return map[string]any{
-			"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": parent, "token_ids": ids, "block_size": e.size,
-			"lora_name": lora, "medium": medium, "extra_keys": extra, "kv_cache_spec_kind": "full_attention",
+			"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": parent, "token_ids": ids,
+			"block_size": e.size,
+			"lora_name":  lora, "medium": medium, "extra_keys": extra, "kv_cache_spec_kind": "full_attention",
 		}
 	}
 	return []any{"BlockStored", hashes, parent, ids, e.size, nil, medium, lora, extra}
@@ -154,7 +155,8 @@ func (w *world) want(what string, got, want int) {
 	}
 }
 
-// An engine's events are followed whatever their form, the size of its blocks and the kind of its hashes.
+// An engine's events are followed whatever their form, the size of its blocks and the kind of its
+// hashes.
 func TestKVEvents_ShowWhatAServerHasCached(t *testing.T) {
 	for _, size := range []int{1, 16, 48, 64, 100, 256, 512} {
 		for _, e := range []engine{{size: size}, {size: size, asMap: true, seed: 7}, {size: size, bytes: true}} {
@@ -305,8 +307,10 @@ func FuzzStream_Survives(f *testing.F) {
 	e, m := engine{size: 16}, engine{size: 16, asMap: true, bytes: true}
 	tokens := ids(160, 1)
 	for _, e := range []engine{e, m} {
-		f.Add(batch(f, e.stored(tokens, options{lora: "sql", extra: repeated(10, []any{"sql", "salt"})}), e.removed(tokens, 2, 5, "GPU")))
-		f.Add(batch(f, e.stored(tokens[:32], options{}), e.stored(tokens, options{parent: 2, medium: "CPU"}), e.cleared()))
+		f.Add(batch(f, e.stored(tokens, options{lora: "sql", extra: repeated(10, []any{"sql", "salt"})}),
+			e.removed(tokens, 2, 5, "GPU")))
+		f.Add(batch(f, e.stored(tokens[:32], options{}), e.stored(tokens, options{parent: 2, medium: "CPU"}),
+			e.cleared()))
 	}
 	f.Add([]byte{0x92, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0xdd, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, p []byte) {

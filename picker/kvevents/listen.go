@@ -17,8 +17,8 @@ import (
 const (
 	maxConns  = 4096 // of publishers that dial
 	maxOfHost = 32   // of one address
-	// againAfter is how long the place of a connection stays taken that has not been a good one: a publisher of broken events can
-	// connect so many times a second and no more.
+	// againAfter is how long the place of a connection stays taken that has not been a good one: a
+	// publisher of broken events can connect so many times a second and no more.
 	againAfter = 5 * time.Second
 )
 
@@ -147,8 +147,8 @@ func (s *Subscriber) failAt(host netip.Addr, err error) {
 	}
 }
 
-// publishedBy returns the server at a host that a topic names: kv@POD@MODEL, where POD is an address or the name of a pod. The topic
-// does not matter if there is one server only.
+// publishedBy returns the server at a host that a topic names: kv@POD@MODEL, where POD is an
+// address or the name of a pod. The topic does not matter if there is one server only.
 func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,10 @@ func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error)
 			return src, nil
 		}
 	}
-	return nil, fmt.Errorf("KV events: %d model servers have the address %s, and the topic %.80q names none of them: use kv@ADDRESS:PORT@MODEL", len(list), host, topic)
+	return nil,
+		fmt.Errorf(
+			"KV events: %d model servers have the address %s, and the topic %.80q names none of them: use "+
+				"kv@ADDRESS:PORT@MODEL", len(list), host, topic)
 }
 
 // podOf returns the POD of kv@POD@MODEL; "" if there is none.

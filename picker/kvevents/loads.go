@@ -12,9 +12,11 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// SGLang publishes the load of each scheduler at a PUB socket beside that of its KV events (--load-publish-endpoint, since 0.5.19;
-// scheduler_components/load_publisher.py). A message has the frames of a KV event: the topic "load", a sequence number, and the MessagePack of
-// ["LoadStat", running, waiting, tokens in use, tokens that fit, rank]. It is sent when the load has changed, and every second.
+// SGLang publishes the load of each scheduler at a PUB socket beside that of its KV events
+// (--load-publish-endpoint, since 0.5.19; scheduler_components/load_publisher.py). A message has
+// the frames of a KV event: the topic "load", a sequence number, and the MessagePack of
+// ["LoadStat", running, waiting, tokens in use, tokens that fit, rank]. It is sent when the load
+// has changed, and every second.
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
@@ -87,7 +89,8 @@ func (n *LoadSubscription) Release() {
 	}
 }
 
-// Problem returns why a server's load does not arrive; "" if it does, or if it is not subscribed to.
+// Problem returns why a server's load does not arrive; "" if it does, or if it is not subscribed
+// to.
 func (n *LoadSubscription) Problem(server netip.AddrPort) string {
 	if n == nil {
 		return ""
@@ -109,7 +112,8 @@ func (s *loadSource) fail(err error) {
 func (s *Subscriber) serveLoads(ctx context.Context, src *loadSource) {
 	s.keepConnected(ctx, src.gone, func(ctx context.Context) error { return s.readLoads(ctx, src) }, func(err error) {
 		src.fail(err)
-		s.config.Log.Debug("a model server does not publish its load", "server", src.Server, "publisher", src.Publisher, "error", err)
+		s.config.Log.Debug("a model server does not publish its load", "server", src.Server, "publisher", src.Publisher,
+			"error", err)
 	})
 }
 

@@ -52,7 +52,8 @@ func TestLoadStat_IsReadFromSGLangsSocket(t *testing.T) {
 		send(t, socket, "load-balancer", 0, []byte("no LoadStat"))
 		send(t, socket, "load", 1, loadStat(t, 3, 7, 2048, 8192, nil))
 	})
-	receives("127.0.0.1:8001 {Running:70000 Waiting:0 Tokens:1099511627776 Fit:0}", func() { send(t, socket, "load", 1<<63, loadStat(t, 70000, 0, 1<<40, 0, 3, "later")) })
+	receives("127.0.0.1:8001 {Running:70000 Waiting:0 Tokens:1099511627776 Fit:0}",
+		func() { send(t, socket, "load", 1<<63, loadStat(t, 70000, 0, 1<<40, 0, 3, "later")) })
 	if problem := sub.Problem(model1); problem != "" {
 		t.Errorf("problem %q while loads arrive", problem)
 	}
@@ -60,7 +61,8 @@ func TestLoadStat_IsReadFromSGLangsSocket(t *testing.T) {
 		send(t, socket, "load", 2, loadStat(t, -1, 0, 0, 0))
 		return strings.Contains(sub.Problem(model1), "not SGLang's LoadStat")
 	})
-	receives("127.0.0.1:8001 {Running:1 Waiting:2 Tokens:3 Fit:4}", func() { send(t, socket, "load", 3, loadStat(t, 1, 2, 3, 4)) })
+	receives("127.0.0.1:8001 {Running:1 Waiting:2 Tokens:3 Fit:4}",
+		func() { send(t, socket, "load", 3, loadStat(t, 1, 2, 3, 4)) })
 	sub.Release()
 	if len(s.loads) != 0 {
 		t.Errorf("%d sources after the release", len(s.loads))
@@ -74,7 +76,8 @@ func TestLoadStat_OtherFormsAreNone(t *testing.T) {
 			t.Errorf("the first %d of %d bytes are %+v", i, len(whole), l)
 		}
 	}
-	for _, fields := range [][]any{{1, 2, 3}, {1, 2, 3, -4}, {1, 2, "3", 4}, {1, 2, 3, uint64(1) << 63}, {1.5, 2, 3, 4}, {nil, 2, 3, 4}} {
+	for _, fields := range [][]any{{1, 2, 3}, {1, 2, 3, -4}, {1, 2, "3", 4}, {1, 2, 3, uint64(1) << 63}, {1.5, 2, 3, 4},
+		{nil, 2, 3, 4}} {
 		if l, ok := decodeLoad(loadStat(t, fields...)); ok {
 			t.Errorf("%v is %+v", fields, l)
 		}

@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// reader reads MessagePack from bytes that are in memory. It allocates nothing, and it trusts no length: an array of n elements needs
-// at least n bytes. After an error, bad is true and all results are zero.
+// reader reads MessagePack from bytes that are in memory. It allocates nothing, and it trusts no
+// length: an array of n elements needs at least n bytes. After an error, bad is true and all
+// results are zero.
 type reader struct {
 	p   []byte
 	at  int
@@ -56,7 +57,8 @@ const (
 	other
 )
 
-// value is the head of a value: its number, or how many bytes or elements follow. The bytes of other values are skipped.
+// value is the head of a value: its number, or how many bytes or elements follow. The bytes of
+// other values are skipped.
 type value struct {
 	kind kind
 	n    uint64

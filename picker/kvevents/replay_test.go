@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// router is a replay endpoint: it sends the messages that answer returns, without the identity in front.
+// router is a replay endpoint: it sends the messages that answer returns, without the identity in
+// front.
 func router(t *testing.T, answer func(from uint64) [][][]byte) netip.AddrPort {
 	t.Helper()
 	socket := zmq4.NewRouter(context.Background())
@@ -86,7 +87,8 @@ func TestKVEvents_ReplayFillsAGap(t *testing.T) {
 			lost, live := ids(256, 1), ids(256, 2)
 			var mu sync.Mutex
 			var asked []uint64
-			answer := replays(frame, &asked, batch(t, e.stored(lost[:128], options{})), batch(t, e.stored(lost, options{parent: 8})))
+			answer := replays(frame, &asked, batch(t, e.stored(lost[:128], options{})),
+				batch(t, e.stored(lost, options{parent: 8})))
 			replay := router(t, func(from uint64) [][][]byte {
 				mu.Lock()
 				defer mu.Unlock()
@@ -109,7 +111,8 @@ func TestKVEvents_ReplayFillsAGap(t *testing.T) {
 	}
 }
 
-// A gap that follows the first replay at once is filled, too: nothing asks for these messages later.
+// A gap that follows the first replay at once is filled, too: nothing asks for these messages
+// later.
 func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 	socket, at := zmq(t)
 	e := engine{size: 16}
@@ -189,8 +192,9 @@ func recorded(t *testing.T, file string) (messages [][][]byte) {
 	return messages
 }
 
-// The replay is of vLLM 0.32 with blocks of 32 tokens, after prompts of the tokens 100 to 169: of the base model, of an
-// adapter, with the salt s1, and of the base model again, which generated tokens beyond the prompt's last block.
+// The replay is of vLLM 0.32 with blocks of 32 tokens, after prompts of the tokens 100 to 169: of
+// the base model, of an adapter, with the salt s1, and of the base model again, which generated
+// tokens beyond the prompt's last block.
 func TestKVEvents_ReplayOfVLLMIsRead(t *testing.T) {
 	_, at := zmq(t)
 	messages := recorded(t, "testdata/vllm-0.32-replay.txt")
@@ -224,9 +228,10 @@ func TestKVEvents_ReportShowsWhyEventsAreMissing(t *testing.T) {
 		answer func(from uint64) [][][]byte
 		want   string
 	}{
-		"no replay":       {nil, "replayPort"},
-		"another replay":  {func(uint64) [][][]byte { return [][][]byte{{nil, []byte("what")}} }, "replay at"},
-		"a short history": {func(uint64) [][][]byte { return [][][]byte{withTopic(endOfReplay, nil)} }, "does not reach back"},
+		"no replay":      {nil, "replayPort"},
+		"another replay": {func(uint64) [][][]byte { return [][][]byte{{nil, []byte("what")}} }, "replay at"},
+		"a short history": {func(uint64) [][][]byte { return [][][]byte{withTopic(endOfReplay, nil)} },
+			"does not reach back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

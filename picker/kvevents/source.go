@@ -20,7 +20,8 @@ type Source struct {
 	Pod    string         // the name of its pod, which a topic may have in place of an address
 	// Publisher is the server's PUB socket; the zero value: the publisher dials.
 	Publisher netip.AddrPort
-	// Replay is the server's ROUTER socket for messages that were lost; the zero value: it has none.
+	// Replay is the server's ROUTER socket for messages that were lost; the zero value: it has
+	// none.
 	Replay netip.AddrPort
 	// Topic is the beginning of the topics to read; "" reads all.
 	Topic string
@@ -50,7 +51,8 @@ type source struct {
 }
 
 const (
-	// lostAfter is how long a server without a connection keeps what it has reported. A server is not restarted in this time.
+	// lostAfter is how long a server without a connection keeps what it has reported. A server is
+	// not restarted in this time.
 	lostAfter = 10 * time.Second
 	// replayEvery is the least time between two replays of a server.
 	replayEvery = time.Second
@@ -86,7 +88,8 @@ func (p *pace) wait(size int, took time.Duration, now time.Time) time.Duration {
 	return max(0, p.debt-maxDebt)
 }
 
-// paid counts what a message costs, which took some time to apply, and returns how long to wait after it.
+// paid counts what a message costs, which took some time to apply, and returns how long to wait
+// after it.
 func (s *source) paid(frames [][]byte, took time.Duration) time.Duration {
 	size := messageBytes
 	for _, f := range frames {
@@ -211,7 +214,8 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	}
 }
 
-// receive applies one message, after those that are missing before it, and returns how long to wait until the next one is read.
+// receive applies one message, after those that are missing before it, and returns how long to wait
+// until the next one is read.
 func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (wait time.Duration, err error) {
 	_, seq, batch, err := parse(frames)
 	if err != nil {
@@ -226,8 +230,9 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// replay asks a server for its messages from a number on. If that fails, what was reported stays until the next message
-// shows a gap. A gap that follows the last replay closely waits: it is not asked for again later.
+// replay asks a server for its messages from a number on. If that fails, what was reported stays
+// until the next message shows a gap. A gap that follows the last replay closely waits: it is not
+// asked for again later.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	select {
 	case <-ctx.Done():
@@ -250,8 +255,9 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 const (
 	maxReplayed   = 10_000 // messages of an answer: vLLM keeps as many
 	replayTimeout = 10 * time.Second
-	// replayIdle is how long the next message of an answer takes at most. A publisher's ROUTER socket drops messages, the
-	// end of the answer too, when 1,000 wait for a connection: of 9,000 a slow reader gets 6,000.
+	// replayIdle is how long the next message of an answer takes at most. A publisher's ROUTER
+	// socket drops messages, the end of the answer too, when 1,000 wait for a connection: of 9,000
+	// a slow reader gets 6,000.
 	replayIdle    = 2 * time.Second
 	replayAnswers = 16
 )
@@ -270,7 +276,8 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 	return fmt.Errorf("it is incomplete after %d answers", replayAnswers)
 }
 
-// readReplayed reads one answer, until its end or the first gap in it. It reports whether to ask for more.
+// readReplayed reads one answer, until its end or the first gap in it. It reports whether to ask
+// for more.
 func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
 	c, free, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {

@@ -30,9 +30,11 @@ type Config struct {
 	Blocks int
 	// Load receives each load that a model server publishes (LoadSource). nil drops it.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialled; "" if it may be. Nil allows all.
+	// Never returns the kind of an address that must not be dialled; "" if it may be. Nil allows
+	// all.
 	Never func(netip.Addr) string
-	// Retry is the time between two attempts to connect, at first; default 1 s. It doubles with each failure, up to 30 s.
+	// Retry is the time between two attempts to connect, at first; default 1 s. It doubles with
+	// each failure, up to 30 s.
 	Retry time.Duration
 	Log   *slog.Logger // default: slog.Default()
 	// OnPanic is called when reading events has panicked. nil drops it.
@@ -84,7 +86,8 @@ func New(c Config) *Subscriber {
 	}
 	s := &Subscriber{
 		config: c, large: make(chan struct{}, readers), changed: make(chan struct{}, 1),
-		sources: map[Source]*source{}, dialled: map[netip.Addr][]*source{}, own: map[netip.Addr]*places{}, loads: map[LoadSource]*loadSource{},
+		sources: map[Source]*source{}, dialled: map[netip.Addr][]*source{}, own: map[netip.Addr]*places{},
+		loads: map[LoadSource]*loadSource{},
 	}
 	s.quota.limit = int64(c.Blocks)
 	return s
@@ -113,7 +116,8 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 		src := s.sources[key]
 		if src == nil {
 			src = &source{Source: key, gone: make(chan struct{})}
-			src.stream.tree = tree{index: s.config.Prefixes, server: s.config.Prefixes.Server(key.Server), quota: &s.quota}
+			src.stream.tree = tree{index: s.config.Prefixes, server: s.config.Prefixes.Server(key.Server),
+				quota: &s.quota}
 			s.sources[key] = src
 			s.quota.servers.Add(1)
 			s.added = append(s.added, src)
@@ -131,7 +135,8 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription: the events of servers that no other one has are read no longer, and what they reported is dropped.
+// Release ends the subscription: the events of servers that no other one has are read no longer,
+// and what they reported is dropped.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -167,7 +172,8 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a server does not report all that it has, "" if it does, and how far its events show that.
+// Problem returns why a server does not report all that it has, "" if it does, and how far its
+// events show that.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -188,7 +194,8 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 	return "", prefix.Guessed
 }
 
-// Failures calls f for each server of a subscription, with how often its connection could not be made or has ended.
+// Failures calls f for each server of a subscription, with how often its connection could not be
+// made or has ended.
 func (n *Subscription) Failures(f func(server netip.AddrPort, times uint64)) {
 	if n == nil {
 		return
@@ -278,9 +285,10 @@ func (s *Subscriber) end(src *source) {
 	}
 }
 
-// keepConnected calls connect, which dials a publisher and reads what it sends, again and again until gone closes. failed receives why
-// each connection has ended.
-func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error, failed func(error)) {
+// keepConnected calls connect, which dials a publisher and reads what it sends, again and again
+// until gone closes. failed receives why each connection has ended.
+func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error,
+	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with ctx
@@ -332,8 +340,10 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// dial connects to a socket whose messages have up to most bytes; 0: zmtp.DefaultMessage. The caller frees the connection at its end.
-func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn, free func(), err error) {
+// dial connects to a socket whose messages have up to most bytes; 0: zmtp.DefaultMessage. The
+// caller frees the connection at its end.
+func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
+	free func(), err error) {
 	if s.config.Never != nil {
 		if kind := s.config.Never(to.Addr()); kind != "" {
 			return nil, nil, fmt.Errorf("%s is never read", kind)
@@ -348,7 +358,8 @@ func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType str
 }
 
 // handshake makes a connection with a host. The caller frees it at its end.
-func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr, socketType string, most int) (c *zmtp.Conn, free func(), err error) {
+func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr, socketType string,
+	most int) (c *zmtp.Conn, free func(), err error) {
 	s.mu.Lock()
 	own := s.own[host]
 	if own == nil {

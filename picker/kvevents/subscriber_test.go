@@ -42,12 +42,14 @@ func zmq(t *testing.T) (zmq4.Socket, netip.AddrPort) {
 
 func send(t *testing.T, socket zmq4.Socket, topic string, seq uint64, batch []byte) {
 	t.Helper()
-	if err := socket.SendMulti(zmq4.NewMsgFrom([]byte(topic), binary.BigEndian.AppendUint64(nil, seq), batch)); err != nil {
+	if err := socket.SendMulti(zmq4.NewMsgFrom([]byte(topic), binary.BigEndian.AppendUint64(nil, seq), batch)); err !=
+		nil {
 		t.Fatal(err)
 	}
 }
 
-// eventually waits until a server reports as many tokens of a prompt. Between attempts it calls again, if given.
+// eventually waits until a server reports as many tokens of a prompt. Between attempts it calls
+// again, if given.
 func eventually(t *testing.T, s *Subscriber, server netip.AddrPort, tokens []uint32, want int, again func()) {
 	t.Helper()
 	handle := s.config.Prefixes.Server(server)
@@ -74,7 +76,8 @@ func TestKVEvents_AreReadFromAPublisherThatListens(t *testing.T) {
 	first := batch(t, e.stored(tokens, options{}))
 	eventually(t, s, model1, tokens, 256, func() { send(t, socket, "kv-events", seq, first); seq++ })
 	problem, known := sub.Problem(model1) // the first messages may precede the connection
-	if known == prefix.Guessed || (problem != "") != (known == prefix.Partly) || strings.Contains(problem, "no connection") {
+	if known == prefix.Guessed || (problem != "") != (known == prefix.Partly) ||
+		strings.Contains(problem, "no connection") {
 		t.Errorf("problem %q, %v", problem, known)
 	}
 	send(t, socket, "kv-events", seq, batch(t, e.removed(tokens, 8, 16, "GPU")))
@@ -101,7 +104,8 @@ func TestKVEvents_AreReadFromAPublisherThatDials(t *testing.T) {
 		}
 		tokens, seq := ids(256, uint32(i)), uint64(1)
 		b := batch(t, e.stored(tokens, options{}))
-		eventually(t, s, []netip.AddrPort{model1, model2}[i], tokens, 256, func() { send(t, socket, to, seq, b); seq++ })
+		eventually(t, s, []netip.AddrPort{model1, model2}[i], tokens, 256,
+			func() { send(t, socket, to, seq, b); seq++ })
 	}
 	handle := s.config.Prefixes.Server(model1)
 	if got := cachedAt(s.config.Prefixes, handle, ids(256, 1), "", 0); got != 0 {
@@ -124,7 +128,8 @@ func TestKVEvents_BrokenPublisherHarmsItselfAlone(t *testing.T) {
 	eventually(t, s, model1, tokens, 256, publish(good, b))
 	eventually(t, s, model2, tokens, 256, publish(bad, b))
 	for name, broken := range map[string][]byte{
-		"no MessagePack": []byte("events"), "an endless array": {0x93, 0, 0xdd, 0xff, 0xff, 0xff, 0xff, 0}, "a large message": make([]byte, 17<<20),
+		"no MessagePack": []byte("events"), "an endless array": {0x93, 0, 0xdd, 0xff, 0xff, 0xff, 0xff, 0},
+		"a large message": make([]byte, 17<<20),
 	} {
 		publish(bad, broken)()
 		eventually(t, s, model1, tokens, 256, nil)

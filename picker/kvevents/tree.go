@@ -14,7 +14,8 @@ type tree struct {
 	server *prefix.Server
 	quota  *quota
 	blocks map[uint64]block
-	// inner are the keys of prefix blocks that end within a block of the engine; those at its end need no place here.
+	// inner are the keys of prefix blocks that end within a block of the engine; those at its end
+	// need no place here.
 	inner   map[uint64][]uint64
 	dropped uint64 // blocks that could not be recorded: their parents are unknown, or there are too many
 }
@@ -147,8 +148,9 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 	return place, t.index.ReportSeed(adapter, 0), true, true
 }
 
-// mixExtra makes the extra keys of a block part of its prompt. The adapter's name is part of the seed already. A text in the first
-// block is a cache salt, with which requests are seeded, too. Others, such as the hashes of images, match no request's tokens.
+// mixExtra makes the extra keys of a block part of its prompt. The adapter's name is part of the
+// seed already. A text in the first block is a cache salt, with which requests are seeded, too.
+// Others, such as the hashes of images, match no request's tokens.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
 	keys, n := list(raw)

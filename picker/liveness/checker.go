@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// Within is how long a server that answers may take to show that it is dead; silence is how long one that does not
-	// answer may take: an engine that dies has better to do. A probe takes Within at most, so that Dead returns after
-	// both together.
+	// Within is how long a server that answers may take to show that it is dead; silence is how
+	// long one that does not answer may take: an engine that dies has better to do. A probe takes
+	// Within at most, so that Dead returns after both together.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
 	// pause is the time from one probe of a server to the next.
 	pause = 50 * time.Millisecond
@@ -27,7 +27,8 @@ const (
 
 // Config of a Checker. Zero values mean the defaults given.
 type Config struct {
-	// Never returns the kind of an address that is never called; "" for others. nil: all may be called.
+	// Never returns the kind of an address that is never called; "" for others. nil: all may be
+	// called.
 	Never func(netip.Addr) string
 	// Transport sends probes. Default: one that keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper
@@ -72,8 +73,8 @@ func New(c Config) *Checker {
 	return &Checker{config: c, probes: make(chan struct{}, maxProbes), servers: map[netip.AddrPort]*server{}}
 }
 
-// Dead reports whether a server is dead. It returns when a probe shows that, after Within, or later if the server is silent.
-// by is how the server is called.
+// Dead reports whether a server is dead. It returns when a probe shows that, after Within, or later
+// if the server is silent. by is how the server is called.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -130,7 +131,8 @@ func (c *Checker) leave(addr netip.AddrPort, s *server) {
 	}
 }
 
-// probed returns the result of the probe that runs, of the last one if it is recent, or of a new one.
+// probed returns the result of the probe that runs, of the last one if it is recent, or of a new
+// one.
 func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by upstream.Protocol) (found result) {
 	c.mu.Lock()
 	running := s.running
@@ -173,9 +175,9 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	return found
 }
 
-// probe reads a server's /health, and describes what shows no working server. A status of 500 or more
-// shows that the server is dead, and so does the system's "connection refused". Other statuses and other
-// protocols show that it works.
+// probe reads a server's /health, and describes what shows no working server. A status of 500 or
+// more shows that the server is dead, and so does the system's "connection refused". Other statuses
+// and other protocols show that it works.
 func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {

@@ -59,10 +59,12 @@ func TestLiveness_DeadServerIsFound(t *testing.T) {
 		dead   bool
 		took   time.Duration
 	}{
-		"health fails":               {status: 503, dead: true},
-		"nothing listens":            {err: closed, dead: true},
-		"health fails later":         {after: 230 * time.Millisecond, status: 500, dead: true, took: 250 * time.Millisecond},
-		"nothing listens later":      {after: 401 * time.Millisecond, err: closed, dead: true, took: 450 * time.Millisecond},
+		"health fails":    {status: 503, dead: true},
+		"nothing listens": {err: closed, dead: true},
+		"health fails later": {after: 230 * time.Millisecond, status: 500, dead: true,
+			took: 250 * time.Millisecond},
+		"nothing listens later": {after: 401 * time.Millisecond, err: closed, dead: true,
+			took: 450 * time.Millisecond},
 		"it works":                   {status: 200, took: Within},
 		"it has no /health":          {status: 404, took: Within},
 		"it is too busy":             {took: silence + 3*pause},
@@ -225,7 +227,8 @@ func TestLiveness_SilentServerIsWaitedFor(t *testing.T) {
 			}
 			return 503, nil
 		}}
-		if dead := r.checker().Dead(t.Context(), at, upstream.Protocol{}); !dead || time.Since(began) != 1100*time.Millisecond {
+		if dead := r.checker().Dead(t.Context(), at, upstream.Protocol{}); !dead ||
+			time.Since(began) != 1100*time.Millisecond {
 			t.Errorf("got %v after %s, want a dead server after 1.1 s", dead, time.Since(began))
 		}
 	})

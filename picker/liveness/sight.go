@@ -12,8 +12,8 @@ import (
 // lookTime is how long a probe of Look waits for an answer.
 const lookTime = 700 * time.Millisecond
 
-// Sight keeps the results of one server's probes. Its zero value has none. It is not safe for concurrent
-// use.
+// Sight keeps the results of one server's probes. Its zero value has none. It is not safe for
+// concurrent use.
 type Sight struct {
 	answered bool // the server has answered a probe
 	misled   bool // requests succeed although probes fail: they fail from here only
@@ -28,9 +28,10 @@ type Shown struct {
 	Read bool      // its metrics page was read
 }
 
-// Look probes a server once. take records the result, and returns whether the sight now shows that the
-// server works, and whether it is up again.
-func (c *Checker) Look(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
+// Look probes a server once. take records the result, and returns whether the sight now shows that
+// the server works, and whether it is up again.
+func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
+	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -41,8 +42,8 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort, by upstream.Pro
 	return taking(found, why, began)
 }
 
-// Reach is Look for a gateway of another cluster: it connects, and sends no request, which the gateway
-// would log.
+// Reach is Look for a gateway of another cluster: it connects, and sends no request, which the
+// gateway would log.
 func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -63,7 +64,8 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 }
 
 // take records the result of a probe. One without an answer shows a server that is down only if the
-// server was reached before: it may speak a protocol that has no answer, or not be reachable from here.
+// server was reached before: it may speak a protocol that has no answer, or not be reachable from
+// here.
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
 	if s.misled = s.misled || before != "" && shown.Good.After(s.began); found == works {
@@ -83,8 +85,8 @@ func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up
 // Probed reports whether the server was probed.
 func (s *Sight) Probed() bool { return s != nil && !s.began.IsZero() }
 
-// Down describes why the server is down, and since when the probes show it; "" if it is not. A request
-// that has succeeded since the last probe shows a working server.
+// Down describes why the server is down, and since when the probes show it; "" if it is not. A
+// request that has succeeded since the last probe shows a working server.
 func (s *Sight) Down(good time.Time) (why string, since time.Time) {
 	if s == nil || s.why == "" || good.After(s.began) {
 		return "", time.Time{}

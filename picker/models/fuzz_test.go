@@ -5,9 +5,13 @@ import (
 	"testing"
 )
 
-// FuzzModels_ListsOfServersAreBounded: whatever a server lists, the client receives a list of whole names, each once.
+// FuzzModels_ListsOfServersAreBounded: whatever a server lists, the client receives a list of whole
+// names, each once.
 func FuzzModels_ListsOfServersAreBounded(f *testing.F) {
-	for _, s := range []string{`{"data":[{"id":"a","created":1e300,"owned_by":"b\n","parent":"a"},{"id":"a"},{"id":"\u0000"}]}`, `{"data":[{"id":7}]}`, `[]`, `{"data":{"id":"a"}}`, "{\"data\":[{\"id\":\"\xff\"}]}"} {
+	for _, s := range []string{
+		`{"data":[{"id":"a","created":1e300,"owned_by":"b\n","parent":"a"},{"id":"a"},{"id":"\u0000"}]}`,
+		`{"data":[{"id":7}]}`, `[]`, `{"data":{"id":"a"}}`, "{\"data\":[{\"id\":\"\xff\"}]}",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -20,7 +24,8 @@ func FuzzModels_ListsOfServersAreBounded(f *testing.F) {
 			Data   []Model
 		}
 		text := Encode(found)
-		if err := json.Unmarshal([]byte(text), &list); err != nil || list.Object != "list" || len(list.Data) > len(found) || len(text) > 100+4*6*3*maxName+4*200 {
+		if err := json.Unmarshal([]byte(text), &list); err != nil || list.Object != "list" ||
+			len(list.Data) > len(found) || len(text) > 100+4*6*3*maxName+4*200 {
 			t.Fatalf("%v: %d bytes: %.500s", err, len(text), text)
 		}
 		names := map[string]bool{}

@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// Lists are read every readAfter while the pool has picks, and at once, readGap apart, for a name
-	// that no list has and after a 404. A server without a list is asked again after askAfter.
+	// Lists are read every readAfter while the pool has picks, and at once, readGap apart, for a
+	// name that no list has and after a 404. A server without a list is asked again after askAfter.
 	readAfter, askAfter, readGap = 5 * time.Second, 10 * time.Second, 250 * time.Millisecond
 	// perServer bounds how often a large pool's lists are read: 50 a second.
 	perServer = 20 * time.Millisecond
-	// maxRead bounds the servers of one reading. They are the servers that were asked least recently.
+	// maxRead bounds the servers of one reading. They are the servers that were asked least
+	// recently.
 	maxRead = 64
 	// awaitLists bounds how long a request for a name that no list has waits for a reading. A name
 	// waits once in forget.
@@ -54,7 +55,8 @@ type holder struct {
 	asked, good time.Time
 	again       time.Time // when it is asked again
 	names       []string  // of its list, sorted; nil: it has none
-	// strict means that it has answered 404 for a model that its list lacks, and no such request with success.
+	// strict means that it has answered 404 for a model that its list lacks, and no such request
+	// with success.
 	strict bool
 }
 
@@ -75,7 +77,8 @@ func (l *Lister) Holders() *Holders {
 	return &Holders{lister: l, servers: map[netip.AddrPort]*holder{}, unlisted: map[string]awaited{}}
 }
 
-// Set replaces the pool's servers, and how they are called. New servers are asked with the next pick.
+// Set replaces the pool's servers, and how they are called. New servers are asked with the next
+// pick.
 func (h *Holders) Set(p Pool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,9 +185,10 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for a name that no list has waits for: before it has the lists read a
-// pause and the reading that is open, or, without done, a reading alone.
-func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{}, done chan struct{}) {
+// awaiting returns what a request for a name that no list has waits for: before it has the lists
+// read a pause and the reading that is open, or, without done, a reading alone.
+func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
+	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -244,7 +248,8 @@ func (h *Holders) NotFound(model string, server netip.AddrPort, now time.Time) {
 	}
 }
 
-// Answered records that a server has served a model. It does nothing for one that is known to have it.
+// Answered records that a server has served a model. It does nothing for one that is known to have
+// it.
 func (h *Holders) Answered(model string, server netip.AddrPort, now time.Time) {
 	v := h.view.Load()
 	if v == nil {
@@ -385,8 +390,8 @@ func (h *Holders) store(s Server, names []string, now time.Time) {
 	}
 }
 
-// takeOver stores a server's list, and reports whether that changes which servers lack a model. h.mu
-// is held.
+// takeOver stores a server's list, and reports whether that changes which servers lack a model.
+// h.mu is held.
 func (h *Holders) takeOver(s Server, of *holder, names []string, now time.Time) (changes bool) {
 	of.good, of.again = now, now.Add(h.every())
 	slices.Sort(names)

@@ -159,8 +159,8 @@ func TestHolders_ServerThatAnswersHasTheModel(t *testing.T) {
 	}
 }
 
-// A 404 at a server that lists the model may be for something else: then the server comes before one
-// that is suspect. The mark ends when its list is read, whatever another server does.
+// A 404 at a server that lists the model may be for something else: then the server comes before
+// one that is suspect. The mark ends when its list is read, whatever another server does.
 func TestHolders_404OfAServerThatListsTheModelIsWeak(t *testing.T) {
 	a, b := newLister(t, "base"), newLister(t, "base")
 	h := holders(a, b)

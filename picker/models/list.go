@@ -57,12 +57,15 @@ func parse(body []byte, limit int) ([]Model, error) {
 	return out, nil
 }
 
-// named reports whether a text can be a name: not empty, not too long, and without control characters.
+// named reports whether a text can be a name: not empty, not too long, and without control
+// characters.
 func named(text string) bool {
-	return text != "" && len(text) <= maxName && !slices.ContainsFunc([]byte(text), func(c byte) bool { return c < ' ' || c == 0x7f })
+	return text != "" && len(text) <= maxName && !slices.ContainsFunc([]byte(text),
+		func(c byte) bool { return c < ' ' || c == 0x7f })
 }
 
-// Encode returns a list as the response of GET /v1/models. Of several models with one ID the first stays.
+// Encode returns a list as the response of GET /v1/models. Of several models with one ID the first
+// stays.
 func Encode(list []Model) string {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Model) int { return cmp.Compare(a.ID, b.ID) })

@@ -19,26 +19,32 @@ import (
 )
 
 const (
-	// A pool's servers are asked every refreshAfter at most, and retryAfter while none has answered.
+	// A pool's servers are asked every refreshAfter at most, and retryAfter while none has
+	// answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
-	// keepFor is how long the answer of a server is used that does not answer any more, or is not asked again.
+	// keepFor is how long the answer of a server is used that does not answer any more, or is not
+	// asked again.
 	keepFor = 10 * time.Minute
 	// askTimeout bounds a call. It is below Envoy's timeout of a pick (2 s).
 	askTimeout = time.Second
 	// maxAsked servers are asked at a time for a list; maxCalls calls run at a time for all pools.
 	maxAsked, maxCalls = 8, 64
-	// maxParts bounds the parts of a pool whose answers are kept: its subsets, or what clients ask its gateways for. For a further one
-	// another is dropped whose servers have not been asked for refreshAfter; without such a one it has no models.
+	// maxParts bounds the parts of a pool whose answers are kept: its subsets, or what clients ask
+	// its gateways for. For a further one another is dropped whose servers have not been asked for
+	// refreshAfter; without such a one it has no models.
 	maxParts = 16
-	// via is how a gateway of another cluster recognizes a call, as it does a request that this one sends on (translator/envoy).
+	// via is how a gateway of another cluster recognizes a call, as it does a request that this one
+	// sends on (translator/envoy).
 	via = "1.1 penstock"
 )
 
 // Config of a Lister. Zero values mean the defaults given.
 type Config struct {
-	// Transport asks servers that are called over HTTP/1.1 in cleartext. Default: one that keeps no connections.
+	// Transport asks servers that are called over HTTP/1.1 in cleartext. Default: one that keeps no
+	// connections.
 	Transport http.RoundTripper
-	// Never returns the kind of an address that is never called; "" for others. nil: all may be called.
+	// Never returns the kind of an address that is never called; "" for others. nil: all may be
+	// called.
 	Never func(netip.Addr) string
 	// OnPanic is called when reading a pool's lists for Holders has panicked. nil drops it.
 	OnPanic func(pool string, value any, stack []byte)
@@ -64,14 +70,16 @@ type Pool struct {
 	Servers []Server
 	// Subset is what selects Servers among those of the pool; "" for all.
 	Subset string
-	// Host and Path are those of the request if Servers are the gateways of another cluster, which answer by their routes; else "".
+	// Host and Path are those of the request if Servers are the gateways of another cluster, which
+	// answer by their routes; else "".
 	Host, Path string
-	// Names are further models of the pool: names that requests may give, and that its picker replaces by those of its servers.
+	// Names are further models of the pool: names that requests may give, and that its picker
+	// replaces by those of its servers.
 	Names []string
 	// Protocol is how the servers are called.
 	Protocol upstream.Protocol
-	// Picker asks the pool's picker in another cluster, which has names of its own, for its list as JSON; nil: there is none to ask. It
-	// counts as one more server, without an address.
+	// Picker asks the pool's picker in another cluster, which has names of its own, for its list as
+	// JSON; nil: there is none to ask. It counts as one more server, without an address.
 	Picker func(context.Context) ([]byte, error)
 }
 
@@ -129,7 +137,8 @@ func (l *Lister) Forget(name string) {
 	delete(l.pools, name)
 }
 
-// List returns the models of some pools; those that no server reports are missing. Within askTimeout it asks servers, if it is time to.
+// List returns the models of some pools; those that no server reports are missing. Within
+// askTimeout it asks servers, if it is time to.
 func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 	found := make([][]Model, len(pools))
 	var asked errgroup.Group
@@ -248,7 +257,9 @@ func (known *pool) due(p *Pool) []Server {
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	servers := slices.Clone(p.servers())
-	slices.SortStableFunc(servers, func(a, b Server) int { return known.answers[a.Addr].at.Compare(known.answers[b.Addr].at) })
+	slices.SortStableFunc(servers, func(a, b Server) int {
+		return known.answers[a.Addr].at.Compare(known.answers[b.Addr].at)
+	})
 	return servers[:min(len(servers), maxAsked)]
 }
 

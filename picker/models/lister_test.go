@@ -67,7 +67,10 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 			if down {
 				return 503, ""
 			}
-			return 200, fmt.Sprintf(`{"data": [{"id": "base", "created": 7, "owned_by": "vllm"}, {"id": "at-%s", "parent": "base"}]}`, host)
+			return 200,
+				fmt.Sprintf(
+					`{"data": [{"id": "base", "created": 7, "owned_by": "vllm"}, {"id": "at-%s", "parent": "base"}]}`,
+					host)
 		}}
 		l := New(Config{Transport: a})
 		pool := Pool{Name: "p", Servers: servers(20)}
@@ -91,7 +94,8 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 			t.Errorf("while servers do not answer, %d models are left", len(got))
 		}
 		pool.Servers = pool.Servers[:1] // the others are gone
-		if got := ids(l.List(t.Context(), []Pool{pool})); !slices.Equal(got, []string{"at-10.0.0.0:8000<base", "base<"}) {
+		if got := ids(l.List(t.Context(), []Pool{pool})); !slices.Equal(got,
+			[]string{"at-10.0.0.0:8000<base", "base<"}) {
 			t.Errorf("of one server: %q", got)
 		}
 		for range 8 {
@@ -108,7 +112,8 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 	})
 }
 
-// A client chooses what the gateways of another cluster are asked for: however many paths it tries, few are asked and kept.
+// A client chooses what the gateways of another cluster are asked for: however many paths it tries,
+// few are asked and kept.
 func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
@@ -133,7 +138,8 @@ func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 			list(fmt.Sprintf("/%d/v1/models", i))
 		}
 		time.Sleep(time.Nanosecond)
-		if got := list("/new/v1/models"); !slices.Equal(got, []string{"m/new/v1/models<"}) || len(l.pools["p"]) != maxParts {
+		if got := list("/new/v1/models"); !slices.Equal(got, []string{"m/new/v1/models<"}) ||
+			len(l.pools["p"]) != maxParts {
 			t.Errorf("a path in place of the one that is not used: %q", got)
 		}
 		if got := list("/newer/v1/models"); len(got) != 0 {
@@ -182,7 +188,8 @@ func TestModels_WrongAnswersAreLeftOut(t *testing.T) {
 		numbers[i] = i
 	}
 	for answer, want := range map[string]int{
-		`{"data": [{"id": "a"}, {"id": ""}, {"id": "b\n"}, {"id": "` + strings.Repeat("x", maxName+1) + `"}, {"id": "c", "created": 1e300}]}`: 2,
+		`{"data": [{"id": "a"}, {"id": ""}, {"id": "b\n"}, {"id": "` + strings.Repeat("x", maxName+1) +
+			`"}, {"id": "c", "created": 1e300}]}`: 2,
 		`{"data": [` + fmt.Sprintf(many, numbers...) + `]}`: maxAnswer,
 		`{"data": [{"id": 5}]}`:                             0,
 		`[`:                                                 0,
@@ -190,12 +197,13 @@ func TestModels_WrongAnswersAreLeftOut(t *testing.T) {
 		`{"data": [{"id": "a"}]}` + strings.Repeat(" ", maxBytes): 0,
 		`{"models": []}`: 0,
 	} {
-		l := New(Config{Transport: &answerer{answer: func(string) (int, string) { return 200, answer }}, Never: func(a netip.Addr) string {
-			if a == at(1).Addr() {
-				return "an address of this machine"
-			}
-			return ""
-		}})
+		l := New(Config{Transport: &answerer{answer: func(string) (int, string) { return 200, answer }},
+			Never: func(a netip.Addr) string {
+				if a == at(1).Addr() {
+					return "an address of this machine"
+				}
+				return ""
+			}})
 		if got := l.List(context.Background(), []Pool{{Name: "p", Servers: servers(1)}}); len(got) != want {
 			t.Errorf("%.60q: %d models, want %d", answer, len(got), want)
 		}
@@ -221,7 +229,8 @@ func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
 	}}})
 	pool := Pool{Name: "p", Servers: []Server{{Addr: at(0), Adapters: []string{"sql", "base", "sql"}}}}
 	text := Encode(l.List(t.Context(), []Pool{pool, pool}))
-	want := `{"object":"list","data":[{"id":"base","object":"model","created":7,"owned_by":"vllm"},{"id":"sql","object":"model","created":7,"owned_by":"vllm","parent":"base"}]}`
+	want :=
+		`{"object":"list","data":[{"id":"base","object":"model","created":7,"owned_by":"vllm"},{"id":"sql","object":"model","created":7,"owned_by":"vllm","parent":"base"}]}`
 	if text != want {
 		t.Errorf("%s, want %s", text, want)
 	}
@@ -237,7 +246,8 @@ func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
 		long[i].ID = fmt.Sprint(len(long) - i)
 	}
 	var list struct{ Data []Model }
-	if err := json.Unmarshal([]byte(Encode(long)), &list); err != nil || len(list.Data) != maxList || !slices.IsSortedFunc(list.Data, func(a, b Model) int { return strings.Compare(a.ID, b.ID) }) {
+	if err := json.Unmarshal([]byte(Encode(long)), &list); err != nil || len(list.Data) != maxList ||
+		!slices.IsSortedFunc(list.Data, func(a, b Model) int { return strings.Compare(a.ID, b.ID) }) {
 		t.Errorf("%v, %d of %d models", err, len(list.Data), len(long))
 	}
 }

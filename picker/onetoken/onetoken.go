@@ -16,8 +16,8 @@ const (
 	maxList   = 1 << 20
 )
 
-// ErrDenied is the error of a server that answers no such question, whatever its engine does: it lacks
-// the API or the model, or wants a credential.
+// ErrDenied is the error of a server that answers no such question, whatever its engine does: it
+// lacks the API or the model, or wants a credential.
 var ErrDenied = errors.New("the server denies probes")
 
 // question is a request for one token.
@@ -33,8 +33,8 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// Ask returns nil once the server at base, a URL without a path, has computed a token. For a model ""
-// it asks for the first one that the server lists.
+// Ask returns nil once the server at base, a URL without a path, has computed a token. For a model
+// "" it asks for the first one that the server lists.
 func Ask(ctx context.Context, by http.RoundTripper, base, model string) error {
 	if model == "" {
 		model = first(ctx, by, base)

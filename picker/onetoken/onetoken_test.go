@@ -15,7 +15,8 @@ import (
 
 const token = `{"choices":[{"text":"1"}],"usage":{"completion_tokens":1}}`
 
-// one are the answers of a server with completions alone, and both the answers of one with chat, too.
+// one are the answers of a server with completions alone, and both the answers of one with chat,
+// too.
 func one(completions string) map[string]string {
 	return map[string]string{"/v1/completions": completions}
 }
@@ -24,8 +25,8 @@ func both(completions, chat string) map[string]string {
 	return map[string]string{"/v1/completions": completions, "/v1/chat/completions": chat}
 }
 
-// A probe finds a token where there is one, asks for a model that the server has, and distinguishes a
-// server that answers no probe from one that has no token.
+// A probe finds a token where there is one, asks for a model that the server has, and distinguishes
+// a server that answers no probe from one that has no token.
 func TestSilent_ProbeFindsAToken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model  string
@@ -89,7 +90,8 @@ func TestSilent_ProbeFindsAToken(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			err := Ask(ctx, &http.Transport{DisableKeepAlives: true}, server.URL, tt.model)
-			found := err == nil && tt.want == "" || err != nil && tt.want != "" && strings.Contains(err.Error(), tt.want)
+			found := err == nil && tt.want == "" ||
+				err != nil && tt.want != "" && strings.Contains(err.Error(), tt.want)
 			if !found || errors.Is(err, ErrDenied) != tt.denied {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}

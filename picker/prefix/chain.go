@@ -7,8 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Chain is a prompt as hashes of its blocks. Element i is the hash of everything up to and including block i, and of the
-// prompt's seed. What follows the last full block has no element.
+// Chain is a prompt as hashes of its blocks. Element i is the hash of everything up to and
+// including block i, and of the prompt's seed. What follows the last full block has no element.
 type Chain []uint64
 
 const (
@@ -16,7 +16,8 @@ const (
 	MaxBlocks = 512
 	MaxTokens = 131072
 
-	// BytesPerToken is the length of a token in text. Tokenizers of today's models make tokens of 3 to 5 bytes.
+	// BytesPerToken is the length of a token in text. Tokenizers of today's models make tokens of 3
+	// to 5 bytes.
 	BytesPerToken = 4
 
 	pieceTokens = 64
@@ -24,11 +25,13 @@ const (
 	maxPieces   = MaxTokens / pieceTokens
 )
 
-// spans is the schedule of blocks: small ones first, because most prompts are short, and larger ones further on, so that a
-// chain stays short. A block is at most a sixty-fourth of what precedes it, once more than 64 blocks precede it.
+// spans is the schedule of blocks: small ones first, because most prompts are short, and larger
+// ones further on, so that a chain stays short. A block is at most a sixty-fourth of what precedes
+// it, once more than 64 blocks precede it.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
-// End returns the number of tokens up to and including block i, for i from 0 to MaxBlocks-1; 0 for i below 0.
+// End returns the number of tokens up to and including block i, for i from 0 to MaxBlocks-1; 0 for
+// i below 0.
 func End(i int) int {
 	pieces := 0
 	for n, left := 0, i+1; left > 0 && n < len(spans); n++ {
@@ -42,8 +45,8 @@ func End(i int) int {
 // blockPieces is the size of block i in pieces of 64 tokens.
 func blockPieces(i int) int { return spans[min(i/spans[0].blocks, len(spans)-1)].pieces }
 
-// Builder hashes a text that arrives in parts. Of a part it keeps no more than the bytes of an unfinished piece of 64 tokens. The
-// zero value is ready.
+// Builder hashes a text that arrives in parts. Of a part it keeps no more than the bytes of an
+// unfinished piece of 64 tokens. The zero value is ready.
 type Builder struct {
 	size   int    // bytes written
 	hash   uint64 // of all pieces so far
@@ -97,7 +100,8 @@ func (b *Builder) WriteToken(id uint32) {
 	b.Write(p[:])
 }
 
-// Mix adds something that is part of the prompt but not text, such as the hash of an image. It takes no tokens.
+// Mix adds something that is part of the prompt but not text, such as the hash of an image. It
+// takes no tokens.
 func (b *Builder) Mix(hash uint64) { b.hash = mix(b.hash^uint64(b.filled), hash) }
 
 func (b *Builder) piece(p []byte) {
@@ -110,9 +114,9 @@ func (b *Builder) piece(p []byte) {
 // sum is the hash of everything, of an unfinished piece too.
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
-// Join makes the chain of a prompt, in memory that the caller has for it. The prompt is a front (tools, instructions) and what
-// follows. They are two Builders because a body may have the front behind the rest. seed distinguishes prompts of different
-// models, adapters and salts.
+// Join makes the chain of a prompt, in memory that the caller has for it. The prompt is a front
+// (tools, instructions) and what follows. They are two Builders because a body may have the front
+// behind the rest. seed distinguishes prompts of different models, adapters and salts.
 func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	restSeed := mix(front.sum(), seed)
 	pieces := 0
@@ -130,7 +134,8 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	return memory[:]
 }
 
-// PromptHash returns the hash of a whole prompt, of what follows its last full block too. Of text beyond MaxTokens it has the length.
+// PromptHash returns the hash of a whole prompt, of what follows its last full block too. Of text
+// beyond MaxTokens it has the length.
 func PromptHash(seed uint64, front, rest *Builder) uint64 {
 	return mix(mix(mix(seed, front.sum()), rest.sum()), uint64(front.size+rest.size))
 }

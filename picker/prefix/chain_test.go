@@ -64,7 +64,8 @@ func TestPrefix_ChainIsTheSameHoweverThePromptIsCut(t *testing.T) {
 	}
 }
 
-// TestPrefix_ChainsShareTheirBeginning and nothing else: not what follows a difference, nor what has another seed.
+// TestPrefix_ChainsShareTheirBeginning and nothing else: not what follows a difference, nor what
+// has another seed.
 func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 	a := text(20_000)
 	b := bytes.Clone(a)
@@ -88,7 +89,8 @@ func TestPrefix_ChainsShareTheirBeginning(t *testing.T) {
 			t.Errorf("block %d: %x with an image, %x with another one, %x without", i, one[i], two[i], ca[i])
 		}
 	}
-	if s := Seed(Seed(0, []byte("a")), []byte("b")); s == Seed(Seed(0, []byte("b")), []byte("a")) || s == Seed(Seed(0, []byte("ab")), nil) {
+	if s := Seed(Seed(0, []byte("a")), []byte("b")); s == Seed(Seed(0, []byte("b")), []byte("a")) ||
+		s == Seed(Seed(0, []byte("ab")), nil) {
 		t.Error("different names have one seed")
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A client chooses its prompts, and so the hashes of their blocks. Hashes that agree in the bits that a table's size keeps must not
-// stand in one run, whatever the secret.
+// A client chooses its prompts, and so the hashes of their blocks. Hashes that agree in the bits
+// that a table's size keeps must not stand in one run, whatever the secret.
 func TestPrefix_ChosenHashesDoNotCollide(t *testing.T) {
 	before := secret
 	defer func() { secret = before }()
@@ -28,12 +28,15 @@ func collide(t *testing.T) {
 		longest := 0
 		for i := range x.holders.shards {
 			if table := x.holders.shards[i].table.Load(); table != nil {
-				longest = max(longest, longestRun(len(table.slots), func(i int) bool { return table.slots[i].key.Load() != 0 }))
+				longest = max(longest,
+					longestRun(len(table.slots), func(i int) bool { return table.slots[i].key.Load() != 0 }))
 			}
 		}
-		// Places at random make short runs in a table that is half full; places in one run make one of thousands of slots.
+		// Places at random make short runs in a table that is half full; places in one run make one
+		// of thousands of slots.
 		if n := longestRun(len(s.slots), func(i int) bool { return s.slots[i] != 0 }); n > 150 || longest > 100 {
-			t.Errorf("hashes that differ from bit %d on: runs of %d slots of the server, and %d of a shard", shift, n, longest)
+			t.Errorf("hashes that differ from bit %d on: runs of %d slots of the server, and %d of a shard", shift, n,
+				longest)
 		}
 		if s.blocks != blocks {
 			t.Fatalf("%d blocks, want %d", s.blocks, blocks)

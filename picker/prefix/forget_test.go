@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What a server has denied counts no more; what it was sent by other picks stays, in whatever order the picks are denied.
+// What a server has denied counts no more; what it was sent by other picks stays, in whatever order
+// the picks are denied.
 func TestForget_LeavesWhatOtherPicksHaveSent(t *testing.T) {
 	x := New(Config{})
 	s := x.Server(key(1))
@@ -42,7 +43,8 @@ func TestForget_LeavesWhatOtherPicksHaveSent(t *testing.T) {
 	}
 }
 
-// A peer may send a denial without the pick that it takes back: then a block loses its predecessor. The next pick restores it.
+// A peer may send a denial without the pick that it takes back: then a block loses its predecessor.
+// The next pick restores it.
 func TestForget_WithoutAddIsRepaired(t *testing.T) {
 	x := New(Config{})
 	s := x.Server(key(1))

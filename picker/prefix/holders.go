@@ -7,11 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// holders leads from a block to the servers that have it. It is divided into shards so that a table that grows is copied in
-// a fraction of a millisecond.
+// holders leads from a block to the servers that have it. It is divided into shards so that a table
+// that grows is copied in a fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
-// shard is a hash table with open addressing, which writers change under a lock and readers read without.
+// shard is a hash table with open addressing, which writers change under a lock and readers read
+// without.
 type shard struct {
 	mu sync.Mutex
 	// version is odd while entries move. A reader that sees it change reads again.
@@ -34,12 +35,12 @@ type table struct {
 // freeSet is the offset of a free array, which contains the next one, plus 1; 0 at the end.
 type freeSet uint64
 
-// slot is an entry: a block, and the set of servers that have it. A set is a group if its servers are in one group, and else a
-// reference to an array of groups.
+// slot is an entry: a block, and the set of servers that have it. A set is a group if its servers
+// are in one group, and else a reference to an array of groups.
 type slot struct{ key, set atomic.Uint64 }
 
-// group is a number of 31 bits, and 32 bits for the servers with the IDs 32 x number to 32 x number + 31. Servers of a pool
-// are added together, so they share few groups.
+// group is a number of 31 bits, and 32 bits for the servers with the IDs 32 x number to 32 x number
+// + 31. Servers of a pool are added together, so they share few groups.
 type group uint64
 
 func groupOf(id uint32) group             { return group(id/32)<<32 | 1<<(id%32) }
@@ -59,18 +60,20 @@ const (
 	maxReads = 8 // after which a reader gives up, as if the table lacked the block
 )
 
-// secret decides where blocks are in tables. Their keys are hashes of prompts, which clients write: one who knew the places could
-// have all blocks in one run of slots, so that each look-up reads them all.
+// secret decides where blocks are in tables. Their keys are hashes of prompts, which clients write:
+// one who knew the places could have all blocks in one run of slots, so that each look-up reads
+// them all.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// home is the place of a block, before it is reduced to the size of a table. With one multiplication, keys in an arithmetic progression stood in one
-// run of most slots with some secrets.
+// home is the place of a block, before it is reduced to the size of a table. With one
+// multiplication, keys in an arithmetic progression stood in one run of most slots with some
+// secrets.
 func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[0]) }
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
-// intersect sets out to the servers of in that have a block, and reports whether there are any. Bit k of word i is the server
-// with the ID 32 x (first + i) + k.
+// intersect sets out to the servers of in that have a block, and reports whether there are any. Bit
+// k of word i is the server with the ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {
@@ -316,7 +319,8 @@ func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	return set, true
 }
 
-// delete frees a slot, and moves later entries of its run so that each stays reachable from its own place.
+// delete frees a slot, and moves later entries of its run so that each stays reachable from its own
+// place.
 func (t *table) delete(at int) {
 	mask := len(t.slots) - 1
 	for next := at; ; {
@@ -337,8 +341,8 @@ func (t *table) delete(at int) {
 	t.entries--
 }
 
-// rebuild makes a table with another number of slots, twice the arrays that are in use, and an array of a size besides. Readers
-// go on in the old one until they read the pointer again.
+// rebuild makes a table with another number of slots, twice the arrays that are in use, and an
+// array of a size besides. Readers go on in the old one until they read the pointer again.
 func (s *shard) rebuild(old *table, slots, array int) *table {
 	next := &table{slots: make([]slot, slots)}
 	if old != nil {

@@ -9,18 +9,20 @@ import (
 	"time"
 )
 
-// DefaultBlocks is the default of Config.Blocks: with a thousand servers, 268,000 to 2.3 million tokens each. They take about
-// 250 MiB once they are all in use.
+// DefaultBlocks is the default of Config.Blocks: with a thousand servers, 268,000 to 2.3 million
+// tokens each. They take about 250 MiB once they are all in use.
 const DefaultBlocks = 4 << 20
 
 // Config of an Index. Zero values mean the defaults given.
 type Config struct {
 	Blocks int // of all servers together; default DefaultBlocks
-	// Seed of the keys of reported blocks: a random number, so that no server can choose tokens that collide in the tables.
+	// Seed of the keys of reported blocks: a random number, so that no server can choose tokens
+	// that collide in the tables.
 	Seed uint64
 }
 
-// Index is what the model servers of a process have cached. Servers of several pools with one address are one.
+// Index is what the model servers of a process have cached. Servers of several pools with one
+// address are one.
 type Index struct {
 	blocks    int
 	seed      uint64
@@ -43,13 +45,15 @@ type Index struct {
 
 // New returns an Index without servers.
 func New(c Config) *Index {
-	return &Index{blocks: cmp.Or(c.Blocks, DefaultBlocks), seed: c.Seed, servers: map[netip.AddrPort]*Server{}, changed: make(chan struct{}, 1), pending: map[netip.AddrPort][]byte{}}
+	return &Index{blocks: cmp.Or(c.Blocks, DefaultBlocks), seed: c.Seed, servers: map[netip.AddrPort]*Server{},
+		changed: make(chan struct{}, 1), pending: map[netip.AddrPort][]byte{}}
 }
 
 // share is how many blocks a server may have.
 func (x *Index) share() int { return max(x.blocks/int(max(x.count.Load(), 1)), 1) }
 
-// Server returns the server with an address. Each call needs a Release; after the last one the server is forgotten.
+// Server returns the server with an address. Each call needs a Release; after the last one the
+// server is forgotten.
 func (x *Index) Server(key netip.AddrPort) *Server {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,8 +112,8 @@ func (x *Index) notify() {
 	}
 }
 
-// Run removes the blocks of released servers, and restores snapshots, until ctx ends. It does so beside the path of changes: a
-// server with all its blocks takes milliseconds.
+// Run removes the blocks of released servers, and restores snapshots, until ctx ends. It does so
+// beside the path of changes: a server with all its blocks takes milliseconds.
 func (x *Index) Run(ctx context.Context) error {
 	late := time.NewTimer(pendingFor)
 	defer late.Stop()
@@ -157,8 +161,8 @@ func (x *Index) Add(s *Server, c Chain) {
 	}
 }
 
-// Forget takes back an Add: the server has not read the prompt. Blocks that another Add has too stay. What the Add has evicted does not
-// come back.
+// Forget takes back an Add: the server has not read the prompt. Blocks that another Add has too
+// stay. What the Add has evicted does not come back.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

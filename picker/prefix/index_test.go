@@ -137,7 +137,8 @@ func (w *world) check(c Chain) {
 	for i, m := range w.models {
 		held += m.order.Len()
 		if want := m.match(c); cached[i] != want {
-			w.t.Fatalf("server %d of %d, chain of %d blocks: %d tokens cached, the model has %d", i, len(w.servers), len(c), cached[i], want)
+			w.t.Fatalf("server %d of %d, chain of %d blocks: %d tokens cached, the model has %d", i, len(w.servers),
+				len(c), cached[i], want)
 		}
 	}
 	if got := w.index.held.Load(); got != int64(held) {
@@ -202,7 +203,8 @@ func FuzzIndex_EqualsModel(f *testing.F) {
 	})
 }
 
-// TestPrefix_EachServerHasAnEqualShare: the bound of all blocks holds also when servers join that were not expected.
+// TestPrefix_EachServerHasAnEqualShare: the bound of all blocks holds also when servers join that
+// were not expected.
 func TestPrefix_EachServerHasAnEqualShare(t *testing.T) {
 	w := newWorld(t, 4096)
 	w.join()
@@ -221,7 +223,8 @@ func TestPrefix_EachServerHasAnEqualShare(t *testing.T) {
 	w.check(w.chains[len(w.chains)-1])
 }
 
-// TestPrefix_ReadsDuringWrites is for the race detector, and for what a reader may see: never more than what was added.
+// TestPrefix_ReadsDuringWrites is for the race detector, and for what a reader may see: never more
+// than what was added.
 func TestPrefix_ReadsDuringWrites(t *testing.T) {
 	w := newWorld(t, 1<<14)
 	for range 40 {

@@ -28,15 +28,15 @@ func (k Knowledge) String() string {
 }
 
 const (
-	// pickedFor is how long a pick counts as cached where a server reports what it has: the server reports a prompt's blocks when it
-	// has read them.
+	// pickedFor is how long a pick counts as cached where a server reports what it has: the server
+	// reports a prompt's blocks when it has read them.
 	pickedFor = 2 * time.Second
 	// maxAdapters bounds the adapters of one server whose blocks are kept apart.
 	maxAdapters = 256
 )
 
-// reported is what a server has cached by its own reports, and by picks of the last moments. Its blocks have keys of their own in
-// the table of holders.
+// reported is what a server has cached by its own reports, and by picks of the last moments. Its
+// blocks have keys of their own in the table of holders.
 type reported struct {
 	known    atomic.Int32
 	adapters atomic.Pointer[[]uint64] // hashes of the names of adapters with blocks; replaced under Server.mu
@@ -57,8 +57,8 @@ type picked struct {
 	until int64
 }
 
-// ReportSeed returns the seed of reported keys of an adapter, 0 for the base model, and a cache salt, 0 for none; both are hashes
-// by NameHash.
+// ReportSeed returns the seed of reported keys of an adapter, 0 for the base model, and a cache
+// salt, 0 for none; both are hashes by NameHash.
 func (x *Index) ReportSeed(adapter, salt uint64) uint64 { return mix(mix(x.seed, adapter), salt) }
 
 // NameHash returns the hash of an adapter's name or a cache salt.
@@ -78,8 +78,8 @@ func (s *Server) SetKnowledge(k Knowledge) {
 	}
 }
 
-// Hold records that s reports a block. Each call needs a Drop. It returns false, and records nothing, if s has as many blocks
-// as it may.
+// Hold records that s reports a block. Each call needs a Drop. It returns false, and records
+// nothing, if s has as many blocks as it may.
 func (s *Server) Hold(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (s *Server) Drop(key uint64) {
 	s.setHold(key, h)
 }
 
-// NoteAdapter records that s has blocks of an adapter: requests for a model of this name are matched with the adapter's blocks
-// there, and not with the base model's.
+// NoteAdapter records that s has blocks of an adapter: requests for a model of this name are
+// matched with the adapter's blocks there, and not with the base model's.
 func (s *Server) NoteAdapter(adapter uint64) {
 	if adapter == 0 || s.hasAdapter(adapter) {
 		return
@@ -182,7 +182,8 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect has a prompt count as cached at a server that reports what it has, for two seconds: it was just sent there.
+// Expect has a prompt count as cached at a server that reports what it has, for two seconds: it was
+// just sent there.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -250,8 +251,9 @@ type reportMatch struct {
 	cached []int32
 }
 
-// MatchReports completes what Match has found: cached[i] becomes the number of tokens of a prompt that servers[i] reports to have
-// cached, if it reports that. The others keep their number. model is the request's, which may be an adapter's name.
+// MatchReports completes what Match has found: cached[i] becomes the number of tokens of a prompt
+// that servers[i] reports to have cached, if it reports that. The others keep their number. model
+// is the request's, which may be an adapter's name.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {
 		return
@@ -268,10 +270,12 @@ func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached [
 	defer reportMatches.Put(m)
 	m.cached = slices.Grow(m.cached[:0], len(servers))[:len(servers)]
 	if base {
-		x.matchReports(e.chain(&m.chain, x.ReportSeed(0, e.Salt)), m.cached, servers, cached, func(s *Server) bool { return !s.hasAdapter(adapter) })
+		x.matchReports(e.chain(&m.chain, x.ReportSeed(0, e.Salt)), m.cached, servers, cached,
+			func(s *Server) bool { return !s.hasAdapter(adapter) })
 	}
 	if adapted {
-		x.matchReports(e.chain(&m.chain, x.ReportSeed(adapter, e.Salt)), m.cached, servers, cached, func(s *Server) bool { return s.hasAdapter(adapter) })
+		x.matchReports(e.chain(&m.chain, x.ReportSeed(adapter, e.Salt)), m.cached, servers, cached,
+			func(s *Server) bool { return s.hasAdapter(adapter) })
 	}
 }
 

@@ -5,18 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// A prompt that is read into a full cache evicts what was used longest ago, and a later request may have to
-// read that again. How much follows from what a server's list shows. Its clock counts the tokens
-// that were used, in pieces, and T is the age of the block to be evicted next. One token more in
-// the cache makes T longer by 1 over the share of uses that miss. So a token that stays for T
-// without another use costs T times the share of uses whose block had about the age T, over the
+// A prompt that is read into a full cache evicts what was used longest ago, and a later request may
+// have to read that again. How much follows from what a server's list shows. Its clock counts the
+// tokens that were used, in pieces, and T is the age of the block to be evicted next. One token
+// more in the cache makes T longer by 1 over the share of uses that miss. So a token that stays for
+// T without another use costs T times the share of uses whose block had about the age T, over the
 // share that miss (Che's approximation of LRU). Ages from 3T/4 to T count as about T.
 
-// reuse has what the uses of a server's blocks show about its cache. Server.mu guards it, but for evicted.
+// reuse has what the uses of a server's blocks show about its cache. Server.mu guards it, but for
+// evicted.
 type reuse struct {
 	clock  uint32   // pieces used; it wraps
 	stamps []uint32 // by node: the clock at its last use
-	// Of about the last T: pieces that were read into the cache, and pieces used whose age was about T.
+	// Of about the last T: pieces that were read into the cache, and pieces used whose age was
+	// about T.
 	read, old float64
 	evicted   atomic.Uint64 // bits of a float64
 }

@@ -24,11 +24,14 @@ type Server struct {
 	capacity int // in tokens
 	tokens   int // of all blocks
 
-	// nodes is the list. Node 0 is no block: its next is the block that was used last, its previous the one to be evicted.
+	// nodes is the list. Node 0 is no block: its next is the block that was used last, its previous
+	// the one to be evicted.
 	nodes  []node
 	pieces []uint8 // of 64 tokens, the size of each node's block
-	uses   []uint8 // how many picks have sent each node's block and were not denied; alwaysUsed and more are not counted
-	free   uint32  // the first node not in use, which leads to the others by next; 0 if there is none
+	// how many picks have sent each node's block and were not denied; alwaysUsed and more are not
+	// counted
+	uses   []uint8
+	free   uint32 // the first node not in use, which leads to the others by next; 0 if there is none
 	blocks int
 	slots  []uint32 // hash table of nodes: a power of two; 0 is free
 }
@@ -62,8 +65,8 @@ const alwaysUsed = math.MaxUint8
 // longBytesPerToken is the length of a token in texts whose tokens are long.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache may hold a prompt that has a number of tokens at BytesPerToken, and perhaps fewer. The server
-// denies a prompt that it cannot hold.
+// Fits reports whether a server's cache may hold a prompt that has a number of tokens at
+// BytesPerToken, and perhaps fewer. The server denies a prompt that it cannot hold.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +82,8 @@ func (s *Server) room(c Chain) Chain {
 	return c
 }
 
-// add moves a chain to the front of the list, with its first block foremost, and evicts what no longer fits.
+// add moves a chain to the front of the list, with its first block foremost, and evicts what no
+// longer fits.
 func (s *Server) add(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +107,8 @@ func (s *Server) add(c Chain) {
 		at = n
 	}
 	for i := known; i < len(c); i++ {
-		if n := s.find(c[i]); n != 0 { // its predecessor was forgotten by a denial without its pick, as a peer may send it
+		// its predecessor was forgotten by a denial without its pick, as a peer may send it
+		if n := s.find(c[i]); n != 0 {
 			s.touch(&v, n)
 			s.useBehind(n, at)
 			at = n
@@ -117,8 +122,9 @@ func (s *Server) add(c Chain) {
 	s.leave(v)
 }
 
-// forget takes back one add of a chain: the blocks that no other pick has sent are removed. The counts of a block's successors add up to
-// its own at most, so what is left is closed under prefixes. It has no effect once the chain's end is evicted: it may count no more.
+// forget takes back one add of a chain: the blocks that no other pick has sent are removed. The
+// counts of a block's successors add up to its own at most, so what is left is closed under
+// prefixes. It has no effect once the chain's end is evicted: it may count no more.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -72,7 +72,8 @@ func TestSnapshot_AnotherProcessMatchesTheSame(t *testing.T) {
 	if part > size/3 || part < size/4 {
 		t.Errorf("%d bytes of %d, limit %d", part, size, size/3)
 	}
-	if last := chains[len(chains)-1]; cachedAt(y, last, servers[(len(chains)-1)%len(servers)]) != int32(End(len(last)-1)) {
+	if last := chains[len(chains)-1]; cachedAt(y, last,
+		servers[(len(chains)-1)%len(servers)]) != int32(End(len(last)-1)) {
 		t.Error("the prompt that was sent last is not in a part of the snapshot")
 	}
 	for _, s := range servers {

@@ -2,8 +2,9 @@ package prefix
 
 import "slices"
 
-// Place is a position in a prompt of token IDs: the hash of all tokens before it, and how many there are. The zero value is the
-// beginning. It may stop after any token, so it follows a model server's blocks whatever their size.
+// Place is a position in a prompt of token IDs: the hash of all tokens before it, and how many
+// there are. The zero value is the beginning. It may stop after any token, so it follows a model
+// server's blocks whatever their size.
 type Place struct {
 	hash   uint64
 	tokens uint32
@@ -66,8 +67,9 @@ func (t *Tokens) Len() int { return t.place.Tokens() }
 // Exact returns the prompt. It shares t's memory: Reset ends its use.
 func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
-// Exact is a prompt of which the token IDs are known, as their hashes at the ends of a Chain's blocks. It is compared with what
-// servers report, whose seed differs: a server's model may have another name, and only some servers have an adapter.
+// Exact is a prompt of which the token IDs are known, as their hashes at the ends of a Chain's
+// blocks. It is compared with what servers report, whose seed differs: a server's model may have
+// another name, and only some servers have an adapter.
 type Exact struct {
 	Ends   []uint64
 	Tokens int // of the prompt; 0 if they are not known

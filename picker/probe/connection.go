@@ -22,14 +22,17 @@ import (
 // ServiceName is a picker's service name in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// reconnect is the pause before connecting again. It is short: Envoy sends a restarted picker requests at once, and a process that is killed may
-// accept one more connection after it has closed the others.
-var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
+// reconnect is the pause before connecting again. It is short: Envoy sends a restarted picker
+// requests at once, and a process that is killed may accept one more connection after it has closed
+// the others.
+var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+	MaxDelay: 5 * time.Second}
 
 // askAgain is the longest pause before asking why a connection fails.
 const askAgain = time.Second
 
-// connect keeps a connection to one address until ctx ends. It probes each new connection until the picker answers.
+// connect keeps a connection to one address until ctx ends. It probes each new connection until the
+// picker answers.
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
 	if picker.HealthOnly {
 		p.followHealth(ctx, at, results)
@@ -78,15 +81,18 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}
 }
 
-// servesHealth reports whether the picker's port has a health service with a status for ServiceName.
+// servesHealth reports whether the picker's port has a health service with a status for
+// ServiceName.
 func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	r, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: ServiceName})
-	return err == nil && (r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
+	return err == nil &&
+		(r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// unreachable returns why a connection failed: a call on it fails at once with the reason. "" if it has been established meanwhile.
+// unreachable returns why a connection failed: a call on it fails at once with the reason. "" if it
+// has been established meanwhile.
 func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -97,8 +103,9 @@ func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string 
 	return extproc.Reason(err)
 }
 
-// ready returns when conn is connected; false when ctx has ended. It calls down while attempts fail. gRPC's state then stays
-// TransientFailure whatever later attempts meet, so that only asking again finds their reason.
+// ready returns when conn is connected; false when ctx has ended. It calls down while attempts
+// fail. gRPC's state then stays TransientFailure whatever later attempts meet, so that only asking
+// again finds their reason.
 func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	pause := reconnect.BaseDelay
 	for {
@@ -121,7 +128,8 @@ func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	}
 }
 
-// probeUntilAnswered probes until the picker answers. It returns false if the connection is lost or ctx ends.
+// probeUntilAnswered probes until the picker answers. It returns false if the connection is lost or
+// ctx ends.
 func (p *Prober) probeUntilAnswered(ctx context.Context, at address, conn *grpc.ClientConn) (Dialect, bool) {
 	for pause := p.cfg.Retry; ; pause = min(2*pause, 20*p.cfg.Retry) {
 		d, err := p.probe(ctx, conn)
@@ -164,19 +172,22 @@ func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, err
 			return Acknowledges, nil
 		case *extprocv3.ProcessingResponse_ImmediateResponse:
 			if code := r.ImmediateResponse.GetStatus().GetCode(); code < 400 || code >= 500 {
-				return Unknown, fmt.Errorf("immediate response with status %d", code) // perhaps its pool has no pods yet
+				// perhaps its pool has no pods yet
+				return Unknown, fmt.Errorf("immediate response with status %d", code)
 			}
 			return FullDuplex, nil // it read the body and rejected it, as the protocol allows
 		}
 	}
 }
 
-// probeMessages returns a request as Envoy sends it in FULL_DUPLEX_STREAMED: headers, a chunk of the body, its end.
+// probeMessages returns a request as Envoy sends it in FULL_DUPLEX_STREAMED: headers, a chunk of
+// the body, its end.
 func probeMessages() []*extprocv3.ProcessingRequest {
 	headers := &corev3.HeaderMap{}
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":authority", "penstock"}, {":path", "/v1/completions"},
-		{"content-type", "application/json"}, {"content-length", "1"}, {"user-agent", "penstock"}, {"x-request-id", "penstock-probe"},
+		{"content-type", "application/json"}, {"content-length", "1"}, {"user-agent", "penstock"},
+		{"x-request-id", "penstock-probe"},
 	} {
 		headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])})
 	}
@@ -187,8 +198,12 @@ func probeMessages() []*extprocv3.ProcessingRequest {
 	}
 	return []*extprocv3.ProcessingRequest{
 		{
-			Request:        &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{Headers: headers}},
-			ProtocolConfig: &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_FULL_DUPLEX_STREAMED},
+			Request: &extprocv3.ProcessingRequest_RequestHeaders{
+				RequestHeaders: &extprocv3.HttpHeaders{Headers: headers},
+			},
+			ProtocolConfig: &extprocv3.ProtocolConfiguration{
+				RequestBodyMode: modev3.ProcessingMode_FULL_DUPLEX_STREAMED,
+			},
 		},
 		body("?", false), body("", true),
 	}

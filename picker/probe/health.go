@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Health is a port of each address of a picker where it serves gRPC health. The zero value: there is none.
+// Health is a port of each address of a picker where it serves gRPC health. The zero value: there
+// is none.
 type Health struct {
 	Port uint16
 	// TLS is how the port is spoken to; nil: in cleartext.
@@ -26,8 +27,8 @@ type Health struct {
 	Authorization string
 }
 
-// SetHealth notes where a picker serves health. A picker that reports there that it does not serve is down. One whose port does not answer
-// is not: firewalls may admit picks alone.
+// SetHealth notes where a picker serves health. A picker that reports there that it does not serve
+// is down. One whose port does not answer is not: firewalls may admit picks alone.
 func (p *Prober) SetHealth(name string, at Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +108,8 @@ func (h Health) connect(ip netip.Addr) (*grpc.ClientConn, error) {
 	return dial.Connect(at, *h.TLS, options...)
 }
 
-// check asks a health service whether the picker serves: by the name of its service, or that of the process.
+// check asks a health service whether the picker serves: by the name of its service, or that of the
+// process.
 func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) (is state) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()

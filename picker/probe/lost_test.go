@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A picker that ends is lost at once, and for a while: then Envoy's own health check has noticed, and decides alone.
+// A picker that ends is lost at once, and for a while: then Envoy's own health check has noticed,
+// and decides alone.
 func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	p, n := runFor(t, 2*time.Second)
 	epp := start(t, "127.0.0.1:0", fullDuplex)
@@ -30,7 +31,9 @@ func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	again := start(t, epp.addr.String(), fullDuplex)
 	poll.Until(t, "it is back", func() bool { return n.answer("epp") == up })
 	again.server.Stop()
-	poll.Until(t, "it is lost once more", func() bool { return n.count("epp", func(a Answer) bool { return a == lost }) > 1 })
+	poll.Until(t, "it is lost once more", func() bool {
+		return n.count("epp", func(a Answer) bool { return a == lost }) > 1
+	})
 	l, err := net.Listen("tcp", epp.addr.String()) // it starts, and is not ready
 	if err != nil {
 		t.Fatal(err)
@@ -52,19 +55,33 @@ func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	poll.Until(t, "it is back once more", func() bool { return n.answer("epp") == up })
 }
 
-// Envoy calls an address that is left, and its health check alone decides on one that is silent: the link to it may be cut here and not there.
+// Envoy calls an address that is left, and its health check alone decides on one that is silent:
+// the link to it may be cut here and not there.
 func TestExternalPicker_LostOnceAllPortsAreClosed(t *testing.T) {
-	one, two := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.1:1")}, dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.2:1")}
+	one, two := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.1:1")},
+		dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.2:1")}
 	for name, c := range map[string]struct {
 		down map[dial.Address]string
 		lost map[dial.Address]bool
 		want bool
 	}{
-		"one is left":                        {map[dial.Address]string{one: extproc.ReasonClosedPort}, map[dial.Address]bool{one: true}, false},
-		"one is silent":                      {map[dial.Address]string{one: extproc.ReasonClosedPort, two: "i/o timeout"}, map[dial.Address]bool{one: true}, false},
-		"one starts again":                   {map[dial.Address]string{one: extproc.ReasonClosedPort, two: extproc.ReasonHandshake}, map[dial.Address]bool{one: true, two: true}, true},
-		"one was lost long ago":              {map[dial.Address]string{one: extproc.ReasonClosedPort, two: extproc.ReasonClosedPort}, map[dial.Address]bool{one: true}, true},
-		"both were, or were never connected": {map[dial.Address]string{one: extproc.ReasonClosedPort, two: extproc.ReasonClosedPort}, nil, false},
+		"one is left": {map[dial.Address]string{one: extproc.ReasonClosedPort},
+			map[dial.Address]bool{one: true}, false},
+		"one is silent": {
+			map[dial.Address]string{one: extproc.ReasonClosedPort, two: "i/o timeout"},
+			map[dial.Address]bool{one: true}, false,
+		},
+		"one starts again": {
+			map[dial.Address]string{one: extproc.ReasonClosedPort, two: extproc.ReasonHandshake},
+			map[dial.Address]bool{one: true, two: true}, true,
+		},
+		"one was lost long ago": {
+			map[dial.Address]string{one: extproc.ReasonClosedPort, two: extproc.ReasonClosedPort},
+			map[dial.Address]bool{one: true}, true,
+		},
+		"both were, or were never connected": {
+			map[dial.Address]string{one: extproc.ReasonClosedPort, two: extproc.ReasonClosedPort}, nil, false,
+		},
 	} {
 		is := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, down: c.down, lost: c.lost}
 		if got := is.gone(); got != c.want {

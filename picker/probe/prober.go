@@ -32,19 +32,21 @@ const (
 // Answer is the result of probing a picker.
 type Answer struct {
 	Dialect Dialect
-	// Health means that the gRPC health service on the picker's port has a status for ServiceName. Of several pickers that
-	// elect a leader, the others are NOT_SERVING.
+	// Health means that the gRPC health service on the picker's port has a status for ServiceName.
+	// Of several pickers that elect a leader, the others are NOT_SERVING.
 	Health bool
-	// Down is why no address serves: it cannot be connected to, it does not answer, or its health port states so (SetHealth). ""
-	// if one may serve.
+	// Down is why no address serves: it cannot be connected to, it does not answer, or its health
+	// port states so (SetHealth). "" if one may serve.
 	Down string
-	// Lost means that the picker has ended a moment ago (Config.LostFor): a connection to it was lost, all addresses refused connections since, and
-	// none has accepted one.
+	// Lost means that the picker has ended a moment ago (Config.LostFor): a connection to it was
+	// lost, all addresses refused connections since, and none has accepted one.
 	Lost bool
-	// Frozen means that the picker has fallen silent a moment ago (Config.LostFor): it accepts what it is sent and has answered
-	// nothing for two seconds, or three, at some address, and serves at no other.
+	// Frozen means that the picker has fallen silent a moment ago (Config.LostFor): it accepts what
+	// it is sent and has answered nothing for two seconds, or three, at some address, and serves at
+	// no other.
 	Frozen bool
-	// Mute is why the health port of some address does not report, if it is asked over TLS; "" if all do.
+	// Mute is why the health port of some address does not report, if it is asked over TLS; "" if
+	// all do.
 	Mute string
 }
 
@@ -60,14 +62,17 @@ type Picker struct {
 
 // Config of a Prober.
 type Config struct {
-	// OnAnswer is called with a picker's name whenever its Answer changes; it may block. An error ends Run. Required.
+	// OnAnswer is called with a picker's name whenever its Answer changes; it may block. An error
+	// ends Run. Required.
 	OnAnswer func(name string, a Answer) error
-	// Retry is the pause after a probe without an answer; it grows up to twenty times as long. 1 s by default.
+	// Retry is the pause after a probe without an answer; it grows up to twenty times as long. 1 s
+	// by default.
 	Retry time.Duration
 	// Timeout of one probe; 2 s by default, which is also how long Envoy waits.
 	Timeout time.Duration
-	// LostFor is how long a picker counts as lost, or as frozen; 5 s by default. Envoy's own health check notices within 2 s (translator/envoy), and then
-	// decides alone: it finds sooner that the picker is back, and may reach what this process does not.
+	// LostFor is how long a picker counts as lost, or as frozen; 5 s by default. Envoy's own health
+	// check notices within 2 s (translator/envoy), and then decides alone: it finds sooner that the
+	// picker is back, and may reach what this process does not.
 	LostFor time.Duration
 	// HealthInterval is how often the health ports of pickers are asked; 5 s by default.
 	HealthInterval time.Duration
@@ -107,10 +112,12 @@ func New(cfg Config) (*Prober, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Prober{cfg: cfg, wanted: map[string]Picker{}, health: map[string]Health{}, pending: map[string]bool{}, changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
+	return &Prober{cfg: cfg, wanted: map[string]Picker{}, health: map[string]Health{}, pending: map[string]bool{},
+		changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
 }
 
-// Set adds a picker or replaces the one with this name. Run probes it now and after each loss of a connection to it.
+// Set adds a picker or replaces the one with this name. Run probes it now and after each loss of a
+// connection to it.
 func (p *Prober) Set(name string, at Picker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +138,8 @@ func (p *Prober) Remove(name string) {
 	p.notify()
 }
 
-// WaitAnswered returns nil when all addresses of all pickers have answered and OnAnswer has returned, or the context's error.
+// WaitAnswered returns nil when all addresses of all pickers have answered and OnAnswer has
+// returned, or the context's error.
 func (p *Prober) WaitAnswered(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -182,7 +190,8 @@ type address struct {
 	addr dial.Address
 }
 
-// result is the answer of one address, or why it cannot be connected to (Down), or what its health port reports.
+// result is the answer of one address, or why it cannot be connected to (Down), or what its health
+// port reports.
 type result struct {
 	address
 	Answer
@@ -244,7 +253,8 @@ func (p *Prober) Run(ctx context.Context) error {
 }
 
 // update starts and stops connections, so that there is one for each address of the wanted pickers.
-func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[string]*target, results chan<- result) error {
+func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[string]*target,
+	results chan<- result) error {
 	p.mu.Lock()
 	wanted := maps.Clone(p.wanted)
 	p.mu.Unlock()
@@ -278,7 +288,9 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	for name, at := range wanted {
 		t := targets[name]
 		if t == nil {
-			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{}, down: map[dial.Address]string{}, lost: map[dial.Address]bool{}, health: map[dial.Address]state{}, signs: map[dial.Address]sign{}}
+			t = &target{at: at, stop: map[dial.Address]context.CancelFunc{}, answers: map[dial.Address]Answer{},
+				down: map[dial.Address]string{}, lost: map[dial.Address]bool{}, health: map[dial.Address]state{},
+				signs: map[dial.Address]sign{}}
 			targets[name] = t
 		}
 		for _, addr := range at.Addresses {
@@ -300,9 +312,10 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	return nil
 }
 
-// report merges the answers of a picker's addresses and calls OnAnswer if the result changed. If dialects differ, as during a
-// rollout, the result is Acknowledges: in that mode the picks of a picker that sends bodies back still apply, only its changes
-// to bodies are lost. Health needs all addresses. While no address has answered, the last result remains. Down, Lost and Frozen need all
+// report merges the answers of a picker's addresses and calls OnAnswer if the result changed. If
+// dialects differ, as during a rollout, the result is Acknowledges: in that mode the picks of a
+// picker that sends bodies back still apply, only its changes to bodies are lost. Health needs all
+// addresses. While no address has answered, the last result remains. Down, Lost and Frozen need all
 // addresses, too, and change nothing else.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
@@ -321,7 +334,9 @@ func (p *Prober) report(name string, t *target) error {
 		return nil
 	}
 	t.reported = merged
-	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges", merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down, "lost", merged.Lost, "frozen", merged.Frozen, "mute", merged.Mute)
+	p.cfg.Log.Debug("external picker answered its probe", "picker", name, "acknowledges",
+		merged.Dialect == Acknowledges, "health", merged.Health, "down", merged.Down, "lost", merged.Lost, "frozen",
+		merged.Frozen, "mute", merged.Mute)
 	return p.cfg.OnAnswer(name, merged)
 }
 

@@ -40,7 +40,8 @@ type picker struct {
 }
 
 // start serves until the test ends. with holds server options and health services.
-func start(t *testing.T, address string, behave func(extprocv3.ExternalProcessor_ProcessServer) error, with ...any) *picker {
+func start(t *testing.T, address string, behave func(extprocv3.ExternalProcessor_ProcessServer) error,
+	with ...any) *picker {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -101,7 +102,8 @@ func acknowledges(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// fullDuplex follows the protocol: it answers after the end of the body, first the headers, then the body.
+// fullDuplex follows the protocol: it answers after the end of the body, first the headers, then
+// the body.
 func fullDuplex(s extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		m, err := s.Recv()
@@ -126,7 +128,9 @@ func immediate(code int) func(extprocv3.ExternalProcessor_ProcessServer) error {
 			}
 			if m.GetRequestBody().GetEndOfStream() {
 				_ = s.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
-					ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(code)}},
+					ImmediateResponse: &extprocv3.ImmediateResponse{
+						Status: &typev3.HttpStatus{Code: typev3.StatusCode(code)},
+					},
 				}})
 			}
 		}
@@ -138,7 +142,9 @@ func fails(extprocv3.ExternalProcessor_ProcessServer) error {
 }
 
 func headers() *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}}
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
+	}
 }
 
 func bodyResponse(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
@@ -192,7 +198,8 @@ func run(t *testing.T) (*Prober, *notes) {
 func runFor(t *testing.T, lost time.Duration) (*Prober, *notes) {
 	t.Helper()
 	n := &notes{reported: map[string][]Answer{}}
-	p, err := New(Config{OnAnswer: n.report, Retry: 20 * time.Millisecond, Timeout: time.Second, HealthInterval: 20 * time.Millisecond, LostFor: lost})
+	p, err := New(Config{OnAnswer: n.report, Retry: 20 * time.Millisecond, Timeout: time.Second,
+		HealthInterval: 20 * time.Millisecond, LostFor: lost})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +242,8 @@ func TestExternalPicker_DialectIsDetected(t *testing.T) {
 func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
-	certificate := grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2"}}))
+	certificate := grpc.Creds(
+		credentials.NewTLS(&tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2"}}))
 	p, n := run(t)
 	where := at(start(t, "127.0.0.1:0", acknowledges, certificate).addr)
 	where.Addresses[0].Cleartext = false
@@ -245,7 +253,9 @@ func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 
 // A picker whose pool has no pods yet does not reveal its dialect.
 func TestExternalPicker_ProbedUntilItAnswersAndNoLonger(t *testing.T) {
-	for name, first := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{"error": fails, "503": immediate(503)} {
+	for name, first := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{
+		"error": fails, "503": immediate(503),
+	} {
 		p, n := run(t)
 		epp := start(t, "127.0.0.1:0", first)
 		p.Set("epp", at(epp.addr))
@@ -278,7 +288,8 @@ func TestExternalPicker_ProbedAgainAfterRestart(t *testing.T) {
 	poll.Until(t, "the new one's answer", func() bool { return n.last("epp") == FullDuplex })
 }
 
-// During a rollout pickers of both dialects have one name. Without any picker the last result remains.
+// During a rollout pickers of both dialects have one name. Without any picker the last result
+// remains.
 func TestExternalPicker_MixedDialectsUseAcknowledges(t *testing.T) {
 	p, n := run(t)
 	old, newer := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", fullDuplex)
@@ -293,21 +304,28 @@ func TestExternalPicker_MixedDialectsUseAcknowledges(t *testing.T) {
 	poll.Until(t, "nothing", func() bool { return n.last("epp") == Unknown })
 }
 
-// Envoy must not call a follower that reports NOT_SERVING, but must call a picker without a health service.
+// Envoy must not call a follower that reports NOT_SERVING, but must call a picker without a health
+// service.
 func TestExternalPicker_HealthServiceIsDetected(t *testing.T) {
 	p, n := run(t)
 	follower := health.NewServer()
 	follower.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
 	two := start(t, "127.0.0.1:0", fails, follower)
 	p.Set("epp", at(two.addr))
-	poll.Until(t, "a follower's health", func() bool { return n.answer("epp") == (Answer{Dialect: Unknown, Health: true}) })
-	p.Set("unrelated", at(start(t, "127.0.0.1:0", fullDuplex, health.NewServer()).addr)) // its health service has no ServiceName
-	poll.Until(t, "the unrelated health service", func() bool { return n.answer("unrelated") == (Answer{Dialect: FullDuplex}) })
+	poll.Until(t, "a follower's health", func() bool {
+		return n.answer("epp") == (Answer{Dialect: Unknown, Health: true})
+	})
+	// its health service has no ServiceName
+	p.Set("unrelated", at(start(t, "127.0.0.1:0", fullDuplex, health.NewServer()).addr))
+	poll.Until(t, "the unrelated health service", func() bool {
+		return n.answer("unrelated") == (Answer{Dialect: FullDuplex})
+	})
 	p.Set("epp", at(two.addr, start(t, "127.0.0.1:0", fullDuplex).addr))
 	poll.Until(t, "one of two without health", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
-// A picker is down while none of its addresses can be connected to. What it answered before remains.
+// A picker is down while none of its addresses can be connected to. What it answered before
+// remains.
 func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
 	p, n := run(t)
 	one, two := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", acknowledges)
@@ -321,12 +339,15 @@ func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
 	start(t, two.addr.String(), acknowledges)
 	poll.Until(t, "one of two is back", func() bool { return n.answer("epp") == (Answer{Dialect: Acknowledges}) })
 	p.Set("never", at(one.addr))
-	poll.Until(t, "one that was never there", func() bool { return n.answer("never") == (Answer{Down: "connection refused"}) })
+	poll.Until(t, "one that was never there", func() bool {
+		return n.answer("never") == (Answer{Down: "connection refused"})
+	})
 	p.Remove("never")
 	poll.Until(t, "nothing is known of it", func() bool { return n.answer("never") == (Answer{}) })
 }
 
-// A picker is down, too, while its health port reports so, at all of its addresses. A port that does not answer changes nothing.
+// A picker is down, too, while its health port reports so, at all of its addresses. A port that
+// does not answer changes nothing.
 func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	p, n := run(t)
 	is := health.NewServer()
@@ -365,7 +386,8 @@ func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	slow.mu.Lock()
 	slow.behave = fullDuplex
 	slow.mu.Unlock()
-	if err := p.WaitAnswered(t.Context()); err != nil || n.last("quick") != Acknowledges || n.last("slow") != FullDuplex {
+	if err := p.WaitAnswered(t.Context()); err != nil || n.last("quick") != Acknowledges ||
+		n.last("slow") != FullDuplex {
 		t.Errorf("%v: quick %v, slow %v", err, n.last("quick"), n.last("slow"))
 	}
 	p.Set("gone", at(start(t, "127.0.0.1:0", fails).addr))
@@ -385,21 +407,25 @@ func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []b
 		t.Fatal(err)
 	}
 	is = health.NewServer()
-	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: https.TLS.Certificates})), grpc.UnaryInterceptor(
-		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			if got := metadata.ValueFromIncomingContext(ctx, "authorization"); len(got) != 1 || got[0] != "Bearer "+token {
-				return nil, status.Errorf(codes.Unauthenticated, "%q is not it", got)
-			}
-			return handle(ctx, req)
-		}))
+	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: https.TLS.Certificates})),
+		grpc.UnaryInterceptor(
+			func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+				if got := metadata.ValueFromIncomingContext(ctx, "authorization"); len(got) != 1 ||
+					got[0] != "Bearer "+token {
+					return nil, status.Errorf(codes.Unauthenticated, "%q is not it", got)
+				}
+				return handle(ctx, req)
+			}))
 	healthv1.RegisterHealthServer(s, is)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return is, netip.MustParseAddrPort(l.Addr().String()).Port(), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
+	return is, netip.MustParseAddrPort(l.Addr().String()).Port(),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
 }
 
-// A port that demands a credential reports whether the picker serves. Where it does not accept it, or cannot be verified, the picker counts as up,
-// and the reason has nothing that the server could have repeated.
+// A port that demands a credential reports whether the picker serves. Where it does not accept it,
+// or cannot be verified, the picker counts as up, and the reason has nothing that the server could
+// have repeated.
 func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 	p, n := run(t)
 	is, port, ca := guarded(t, "s3cret")
@@ -413,7 +439,8 @@ func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 	poll.Until(t, "it is down", func() bool { return n.answer("epp") == down })
 	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer another"})
 	poll.Until(t, "another token", func() bool {
-		return n.answer("epp") == (Answer{Dialect: FullDuplex, Mute: "it does not accept the credential (Unauthenticated)"})
+		return n.answer("epp") == (Answer{Dialect: FullDuplex,
+			Mute: "it does not accept the credential (Unauthenticated)"})
 	})
 	p.SetHealth("epp", Health{Port: port, TLS: verify([]byte{}), Authorization: "Bearer s3cret"})
 	poll.Until(t, "no CA", func() bool {
@@ -439,7 +466,8 @@ func TestExternalPicker_OfWhichTheHealthAloneIsAskedIsSentNoProbe(t *testing.T) 
 		t.Error(err)
 	}
 	poll.Until(t, "it is down", func() bool {
-		return n.answer("epp") == (Answer{Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())})
+		return n.answer("epp") == (Answer{Down: fmt.Sprintf("its health port %d reports "+
+			"NOT_SERVING", beside.addr.Port())})
 	})
 	if got := one.probes() + beside.probes(); got != 0 {
 		t.Errorf("%d probes", got)

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// signPause is the pause between the starts of two checks, and signTimeout how long each may take.
-	// A picker is silent after signMisses pauses in a row without an answer to any of them: 2 to 2.5 s
-	// after it has frozen. One that answers late, or a pause of this process, is not silent: answers
-	// still arrive, and a pause counts once, however long it is.
+	// signPause is the pause between the starts of two checks, and signTimeout how long each may
+	// take. A picker is silent after signMisses pauses in a row without an answer to any of them: 2
+	// to 2.5 s after it has frozen. One that answers late, or a pause of this process, is not
+	// silent: answers still arrive, and a pause counts once, however long it is.
 	signPause   = 500 * time.Millisecond
 	signTimeout = 3 * time.Second
 	signMisses  = 5

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// valve is a way to a picker that can be held up: what arrives then is read once it is open again, as
-// by a process that is stopped.
+// valve is a way to a picker that can be held up: what arrives then is read once it is open again,
+// as by a process that is stopped.
 type valve struct {
 	addr netip.AddrPort
 	open chan chan struct{} // has the channel whose close opens it
@@ -79,8 +79,9 @@ func (v *valve) hold() (release func()) {
 	return func() { close(open) }
 }
 
-// A picker that accepts what it is sent and answers nothing is frozen, for a while: then Envoy's own
-// health check has noticed, and decides alone. So it is whether the picker serves health or not.
+// A picker that accepts what it is sent and answers nothing is frozen, for a while: then Envoy's
+// own health check has noticed, and decides alone. So it is whether the picker serves health or
+// not.
 func TestExternalPicker_FrozenForAWhileOnceItDoesNotAnswer(t *testing.T) {
 	for name, with := range map[string][]any{"with a health service": {servingHealth()}, "without one": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -36,11 +36,13 @@ const (
 	maxCalls = 256
 	// maxAnswer bounds an answer, in bytes: a million token IDs, and then some.
 	maxAnswer = 8 << 20
-	// largeBody is the size of a request's body, in bytes, above which a failure does not count for the breaker: a client that sends bodies
-	// which take the service longer than its timeout, or that it fails at, would have it left out for all others. A service that fails at
-	// small bodies too is found out by these.
+	// largeBody is the size of a request's body, in bytes, above which a failure does not count for
+	// the breaker: a client that sends bodies which take the service longer than its timeout, or
+	// that it fails at, would have it left out for all others. A service that fails at small bodies
+	// too is found out by these.
 	largeBody = 1 << 20
-	// maxHeader bounds the header of an answer, maxKey a token key, and maxAddress a worker's address, in bytes.
+	// maxHeader bounds the header of an answer, maxKey a token key, and maxAddress a worker's
+	// address, in bytes.
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
 	// failures in a row open the breaker, and after leftOut one request tries again.
 	failures = 5
@@ -54,11 +56,13 @@ type Config struct {
 	// Host is the service's host and port, which its requests name.
 	Host string
 	Path string // default Path
-	// Addresses are where the service is; the first 16 are asked in turn. Without one no call succeeds.
+	// Addresses are where the service is; the first 16 are asked in turn. Without one no call
+	// succeeds.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for those that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
-	// OnOpen is called when the breaker opens, with why the last call failed, and OnClose when it closes. nil: nothing is called.
+	// OnOpen is called when the breaker opens, with why the last call failed, and OnClose when it
+	// closes. nil: nothing is called.
 	OnOpen  func(reason string)
 	OnClose func()
 }
@@ -83,7 +87,8 @@ func New(c Config) (*Client, error) {
 	}
 	client := &Client{
 		host: c.Host, timeout: cmp.Or(c.Timeout, DefaultTimeout), calls: make(chan struct{}, maxCalls),
-		transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 64, MaxConnsPerHost: maxCalls, IdleConnTimeout: time.Minute,
+		transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 64, MaxConnsPerHost: maxCalls,
+			IdleConnTimeout:    time.Minute,
 			DisableCompression: true, MaxResponseHeaderBytes: maxHeader},
 	}
 	for _, a := range c.Addresses[:min(len(c.Addresses), maxAddresses)] {
@@ -95,7 +100,8 @@ func New(c Config) (*Client, error) {
 	}
 	changed := func(_ string, from, to gobreaker.State) {
 		switch {
-		case to == gobreaker.StateOpen && from == gobreaker.StateClosed && c.OnOpen != nil: // from half open it opens again
+		case to == gobreaker.StateOpen && from == gobreaker.StateClosed && c.OnOpen != nil:
+			// from half open it opens again
 			c.OnOpen(*client.reason.Load())
 		case to == gobreaker.StateClosed && c.OnClose != nil:
 			c.OnClose()
@@ -128,15 +134,18 @@ const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
 	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid one
-	Skipped   Outcome = "skipped"  // not asked: the breaker is open, too many calls are in flight, or the body is no JSON object
-	Canceled  Outcome = "canceled" // the client has left
+	// not asked: the breaker is open, too many calls are in flight, or the body is no JSON object
+	Skipped  Outcome = "skipped"
+	Canceled Outcome = "canceled" // the client has left
 )
 
 // Request is what a service is asked about.
 type Request struct {
-	// Body is the JSON object of the client's request, as it sent it, with or without a member "route".
+	// Body is the JSON object of the client's request, as it sent it, with or without a member
+	// "route".
 	Body mem.BufferSlice
-	// Route asks for a worker, by a member "route": true that is added to a body whose own is neither true nor false.
+	// Route asks for a worker, by a member "route": true that is added to a body whose own is
+	// neither true nor false.
 	Route bool
 	// Headers that the service receives beside the body.
 	Headers map[string]string
@@ -150,19 +159,22 @@ var (
 	errAbsent = errors.New("the service has no address")
 )
 
-// large is the error of a call with a large body: it may be the body's fault, and shows nothing of the service.
+// large is the error of a call with a large body: it may be the body's fault, and shows nothing of
+// the service.
 type large struct{ error }
 
 // Unwrap returns the error itself.
 func (l large) Unwrap() error { return l.error }
 
-// rejection is the status of a service that cannot process a request. It shows that the service works.
+// rejection is the status of a service that cannot process a request. It shows that the service
+// works.
 type rejection int
 
 // Error implements error.
 func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
-// Process asks the service. The Answer is nil unless the Outcome is Processed; the error is for display.
+// Process asks the service. The Answer is nil unless the Outcome is Processed; the error is for
+// display.
 func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
 	if !object(q.Body) {
 		return nil, Skipped, errNoObject
@@ -200,7 +212,8 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 	case errors.As(err, new(rejection)):
 		return nil, Rejected, err
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
-		return nil, Skipped, fmt.Errorf("it has failed %d times in a row, and is asked again within %v", failures, leftOut)
+		return nil, Skipped,
+			fmt.Errorf("it has failed %d times in a row, and is asked again within %v", failures, leftOut)
 	}
 	return nil, Failed, err
 }
@@ -208,7 +221,8 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 // maxReason bounds the text of an error, in bytes.
 const maxReason = 200
 
-// Reason is an error's text in at most 200 bytes of printable characters: a service chooses a part of it.
+// Reason is an error's text in at most 200 bytes of printable characters: a service chooses a part
+// of it.
 func Reason(err error) string {
 	text := strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -259,7 +273,8 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	defer response.Body.Close()
 	switch response.StatusCode {
 	case http.StatusOK:
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
 		return nil, rejection(response.StatusCode)
 	default:
 		return nil, fmt.Errorf("status %d", response.StatusCode)
@@ -274,7 +289,8 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// sent is the body of a call. The transport may read it after the call has ended, and closes it then.
+// sent is the body of a call. The transport may read it after the call has ended, and closes it
+// then.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader
@@ -296,7 +312,8 @@ func (s *sent) Close() error {
 	return s.body.Close()
 }
 
-// encode returns {"request_body": ..., "headers": ...} without copying the body, and its size in bytes.
+// encode returns {"request_body": ..., "headers": ...} without copying the body, and its size in
+// bytes.
 func (q *Request) encode() (*sent, int64, error) {
 	headers, err := json.Marshal(q.Headers)
 	if err != nil {
@@ -308,14 +325,16 @@ func (q *Request) encode() (*sent, int64, error) {
 	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
 	size := int64(q.Body.Len())
 	if q.Route {
-		// The member goes to the end: of two with one name the last one counts, and the client's is no boolean.
+		// The member goes to the end: of two with one name the last one counts, and the client's is
+		// no boolean.
 		trailing, empty := closing(q.Body)
 		if after, size = `"route":true}`+after, size-int64(trailing); !empty {
 			after = "," + after
 		}
 	}
 	body := mem.BufferSlice(slices.Clone(q.Body)).Reader()
-	return &sent{parts: io.MultiReader(strings.NewReader(before), io.LimitReader(body, size), strings.NewReader(after)), body: body}, int64(len(before)) + size + int64(len(after)), nil
+	return &sent{parts: io.MultiReader(strings.NewReader(before), io.LimitReader(body, size), strings.NewReader(after)),
+		body: body}, int64(len(before)) + size + int64(len(after)), nil
 }
 
 var errNoObject = errors.New("the request's body is no JSON object")
@@ -332,7 +351,8 @@ func object(body mem.BufferSlice) bool {
 
 const whitespace = " \t\r\n"
 
-// closing returns how many bytes a JSON object's closing brace and what follows it take, and whether the object is empty.
+// closing returns how many bytes a JSON object's closing brace and what follows it take, and
+// whether the object is empty.
 func closing(body mem.BufferSlice) (n int, empty bool) {
 	closed := false
 	for _, buf := range slices.Backward(body) {
@@ -356,7 +376,8 @@ type Answer struct {
 	Worker string
 	// TokenKey is where the model server finds the token IDs: the value of x-req-tokens-key.
 	TokenKey string
-	// Tokens are the token IDs themselves, as a JSON list of non-negative integers; Count is how many they are.
+	// Tokens are the token IDs themselves, as a JSON list of non-negative integers; Count is how
+	// many they are.
 	Tokens []byte
 	Count  int
 }
@@ -369,7 +390,8 @@ func read(text []byte) (*Answer, error) {
 		Value  *string `json:"token_value"`
 	}
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, fmt.Errorf("the answer is no JSON object with texts worker_address, token_key and token_value: %w", err)
+		return nil,
+			fmt.Errorf("the answer is no JSON object with texts worker_address, token_key and token_value: %w", err)
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) { // null has no error
 		return nil, errors.New("the answer is null, and no JSON object")

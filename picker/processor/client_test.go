@@ -41,7 +41,8 @@ func service(t *testing.T, answer func(w http.ResponseWriter, sent string)) *Cli
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
-		if r.URL.Path != Path || r.Host != "processor" || r.Method != http.MethodPost || int64(len(text)) != r.ContentLength {
+		if r.URL.Path != Path || r.Host != "processor" || r.Method != http.MethodPost ||
+			int64(len(text)) != r.ContentLength {
 			http.Error(w, "no", http.StatusNotFound)
 			return
 		}
@@ -68,12 +69,17 @@ func TestProcess_BodyIsSentAsTheClientWroteIt(t *testing.T) {
 		route bool
 		want  string
 	}{
-		{`{"model": "m", "n": 12345678901234567890}`, false, `{"request_body":{"model": "m", "n": 12345678901234567890},"headers":{"x-request-id":"a\"b"}}`},
+		{`{"model": "m", "n": 12345678901234567890}`, false,
+			`{"request_body":{"model": "m", "n": 12345678901234567890},"headers":{"x-request-id":"a\"b"}}`},
 		{` {"a":1,"a":2}`, true, `{"request_body": {"a":1,"a":2,"route":true},"headers":{"x-request-id":"a\"b"}}`},
-		{"{\"route\":\"x\" } \n", true, `{"request_body":{"route":"x" ,"route":true},"headers":{"x-request-id":"a\"b"}}`},
+		{
+			"{\"route\":\"x\" } \n", true,
+			`{"request_body":{"route":"x" ,"route":true},"headers":{"x-request-id":"a\"b"}}`,
+		},
 		{`{ }`, true, `{"request_body":{ "route":true},"headers":{"x-request-id":"a\"b"}}`},
 	} {
-		if _, outcome, err := c.Process(t.Context(), &Request{Body: body(tt.body), Route: tt.route, Headers: headers}); outcome != Processed {
+		if _, outcome, err := c.Process(t.Context(),
+			&Request{Body: body(tt.body), Route: tt.route, Headers: headers}); outcome != Processed {
 			t.Fatalf("%s: %s %v", tt.body, outcome, err)
 		}
 		if got != tt.want || !json.Valid([]byte(got)) {
@@ -87,27 +93,33 @@ func TestProcess_BodyIsSentAsTheClientWroteIt(t *testing.T) {
 
 func TestProcess_AnswerIsReadAndChecked(t *testing.T) {
 	for text, want := range map[string]*Answer{
-		`{"worker_address": "worker-3:8080", "token_key": "cache_key_abc123"}`: {Worker: "worker-3:8080", TokenKey: "cache_key_abc123"},
-		`{"token_value": "[1,15043, 29892]", "more": {"a": []}}`:               {Tokens: []byte("[1,15043, 29892]"), Count: 3},
-		`{"token_value": " [ ] "}`:                                             {Tokens: []byte("[ ]")},
-		`{"token_value": "[0]"}`:                                               {Tokens: []byte("[0]"), Count: 1},
-		`{}`:                                                                   {},
-		`{"token_value": "[4294967295]"}`:                                      {Tokens: []byte("[4294967295]"), Count: 1},
-		`{"token_value": "[4294967296]"}`:                                      nil,
-		`{"token_value": "[01]"}`:                                              nil,
-		`{"token_value": "[1 2]"}`:                                             nil,
-		`{"token_value": "[1,]"}`:                                              nil,
-		`{"token_value": "[,1]"}`:                                              nil,
-		`{"token_value": "[-1]"}`:                                              nil,
-		`{"token_value": "[1.5]"}`:                                             nil,
-		`{"token_value": "1,2"}`:                                               nil,
-		`{"token_value": "["}`:                                                 nil,
-		`{"token_value": "[1],\"x\":[2]"}`:                                     nil,
-		`{"token_value": [1]}`:                                                 nil,
-		`{"token_key": "a\nb"}`:                                                nil,
-		`{"token_key": "ä"}`:                                                   nil,
-		`{"token_key": "` + strings.Repeat("x", 1025) + `"}`:                   nil,
-		`{"worker_address": "` + strings.Repeat("x", 257) + `"}`:               nil,
+		`{"worker_address": "worker-3:8080", "token_key": "cache_key_abc123"}`: {
+			Worker: "worker-3:8080", TokenKey: "cache_key_abc123",
+		},
+		`{"token_value": "[1,15043, 29892]", "more": {"a": []}}`: {
+			Tokens: []byte("[1,15043, 29892]"), Count: 3,
+		},
+		`{"token_value": " [ ] "}`: {Tokens: []byte("[ ]")},
+		`{"token_value": "[0]"}`:   {Tokens: []byte("[0]"), Count: 1},
+		`{}`:                       {},
+		`{"token_value": "[4294967295]"}`: {
+			Tokens: []byte("[4294967295]"), Count: 1,
+		},
+		`{"token_value": "[4294967296]"}`:                        nil,
+		`{"token_value": "[01]"}`:                                nil,
+		`{"token_value": "[1 2]"}`:                               nil,
+		`{"token_value": "[1,]"}`:                                nil,
+		`{"token_value": "[,1]"}`:                                nil,
+		`{"token_value": "[-1]"}`:                                nil,
+		`{"token_value": "[1.5]"}`:                               nil,
+		`{"token_value": "1,2"}`:                                 nil,
+		`{"token_value": "["}`:                                   nil,
+		`{"token_value": "[1],\"x\":[2]"}`:                       nil,
+		`{"token_value": [1]}`:                                   nil,
+		`{"token_key": "a\nb"}`:                                  nil,
+		`{"token_key": "ä"}`:                                     nil,
+		`{"token_key": "` + strings.Repeat("x", 1025) + `"}`:     nil,
+		`{"worker_address": "` + strings.Repeat("x", 257) + `"}`: nil,
 		`[]`:                       nil,
 		`null x`:                   nil,
 		`null`:                     nil,
@@ -143,7 +155,8 @@ func TestProcess_FailuresOpenTheBreaker(t *testing.T) {
 			t.Fatalf("%s %v", outcome, err)
 		}
 	}
-	if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Skipped || err == nil || !c.Open() || calls.Load() != failures {
+	if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Skipped || err == nil ||
+		!c.Open() || calls.Load() != failures {
 		t.Errorf("after %d failures: %s %v, %d calls", failures, outcome, err, calls.Load())
 	}
 }
@@ -157,7 +170,8 @@ func TestProcess_HugeAnswerIsAnError(t *testing.T) {
 			}
 		}
 	})
-	if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed || !strings.Contains(err.Error(), "more than") {
+	if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed ||
+		!strings.Contains(err.Error(), "more than") {
 		t.Errorf("an answer of 100 MB: %s %v", outcome, err)
 	}
 }
@@ -173,7 +187,8 @@ func TestProcess_HangingServiceCostsItsTimeAndThenNothing(t *testing.T) {
 		t.Errorf("a client that has left: %s", outcome)
 	}
 	for range failures {
-		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed || err.Error() != "no answer in 50ms" {
+		if _, outcome, err := c.Process(t.Context(), &Request{Body: body("{}")}); outcome != Failed ||
+			err.Error() != "no answer in 50ms" {
 			t.Errorf("%s %v", outcome, err)
 		}
 	}
@@ -185,7 +200,8 @@ func TestProcess_HangingServiceCostsItsTimeAndThenNothing(t *testing.T) {
 func TestProcess_BreakerTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []string
-		c, err := New(Config{OnOpen: func(reason string) { calls = append(calls, "open: "+reason) }, OnClose: func() { calls = append(calls, "closed") }})
+		c, err := New(Config{OnOpen: func(reason string) { calls = append(calls, "open: "+reason) },
+			OnClose: func() { calls = append(calls, "closed") }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,17 +23,19 @@ type Line struct {
 	OutputLength int     `json:"output_length"` // tokens of the answer, estimated by its bytes
 	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
 
-	Model   string  `json:"model,omitempty"`
-	Pool    string  `json:"pool"`
-	Request string  `json:"request,omitempty"` // its ID
-	Server  string  `json:"server,omitempty"`  // that served it
-	Status  int     `json:"status,omitempty"`
-	Stream  bool    `json:"stream,omitempty"`
-	Cached  int     `json:"cached_tokens"`     // of the prompt, as the picker took it
-	TTFT    float64 `json:"ttft,omitempty"`    // ms from the request's arrival at Envoy to the first byte of a streamed body
+	Model   string `json:"model,omitempty"`
+	Pool    string `json:"pool"`
+	Request string `json:"request,omitempty"` // its ID
+	Server  string `json:"server,omitempty"`  // that served it
+	Status  int    `json:"status,omitempty"`
+	Stream  bool   `json:"stream,omitempty"`
+	Cached  int    `json:"cached_tokens"` // of the prompt, as the picker took it
+	// ms from the request's arrival at Envoy to the first byte of a streamed body
+	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from there to the response's headers
-	Took    float64 `json:"took"`              // ms from there to the end; from the pick, for a gateway that Penstock does not configure
-	Bytes   int64   `json:"output_bytes"`      // of the answer's body
+	// ms from there to the end; from the pick, for a gateway that Penstock does not configure
+	Took  float64 `json:"took"`
+	Bytes int64   `json:"output_bytes"` // of the answer's body
 }
 
 const (
@@ -55,9 +57,11 @@ type File struct {
 	dropped atomic.Uint64
 }
 
-// Open makes a File of at most a number of bytes, its predecessor FILE.1 included. What an earlier process has written becomes FILE.1.
+// Open makes a File of at most a number of bytes, its predecessor FILE.1 included. What an earlier
+// process has written becomes FILE.1.
 func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
-	f := &File{path: path, limit: max(bytes/2, 1), log: log, began: time.Now(), key: rand.Uint64(), lines: make(chan Line, waiting)}
+	f := &File{path: path, limit: max(bytes/2, 1), log: log, began: time.Now(), key: rand.Uint64(),
+		lines: make(chan Line, waiting)}
 	out, err := f.next()
 	if err != nil {
 		return nil, err
@@ -95,8 +99,8 @@ func (f *File) Add(l Line) {
 // Dropped returns how many lines were not written.
 func (f *File) Dropped() uint64 { return f.dropped.Load() }
 
-// Run writes until ctx ends, and then what waits. A file that cannot be written is an error in the log, once; later lines are
-// dropped until it can be.
+// Run writes until ctx ends, and then what waits. A file that cannot be written is an error in the
+// log, once; later lines are dropped until it can be.
 func (f *File) Run(ctx context.Context) error {
 	out := &output{file: f}
 	defer out.close()

@@ -61,7 +61,8 @@ func TestRecord_BoundedByTwoFiles(t *testing.T) {
 		}
 		size += info.Size()
 	}
-	if size > limit || newest[len(newest)-1].Timestamp != 999 || older[len(older)-1].Timestamp+1 != newest[0].Timestamp || f.Dropped() != 0 {
+	if size > limit || newest[len(newest)-1].Timestamp != 999 ||
+		older[len(older)-1].Timestamp+1 != newest[0].Timestamp || f.Dropped() != 0 {
 		t.Errorf("%d bytes, %d and %d lines, %d dropped", size, len(older), len(newest), f.Dropped())
 	}
 	// The next process keeps what this one has written.

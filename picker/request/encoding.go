@@ -1,7 +1,8 @@
 package request
 
-// Model servers in Python decode a body by its first bytes (json.loads): one in UTF-8 may begin with a byte order mark, and one in UTF-16 or
-// UTF-32 is an object to them, too. Scanner reads UTF-8 alone.
+// Model servers in Python decode a body by its first bytes (json.loads): one in UTF-8 may begin
+// with a byte order mark, and one in UTF-16 or UTF-32 is an object to them, too. Scanner reads
+// UTF-8 alone.
 
 // mark is the byte order mark in UTF-8.
 const mark = "\xef\xbb\xbf"
@@ -18,7 +19,8 @@ func (l *lead) write(chunk []byte) {
 	}
 }
 
-// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32: a server may find members in it that Scanner does not.
+// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32: a server may find members in it that
+// Scanner does not.
 func (s *Scanner) NotUTF8() bool { return s.lead.notUTF8() }
 
 func (l *lead) notUTF8() bool {

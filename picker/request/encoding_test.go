@@ -42,7 +42,8 @@ func TestScanner_BodiesInOtherEncodingsAreFound(t *testing.T) {
 		}
 	}
 	// A video, a gzipped and a multipart body, and JSON.
-	for _, body := range []string{"", "{", "{}", " {}", `["a"]`, "\x00\x00\x00 ftypisom", "\x00\x00\x00\x18ftyp", "\x1f\x8b\x08\x00", "--x\r\n", "\xff\xd8\xff\xe0", mark + "{}", "\x00", "\x00\x01"} {
+	for _, body := range []string{"", "{", "{}", " {}", `["a"]`, "\x00\x00\x00 ftypisom", "\x00\x00\x00\x18ftyp",
+		"\x1f\x8b\x08\x00", "--x\r\n", "\xff\xd8\xff\xe0", mark + "{}", "\x00", "\x00\x01"} {
 		s := New(OtherKind)
 		if s.Write([]byte(body)); s.NotUTF8() {
 			t.Errorf("%q is not UTF-8", body)
@@ -54,11 +55,13 @@ func TestScanner_BodiesInOtherEncodingsAreFound(t *testing.T) {
 func TestRewrite_ByteOrderMarkHidesNoMember(t *testing.T) {
 	to := NewTarget("b")
 	for _, cuts := range [][]byte{nil, {1}, {2}} {
-		if got, ok := replaced(ChatCompletions, []byte(mark+`{"model":"a"}`), cuts, to); got != mark+`{"model":"b"}` || !ok {
+		if got, ok := replaced(ChatCompletions, []byte(mark+`{"model":"a"}`), cuts, to); got != mark+`{"model":"b"}` ||
+			!ok {
 			t.Errorf("%q %t", got, ok)
 		}
 	}
-	if got, _ := replaced(ChatCompletions, []byte("\xef\xbb{}"+`{"model":"a"}`), nil, to); bytes.Contains([]byte(got), []byte(`"b"`)) {
+	if got, _ := replaced(ChatCompletions, []byte("\xef\xbb{}"+`{"model":"a"}`), nil, to); bytes.Contains([]byte(got),
+		[]byte(`"b"`)) {
 		t.Errorf("%q", got)
 	}
 }

@@ -9,30 +9,35 @@ import (
 // Facts are what a picker uses of a body.
 type Facts struct {
 	Kind Kind
-	// Model is the top-level "model", unescaped. It is "" if there is none, if it is not a string, or if it is longer than
-	// 6,144 bytes as written. Of several the last is used, as by the model servers' JSON parsers.
+	// Model is the top-level "model", unescaped. It is "" if there is none, if it is not a string,
+	// or if it is longer than 6,144 bytes as written. Of several the last is used, as by the model
+	// servers' JSON parsers.
 	Model string
-	// Target replaces the model; nil: it stays. The Chain and the prompt's hash are those of a request for the target.
+	// Target replaces the model; nil: it stays. The Chain and the prompt's hash are those of a
+	// request for the target.
 	Target *Target
-	// Stream is the top-level "stream": true only for the literal true. Of several the last is used.
+	// Stream is the top-level "stream": true only for the literal true. Of several the last is
+	// used.
 	Stream bool
-	// MaxTokens bounds the answer: max_tokens, max_completion_tokens or max_output_tokens, the last of them; 0: no bound is known.
+	// MaxTokens bounds the answer: max_tokens, max_completion_tokens or max_output_tokens, the last
+	// of them; 0: no bound is known.
 	MaxTokens int
 	// Size of the body in bytes.
 	Size int
-	// Tokens of the prompt: a quarter of its bytes, as written in JSON, unless token IDs are given. Images count as none. 0 if the
-	// prompt is unknown.
+	// Tokens of the prompt: a quarter of its bytes, as written in JSON, unless token IDs are given.
+	// Images count as none. 0 if the prompt is unknown.
 	Tokens int
 	// Spread is the hash of the body's key; 0 if it is not computed. See Spread.
 	Spread uint64
 	// Previous is the response that a request of the Responses API follows; zero: none.
 	Previous ResponseID
-	// Unstored means that the server is asked not to keep the response: the top-level "store" is false.
+	// Unstored means that the server is asked not to keep the response: the top-level "store" is
+	// false.
 	Unstored bool
 	// Media means that the prompt has images, audio, video or files.
 	Media bool
-	// Items are the hashes of the first images, audio, video and files, 32 at most, each once. They are valid
-	// until the Scanner's Release.
+	// Items are the hashes of the first images, audio, video and files, 32 at most, each once. They
+	// are valid until the Scanner's Release.
 	Items []uint64
 	// Route is the member "route" of the body, and GivesRoute whether it is true or false.
 	Route, GivesRoute bool
@@ -62,7 +67,8 @@ const (
 	Rendered // no request, but the answer of vLLM's render endpoints: token IDs
 )
 
-// Paths that a request's path may end in. A prefix, as of several APIs behind one host, is the client's choice.
+// Paths that a request's path may end in. A prefix, as of several APIs behind one host, is the
+// client's choice.
 var paths = [...]struct {
 	path string
 	kind Kind

@@ -16,8 +16,8 @@ const (
 	fieldMaxTokens = 8 // SamplingParams
 )
 
-// readMessage reads the message of a gRPC request: a flag, four bytes of length, protobuf. A compressed message has no facts, nor
-// has one that is no such message.
+// readMessage reads the message of a gRPC request: a flag, four bytes of length, protobuf. A
+// compressed message has no facts, nor has one that is no such message.
 func (s *Scanner) readMessage() {
 	s.rest.Reset()
 	s.ids.Reset()
@@ -73,8 +73,8 @@ func (s *Scanner) readTokens(p []byte) {
 	})
 }
 
-// fields calls f for the fields of a message up to the first that is broken: with the bytes of a length-delimited one, which are
-// not nil, or with a varint and no bytes.
+// fields calls f for the fields of a message up to the first that is broken: with the bytes of a
+// length-delimited one, which are not nil, or with a varint and no bytes.
 func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
 	for len(p) > 0 {
 		num, typ, n := protowire.ConsumeTag(p)

@@ -46,10 +46,12 @@ func TestGRPC_PromptEqualsThatOfHTTP(t *testing.T) {
 	if over.Tokens != 1000 || over.MaxTokens != 12 || !over.Stream {
 		t.Errorf("facts %+v", over)
 	}
-	if text := scan(GRPCGenerate, generate(nil, string(body), 0), 7); len(text.Chain) == 0 || text.Tokens != len(body)/prefix.BytesPerToken {
+	if text := scan(GRPCGenerate, generate(nil, string(body), 0), 7); len(text.Chain) == 0 ||
+		text.Tokens != len(body)/prefix.BytesPerToken {
 		t.Errorf("a prompt of %d bytes has %d tokens, %d blocks", len(body), text.Tokens, len(text.Chain))
 	}
-	if embed := scan(GRPCEmbed, generate(ids, "", 12), 7); !slices.Equal(embed.Chain, http.Chain) || embed.MaxTokens != 0 {
+	if embed := scan(GRPCEmbed, generate(ids, "", 12), 7); !slices.Equal(embed.Chain, http.Chain) ||
+		embed.MaxTokens != 0 {
 		t.Errorf("EmbedRequest: %+v", embed)
 	}
 }
@@ -76,7 +78,8 @@ func FuzzGRPC_FactsDoNotDependOnChunks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, chunk uint8) {
 		for _, k := range []Kind{GRPCGenerate, GRPCEmbed} {
 			a, b := scan(k, body, int(chunk)+1), scan(k, body, len(body)+1)
-			if a.Tokens != b.Tokens || a.MaxTokens != b.MaxTokens || !slices.Equal(a.Chain, b.Chain) || a.Tokens > len(body) {
+			if a.Tokens != b.Tokens || a.MaxTokens != b.MaxTokens || !slices.Equal(a.Chain, b.Chain) ||
+				a.Tokens > len(body) {
 				t.Fatalf("%+v in chunks, %+v whole", a, b)
 			}
 		}

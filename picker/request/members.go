@@ -74,7 +74,8 @@ func (k Kind) use(in place, key []byte) use {
 			return forContent
 		case "type", "cache_control": // which clients move from message to message
 			return unused
-		case "image_url", "source", "image", "image_embeds", "input_audio", "audio_url", "video_url", "file", "file_data":
+		case "image_url", "source", "image", "image_embeds", "input_audio", "audio_url", "video_url", "file",
+			"file_data":
 			return asImage
 		}
 		return asWritten
@@ -137,7 +138,8 @@ func (k Kind) bodyUse(key []byte) use {
 	return unused
 }
 
-// opens returns the place that an object or an array leads to; nowhere if it is not read member by member.
+// opens returns the place that an object or an array leads to; nowhere if it is not read member by
+// member.
 func (u use) opens(bracket byte) place {
 	switch {
 	case u == forPrompt && bracket == '[':

@@ -2,8 +2,8 @@ package request
 
 import "google.golang.org/grpc/mem"
 
-// Dynamo's frontend reads a request's member nvext. Its members name the workers that serve the request, and the prompt's token IDs: a
-// picker decides about these. All others are the client's.
+// Dynamo's frontend reads a request's member nvext. Its members name the workers that serve the
+// request, and the prompt's token IDs: a picker decides about these. All others are the client's.
 
 // nvextUse returns what a member of nvext is read for.
 func nvextUse(key []byte) use {
@@ -30,7 +30,8 @@ func (n *nvext) reset() { *n = nvext{removed: spans{list: n.removed.list[:0]}} }
 
 var null = []byte("null")
 
-// RemoveWorkers has Splices replace the workers and token IDs that the body names in nvext by null. It returns false if there are too many.
+// RemoveWorkers has Splices replace the workers and token IDs that the body names in nvext by null.
+// It returns false if there are too many.
 func (s *Scanner) RemoveWorkers() bool {
 	s.bare = true
 	return !s.nvext.removed.tooMany

@@ -59,7 +59,8 @@ func TestNvext_TokensAreAdded(t *testing.T) {
 
 // A body stays the same JSON but for the members that a picker decides about, however it is cut.
 func FuzzNvext_OtherMembersSurvive(f *testing.F) {
-	for _, s := range []string{`{"nvext":{"token_data":[1],"a":1},"b":2}`, `{"nvext":{"dp_rank":1}`, `{"nvext":[{"dp_rank":1}],"nvext":{}}`, `{"nvext":,"x":1}`, `{"nv\u0065xt":{"dp_r\u0061nk":-1e5}}`} {
+	for _, s := range []string{`{"nvext":{"token_data":[1],"a":1},"b":2}`, `{"nvext":{"dp_rank":1}`,
+		`{"nvext":[{"dp_rank":1}],"nvext":{}}`, `{"nvext":,"x":1}`, `{"nv\u0065xt":{"dp_r\u0061nk":-1e5}}`} {
 		f.Add([]byte(s), []byte{1, 3})
 	}
 	f.Fuzz(func(t *testing.T, body, cuts []byte) {

@@ -6,8 +6,9 @@ import (
 	"math/bits"
 )
 
-// closing returns the index of the first quote in p from i on that is not escaped, which is len(p) without one. Then escaped reports
-// whether p ends in the first byte of an escape. At i no escape is open.
+// closing returns the index of the first quote in p from i on that is not escaped, which is len(p)
+// without one. Then escaped reports whether p ends in the first byte of an escape. At i no escape
+// is open.
 //
 // A prompt is full of escaped quotes: the search goes on behind each.
 func closing(p []byte, i int) (end int, escaped bool) {
@@ -31,8 +32,9 @@ func backslashes(p []byte) (n int) {
 // nearby is how many bytes nextQuote reads by words.
 const nearby = 64
 
-// nextQuote returns the index of the first quote in p from i on; len(p) without one. Where a text has a quote, it mostly has another
-// one nearby, and a call of bytes.IndexByte takes as long as eight words.
+// nextQuote returns the index of the first quote in p from i on; len(p) without one. Where a text
+// has a quote, it mostly has another one nearby, and a call of bytes.IndexByte takes as long as
+// eight words.
 func nextQuote(p []byte, i int) int {
 	const (
 		ones   = 0x0101010101010101
@@ -40,7 +42,8 @@ func nextQuote(p []byte, i int) int {
 		quotes = '"' * ones
 	)
 	for last := min(i+nearby, len(p)) - 8; i <= last; i += 8 {
-		x := binary.LittleEndian.Uint64(p[i:]) ^ quotes // a quote is a zero byte, of which the lowest gives the lowest high bit
+		// a quote is a zero byte, of which the lowest gives the lowest high bit
+		x := binary.LittleEndian.Uint64(p[i:]) ^ quotes
 		if found := (x - ones) &^ x & highs; found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}

@@ -22,9 +22,11 @@ func slowClosing(p []byte, i int) (int, bool) {
 	return len(p), escaped
 }
 
-// FuzzScanner_FindsTheEndOfStrings: escapes at every place, and runs of backslashes, change nothing.
+// FuzzScanner_FindsTheEndOfStrings: escapes at every place, and runs of backslashes, change
+// nothing.
 func FuzzScanner_FindsTheEndOfStrings(f *testing.F) {
-	for _, s := range []string{"", `"`, `\"`, `\\"`, strings.Repeat("a", 31) + `\"` + strings.Repeat("b", 70) + `"`, strings.Repeat(`\`, 65) + `"`, strings.Repeat(`\"`, 100), strings.Repeat(`a\`, 64),
+	for _, s := range []string{"", `"`, `\"`, `\\"`, strings.Repeat("a", 31) + `\"` + strings.Repeat("b", 70) + `"`,
+		strings.Repeat(`\`, 65) + `"`, strings.Repeat(`\"`, 100), strings.Repeat(`a\`, 64),
 		strings.Repeat("a", 63) + `\` + strings.Repeat("b", 64) + `"`, strings.Repeat("x", 200)} {
 		for from := range 3 {
 			f.Add([]byte(s), uint8(from), uint8(7))

@@ -102,7 +102,8 @@ func (r *reference) read(k Kind, body []byte) Facts {
 			if text[0] == '"' {
 				r.front.Write(endOfText)
 			}
-		case "tools", "functions", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_effort", "previous_response_id":
+		case "tools", "functions", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_effort",
+			"previous_response_id":
 			r.front.Write(inner(m.value))
 			r.front.Write(endOfText)
 		case "features":
@@ -177,7 +178,9 @@ func (r *reference) prompt(raw json.RawMessage, to *prefix.Builder, depth int) {
 		}
 		to.Mix(uint64(inPrompt))
 	case c == '{':
-		r.object(raw, to, depth+1, map[string]string{"role": "role", "content": "content", "text": "text", "cache_control": "-"})
+		r.object(raw, to, depth+1, map[string]string{
+			"role": "role", "content": "content", "text": "text", "cache_control": "-",
+		})
 		to.Write(endOfText)
 	case depth == maxDepth:
 		to.Write(raw)
@@ -202,9 +205,11 @@ func (r *reference) content(raw json.RawMessage, to *prefix.Builder, depth int) 
 		}
 	case c == '{':
 		r.object(raw, to, depth+1, map[string]string{
-			"text": "text", "refusal": "text", "thinking": "text", "content": "content", "type": "-", "cache_control": "-",
-			"image_url": "image", "source": "image", "image": "image", "image_embeds": "image", "input_audio": "image",
-			"audio_url": "image", "video_url": "image", "file": "image", "file_data": "image",
+			"text": "text", "refusal": "text", "thinking": "text", "content": "content", "type": "-",
+			"cache_control": "-",
+			"image_url":     "image", "source": "image", "image": "image", "image_embeds": "image",
+			"input_audio": "image",
+			"audio_url":   "image", "video_url": "image", "file": "image", "file_data": "image",
 		})
 	}
 }

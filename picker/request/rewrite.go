@@ -23,8 +23,9 @@ func Grown(splices []Splice) (n int) {
 	return n
 }
 
-// Apply returns a body with splices, which are sorted and do not overlap. It joins and copies nothing: the result has views of body's
-// buffers, each with a reference of its own, and the bytes of With. It consumes body's references.
+// Apply returns a body with splices, which are sorted and do not overlap. It joins and copies
+// nothing: the result has views of body's buffers, each with a reference of its own, and the bytes
+// of With. It consumes body's references.
 func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 	out := make(mem.BufferSlice, 0, len(body)+2*len(splices))
 	at := 0 // the offset in the body of the next buffer
@@ -78,20 +79,22 @@ func NewTarget(name string) *Target {
 	return &Target{Name: name, quoted: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }
 
-// Replace has the body's model replaced by a target: in Facts, which count as those of a request for it, and in Splices. It returns
-// false if the body names its model too often.
+// Replace has the body's model replaced by a target: in Facts, which count as those of a request
+// for it, and in Splices. It returns false if the body names its model too often.
 func (s *Scanner) Replace(by *Target) bool {
 	s.target = by
 	return !s.named.tooMany
 }
 
-// Splices are what Replace, RemoveWorkers and RemoveRoute have asked for, once all of the body is written.
+// Splices are what Replace, RemoveWorkers and RemoveRoute have asked for, once all of the body is
+// written.
 func (s *Scanner) Splices() []Splice {
 	out, _ := s.splices(s.removed)
 	return out
 }
 
-// splices is Splices with some members removed. It also returns how many members remain, if FindMembers was called.
+// splices is Splices with some members removed. It also returns how many members remain, if
+// FindMembers was called.
 func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
 	if s.top.on {
 		out, remain = s.top.removals(removed)
@@ -122,7 +125,8 @@ func (s *Scanner) servedModel() []byte {
 	return s.model
 }
 
-// Rewriter replaces the models of a body that is passed on before its end is known, and removes its members "route". NewRewriter returns one.
+// Rewriter replaces the models of a body that is passed on before its end is known, and removes its
+// members "route". NewRewriter returns one.
 type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
@@ -130,8 +134,9 @@ type Rewriter struct {
 	at      int             // the offset of held in the body
 }
 
-// NewRewriter returns a Rewriter that replaces each model by what target returns for it; nil: it stays. A nil target replaces none. With route
-// it removes each member "route" whose name and value take up to 6 KiB.
+// NewRewriter returns a Rewriter that replaces each model by what target returns for it; nil: it
+// stays. A nil target replaces none. With route it removes each member "route" whose name and value
+// take up to 6 KiB.
 func NewRewriter(target func(model string) *Target, route bool) *Rewriter {
 	w := &Rewriter{scanner: New(OtherKind), target: target}
 	if w.scanner.top.on = route; target == nil {
@@ -147,8 +152,8 @@ func (w *Rewriter) Release() {
 	w.scanner.Release()
 }
 
-// Write returns what is to be passed on in place of the next chunk, and false if the body names its model too often, or is NotUTF8. It
-// consumes chunk's references.
+// Write returns what is to be passed on in place of the next chunk, and false if the body names its
+// model too often, or is NotUTF8. It consumes chunk's references.
 func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool) {
 	for _, b := range chunk {
 		w.scanner.Write(b.ReadOnlyData())
@@ -184,7 +189,8 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 	return Apply(front, splices), !tooMany
 }
 
-// withRemovals adds the removals of members "route" that end before upTo and have not been passed on.
+// withRemovals adds the removals of members "route" that end before upTo and have not been passed
+// on.
 func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	if len(w.scanner.top.list) == 0 {
 		return splices

@@ -44,9 +44,10 @@ func replaced(kind Kind, body []byte, cuts []byte, by *Target) (string, bool) {
 func TestRewrite_AllOtherBytesSurvive(t *testing.T) {
 	to := NewTarget(`v<1>"`)
 	for body, want := range map[string]string{
-		`{"model":"a","seed":9007199254740993}`:                        `{"model":"v<1>\"","seed":9007199254740993}`,
-		"{\r\n \"z\" : \"<b>\\u00e9\", \"model\" : \"a\" , \"a\":1e5}": "{\r\n \"z\" : \"<b>\\u00e9\", \"model\" : \"v<1>\\\"\" , \"a\":1e5}",
-		`{"model":"a","messages":[{"model":"a"}],"model":"b"}`:         `{"model":"v<1>\"","messages":[{"model":"a"}],"model":"v<1>\""}`,
+		`{"model":"a","seed":9007199254740993}`: `{"model":"v<1>\"","seed":9007199254740993}`,
+		"{\r\n \"z\" : \"<b>\\u00e9\", \"model\" : \"a\" , " +
+			"\"a\":1e5}": "{\r\n \"z\" : \"<b>\\u00e9\", \"model\" : \"v<1>\\\"\" , \"a\":1e5}",
+		`{"model":"a","messages":[{"model":"a"}],"model":"b"}`: `{"model":"v<1>\"","messages":[{"model":"a"}],"model":"v<1>\""}`,
 		`{"mod\u0065l":"a"}`:                     `{"mod\u0065l":"v<1>\""}`,
 		`{"model":{"x":["]"]},"model":"a"}`:      `{"model":"v<1>\"","model":"v<1>\""}`,
 		`{"model":12 ,"model":null,"model":"a"}`: `{"model":"v<1>\"" ,"model":"v<1>\"","model":"v<1>\""}`,
@@ -75,7 +76,8 @@ func TestRewrite_BodyWithTooManyModelsIsInvalid(t *testing.T) {
 	}
 }
 
-// Otherwise a client that names the target itself, and one that names the model, would not share what servers have cached.
+// Otherwise a client that names the target itself, and one that names the model, would not share
+// what servers have cached.
 func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 	prompt := `,"prompt":"` + strings.Repeat("word ", 2000) + `"}`
 	chain := func(model string, to *Target) []uint64 {
@@ -143,14 +145,16 @@ func FuzzSplice_EqualsCopy(f *testing.F) {
 			at = end
 		}
 		want = append(want, body[at:]...)
-		if got := Apply(pieces(body, cuts), splices).Materialize(); !bytes.Equal(got, want) || len(got) != len(body)+Grown(splices) {
+		if got := Apply(pieces(body, cuts), splices).Materialize(); !bytes.Equal(got, want) ||
+			len(got) != len(body)+Grown(splices) {
 			t.Errorf("%q with %v is %q, want %q", body, splices, got, want)
 		}
 	})
 }
 
 func FuzzRewriter_ChunksMakeNoDifference(f *testing.F) {
-	for _, s := range []string{`{"model":"a","x":[1,{"model":"b"}]}`, `{"model":"a\"","model":{},"model":"c"}`, `{"mod\u0065l":"\u00e9","a":""}`, `{"model":,"model":"a"}`, `{"model":"a`} {
+	for _, s := range []string{`{"model":"a","x":[1,{"model":"b"}]}`, `{"model":"a\"","model":{},"model":"c"}`,
+		`{"mod\u0065l":"\u00e9","a":""}`, `{"model":,"model":"a"}`, `{"model":"a`} {
 		f.Add([]byte(s), []byte{1, 3})
 	}
 	to := NewTarget("to")
@@ -177,7 +181,8 @@ func FuzzRewriter_ChunksMakeNoDifference(f *testing.F) {
 			t.Fatalf("%q became %q: %v", body, buffered, err)
 		}
 		_ = json.Unmarshal(is.Rest["model"], &is.Model)
-		if name, text := was.Model.(string); text && name != "" && len(was.Rest["model"]) < maxValue && !strings.Contains(string(was.Rest["model"]), `\`) && is.Model != "to" {
+		if name, text := was.Model.(string); text && name != "" && len(was.Rest["model"]) < maxValue &&
+			!strings.Contains(string(was.Rest["model"]), `\`) && is.Model != "to" {
 			t.Fatalf("%q became %q", body, buffered)
 		}
 		for key, value := range was.Rest {

@@ -2,7 +2,8 @@ package request
 
 import "github.com/penstock-project/penstock/picker/prefix"
 
-// scalar reads inside a number or a literal, up to what ends it, and returns how many bytes it took.
+// scalar reads inside a number or a literal, up to what ends it, and returns how many bytes it
+// took.
 func (s *Scanner) scalar(p []byte) int {
 	for i, c := range p {
 		if c >= '0' && c <= '9' {
@@ -53,8 +54,8 @@ func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
 	s.ids.Add(id)
 }
 
-// tokens reads further token IDs, which follow one another in the tens of thousands, and returns how many bytes it took: up to
-// the beginning of one that does not end in p, or of something else.
+// tokens reads further token IDs, which follow one another in the tens of thousands, and returns
+// how many bytes it took: up to the beginning of one that does not end in p, or of something else.
 func (s *Scanner) tokens(p []byte) (taken int) {
 	if top := s.frame(); s.use != forPrompt || !top.array {
 		return 0

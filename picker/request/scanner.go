@@ -13,9 +13,12 @@ import (
 )
 
 const (
-	maxKey   = 6 * len("max_completion_tokens") // every character as \uXXXX
-	maxModel = 6 * 1024                         // as in the script that chooses routes by the model (scan.lua in translator/envoy): 1,024 bytes, all escaped
-	maxDepth = 12                               // of objects and arrays that are read member by member; what is deeper is hashed as written
+	maxKey = 6 * len("max_completion_tokens") // every character as \uXXXX
+	// as in the script that chooses routes by the model (scan.lua in translator/envoy): 1,024
+	// bytes, all escaped
+	maxModel = 6 * 1024
+	// of objects and arrays that are read member by member; what is deeper is hashed as written
+	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32
 )
@@ -172,7 +175,8 @@ func (s *Scanner) Facts() Facts {
 	if s.kind.GRPC() {
 		s.readMessage()
 	}
-	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens, Size: s.size, Media: s.media,
+	f := Facts{Kind: s.kind, Model: s.Model(), Target: s.target, Stream: s.stream, MaxTokens: s.limitTokens,
+		Size: s.size, Media: s.media,
 		Items: s.items}
 	f.Previous, f.Unstored = s.previous, s.unstored
 	f.Route, f.GivesRoute = s.Route()
@@ -181,7 +185,8 @@ func (s *Scanner) Facts() Facts {
 			f.Tokens = 1 // 0 would be a prompt that is not known
 		}
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
-		// Only if all of the prompt is one list of token IDs, which may be the one of a list, without images.
+		// Only if all of the prompt is one list of token IDs, which may be the one of a list,
+		// without images.
 		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
 			f.Exact = s.ids.Exact()
 		}
@@ -199,7 +204,8 @@ func (s *Scanner) Model() string {
 	return s.lastModel
 }
 
-// text reads inside a string, up to and including its closing quote, and returns how many bytes it took.
+// text reads inside a string, up to and including its closing quote, and returns how many bytes it
+// took.
 func (s *Scanner) text(p []byte) int {
 	from := 0
 	if s.escaped { // p[0] belongs to an escape and does not close the string
@@ -265,7 +271,8 @@ func (s *Scanner) endKey() {
 	}
 }
 
-// nested reads a value that is not read member by member, up to a quote or its end, and returns how many bytes it took.
+// nested reads a value that is not read member by member, up to a quote or its end, and returns how
+// many bytes it took.
 func (s *Scanner) nested(p []byte) int {
 	for i, c := range p {
 		switch c {
@@ -441,7 +448,8 @@ func (s *Scanner) begin(text bool) {
 		s.sink = digested
 		s.digest.Reset()
 	case forPrompt, forContent, forFront, forRole, forText:
-		// A value that is too deep has its bytes in the prompt too. The server rejects a scalar in place of a text.
+		// A value that is too deep has its bytes in the prompt too. The server rejects a scalar in
+		// place of a text.
 		if text || s.depth == maxDepth {
 			s.sink = written
 		}

@@ -72,34 +72,57 @@ func TestModel_OverlongNameIsIgnored(t *testing.T) {
 
 // prompts are bodies of every API, as their clients write them.
 var prompts = []struct{ path, body string }{
-	{"/v1/chat/completions", `{"messages":[{"role":"system","content":"You are \"it\"."},{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}]}],"model":"m","stream":true,"max_completion_tokens":17,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]}`},
-	{"/v1/chat/completions", `{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"x"}],"cache_salt":"tenant","chat_template_kwargs":{"thinking":false},"documents":[{"text":"d"}]}`},
+	{
+		"/v1/chat/completions",
+		`{"messages":[{"role":"system","content":"You are \"it\"."},{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}]}],"model":"m","stream":true,"max_completion_tokens":17,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]}`,
+	},
+	{
+		"/v1/chat/completions",
+		`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"x"}],"cache_salt":"tenant","chat_template_kwargs":{"thinking":false},"documents":[{"text":"d"}]}`,
+	},
 	{"/v1/completions?x=y", `{"model": "m", "prompt": ["one", "two"], "max_tokens": 5}`},
 	{"/v1/completions", `{"prompt":[[1, 2,3],[ 128255 ,4]],"max_tokens":99999999999999999999}`},
-	{"/v1/responses", `{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"hi"},{"type":"input_image","image_url":"https://x/y.png"}]},{"type":"function_call_output","call_id":"c","output":"42"}],"instructions":"Be brief.","max_output_tokens":100}`},
+	{
+		"/v1/responses",
+		`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"hi"},{"type":"input_image","image_url":"https://x/y.png"}]},{"type":"function_call_output","call_id":"c","output":"42"}],"instructions":"Be brief.","max_output_tokens":100}`,
+	},
 	{"/v1/responses", `{"input":"hi","previous_response_id":"resp_1","reasoning":{"effort":"low"}}`},
 	{"/v1/responses", `{"input":"hi","previous_response_id":"a","previous_response_id":"r\u0065\"sp_1","store":false}`},
 	{"/v1/responses", `{"previous_response_id":"a","store":true,"previous_response_id":null,"input":"hi"}`},
 	{"/v1/embeddings", `{"input":["a","b"],"model":"e"}`},
 	{"/v1/embeddings", `{"input":[1,2,3,4294967295,4294967296,1.5,-1,1e3,null],"model":"e"}`},
 	{"/v2/rerank", `{"query":"q","documents":["a",{"text":"b"}],"top_n":2,"model":"r"}`},
-	{"/v1/messages", `{"max_tokens":64,"messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"r"}]},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]}],"model":"c","system":[{"type":"text","text":"s"}]}`},
-	{"/inference/v1/generate", `{"request_id":"r","token_ids":[1,2,3],"features":{"mm_hashes":{"image":["h"]}},"sampling_params":{"temperature":0,"max_tokens":3},"model":"m","stream":false}`},
+	{
+		"/v1/messages",
+		`{"max_tokens":64,"messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"r"}]},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]}],"model":"c","system":[{"type":"text","text":"s"}]}`,
+	},
+	{
+		"/inference/v1/generate",
+		`{"request_id":"r","token_ids":[1,2,3],"features":{"mm_hashes":{"image":["h"]}},"sampling_params":{"temperature":0,"max_tokens":3},"model":"m","stream":false}`,
+	},
 	{"/v1/completions", `{"prompt":[[[[[[[[[[[["deep",{"a":[1]}]]]]]]]]]]]],"model":"m"}`},
 	{"/pooling", `{"messages":[{"role":"user","content":"a"}],"model":"m","max_tokens":2}`},
-	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a","` + strings.Repeat("k", 999) + `":"an unknown member"}],"model":"m"}`},
+	{
+		"/v1/chat/completions", `{"messages":[{"role":"user","content":"a","` + strings.Repeat("k", 999) +
+			`":"an unknown member"}],"model":"m"}`,
+	},
 }
 
 func TestPrompt_EqualsEncodingJSONWhereverAChunkEnds(t *testing.T) {
 	for _, tt := range prompts {
 		// Long texts between the parts, so that every part is in a chain.
-		for _, body := range []string{tt.body, strings.NewReplacer(`"a"`, `"`+strings.Repeat(`a\n`, 600)+`"`, `"role"`, `"name":"`+strings.Repeat("n", 300)+`","role"`).Replace(tt.body)} {
+		for _, body := range []string{
+			tt.body,
+			strings.NewReplacer(`"a"`, `"`+strings.Repeat(`a\n`, 600)+`"`, `"role"`,
+				`"name":"`+strings.Repeat("n", 300)+`","role"`).Replace(tt.body),
+		} {
 			var r reference
 			want := r.read(KindOf([]byte(tt.path)), []byte(body))
 			whole := scan(KindOf([]byte(tt.path)), []byte(body), len(body))
 			want.Exact, want.Prompt = whole.Exact, whole.Prompt // the reference has no tokens
 			for chunk := 1; chunk <= len(body)+1; chunk += 1 + len(body)/300 {
-				if got := scan(KindOf([]byte(tt.path)), []byte(body), chunk); !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
+				if got := scan(KindOf([]byte(tt.path)), []byte(body), chunk); !cmp.Equal(got, want,
+					cmpopts.EquateEmpty()) {
 					t.Fatalf("%s, chunks of %d bytes of %s: %s", tt.path, chunk, body, cmp.Diff(want, got))
 				}
 			}
@@ -110,7 +133,8 @@ func TestPrompt_EqualsEncodingJSONWhereverAChunkEnds(t *testing.T) {
 func chat(before string, turns ...string) []byte {
 	var messages []string
 	for i, text := range turns {
-		messages = append(messages, fmt.Sprintf(`{"role":"%s","content":%q}`, [2]string{"user", "assistant"}[i%2], text))
+		messages = append(messages,
+			fmt.Sprintf(`{"role":"%s","content":%q}`, [2]string{"user", "assistant"}[i%2], text))
 	}
 	return []byte(`{` + before + `"messages":[` + strings.Join(messages, ",") + `]}`)
 }
@@ -138,12 +162,14 @@ func TestPrompt_SharesWhatItsServerCanReuse(t *testing.T) {
 	if n := shared(second, late); n < 28 {
 		t.Errorf("a body with its model at the end shares %d blocks with one that has it first", n)
 	}
-	parts := bytes.Replace(first, []byte(fmt.Sprintf("%q", long)), []byte(fmt.Sprintf(`[{"type":"text","text":%q},{"text":%q,"type":"text"}]`, long[:70], long[70:])), 1)
+	parts := bytes.Replace(first, []byte(fmt.Sprintf("%q", long)),
+		[]byte(fmt.Sprintf(`[{"type":"text","text":%q},{"text":%q,"type":"text"}]`, long[:70], long[70:])), 1)
 	if n := shared(first, parts); n != 14 {
 		t.Errorf("a text in parts shares %d blocks with the same text in one", n)
 	}
 	for name, before := range map[string]string{
-		"another model": `"model":"n",`, "a salt": `"model":"m","cache_salt":"s",`, "tools": `"model":"m","tools":[{}],`, "another system prompt": `"model":"m","system":"s",`,
+		"another model": `"model":"n",`, "a salt": `"model":"m","cache_salt":"s",`,
+		"tools": `"model":"m","tools":[{}],`, "another system prompt": `"model":"m","system":"s",`,
 	} {
 		if n := shared(first, chat(before, long)); n != 0 {
 			t.Errorf("a body with %s shares %d blocks", name, n)
@@ -153,8 +179,10 @@ func TestPrompt_SharesWhatItsServerCanReuse(t *testing.T) {
 
 func TestRequest_KindIsFoundByPath(t *testing.T) {
 	for path, want := range map[string]Kind{
-		"/v1/chat/completions": ChatCompletions, "/openai/v1/chat/completions?api-version=1": ChatCompletions, "/v1/completions": Completions, "/v1/rerank": Rerank,
-		"/v1/models": OtherKind, "": OtherKind, "/v1/chat/completions/render": OtherKind, GRPCGeneratePath: GRPCGenerate, "/vllm.grpc.engine.VllmEngine/Abort": OtherKind,
+		"/v1/chat/completions": ChatCompletions, "/openai/v1/chat/completions?api-version=1": ChatCompletions,
+		"/v1/completions": Completions, "/v1/rerank": Rerank,
+		"/v1/models": OtherKind, "": OtherKind, "/v1/chat/completions/render": OtherKind,
+		GRPCGeneratePath: GRPCGenerate, "/vllm.grpc.engine.VllmEngine/Abort": OtherKind,
 	} {
 		if got := KindOf([]byte(path)); got != want {
 			t.Errorf("%s: %d, want %d", path, got, want)

@@ -10,8 +10,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// script is the Lua that finds the model in Envoy, where routes are chosen by it. It runs in another Lua here than in Envoy: the
-// tests in translator/envoy run it there.
+// script is the Lua that finds the model in Envoy, where routes are chosen by it. It runs in
+// another Lua here than in Envoy: the tests in translator/envoy run it there.
 type script struct {
 	state *lua.LState
 	body  string
@@ -21,7 +21,8 @@ type script struct {
 	rerouted bool
 }
 
-// findWithinText lets string.find begin beyond the end of a text, as Envoy's Lua does. This Lua panics there.
+// findWithinText lets string.find begin beyond the end of a text, as Envoy's Lua does. This Lua
+// panics there.
 const findWithinText = `do
   local find = string.find
   string.find = function(s, p, init, plain) return find(s, p, math.min(init or 1, #s + 1), plain) end
@@ -46,7 +47,8 @@ func newScript(t testing.TB) *script {
 func (s *script) run(t *testing.T, body string) {
 	t.Helper()
 	s.body, s.model, s.status, s.rerouted = body, "", "", false
-	if err := s.state.CallByParam(lua.P{Fn: s.state.GetGlobal("envoy_on_request"), Protect: true}, s.handle()); err != nil {
+	if err := s.state.CallByParam(lua.P{Fn: s.state.GetGlobal("envoy_on_request"), Protect: true},
+		s.handle()); err != nil {
 		t.Fatalf("%q: %v", body, err)
 	}
 }
@@ -65,7 +67,10 @@ func (s *script) handle() *lua.LTable {
 	info := s.object(map[string]lua.LGFunction{"dynamicMetadata": returns(metadata)})
 	return s.object(map[string]lua.LGFunction{
 		"headers": returns(headers), "body": returns(body), "streamInfo": returns(info),
-		"respond":         func(l *lua.LState) int { s.status = l.CheckTable(2).RawGetString(":status").String(); return 0 },
+		"respond": func(l *lua.LState) int {
+			s.status = l.CheckTable(2).RawGetString(":status").String()
+			return 0
+		},
 		"clearRouteCache": func(*lua.LState) int { s.rerouted = true; return 0 },
 	})
 }
@@ -81,23 +86,30 @@ func returns(v lua.LValue) lua.LGFunction {
 // maxHeader is the longest model that the script puts into a header.
 const maxHeader = 1024
 
-// FuzzModel_RouteAndPickerAgree: the script chooses the route, and Scanner names the model to the picker. For a JSON object with
-// one model both name the same; no other body gets a header that Scanner does not see.
+// FuzzModel_RouteAndPickerAgree: the script chooses the route, and Scanner names the model to the
+// picker. For a JSON object with one model both name the same; no other body gets a header that
+// Scanner does not see.
 func FuzzModel_RouteAndPickerAgree(f *testing.F) {
 	for _, tt := range bodies {
 		f.Add([]byte(tt.body))
 	}
 	for _, body := range []string{
-		`{"model":"a\u0000b"}`, `{"model":"\ud83d\u0041"}`, `{"model":"\udc00"}`, `{"a":[[{"model":"x"}],{}],"model":"y"}`, `{"mod\u0065l":"\/\b\f"}`, "\t{\n\"model\"\r: \"a\"}",
-		`{"model":"` + strings.Repeat("é", maxHeader/2) + `"}`, `{"model":"` + strings.Repeat(`\u006f`, maxHeader) + `"}`, `{"model":"` + strings.Repeat("m", maxHeader+1) + `"}`, `{"model":{"model":"x"}}`, `{"model":["x"],"stream":true}`,
-		`{"x":"` + strings.Repeat(`\\\"`, 40) + `","model":"m"}`, `{"x":[` + strings.Repeat(`[],{},`, 40) + `1],"model":"m"}`,
+		`{"model":"a\u0000b"}`, `{"model":"\ud83d\u0041"}`, `{"model":"\udc00"}`,
+		`{"a":[[{"model":"x"}],{}],"model":"y"}`, `{"mod\u0065l":"\/\b\f"}`, "\t{\n\"model\"\r: \"a\"}",
+		`{"model":"` + strings.Repeat("é", maxHeader/2) + `"}`,
+		`{"model":"` + strings.Repeat(`\u006f`, maxHeader) + `"}`,
+		`{"model":"` + strings.Repeat("m", maxHeader+1) + `"}`, `{"model":{"model":"x"}}`,
+		`{"model":["x"],"stream":true}`,
+		`{"x":"` + strings.Repeat(`\\\"`, 40) + `","model":"m"}`,
+		`{"x":[` + strings.Repeat(`[],{},`, 40) + `1],"model":"m"}`,
 	} {
 		f.Add([]byte(body))
 	}
 	s := newScript(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s.run(t, string(body))
-		if strings.ContainsFunc(s.model, func(r rune) bool { return r < ' ' || r == 0x7f }) || len(s.model) > maxHeader {
+		if strings.ContainsFunc(s.model, func(r rune) bool { return r < ' ' || r == 0x7f }) ||
+			len(s.model) > maxHeader {
 			t.Errorf("%q: header %q", body, s.model)
 		}
 		if s.rerouted == (s.status != "") {

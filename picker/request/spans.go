@@ -6,7 +6,8 @@ const maxSpans = 16
 // span is where a value is in a body: offsets of its first byte and of the byte behind it.
 type span struct{ start, end int }
 
-// spans are where a body's top-level "model" has its values: of several the last counts for us, and another one perhaps for a server.
+// spans are where a body's top-level "model" has its values: of several the last counts for us, and
+// another one perhaps for a server.
 type spans struct {
 	list    []span
 	start   int // of the value that is being read

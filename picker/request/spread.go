@@ -18,7 +18,8 @@ var errBroken = errors.New("it is not JSON, or nests deeper than 512 levels; sen
 // maxNesting bounds the objects and arrays in one another.
 const maxNesting = 512
 
-// Spread hashes a body that arrives in chunks, as the strategy "chwbl" needs it. NewSpread returns one.
+// Spread hashes a body that arrives in chunks, as the strategy "chwbl" needs it. NewSpread returns
+// one.
 type Spread struct {
 	kind      Kind
 	users     int
@@ -52,7 +53,8 @@ func (s *Spread) Write(chunk []byte) {
 	_, _ = s.sum.Write(chunk)
 }
 
-// Sum returns the hash of the body's key: the first 16 hex digits of its MD5, and 1 in place of 0. The error is that of SpreadKey.
+// Sum returns the hash of the body's key: the first 16 hex digits of its MD5, and 1 in place of 0.
+// The error is that of SpreadKey.
 func (s *Spread) Sum() (uint64, error) {
 	if s.kind == ChatCompletions {
 		key, err := SpreadKey(s.kind, s.users, s.body, s.key)
@@ -77,13 +79,14 @@ func (s *Spread) Release() {
 	spreads.Put(s)
 }
 
-// SpreadKey returns the text whose hash spreads requests over servers by the strategy "chwbl", as Neutree's router makes it. For a
-// chat completion it is the last system message before the users-th user message, and the user messages up to that one:
+// SpreadKey returns the text whose hash spreads requests over servers by the strategy "chwbl", as
+// Neutree's router makes it. For a chat completion it is the last system message before the
+// users-th user message, and the user messages up to that one:
 //
 //	system:You are helpful.|user_0:Hello|user_1:Bye
 //
-// For any other request, and for one without such messages, it is the whole body. The key is in buffer, which may grow, or it is
-// body. The error is about a chat completion that is no JSON.
+// For any other request, and for one without such messages, it is the whole body. The key is in
+// buffer, which may grow, or it is body. The error is about a chat completion that is no JSON.
 func SpreadKey(kind Kind, users int, body, buffer []byte) (key []byte, err error) {
 	if kind != ChatCompletions {
 		return body, nil
@@ -119,7 +122,8 @@ func appendInt(b []byte, n int) []byte {
 	return append(b, byte('0'+n%10))
 }
 
-// spreadReader finds the messages of a chat completion. Its methods return false where the body is no JSON.
+// spreadReader finds the messages of a chat completion. Its methods return false where the body is
+// no JSON.
 type spreadReader struct {
 	b         []byte // what is left
 	depth     int
@@ -331,7 +335,8 @@ func is(written []byte, word string) bool {
 	return string(appendText(nil, written)) == word
 }
 
-// appendContent appends the text of a message's content, as written: a string, or the texts of its parts.
+// appendContent appends the text of a message's content, as written: a string, or the texts of its
+// parts.
 func appendContent(b, content []byte) []byte {
 	if len(content) == 0 {
 		return b

@@ -81,11 +81,13 @@ func (s *Scanner) happened(e topEvent) {
 	}
 }
 
-// FindMembers has the scanner find the members that Remove and Edited are about. It is called before the first Write.
+// FindMembers has the scanner find the members that Remove and Edited are about. It is called
+// before the first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
-// Route returns the body's member "route", and whether it is true or false. Any other value counts as none, and is removed as well: other
-// gateways give the member other meanings. Of several the last counts.
+// Route returns the body's member "route", and whether it is true or false. Any other value counts
+// as none, and is removed as well: other gateways give the member other meanings. Of several the
+// last counts.
 func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
@@ -96,8 +98,9 @@ func (s *Scanner) RemoveRoute() bool {
 	return !s.top.tooMany
 }
 
-// removals returns the splices that remove members, and how many members remain. What is left is an object if the body is one: the commas
-// between the members that remain stay. Members before the first of these go with the comma behind them, all others with the one before.
+// removals returns the splices that remove members, and how many members remain. What is left is an
+// object if the body is one: the commas between the members that remain stay. Members before the
+// first of these go with the comma behind them, all others with the one before.
 func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	for i := range t.list {
 		m := &t.list[i]
@@ -113,8 +116,8 @@ func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	return out, t.count - len(out)
 }
 
-// unfinished returns where a member begins that is not read far enough to be passed on; false if there is none. ended: no more of the body
-// follows.
+// unfinished returns where a member begins that is not read far enough to be passed on; false if
+// there is none. ended: no more of the body follows.
 func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	t := &s.top
 	if !t.on || s.expect == nothing || ended {
@@ -126,7 +129,8 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 		return 0, false
 	case m == topMember{}:
 		// A member at the beginning goes with the comma behind it.
-		if n == 0 || t.list[n-1].name != MemberRoute || t.list[n-1].next != t.list[n-1].end || t.list[n-1].ordinal != t.count-1 || t.routes(n-1) != t.count-1 {
+		if n == 0 || t.list[n-1].name != MemberRoute || t.list[n-1].next != t.list[n-1].end ||
+			t.list[n-1].ordinal != t.count-1 || t.routes(n-1) != t.count-1 {
 			return 0, false
 		}
 		return t.list[n-1].key, true
@@ -165,10 +169,11 @@ func (t *topMembers) pass() {
 
 // Edit is what the answer to a pick adds to a body.
 type Edit struct {
-	// TokenData are token IDs, a JSON array, for nvext.token_data. A body that is no object, or has token IDs or another nvext than an object
-	// there, does not get them.
+	// TokenData are token IDs, a JSON array, for nvext.token_data. A body that is no object, or has
+	// token IDs or another nvext than an object there, does not get them.
 	TokenData []byte
-	// TokenIDs are the same for the member "token_ids", in place of those that the body has. It needs FindMembers.
+	// TokenIDs are the same for the member "token_ids", in place of those that the body has. It
+	// needs FindMembers.
 	TokenIDs []byte
 }
 
@@ -188,7 +193,11 @@ func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 		switch n := &s.nvext; {
 		case n.tokens || n.seen && n.members == 0:
 		case n.seen:
-			out = append(out, Splice{n.members, n.members, separated(body, n.members, slices.Concat([]byte(`"token_data":`), e.TokenData))})
+			out = append(out,
+				Splice{
+					n.members, n.members,
+					separated(body, n.members, slices.Concat([]byte(`"token_data":`), e.TokenData)),
+				})
 		default:
 			if len(front) > 0 {
 				front = append(front, ',')
@@ -204,7 +213,9 @@ func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 		}
 		out = append(out, Splice{at, at, front})
 	}
-	slices.SortStableFunc(out, func(a, b Splice) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End)) })
+	slices.SortStableFunc(out, func(a, b Splice) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End))
+	})
 	return out
 }
 

@@ -25,24 +25,31 @@ func edited(body, cuts []byte, e Edit) (got string, s *Scanner, ok bool) {
 func TestTokenIDs_RouteIsRemovedAndTokensReplaceTheClients(t *testing.T) {
 	const ids = `"token_ids":[1,2]`
 	for body, want := range map[string][2]string{ // without and with token IDs
-		`{"model":"m"}`:                                 {`{"model":"m"}`, `{` + ids + `,"model":"m"}`},
-		`{"route":true,"model":"m"}`:                    {`{"model":"m"}`, `{` + ids + `,"model":"m"}`},
-		`{ "route" : true , "model":"m"}`:               {`{  "model":"m"}`, `{` + ids + `,  "model":"m"}`},
-		`{"model":"m","route":false}`:                   {`{"model":"m"}`, `{` + ids + `,"model":"m"}`},
-		`{"model":"m" , "route":false }`:                {`{"model":"m"  }`, `{` + ids + `,"model":"m"  }`},
-		`{"route":true}`:                                {`{}`, `{` + ids + `}`},
-		` { } `:                                         {` { } `, ` {` + ids + ` } `},
-		`{"route":1,"route":2,"a":3,"route":4,"b":5}`:   {`{"a":3,"b":5}`, `{` + ids + `,"a":3,"b":5}`},
-		`{"a":3,"route":1,"route":[{"a":1},2],"b":5}`:   {`{"a":3,"b":5}`, `{` + ids + `,"a":3,"b":5}`},
-		`{"a":3,"route":1,"b":5,"route":{}}`:            {`{"a":3,"b":5}`, `{` + ids + `,"a":3,"b":5}`},
-		`{"r\u006fute":null,"x":{"route":1}}`:           {`{"x":{"route":1}}`, `{` + ids + `,"x":{"route":1}}`},
-		`{"token_ids":[7,8],"a":1}`:                     {`{"token_ids":[7,8],"a":1}`, `{` + ids + `,"a":1}`},
-		`{"a":1,"token_ids":"x","token_ids":[7]}`:       {`{"a":1,"token_ids":"x","token_ids":[7]}`, `{` + ids + `,"a":1}`},
-		`{"route":1,"token_ids":[7],"a":1}`:             {`{"token_ids":[7],"a":1}`, `{` + ids + `,"a":1}`},
-		`{"token_\u0069ds":[7],"route":1}`:              {`{"token_\u0069ds":[7]}`, `{` + ids + `}`},
-		`{"prompt":[[1],[2]],"route":true,"n":1e400}`:   {`{"prompt":[[1],[2]],"n":1e400}`, `{` + ids + `,"prompt":[[1],[2]],"n":1e400}`},
-		`[{"route":true}]`:                              {`[{"route":true}]`, `[{"route":true}]`},
-		`{"messages":[{"content":"route","role":"x"}]}`: {`{"messages":[{"content":"route","role":"x"}]}`, `{` + ids + `,"messages":[{"content":"route","role":"x"}]}`},
+		`{"model":"m"}`:                               {`{"model":"m"}`, `{` + ids + `,"model":"m"}`},
+		`{"route":true,"model":"m"}`:                  {`{"model":"m"}`, `{` + ids + `,"model":"m"}`},
+		`{ "route" : true , "model":"m"}`:             {`{  "model":"m"}`, `{` + ids + `,  "model":"m"}`},
+		`{"model":"m","route":false}`:                 {`{"model":"m"}`, `{` + ids + `,"model":"m"}`},
+		`{"model":"m" , "route":false }`:              {`{"model":"m"  }`, `{` + ids + `,"model":"m"  }`},
+		`{"route":true}`:                              {`{}`, `{` + ids + `}`},
+		` { } `:                                       {` { } `, ` {` + ids + ` } `},
+		`{"route":1,"route":2,"a":3,"route":4,"b":5}`: {`{"a":3,"b":5}`, `{` + ids + `,"a":3,"b":5}`},
+		`{"a":3,"route":1,"route":[{"a":1},2],"b":5}`: {`{"a":3,"b":5}`, `{` + ids + `,"a":3,"b":5}`},
+		`{"a":3,"route":1,"b":5,"route":{}}`:          {`{"a":3,"b":5}`, `{` + ids + `,"a":3,"b":5}`},
+		`{"r\u006fute":null,"x":{"route":1}}`:         {`{"x":{"route":1}}`, `{` + ids + `,"x":{"route":1}}`},
+		`{"token_ids":[7,8],"a":1}`:                   {`{"token_ids":[7,8],"a":1}`, `{` + ids + `,"a":1}`},
+		`{"a":1,"token_ids":"x","token_ids":[7]}`: {
+			`{"a":1,"token_ids":"x","token_ids":[7]}`, `{` + ids + `,"a":1}`,
+		},
+		`{"route":1,"token_ids":[7],"a":1}`: {`{"token_ids":[7],"a":1}`, `{` + ids + `,"a":1}`},
+		`{"token_\u0069ds":[7],"route":1}`:  {`{"token_\u0069ds":[7]}`, `{` + ids + `}`},
+		`{"prompt":[[1],[2]],"route":true,"n":1e400}`: {
+			`{"prompt":[[1],[2]],"n":1e400}`, `{` + ids + `,"prompt":[[1],[2]],"n":1e400}`,
+		},
+		`[{"route":true}]`: {`[{"route":true}]`, `[{"route":true}]`},
+		`{"messages":[{"content":"route","role":"x"}]}`: {
+			`{"messages":[{"content":"route","role":"x"}]}`,
+			`{` + ids + `,"messages":[{"content":"route","role":"x"}]}`,
+		},
 	} {
 		for _, cuts := range [][]byte{nil, {1}, {3, 7}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}} {
 			for i, e := range []Edit{{}, {TokenIDs: []byte("[1,2]")}} {
@@ -53,19 +60,26 @@ func TestTokenIDs_RouteIsRemovedAndTokensReplaceTheClients(t *testing.T) {
 			}
 		}
 	}
-	if got, _, _ := edited([]byte(`{"nvext":{"dp_rank":1},"route":true}`), nil, Edit{TokenIDs: []byte("[1]"), TokenData: []byte("[2]")}); got != `{"token_ids":[1],"nvext":{"token_data":[2],"dp_rank":1}}` {
+	if got, _, _ := edited([]byte(`{"nvext":{"dp_rank":1},"route":true}`), nil,
+		Edit{TokenIDs: []byte("[1]"), TokenData: []byte("[2]")}); got !=
+		`{"token_ids":[1],"nvext":{"token_data":[2],"dp_rank":1}}` {
 		t.Errorf("with token_data: %s", got)
 	}
-	if got, _, _ := edited([]byte(`{"route":true}`), nil, Edit{TokenIDs: []byte("[1]"), TokenData: []byte("[2]")}); got != `{"token_ids":[1],"nvext":{"token_data":[2]}}` {
+	if got, _, _ := edited([]byte(`{"route":true}`), nil,
+		Edit{TokenIDs: []byte("[1]"), TokenData: []byte("[2]")}); got !=
+		`{"token_ids":[1],"nvext":{"token_data":[2]}}` {
 		t.Errorf("with token_data alone: %s", got)
 	}
 }
 
 func TestTokenIDs_RouteIsReadAndBounded(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"route":true}`: "true true", `{"route":false}`: "false true", `{"a":1}`: "false false", `{"route":null}`: "false false", `{"route":"true"}`: "false false",
-		`{"route":true,"route":false}`: "false true", `{"route":false,"route":true,"a":{"route":false}}`: "true true", `{"route":true,"route":1}`: "false false",
-		`{"route":true,"route":"fallback"}`: "false false", `{"route":true,"route":[false]}`: "false false", `{"route":true,"route":{"route":true}}`: "false false",
+		`{"route":true}`: "true true", `{"route":false}`: "false true", `{"a":1}`: "false false",
+		`{"route":null}`: "false false", `{"route":"true"}`: "false false",
+		`{"route":true,"route":false}`: "false true", `{"route":false,"route":true,"a":{"route":false}}`: "true true",
+		`{"route":true,"route":1}`:          "false false",
+		`{"route":true,"route":"fallback"}`: "false false", `{"route":true,"route":[false]}`: "false false",
+		`{"route":true,"route":{"route":true}}`: "false false",
 	} {
 		_, s, _ := edited([]byte(body), []byte{1, 3}, Edit{})
 		route, given := s.Route()
@@ -74,18 +88,21 @@ func TestTokenIDs_RouteIsReadAndBounded(t *testing.T) {
 		}
 		s.Release()
 	}
-	if _, _, ok := edited([]byte(`{`+string(bytes.Repeat([]byte(`"route":1,`), maxSpans+1))+`"a":1}`), nil, Edit{}); ok {
+	if _, _, ok := edited([]byte(`{`+string(bytes.Repeat([]byte(`"route":1,`), maxSpans+1))+`"a":1}`), nil,
+		Edit{}); ok {
 		t.Errorf("%d members are removed", maxSpans+1)
 	}
 }
 
 // A body stays the same JSON but for the two members, however it is cut.
 func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
-	for _, s := range []string{`{"route":true,"token_ids":[1],"b":2}`, `{"a":1,"route":1,"r\u006fute":[{}]}`, `{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2}`} {
+	for _, s := range []string{`{"route":true,"token_ids":[1],"b":2}`, `{"a":1,"route":1,"r\u006fute":[{}]}`,
+		`{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2}`} {
 		f.Add([]byte(s), []byte{1, 3})
 	}
 	f.Fuzz(func(t *testing.T, body, cuts []byte) {
-		for _, e := range []Edit{{}, {TokenIDs: []byte("[1,2]")}, {TokenIDs: []byte("[1,2]"), TokenData: []byte("[3]")}} {
+		for _, e := range []Edit{{}, {TokenIDs: []byte("[1,2]")},
+			{TokenIDs: []byte("[1,2]"), TokenData: []byte("[3]")}} {
 			whole, s, ok := edited(body, nil, e)
 			s.Release()
 			got, s, alsoOK := edited(body, cuts, e)
@@ -100,7 +117,8 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 			if err := json.Unmarshal([]byte(got), &is); err != nil {
 				t.Fatalf("%q became %q: %v", body, got, err)
 			}
-			if _, has := is["route"]; has || e.TokenIDs != nil && (fmt.Sprint(is["token_ids"]) != "[1 2]" || bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
+			if _, has := is["route"]; has || e.TokenIDs != nil &&
+				(fmt.Sprint(is["token_ids"]) != "[1 2]" || bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
 				t.Fatalf("%q became %q", body, got)
 			}
 			names := []string{"route", "nvext"}
@@ -162,7 +180,8 @@ func TestRoute_ChunkByChunkItIsRemovedToo(t *testing.T) {
 
 // Chunk by chunk, a body becomes what it becomes as a whole.
 func FuzzRoute_ChunksEqualTheWhole(f *testing.F) {
-	for _, s := range []string{`{"route":true,"model":"a","b":2}`, `{"model":"a","route":1,"r\u006fute":[{}]}`, `{"route":1,"route":2}`, `{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2,"token_ids":[]}`} {
+	for _, s := range []string{`{"route":true,"model":"a","b":2}`, `{"model":"a","route":1,"r\u006fute":[{}]}`,
+		`{"route":1,"route":2}`, `{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2,"token_ids":[]}`} {
 		f.Add([]byte(s), []byte{1, 3})
 	}
 	f.Fuzz(func(t *testing.T, body, cuts []byte) {
@@ -187,7 +206,8 @@ func FuzzRoute_ChunksEqualTheWhole(f *testing.F) {
 		if got, ok := inChunks(body, cuts, nil); got != want || !ok {
 			t.Fatalf("%q cut by %v is %q, want %q", body, cuts, got, want)
 		}
-		if got, ok := inChunks(body, cuts, func(string) *Target { return NewTarget("other") }); ok && !json.Valid([]byte(got)) {
+		if got, ok := inChunks(body, cuts, func(string) *Target { return NewTarget("other") }); ok &&
+			!json.Valid([]byte(got)) {
 			t.Fatalf("%q cut by %v is %q", body, cuts, got)
 		}
 	})

@@ -2,8 +2,8 @@ package request
 
 import "encoding/json"
 
-// Check returns why a body cannot be read as one JSON value that nests up to maxNesting levels; nil if it can. A Scanner is lenient: it
-// finds what it can in a broken body.
+// Check returns why a body cannot be read as one JSON value that nests up to maxNesting levels; nil
+// if it can. A Scanner is lenient: it finds what it can in a broken body.
 func Check(body []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(body); i++ {

@@ -10,7 +10,8 @@ func TestBody_BrokenDeepOrEmptyIsInvalid(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for text, ok := range map[string]bool{
 		`{"a": [1, {"b": "]]\"[["}]}`: true, ` {} `: true, nested(maxNesting): true, `"[[[[["`: true,
-		nested(maxNesting + 1): false, nested(1_000_000): false, ``: false, `{"a": `: false, `{} {}`: false, `hello`: false, `{"a": "\`: false, `]`: false,
+		nested(maxNesting + 1): false, nested(1_000_000): false, ``: false, `{"a": `: false, `{} {}`: false,
+		`hello`: false, `{"a": "\`: false, `]`: false,
 	} {
 		if err := Check([]byte(text)); (err == nil) != ok {
 			t.Errorf("%.40q: %v", text, err)

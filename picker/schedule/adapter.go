@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// loadAdapter is how long a server takes to load a LoRA adapter, and awaitSlot how long one whose slots are in use takes to free
-	// one, in seconds.
+	// loadAdapter is how long a server takes to load a LoRA adapter, and awaitSlot how long one
+	// whose slots are in use takes to free one, in seconds.
 	loadAdapter = 0.3
 	awaitSlot   = 1.0
 	// assumedSlots is how many adapters a server without a page is taken to have room for.
@@ -20,8 +20,9 @@ const (
 	maxAdapters = 4096
 )
 
-// adapters are the models that servers have shown to be LoRA adapters: any other is a base model, which needs no slot. While no
-// server of a pool has a page, every model counts as an adapter once requests ask for more than one.
+// adapters are the models that servers have shown to be LoRA adapters: any other is a base model,
+// which needs no slot. While no server of a pool has a page, every model counts as an adapter once
+// requests ask for more than one.
 type adapters struct {
 	known   atomic.Pointer[map[string]bool]
 	blind   atomic.Bool // at the last pick no server had a page
@@ -30,8 +31,8 @@ type adapters struct {
 	asked   asked
 }
 
-// hash returns that of a request's adapter, equal in all processes, and counts the adapter among those that are asked for; 0 if the model
-// is not known to be one.
+// hash returns that of a request's adapter, equal in all processes, and counts the adapter among
+// those that are asked for; 0 if the model is not known to be one.
 func (a *adapters) hash(model string) uint64 {
 	if known := a.known.Load(); model == "" || (known == nil || !(*known)[model]) && !a.guess(model) {
 		return 0
@@ -61,7 +62,8 @@ func (a *adapters) guess(model string) bool {
 	return *first != model
 }
 
-// learn adds a model that a server shows to be an adapter. Of two concurrent calls one may be lost until the next.
+// learn adds a model that a server shows to be an adapter. Of two concurrent calls one may be lost
+// until the next.
 func (a *adapters) learn(model string) {
 	next := map[string]bool{}
 	if known := a.known.Load(); known != nil {
@@ -74,7 +76,8 @@ func (a *adapters) learn(model string) {
 	a.known.Store(&next)
 }
 
-// cost is what an adapter costs at a server more than at one that has it, in seconds. It reads the slots of c.
+// cost is what an adapter costs at a server more than at one that has it, in seconds. It reads the
+// slots of c.
 func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 	switch {
 	case model == "" || s.Adapters == nil && c.adapter == 0:

@@ -2,8 +2,8 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// room counts the endpoints that have capacity for a sheddable request, by the thresholds of strategy
-// tree. Stale pages show nothing.
+// room counts the endpoints that have capacity for a sheddable request, by the thresholds of
+// strategy tree. Stale pages show nothing.
 type room struct {
 	fresh, free   int
 	waiting, used tally

@@ -20,8 +20,9 @@ func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, random())
 }
 
-// weightedRandom is weighted-random-picker: draws without replacement, each with the scores as weights; by lot if all are 0. A draw
-// is the order of u^(1/score) for a uniform u, which is that of -ln(u)/score from the least (Efraimidis and Spirakis).
+// weightedRandom is weighted-random-picker: draws without replacement, each with the scores as
+// weights; by lot if all are 0. A draw is the order of u^(1/score) for a uniform u, which is that
+// of -ln(u)/score from the least (Efraimidis and Spirakis).
 func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	draw := random()
 	for i := range c {
@@ -35,7 +36,8 @@ func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, draw)
 }
 
-// powerOfTwo is power-of-two-picker: the higher score of two candidates that are drawn, n times without replacement.
+// powerOfTwo is power-of-two-picker: the higher score of two candidates that are drawn, n times
+// without replacement.
 func powerOfTwo(c []Candidate, n int, random func() uint64) []Candidate {
 	free := 0 // candidates that are not the last resort, at the front
 	for i := range c {

@@ -25,14 +25,15 @@ const (
 // Reasons of chwbl's verdicts.
 const overLoad = "over-load"
 
-// chwbl is consistent hashing with bounded loads, as Neutree's router has it. A request goes to the first endpoint on the ring, from
-// the hash of its key on, that would have at most LoadFactor times the mean of requests in flight with it:
+// chwbl is consistent hashing with bounded loads, as Neutree's router has it. A request goes to the
+// first endpoint on the ring, from the hash of its key on, that would have at most LoadFactor times
+// the mean of requests in flight with it:
 //
 //	load + 1 <= LoadFactor * (total + 1) / endpoints
 //
-// If that holds for none, it goes to the first endpoint. The endpoints for retries follow on the ring. A request without a key goes
-// to the endpoint with the fewest requests in flight. Full and draining endpoints, and those that the gateway does not allow, count
-// as not on the ring.
+// If that holds for none, it goes to the first endpoint. The endpoints for retries follow on the
+// ring. A request without a key goes to the endpoint with the fewest requests in flight. Full and
+// draining endpoints, and those that the gateway does not allow, count as not on the ring.
 type chwbl struct {
 	rings  rings
 	factor float64
@@ -40,14 +41,16 @@ type chwbl struct {
 }
 
 func newCHWBL(o Options) *chwbl {
-	return &chwbl{rings: rings{nodes: cmp.Or(o.Hashing.VirtualNodes, defaultVirtualNodes)}, factor: cmp.Or(o.Hashing.LoadFactor, defaultLoadFactor), random: o.Random}
+	return &chwbl{rings: rings{nodes: cmp.Or(o.Hashing.VirtualNodes, defaultVirtualNodes)},
+		factor: cmp.Or(o.Hashing.LoadFactor, defaultLoadFactor), random: o.Random}
 }
 
 // prepare implements preparer.
 func (h *chwbl) prepare(list []endpoint.Endpoint) { h.rings.of(list) }
 
 // choose implements chooser.
-func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
+func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
+	n int) []Candidate {
 	if r.Spread == 0 {
 		return fewest(c, states, n, h.random())
 	}
@@ -101,7 +104,8 @@ func (h *chwbl) bound(c []Candidate, states []endpoint.State) float64 {
 }
 
 // explain implements chooser.
-func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
+func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
+	verdicts []Verdict) {
 	bound, none := h.bound(c, states), true
 	for i := range c {
 		none = none && float64(states[c[i].lot].InFlight+1) > bound
@@ -119,8 +123,9 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c, in the order of the ring from a key on, and returns them: those that fit, then
-// the others. c is in the order of the list that the ring was made for.
+// first moves up to n candidates to the front of c, in the order of the ring from a key on, and
+// returns them: those that fit, then the others. c is in the order of the list that the ring was
+// made for.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
 	free := 0
@@ -184,7 +189,8 @@ type ringOf struct {
 	before *ringOf // its own before is nil
 }
 
-// of returns the ring of a list, which is not empty. It makes a new one for a list that it has not had.
+// of returns the ring of a list, which is not empty. It makes a new one for a list that it has not
+// had.
 func (s *rings) of(list []endpoint.Endpoint) *ring {
 	last := s.last.Load()
 	for l := last; l != nil; l = l.before {

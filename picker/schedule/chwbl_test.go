@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// neutree is Neutree's algorithm, step by step: the replicas by place on the ring, the load of each, and its rule.
+// neutree is Neutree's algorithm, step by step: the replicas by place on the ring, the load of
+// each, and its rule.
 func neutree(key uint64, ids []string, load map[string]int, factor float64) string {
 	type node struct {
 		at uint64
@@ -79,7 +80,8 @@ func TestCHWBL_EqualsNeutree(t *testing.T) {
 				have[k.Endpoint.Text]++
 			}
 			if want := neutree(key, left, load, factor); c[0].Endpoint.Text != want || len(have) != min(3, len(ids)) {
-				t.Fatalf("key %x, load %v, factor %g: %s of %v, want %s", key, load, factor, c[0].Endpoint.Text, have, want)
+				t.Fatalf("key %x, load %v, factor %g: %s of %v, want %s", key, load, factor, c[0].Endpoint.Text, have,
+					want)
 			}
 		}
 	}
@@ -96,14 +98,16 @@ func TestCHWBL_BoundMovesRequestsOn(t *testing.T) {
 		}
 	}
 	verdicts := s.Describe(&Request{Spread: 1}, epoch, list, nil)
-	if verdicts[0].Out != overLoad || verdicts[1].Out != "" || verdicts[0].Place+verdicts[1].Place != 3 || verdicts[0].State.InFlight != 3 {
+	if verdicts[0].Out != overLoad || verdicts[1].Out != "" || verdicts[0].Place+verdicts[1].Place != 3 ||
+		verdicts[0].State.InFlight != 3 {
 		t.Errorf("%+v", verdicts)
 	}
 	// Without a key the fewest in flight decide.
 	if got := ranked(s, list, 2); got[0] != 1 || got[1] != 0 {
 		t.Errorf("%v", got)
 	}
-	if verdicts := s.Describe(&Request{}, epoch, list, nil); verdicts[0].Place != 0 || verdicts[0].Out != "" || verdicts[0].State.InFlight != 3 {
+	if verdicts := s.Describe(&Request{}, epoch, list, nil); verdicts[0].Place != 0 || verdicts[0].Out != "" ||
+		verdicts[0].State.InFlight != 3 {
 		t.Errorf("%+v", verdicts)
 	}
 }

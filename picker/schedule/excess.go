@@ -9,7 +9,8 @@ type Excess struct {
 	Max   float64 `json:"max"`
 	// Value is over Max, or has reached it. Of several endpoints it is the least one.
 	Value float64 `json:"value"`
-	// Endpoints is how many endpoints are over the limit; 0 for a limit of something else. Endpoint is the one that Value is predicted for.
+	// Endpoints is how many endpoints are over the limit; 0 for a limit of something else. Endpoint
+	// is the one that Value is predicted for.
 	Endpoints int    `json:"endpoints,omitempty"`
 	Endpoint  string `json:"endpoint,omitempty"`
 }
@@ -53,7 +54,8 @@ func (f *fullBy) add(limits Full, s *endpoint.State) {
 	}
 }
 
-// Exceeded returns the limits because of which the last Rank or Preview returned no endpoint, as far as there were any.
+// Exceeded returns the limits because of which the last Rank or Preview returned no endpoint, as
+// far as there were any.
 func (s *Strategy) Exceeded(scratch *Scratch) []Excess {
 	if scratch.Shed {
 		return scratch.excess

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Two idle servers, of which one reads prompts eight times as fast: the first samples decide. A server without any is as
-// fast as the mean, so that it gets one.
+// Two idle servers, of which one reads prompts eight times as fast: the first samples decide. A
+// server without any is as fast as the mean, so that it gets one.
 func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	leases, s := endpoint.NewLeases("me", time.Hour), strategy(t, Options{})
@@ -24,7 +24,8 @@ func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) 
 		if e == fast {
 			seconds /= 8
 		}
-		lease := leases.Open(e, endpoint.Holder{}, endpoint.Work{Tokens: 4000, Rate: 4000, Stream: true, Measure: true}, 0, now)
+		lease := leases.Open(e, endpoint.Holder{}, endpoint.Work{Tokens: 4000, Rate: 4000, Stream: true, Measure: true},
+			0, now)
 		lease.Begun(20*time.Millisecond + time.Duration(seconds*1e9))
 		lease.Release()
 		lease.Done()

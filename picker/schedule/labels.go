@@ -10,7 +10,8 @@ import (
 
 // labelSelector is label-selector-filter: it keeps the endpoints whose labels match.
 func labelSelector(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
-	selector, err := metav1.LabelSelectorAsSelector((*metav1.LabelSelector)(p.Parameters.(*endpointpicker.LabelSelector)))
+	selector, err := metav1.LabelSelectorAsSelector(
+		(*metav1.LabelSelector)(p.Parameters.(*endpointpicker.LabelSelector)))
 	if err != nil { // endpointpicker.Resolve has checked it
 		selector = labels.Nothing()
 	}

@@ -12,7 +12,8 @@ import (
 // Filters of the strategy plugins that compare candidates with each other or with the request. None
 // of them leaves a request without an endpoint: what they leave out comes last.
 
-// narrower sets Candidate.out for the candidates that a request prefers not to go to. draw is uniform.
+// narrower sets Candidate.out for the candidates that a request prefers not to go to. draw is
+// uniform.
 type narrower interface {
 	narrow(v view, draw uint64)
 }
@@ -37,8 +38,8 @@ type named struct {
 	name string
 }
 
-// narrow moves the candidates that all narrowers keep to the front, and returns their number. Suspect
-// ones are left out while others stay.
+// narrow moves the candidates that all narrowers keep to the front, and returns their number.
+// Suspect ones are left out while others stay.
 func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	kept := len(v.c)
 	for i := range p.narrowers {
@@ -87,8 +88,8 @@ func (v *view) cachedPart(i int) float64 {
 	return min(float64(v.c[i].Cached)/float64(prefix.End(blocks-1)), 1)
 }
 
-// prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints that have cached most of the
-// prompt, unless the first token takes much longer there than at the others.
+// prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints that have cached most of
+// the prompt, unless the first token takes much longer there than at the others.
 type prefixAffinity struct {
 	*endpointpicker.PrefixAffinity
 }
@@ -150,8 +151,8 @@ func (h headroomTier) narrow(v view, draw uint64) {
 	}
 }
 
-// contextLength is context-length-aware, as a filter and as a scorer: it goes by the range of prompts, in tokens, that
-// an endpoint's label names.
+// contextLength is context-length-aware, as a filter and as a scorer: it goes by the range of
+// prompts, in tokens, that an endpoint's label names.
 type contextLength struct {
 	*endpointpicker.ContextLength
 }
@@ -172,8 +173,9 @@ func (p contextLength) narrow(v view, _ uint64) {
 	}
 }
 
-// add scores a range that has the prompt from 0.3 to 1, the more the tighter it is and the more room it has above the
-// prompt. Another scores below 0.3, the less the farther away it is. An endpoint without the label scores 0.5.
+// add scores a range that has the prompt from 0.3 to 1, the more the tighter it is and the more
+// room it has above the prompt. Another scores below 0.3, the less the farther away it is. An
+// endpoint without the label scores 0.5.
 func (p contextLength) add(v view, weight float64) {
 	const outside = 0.3
 	for i := range v.c {
@@ -221,7 +223,8 @@ func meets(limits *endpointpicker.UtilizationLimits, s *endpoint.State) bool {
 	return true
 }
 
-// preferred is utilization-filter with fallbackOnEmpty: all endpoints stay if none is within the limits.
+// preferred is utilization-filter with fallbackOnEmpty: all endpoints stay if none is within the
+// limits.
 type preferred struct {
 	*endpointpicker.UtilizationLimits
 }
@@ -238,7 +241,8 @@ func byLabel(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return label.Keeps(e.Labels) }
 }
 
-// concurrency is concurrency-detector as a filter: it keeps the endpoints that may have one more request in flight.
+// concurrency is concurrency-detector as a filter: it keeps the endpoints that may have one more
+// request in flight.
 func concurrency(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	c := p.Parameters.(*endpointpicker.Concurrency)
 	most := float64(c.Requests()) * (1 + c.Headroom)

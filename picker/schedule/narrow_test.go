@@ -17,7 +17,8 @@ func labeled(prefixes *prefix.Index, all ...map[string]string) []endpoint.Endpoi
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }, Prefixes: prefixes})
 	var specs []endpoint.Spec
 	for i, labels := range all {
-		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80), Labels: labels})
+		specs = append(specs,
+			endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80), Labels: labels})
 	}
 	return registry.Snapshot(endpoint.Metrics{Off: true}, nil, specs).Endpoints
 }
@@ -39,7 +40,8 @@ func chainOf(n int) prefix.Chain {
 	return chain
 }
 
-// The endpoint with the prompt comes first although another scores higher, until it is much slower; the others follow for retries.
+// The endpoint with the prompt comes first although another scores higher, until it is much slower;
+// the others follow for retries.
 func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	prefixes := prefix.New(prefix.Config{})
 	list := labeled(prefixes, nil, nil, nil)
@@ -50,7 +52,11 @@ func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	leases.Open(&list[1], endpoint.Holder{}, busy, 0, epoch)
 	leases.Open(&list[2], endpoint.Holder{}, endpoint.Work{}, 0, epoch)
 	doc := func(parameters string) *Strategy {
-		return strategy(t, Options{Name: Plugins, Prefixes: prefixes, Profile: profile(t, "plugins: [{type: active-request-scorer}, {type: prefix-cache-affinity-filter, name: sticky, parameters: "+parameters+"}]")})
+		return strategy(t,
+			Options{Name: Plugins, Prefixes: prefixes,
+				Profile: profile(t,
+					"plugins: [{type: active-request-scorer}, {type: prefix-cache-affinity-filter, name: sticky, "+
+						"parameters: "+parameters+"}]")})
 	}
 	r := &Request{Tokens: 520, Chain: chain}
 	s := doc("{peakPrefillThroughput: 1000}")
@@ -59,7 +65,8 @@ func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 			t.Fatalf("order %s: 3 s are within the penalty of 18 s", got)
 		}
 	}
-	if v := s.Describe(r, epoch, list, nil); v[0].Out != "sticky" || v[1].Out != "" || v[2].Out != "sticky" || len(v[1].Scores) != 1 {
+	if v := s.Describe(r, epoch, list, nil); v[0].Out != "sticky" || v[1].Out != "" || v[2].Out != "sticky" ||
+		len(v[1].Scores) != 1 {
 		t.Errorf("verdicts %+v", v)
 	}
 	for parameters, first := range map[string]string{
@@ -72,7 +79,8 @@ func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 			t.Errorf("%s: %s, want %s", parameters, got, first)
 		}
 	}
-	if got := order(s, &Request{Tokens: 520, Chain: prefix.Chain{91, 92, 93, 94, 95, 96, 97, 98}}, list); !strings.HasPrefix(got, "[0 ") {
+	if got := order(s, &Request{Tokens: 520, Chain: prefix.Chain{91, 92, 93, 94, 95, 96, 97, 98}},
+		list); !strings.HasPrefix(got, "[0 ") {
 		t.Errorf("another prompt: %s", got)
 	}
 }
@@ -96,19 +104,37 @@ func TestPlugins_FiltersLeaveNoRequestWithoutAnEndpoint(t *testing.T) {
 		{"session", "{type: session-affinity-filter}", session(2), "[2 0 1]"},
 		{"session elsewhere", "{type: session-affinity-filter}", gone, "[0 1 2]"},
 		{"no session", "{type: session-affinity-filter}", &Request{}, "[0 1 2]"},
-		{"short prompt", "{type: context-length-aware, parameters: {enableFiltering: true}}", &Request{Tokens: 500}, "[0 2 1]"},
-		{"long prompt", "{type: context-length-aware, parameters: {enableFiltering: true}}", &Request{Tokens: 5000}, "[1 2 0]"},
-		{"limits", "{type: utilization-filter, parameters: {conditions: [{metric: active-requests, maxValue: 2}]}}", &Request{}, "[0]"},
-		{"limits of none", "{type: utilization-filter, parameters: {conditions: [{metric: active-requests, maxValue: 1}]}}", &Request{}, "[]"},
-		{"limits of none, with all instead", "{type: utilization-filter, parameters: {fallbackOnEmpty: true, conditions: [{metric: active-requests, maxValue: 1}]}}", &Request{}, "[0 1 2]"},
-		{"preferred", "{type: utilization-filter, parameters: {fallbackOnEmpty: true, conditions: [{metric: active-requests, maxValue: 3}]}}", &Request{}, "[0 1 2]"},
+		{"short prompt", "{type: context-length-aware, parameters: {enableFiltering: true}}", &Request{Tokens: 500},
+			"[0 2 1]"},
+		{"long prompt", "{type: context-length-aware, parameters: {enableFiltering: true}}", &Request{Tokens: 5000},
+			"[1 2 0]"},
+		{"limits", "{type: utilization-filter, parameters: {conditions: [{metric: active-requests, maxValue: 2}]}}",
+			&Request{}, "[0]"},
+		{
+			"limits of none",
+			"{type: utilization-filter, parameters: {conditions: [{metric: active-requests, maxValue: 1}]}}",
+			&Request{}, "[]",
+		},
+		{
+			"limits of none, with all instead",
+			"{type: utilization-filter, parameters: {fallbackOnEmpty: true, conditions: [{metric: active-requests, " +
+				"maxValue: 1}]}}", &Request{}, "[0 1 2]",
+		},
+		{
+			"preferred",
+			"{type: utilization-filter, parameters: {fallbackOnEmpty: true, conditions: [{metric: active-requests, " +
+				"maxValue: 3}]}}", &Request{}, "[0 1 2]",
+		},
 		{"concurrency", "{type: concurrency-detector, parameters: {maxConcurrency: 5}}", &Request{}, "[0 1]"},
-		{"headroom", "{type: concurrency-detector, parameters: {maxConcurrency: 5, headroom: 0.4}}", &Request{}, "[0 1 2]"},
-		{"label", "{type: by-label, parameters: {label: zone, validValues: [b], allowsNoLabel: true}}", &Request{}, "[1 2]"},
+		{"headroom", "{type: concurrency-detector, parameters: {maxConcurrency: 5, headroom: 0.4}}", &Request{},
+			"[0 1 2]"},
+		{"label", "{type: by-label, parameters: {label: zone, validValues: [b], allowsNoLabel: true}}", &Request{},
+			"[1 2]"},
 		{"label required", "{type: by-label, parameters: {label: zone, validValues: [b]}}", &Request{}, "[1]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := profile(t, "plugins: [{type: active-request-scorer}, "+strings.Replace(c.plugin, "{", "{name: it, ", 1)+"]\n"+
+			p := profile(t, "plugins: [{type: active-request-scorer}, "+
+				strings.Replace(c.plugin, "{", "{name: it, ", 1)+"]\n"+
 				"schedulingProfiles: [{plugins: [{pluginRef: active-request-scorer, weight: 9}, {pluginRef: it}]}]")
 			if got := order(strategy(t, Options{Name: Plugins, Profile: p}), c.r, list); got != c.want {
 				t.Errorf("order %s, want %s", got, c.want)
@@ -119,7 +145,8 @@ func TestPlugins_FiltersLeaveNoRequestWithoutAnEndpoint(t *testing.T) {
 
 // The numbers follow from the formula of llm-d's router, v0.10.
 func TestPlugins_ContextLengthScoresTheTightestRange(t *testing.T) {
-	list := labeled(nil, map[string]string{"l": "0-2048"}, map[string]string{"l": "0-10000"}, map[string]string{"l": "4000-8000"}, map[string]string{"l": "x"}, nil)
+	list := labeled(nil, map[string]string{"l": "0-2048"}, map[string]string{"l": "0-10000"},
+		map[string]string{"l": "4000-8000"}, map[string]string{"l": "x"}, nil)
 	s := strategy(t, Options{Name: Plugins, Profile: one(t, "context-length-aware", "{label: l}")})
 	var got []string
 	for _, v := range s.Describe(&Request{Tokens: 1024}, epoch, list, nil) {
@@ -201,14 +228,16 @@ func TestPlugins_HeaderPrefersTheLabel(t *testing.T) {
 }
 
 func TestPlugins_HeaderNamesTheProfile(t *testing.T) {
-	list := labeled(nil, map[string]string{"llm-d.ai/role": "encode"}, map[string]string{"llm-d.ai/role": "prefill"}, map[string]string{"llm-d.ai/role": "decode"})
+	list := labeled(nil, map[string]string{"llm-d.ai/role": "encode"}, map[string]string{"llm-d.ai/role": "prefill"},
+		map[string]string{"llm-d.ai/role": "decode"})
 	s := strategy(t, Options{Name: Plugins, Profile: profile(t, `
 plugins: [{type: encode-filter}, {type: prefill-filter}, {type: decode-filter}, {type: active-request-scorer}, {type: header-profile-handler}]
 schedulingProfiles:
 - {name: encode, plugins: [{pluginRef: encode-filter}, {pluginRef: active-request-scorer}]}
 - {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: active-request-scorer}]}
 - {name: decode, plugins: [{pluginRef: decode-filter}, {pluginRef: active-request-scorer}]}`)})
-	for name, want := range map[string]string{"encode": "[0]", "prefill": "[1]", "decode": "[2]", "": "[2]", "other": "[2]"} {
+	for name, want := range map[string]string{"encode": "[0]", "prefill": "[1]", "decode": "[2]", "": "[2]",
+		"other": "[2]"} {
 		if got := order(s, &Request{Profile: name}, list); got != want {
 			t.Errorf("profile %q: %s, want %s", name, got, want)
 		}
@@ -218,7 +247,13 @@ schedulingProfiles:
 // By latency: the numbers of requests in flight make the predictions differ.
 func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 	list := endpoints(t, server{inFlight: 9, kv: 0.5}, server{inFlight: 1, kv: 0.5}, server{inFlight: 4, kv: 0.5})
-	s := strategy(t, Options{Name: Plugins, Profile: profile(t, "plugins: [{type: latency-scorer}, {type: slo-headroom-tier-filter, name: tier, parameters: {epsilonExploreNeg: 0}}, {type: latency-slo-admitter}]")})
+	s := strategy(t,
+		Options{
+			Name: Plugins,
+			Profile: profile(t,
+				"plugins: [{type: latency-scorer}, {type: slo-headroom-tier-filter, name: tier, parameters: "+
+					"{epsilonExploreNeg: 0}}, {type: latency-slo-admitter}]"),
+		})
 	r := &Request{Tokens: 1000, Stream: true}
 	if got := order(s, r, list); got != "[1 2 0]" {
 		t.Fatalf("without an objective: %s", got)
@@ -246,7 +281,8 @@ func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 		t.Error("a request that is not sheddable goes on")
 	}
 	none.Criticality = Sheddable
-	if got := s.Rank(&none, epoch, list, nil, 1, scratch); len(got) != 0 || !scratch.Shed || scratch.Why != whyObjective {
+	if got := s.Rank(&none, epoch, list, nil, 1, scratch); len(got) != 0 || !scratch.Shed ||
+		scratch.Why != whyObjective {
 		t.Errorf("%d endpoints, shed %v: %s", len(got), scratch.Shed, scratch.Why)
 	}
 	idle := endpoints(t, server{inFlight: 9, kv: 0.5}, server{kv: 0.5})
@@ -262,7 +298,10 @@ func TestPlugins_ProbabilisticAdmitterShedsBySaturation(t *testing.T) {
 		low, high   int
 	}{{0, Sheddable, 0, 0}, {1, Sheddable, 50, 150}, {5, Sheddable, 1000, 1000}, {5, Standard, 0, 0}} {
 		list := endpoints(t, server{queue: c.queue}, server{queue: c.queue})
-		s := strategy(t, Options{Name: Plugins, Profile: profile(t, "plugins: [{type: queue-scorer}, {type: probabilistic-admitter}]")})
+		s := strategy(t,
+			Options{
+				Name: Plugins, Profile: profile(t, "plugins: [{type: queue-scorer}, {type: probabilistic-admitter}]"),
+			})
 		shed := 0
 		for range 1000 {
 			scratch := &Scratch{}

@@ -10,11 +10,13 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// slow has an endpoint learn that each request in flight there costs more time a token than at others.
+// slow has an endpoint learn that each request in flight there costs more time a token than at
+// others.
 func slow(list []endpoint.Endpoint, each time.Duration) {
 	leases := endpoint.NewLeases("slow", time.Hour)
 	for range 50 {
-		lease := leases.Open(&list[0], endpoint.Holder{}, endpoint.Work{Stream: true, Features: endpoint.Features{InFlight: 1}, TokenBytes: 1}, 0, epoch)
+		lease := leases.Open(&list[0], endpoint.Holder{},
+			endpoint.Work{Stream: true, Features: endpoint.Features{InFlight: 1}, TokenBytes: 1}, 0, epoch)
 		lease.Wrote(101, 100*each)
 		lease.Release()
 	}
@@ -24,10 +26,13 @@ func slow(list []endpoint.Endpoint, each time.Duration) {
 func TestSLO_LoadingAnAdapterCountsAsTime(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	list[0].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Max: 2}}, epoch)
-	list[1].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Running: []string{"sql"}, Max: 2}}, epoch)
-	v := strategy(t, Options{}).Describe(&Request{Model: "sql", Tokens: 400, Objective: Objective{TTFT: .3}}, epoch, list, nil)
+	list[1].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Running: []string{"sql"}, Max: 2}},
+		epoch)
+	v := strategy(t, Options{}).Describe(&Request{Model: "sql", Tokens: 400, Objective: Objective{TTFT: .3}}, epoch,
+		list, nil)
 	if d := v[0].TTFT - v[1].TTFT - loadAdapter; d < -1e-6 || d > 1e-6 || !v[0].Late || v[1].Late {
-		t.Errorf("first tokens after %v s where the adapter is to be loaded (late: %t), %v s where it is (%t)", v[0].TTFT, v[0].Late, v[1].TTFT, v[1].Late)
+		t.Errorf("first tokens after %v s where the adapter is to be loaded (late: %t), %v s where it is (%t)",
+			v[0].TTFT, v[0].Late, v[1].TTFT, v[1].Late)
 	}
 }
 
@@ -42,11 +47,23 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	}{
 		{"nothing is asked for", Request{Tokens: 400}, 0},
 		{"tokens in time", Request{Tokens: 400, Objective: Objective{TPOT: 0.05}}, 1},
-		{"first token in time", Request{Tokens: 400, Objective: Objective{TTFT: 0.3}}, 0}, // 0.1 s there, and behind 2,000 tokens at the other
+		// 0.1 s there, and behind 2,000 tokens at the other
+		{"first token in time", Request{Tokens: 400, Objective: Objective{TTFT: 0.3}}, 0},
 		{"neither can", Request{Tokens: 400, Objective: Objective{TTFT: 0.3, TPOT: 0.05}}, 0},
-		{"neither can, of a standard request", Request{Tokens: 400, Criticality: Standard, Objective: Objective{TTFT: 0.001}}, 0},
-		{"neither can, of a sheddable request", Request{Tokens: 400, Criticality: Sheddable, Objective: Objective{TTFT: 0.3, TPOT: 0.05}}, -1},
-		{"one can, of a sheddable request", Request{Tokens: 400, Criticality: Sheddable, Objective: Objective{TPOT: 0.05}}, 1},
+		{
+			"neither can, of a standard request", Request{
+				Tokens: 400, Criticality: Standard, Objective: Objective{TTFT: 0.001},
+			}, 0,
+		},
+		{
+			"neither can, of a sheddable request",
+			Request{Tokens: 400, Criticality: Sheddable, Objective: Objective{TTFT: 0.3, TPOT: 0.05}}, -1,
+		},
+		{
+			"one can, of a sheddable request", Request{
+				Tokens: 400, Criticality: Sheddable, Objective: Objective{TPOT: 0.05},
+			}, 1,
+		},
 		{"a sheddable request that asks for nothing", Request{Tokens: 400, Criticality: Sheddable}, 0},
 	} {
 		var scratch Scratch
@@ -72,7 +89,8 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	}
 }
 
-// The limits that shed a request, or make all endpoints full, are known with the least value over each.
+// The limits that shed a request, or make all endpoints full, are known with the least value over
+// each.
 func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 	pages := func(readings ...endpoint.Reading) []endpoint.Endpoint {
 		list := endpoints(t, make([]server, len(readings))...)
@@ -92,13 +110,24 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 		list []endpoint.Endpoint
 		want []Excess
 	}{
-		{"tree", Options{Name: "tree"}, sheddable, pages(endpoint.Reading{Queue: 9}, endpoint.Reading{Queue: 7}, endpoint.Reading{Queue: 1, KV: .85}), []Excess{
-			{Limit: "waiting requests of strategy tree", Max: 5, Value: 7, Endpoints: 2}, {Limit: "KV cache of strategy tree", Unit: "%", Max: 80, Value: 85, Endpoints: 1}}},
-		{"full", Options{Full: Full{Queue: 5, KVCachePercent: 90, InFlight: 3}}, Request{}, pages(endpoint.Reading{Queue: 9}, endpoint.Reading{Queue: 7}, endpoint.Reading{KV: .95}), []Excess{
-			{Limit: "picker.full.queue", Max: 5, Value: 7, Endpoints: 2}, {Limit: "picker.full.kvCachePercent", Unit: "%", Max: 90, Value: 95, Endpoints: 1}}},
-		{"full of requests", Options{Full: Full{InFlight: 3}}, Request{}, busy, []Excess{{Limit: "picker.full.inFlight", Max: 3, Value: 16, Endpoints: 2}}},
-		{"shedAfter", Options{Name: "random", ShedAfter: 1500 * time.Millisecond}, sheddable, busy, []Excess{{Limit: "picker.shedAfter", Unit: "s", Max: 1.5, Value: 2, Endpoint: "10.0.0.0:80"}}},
-		{"objective", Options{}, asks, busy, []Excess{{Limit: "the request's TTFT objective", Unit: "ms", Max: 500, Value: 2000, Endpoint: "10.0.0.0:80"}}},
+		{"tree", Options{Name: "tree"}, sheddable,
+			pages(endpoint.Reading{Queue: 9}, endpoint.Reading{Queue: 7}, endpoint.Reading{Queue: 1, KV: .85}),
+			[]Excess{
+				{Limit: "waiting requests of strategy tree", Max: 5, Value: 7, Endpoints: 2},
+				{Limit: "KV cache of strategy tree", Unit: "%", Max: 80, Value: 85, Endpoints: 1}}},
+		{"full", Options{Full: Full{Queue: 5, KVCachePercent: 90, InFlight: 3}}, Request{},
+			pages(endpoint.Reading{Queue: 9}, endpoint.Reading{Queue: 7}, endpoint.Reading{KV: .95}), []Excess{
+				{Limit: "picker.full.queue", Max: 5, Value: 7, Endpoints: 2},
+				{Limit: "picker.full.kvCachePercent", Unit: "%", Max: 90, Value: 95, Endpoints: 1}}},
+		{"full of requests", Options{Full: Full{InFlight: 3}}, Request{}, busy,
+			[]Excess{{Limit: "picker.full.inFlight", Max: 3, Value: 16, Endpoints: 2}}},
+		{"shedAfter", Options{Name: "random", ShedAfter: 1500 * time.Millisecond}, sheddable, busy,
+			[]Excess{{Limit: "picker.shedAfter", Unit: "s", Max: 1.5, Value: 2, Endpoint: "10.0.0.0:80"}}},
+		{
+			"objective", Options{}, asks, busy, []Excess{
+				{Limit: "the request's TTFT objective", Unit: "ms", Max: 500, Value: 2000, Endpoint: "10.0.0.0:80"},
+			},
+		},
 	} {
 		var scratch Scratch
 		s := strategy(t, tt.o)
@@ -106,7 +135,8 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 			t.Fatalf("%s: %+v takes the request", tt.name, c)
 		}
 		close := cmpopts.EquateApprox(0.1, 0) // predictions are of a model
-		either := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Endpoint" }, cmp.Comparer(func(a, b string) bool { return (a == "") == (b == "") }))
+		either := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Endpoint" },
+			cmp.Comparer(func(a, b string) bool { return (a == "") == (b == "") }))
 		if diff := cmp.Diff(tt.want, s.Exceeded(&scratch), close, either); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
@@ -121,11 +151,13 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 func TestSLO_ShedAfter(t *testing.T) {
 	for _, name := range Names() {
 		list := endpoints(t, server{inFlight: 16}, server{inFlight: 16}) // 8,000 tokens each, so 2 s
-		off, on := strategy(t, Options{Name: name}), strategy(t, Options{Name: name, ShedAfter: 1500 * time.Millisecond})
+		off, on := strategy(t, Options{Name: name}),
+			strategy(t, Options{Name: name, ShedAfter: 1500 * time.Millisecond})
 		high := strategy(t, Options{Name: name, ShedAfter: 4 * time.Second})
 		rank := func(s *Strategy, c Criticality) (int, string) {
 			var scratch Scratch
-			return len(s.Rank(&Request{Tokens: 400, Stream: true, Criticality: c}, epoch, list, nil, 1, &scratch)), scratch.Why
+			return len(s.Rank(&Request{Tokens: 400, Stream: true, Criticality: c}, epoch, list, nil, 1, &scratch)),
+				scratch.Why
 		}
 		for _, s := range []*Strategy{off, high} {
 			if n, _ := rank(s, Sheddable); n != 1 {
@@ -141,7 +173,8 @@ func TestSLO_ShedAfter(t *testing.T) {
 			t.Errorf("%s: not shed: %d %q", name, n, why)
 		}
 		var scratch Scratch
-		if c := on.Preview(&Request{Tokens: 400, Criticality: Sheddable}, epoch, list, nil, 1, &scratch); len(c) > 0 || !scratch.Shed {
+		if c := on.Preview(&Request{Tokens: 400, Criticality: Sheddable}, epoch, list, nil, 1, &scratch); len(c) > 0 ||
+			!scratch.Shed {
 			t.Errorf("%s: explained otherwise", name)
 		}
 	}

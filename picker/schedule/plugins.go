@@ -10,7 +10,8 @@ import (
 // Plugins is the name of the strategy that Options.Profile describes.
 const Plugins = "plugins"
 
-// pluginScorers are the scorers by their types. A new one is a row here, a file if it needs one, and a row of endpointpicker.
+// pluginScorers are the scorers by their types. A new one is a row here, a file if it needs one,
+// and a row of endpointpicker.
 var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.QueueScorer:           func(endpointpicker.Instance) pluginScorer { return fewer{waiting} },
 	endpointpicker.RunningRequestsScorer: func(endpointpicker.Instance) pluginScorer { return fewer{running} },
@@ -27,8 +28,9 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.PrefixCacheScorer: func(p endpointpicker.Instance) pluginScorer {
 		return prefixCache{p.Parameters.(*endpointpicker.PrefixCache)}
 	},
-	endpointpicker.LoRAAffinityScorer:    func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
-	endpointpicker.ExternalScorer:        func(endpointpicker.Instance) pluginScorer { return external{} }, // newPlugins numbers them
+	endpointpicker.LoRAAffinityScorer: func(endpointpicker.Instance) pluginScorer { return loraAffinity{} },
+	// newPlugins numbers them
+	endpointpicker.ExternalScorer:        func(endpointpicker.Instance) pluginScorer { return external{} },
 	endpointpicker.SessionAffinityScorer: func(endpointpicker.Instance) pluginScorer { return sessionAffinity{} },
 	endpointpicker.NoHitLRUScorer:        newNoHitLRU,
 	endpointpicker.MediaCacheScorer:      newMediaCache,
@@ -43,7 +45,8 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	},
 }
 
-// pluginFilters are the filters by their types that look at one endpoint alone; pluginNarrowers has the others.
+// pluginFilters are the filters by their types that look at one endpoint alone; pluginNarrowers has
+// the others.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
@@ -71,7 +74,8 @@ type pluginScorer interface {
 // choice moves up to n candidates to the front of c, best first, by their scores.
 type choice func(c []Candidate, n int, random func() uint64) []Candidate
 
-// plugins is the chooser of the strategy of that name: each scorer's score by its weight, and a choice by the sums.
+// plugins is the chooser of the strategy of that name: each scorer's score by its weight, and a
+// choice by the sums.
 type plugins struct {
 	narrowers []named
 	scorers   []weighted
@@ -175,7 +179,8 @@ func (p *plugins) see(r *Request, c []Candidate, states []endpoint.State) view {
 }
 
 // explain implements chooser.
-func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
+func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State,
+	verdicts []Verdict) {
 	v := p.see(r, c, states)
 	kept := p.narrow(v, func(lot uint32, name string) { verdicts[lot].Out = name })
 	v.c, c = c[:kept], c[:kept]
@@ -201,8 +206,9 @@ type view struct {
 	r      *Request
 	c      []Candidate
 	states []endpoint.State // of all endpoints: a candidate's is at its lot
-	// paged means that the pages of at least half of the candidates are fresh. Stale candidates then count with the worst value of the
-	// fresh ones; else pages decide nothing, because most may be gone for a reason that is not the servers'.
+	// paged means that the pages of at least half of the candidates are fresh. Stale candidates
+	// then count with the worst value of the fresh ones; else pages decide nothing, because most
+	// may be gone for a reason that is not the servers'.
 	paged bool
 }
 

@@ -34,7 +34,8 @@ func state(queue, running int, kv float64) endpoint.State {
 	return endpoint.State{Fresh: true, Queue: float64(queue), Running: float64(running), KV: kv}
 }
 
-// scores are those of a profile's scorers by weight, for candidates with states, cached tokens of each.
+// scores are those of a profile's scorers by weight, for candidates with states, cached tokens of
+// each.
 func scores(t testing.TB, p *endpointpicker.Profile, r *Request, states []endpoint.State, cached ...int) string {
 	t.Helper()
 	c := make([]Candidate, len(states))
@@ -67,7 +68,8 @@ func scores(t testing.TB, p *endpointpicker.Profile, r *Request, states []endpoi
 // The numbers follow from the formulas in llm-d's router, v0.10.
 func TestPlugins_ScoresAreThoseOfLLMD(t *testing.T) {
 	pages := []endpoint.State{state(0, 4, 0), state(5, 10, 0.25), state(20, 4, 1)}
-	flights := []endpoint.State{{InFlight: 0, Unread: 0}, {InFlight: 2, Unread: 1 << 20}, {InFlight: 8, Unread: 4 << 20}}
+	flights := []endpoint.State{{InFlight: 0, Unread: 0}, {InFlight: 2, Unread: 1 << 20},
+		{InFlight: 8, Unread: 4 << 20}}
 	lora := []endpoint.State{
 		{Fresh: true, Adapters: &endpoint.Adapters{Running: []string{"x"}, Max: 1}},
 		{Fresh: true, Adapters: &endpoint.Adapters{Running: []string{"y"}, Max: 2}},
@@ -86,22 +88,32 @@ func TestPlugins_ScoresAreThoseOfLLMD(t *testing.T) {
 		want               string
 	}{
 		{"queue: min-max", "queue-scorer", "{}", Request{}, pages, nil, "[1 0.75 0]"},
-		{"queue: all equal", "queue-scorer", "{}", Request{}, []endpoint.State{state(3, 0, 0), state(3, 0, 0)}, nil, "[1 1]"},
+		{"queue: all equal", "queue-scorer", "{}", Request{}, []endpoint.State{state(3, 0, 0), state(3, 0, 0)}, nil,
+			"[1 1]"},
 		{"running: min-max", "running-requests-size-scorer", "{}", Request{}, pages, nil, "[1 0 1]"},
 		{"free KV cache", "kv-cache-utilization-scorer", "{}", Request{}, pages, nil, "[1 0.75 0]"},
-		{"load-aware: 128", "load-aware-scorer", "{}", Request{}, append(pages[:3:3], state(128, 0, 0), state(500, 0, 0)), nil, "[0.5 0.4805 0.4219 0 0]"},
+		{"load-aware: 128", "load-aware-scorer", "{}", Request{},
+			append(pages[:3:3], state(128, 0, 0), state(500, 0, 0)), nil, "[0.5 0.4805 0.4219 0 0]"},
 		{"load-aware: threshold", "load-aware-scorer", "{threshold: 10}", Request{}, pages, nil, "[0.5 0.25 0]"},
 		{"active requests", "active-request-scorer", "{}", Request{}, flights, nil, "[1 0.75 0]"},
-		{"active requests: idle and busy", "active-request-scorer", "{idleThreshold: 2, maxBusyScore: 0.5}", Request{}, append(flights[:3:3], endpoint.State{InFlight: 4}), nil, "[1 1 0 0.25]"},
+		{"active requests: idle and busy", "active-request-scorer", "{idleThreshold: 2, maxBusyScore: 0.5}", Request{},
+			append(flights[:3:3], endpoint.State{InFlight: 4}), nil, "[1 1 0 0.25]"},
 		{"tokens in flight", "token-load-scorer", "{}", Request{}, flights, nil, "[1 0.75 0]"},
-		{"tokens of the request that are not cached", "token-load-scorer", "{queueThresholdTokens: 1000}", Request{Tokens: 600}, make([]endpoint.State, 3), []int{0, 500, 600}, "[0.4 0.9 1]"},
-		{"prefix: share of the blocks", "prefix-cache-scorer", "{}", Request{Tokens: 520, Chain: chain}, make([]endpoint.State, 3), []int{0, 128, 512}, "[0 0.25 1]"},
-		{"prefix: no chain", "prefix-cache-scorer", "{}", Request{Tokens: 520}, make([]endpoint.State, 2), nil, "[0 0]"},
-		{"prefix: length", "prefix-cache-scorer", "{matchLengthWeight: 0.5, matchLengthScaleTokens: 256}", Request{Chain: chain}, make([]endpoint.State, 3), []int{0, 128, 512}, "[0 0.25 1]"},
-		{"prefix: length alone", "prefix-cache-scorer", "{matchLengthWeight: 1}", Request{Chain: chain}, make([]endpoint.State, 2), []int{256, 512}, "[0.001 0.0039]"},
+		{"tokens of the request that are not cached", "token-load-scorer", "{queueThresholdTokens: 1000}",
+			Request{Tokens: 600}, make([]endpoint.State, 3), []int{0, 500, 600}, "[0.4 0.9 1]"},
+		{"prefix: share of the blocks", "prefix-cache-scorer", "{}", Request{Tokens: 520, Chain: chain},
+			make([]endpoint.State, 3), []int{0, 128, 512}, "[0 0.25 1]"},
+		{"prefix: no chain", "prefix-cache-scorer", "{}", Request{Tokens: 520}, make([]endpoint.State, 2), nil,
+			"[0 0]"},
+		{"prefix: length", "prefix-cache-scorer", "{matchLengthWeight: 0.5, matchLengthScaleTokens: 256}",
+			Request{Chain: chain}, make([]endpoint.State, 3), []int{0, 128, 512}, "[0 0.25 1]"},
+		{"prefix: length alone", "prefix-cache-scorer", "{matchLengthWeight: 1}", Request{Chain: chain},
+			make([]endpoint.State, 2), []int{256, 512}, "[0.001 0.0039]"},
 		{"lora", "lora-affinity-scorer", "{}", Request{Model: "x"}, lora, nil, "[1 0.8 0.8 0.6 0 0]"},
-		{"stale pages count as the worst of the fresh", "queue-scorer", "{}", Request{}, []endpoint.State{state(1, 0, 0), state(5, 0, 0), {}}, nil, "[1 0 0]"},
-		{"few fresh pages decide nothing", "queue-scorer", "{}", Request{}, []endpoint.State{state(1, 0, 0), {}, {}}, nil, "[1 1 1]"},
+		{"stale pages count as the worst of the fresh", "queue-scorer", "{}", Request{},
+			[]endpoint.State{state(1, 0, 0), state(5, 0, 0), {}}, nil, "[1 0 0]"},
+		{"few fresh pages decide nothing", "queue-scorer", "{}", Request{}, []endpoint.State{state(1, 0, 0), {}, {}},
+			nil, "[1 1 1]"},
 		{"no fresh page", "kv-cache-utilization-scorer", "{}", Request{}, make([]endpoint.State, 2), nil, "[1 1]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -129,7 +141,8 @@ func TestPlugins_SessionAffinityScoresTheSessionsEndpoint(t *testing.T) {
 	if v := s.Describe(&Request{}, epoch, list, nil); v[0].Score != 0 || v[1].Score != 0 {
 		t.Errorf("without a session: %+v", v)
 	}
-	if o := (Options{Name: Plugins, Profile: one(t, "session-affinity-scorer", "{}")}); !UsesSessions(&o) || UsesMetrics(&o) {
+	if o := (Options{Name: Plugins, Profile: one(t, "session-affinity-scorer", "{}")}); !UsesSessions(&o) ||
+		UsesMetrics(&o) {
 		t.Error("sessions are not read, or metrics are")
 	}
 }
@@ -164,14 +177,16 @@ func TestPlugins_EveryTypeHasAnImplementation(t *testing.T) {
 	}
 }
 
-// shares are how often each of three endpoints with these requests in flight is chosen, of 10,000 picks, in percent.
+// shares are how often each of three endpoints with these requests in flight is chosen, of 10,000
+// picks, in percent.
 func shares(t *testing.T, picker string, inFlight ...int) (out []int) {
 	servers := make([]server, len(inFlight))
 	for i, n := range inFlight {
 		servers[i] = server{inFlight: n}
 	}
 	list := endpoints(t, servers...)
-	s := strategy(t, Options{Name: Plugins, Profile: profile(t, "plugins: [{type: active-request-scorer}, {type: "+picker+"}]")})
+	s := strategy(t,
+		Options{Name: Plugins, Profile: profile(t, "plugins: [{type: active-request-scorer}, {type: "+picker+"}]")})
 	count := make([]float64, len(inFlight))
 	for range 10_000 {
 		for _, c := range s.Rank(&Request{}, epoch, list, nil, 1, &Scratch{}) {
@@ -217,7 +232,8 @@ func TestPlugins_ChoicesFollowScores(t *testing.T) {
 func TestPlugins_ChoicesNameFallbacks(t *testing.T) {
 	list := endpoints(t, server{inFlight: 1}, server{inFlight: 2}, server{draining: true}, server{})
 	for _, picker := range endpointpicker.Types(endpointpicker.Picker) {
-		s := strategy(t, Options{Name: Plugins, Profile: profile(t, "plugins: [{type: active-request-scorer}, {type: "+picker+"}]")})
+		s := strategy(t,
+			Options{Name: Plugins, Profile: profile(t, "plugins: [{type: active-request-scorer}, {type: "+picker+"}]")})
 		for range 50 {
 			got := ranked(s, list, 9)
 			seen := map[byte]bool{}
@@ -235,7 +251,8 @@ func TestPlugins_LabelSelectorFilters(t *testing.T) {
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }})
 	var specs []endpoint.Spec
 	for i, labels := range []map[string]string{{"gpu": "h100"}, {"gpu": "a100", "zone": "a"}, nil} {
-		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80), Labels: labels})
+		specs = append(specs,
+			endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80), Labels: labels})
 	}
 	list := registry.Snapshot(endpoint.Metrics{}, nil, specs).Endpoints
 	for parameters, want := range map[string]string{
@@ -245,7 +262,11 @@ func TestPlugins_LabelSelectorFilters(t *testing.T) {
 		"{matchExpressions: [{key: zone, operator: DoesNotExist}]}":          "[0 2]",
 		"{matchLabels: {gpu: t4}}":                                           "[]",
 	} {
-		s := strategy(t, Options{Name: Plugins, Profile: profile(t, "plugins: [{type: label-selector-filter, name: gpus, parameters: "+parameters+"}]")})
+		s := strategy(t,
+			Options{
+				Name:    Plugins,
+				Profile: profile(t, "plugins: [{type: label-selector-filter, name: gpus, parameters: "+parameters+"}]"),
+			})
 		scratch := &Scratch{}
 		got := []byte{}
 		for _, c := range s.Rank(&Request{}, epoch, list, nil, 9, scratch) {
@@ -256,7 +277,13 @@ func TestPlugins_LabelSelectorFilters(t *testing.T) {
 			t.Errorf("%s: %s with %d eligible, want %s", parameters, sorted, scratch.Eligible, want)
 		}
 	}
-	s := strategy(t, Options{Name: Plugins, Profile: profile(t, "plugins: [{type: label-selector-filter, name: gpus, parameters: {matchLabels: {gpu: h100}}}, {type: active-request-scorer}]")})
+	s := strategy(t,
+		Options{
+			Name: Plugins,
+			Profile: profile(t,
+				"plugins: [{type: label-selector-filter, name: gpus, parameters: {matchLabels: {gpu: h100}}}, {type: "+
+					"active-request-scorer}]"),
+		})
 	verdicts := s.Describe(&Request{}, epoch, list, nil)
 	if verdicts[0].Out != "" || verdicts[0].Score != 1 || verdicts[1].Out != "gpus" || verdicts[1].Scores != nil {
 		t.Errorf("verdicts %+v", verdicts)
@@ -292,8 +319,9 @@ schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer}, {pluginRef: to
 		prefixes.Add(c[0].Endpoint.Load().Prefixes(), chain)
 		got = append(got, int(number(&c[0])))
 	}
-	// A server without the prefix scores 3 (1 - 1500/4000) = 1.875. One that has it scores 1 + 3 (1 - (1500+988)/4000) = 2.13 with one
-	// request in flight, and 1 + 3 (1 - (1500+988+988)/4000) = 1.39 with two.
+	// A server without the prefix scores 3 (1 - 1500/4000) = 1.875. One that has it scores 1 + 3 (1
+	// - (1500+988)/4000) = 2.13 with one request in flight, and 1 + 3 (1 - (1500+988+988)/4000) =
+	// 1.39 with two.
 	for i := 0; i < len(got); i += 2 {
 		if got[i] != got[i+1] || slices.Contains(got[:i], got[i]) {
 			t.Errorf("picks %v: each server gets two, one after the other", got)

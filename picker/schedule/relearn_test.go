@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// answer is how a server answers a stream: after the headers it takes some time for the first token, and for each further one.
+// answer is how a server answers a stream: after the headers it takes some time for the first
+// token, and for each further one.
 type answer struct{ headers, first, each time.Duration }
 
 // trialPool is a pool whose requests are shed by what is predicted, and a clock.
@@ -21,7 +22,8 @@ type trialPool struct {
 }
 
 func newTrialPool(t *testing.T, name string, after time.Duration, servers int) *trialPool {
-	return &trialPool{t: t, s: strategy(t, Options{Name: name, ShedAfter: after}), list: endpoints(t, make([]server, servers)...), leases: endpoint.NewLeases("trials", time.Hour), now: epoch,
+	return &trialPool{t: t, s: strategy(t, Options{Name: name, ShedAfter: after}),
+		list: endpoints(t, make([]server, servers)...), leases: endpoint.NewLeases("trials", time.Hour), now: epoch,
 		r: Request{Tokens: 40, Stream: true, Criticality: Sheddable}}
 }
 
@@ -64,9 +66,11 @@ func (p *trialPool) passes(a answer) (yes, trial bool) {
 }
 
 var (
-	slowHeaders, fastHeaders = answer{3 * time.Second, 0, 20 * time.Millisecond}, answer{20 * time.Millisecond, 0, 20 * time.Millisecond}
+	slowHeaders, fastHeaders = answer{3 * time.Second, 0, 20 * time.Millisecond},
+		answer{20 * time.Millisecond, 0, 20 * time.Millisecond}
 	// As vLLM does, these servers send the headers of a stream at once.
-	slowRest, fastRest = answer{3 * time.Millisecond, 3 * time.Second, 20 * time.Millisecond}, answer{3 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
+	slowRest, fastRest = answer{3 * time.Millisecond, 3 * time.Second, 20 * time.Millisecond},
+		answer{3 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 )
 
 // What was learned of a server that gets no requests is not true for ever.

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// ring is a hash ring of endpoints, as Neutree's: endpoint E has virtual nodes at the first 16 hex digits of MD5("E:0"),
-// MD5("E:1") and so on. It never changes.
+// ring is a hash ring of endpoints, as Neutree's: endpoint E has virtual nodes at the first 16 hex
+// digits of MD5("E:0"), MD5("E:1") and so on. It never changes.
 type ring struct {
 	nodes  int
 	texts  []string // of the endpoints, by address
@@ -32,7 +32,8 @@ func hash64(text []byte) uint64 {
 // maxPoints bounds a ring. The endpoints of a list that would have more have fewer virtual nodes.
 const maxPoints = 1 << 20
 
-// newRing returns the ring of a list, which is sorted by address. Points of endpoints that old has are not computed again.
+// newRing returns the ring of a list, which is sorted by address. Points of endpoints that old has
+// are not computed again.
 func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
 	nodes = min(nodes, max(1, maxPoints/len(list)))
 	r := &ring{nodes: nodes, texts: make([]string, len(list))}
@@ -78,10 +79,13 @@ func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
 
 // place finds an address in a list, which is sorted by address.
 func place(list []endpoint.Endpoint, at netip.AddrPort) (int, bool) {
-	return slices.BinarySearchFunc(list, at, func(e endpoint.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) })
+	return slices.BinarySearchFunc(list, at, func(e endpoint.Endpoint, at netip.AddrPort) int {
+		return e.Addr.Compare(at)
+	})
 }
 
-// successor returns the index of the first point at or after a key, beyond the last of the first one.
+// successor returns the index of the first point at or after a key, beyond the last of the first
+// one.
 func (r *ring) successor(key uint64) int {
 	i, _ := slices.BinarySearchFunc(r.points, key, func(p point, key uint64) int {
 		if p.at < key {

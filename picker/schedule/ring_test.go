@@ -8,7 +8,8 @@ import (
 
 // The positions and owners are those of Python's hashlib and bisect_left.
 func TestCHWBL_GoldenRing(t *testing.T) {
-	list := []endpoint.Endpoint{{Text: "10.0.0.1:8000"}, {Text: "10.0.0.2:8000"}, {Text: "10.0.0.3:8000"}, {Text: "[fd00::1]:8000"}}
+	list := []endpoint.Endpoint{{Text: "10.0.0.1:8000"}, {Text: "10.0.0.2:8000"}, {Text: "10.0.0.3:8000"},
+		{Text: "[fd00::1]:8000"}}
 	whole := newRing(100, list, nil)
 	grown := newRing(100, list, newRing(100, list[1:3], nil))
 	for _, tt := range []struct {
@@ -37,8 +38,10 @@ func TestCHWBL_GoldenRing(t *testing.T) {
 		{"user_0:11", 0x9eeb4cd0f13adaeb, "10.0.0.3:8000"},
 	} {
 		for _, r := range []*ring{whole, grown} {
-			if hash := hash64([]byte(tt.key)); hash != tt.hash || list[r.points[r.successor(hash)].endpoint].Text != tt.owner {
-				t.Errorf("%q: %x at %s, want %x at %s", tt.key, hash, list[r.points[r.successor(hash)].endpoint].Text, tt.hash, tt.owner)
+			if hash := hash64([]byte(tt.key)); hash != tt.hash ||
+				list[r.points[r.successor(hash)].endpoint].Text != tt.owner {
+				t.Errorf("%q: %x at %s, want %x at %s", tt.key, hash, list[r.points[r.successor(hash)].endpoint].Text,
+					tt.hash, tt.owner)
 			}
 		}
 	}

@@ -29,7 +29,9 @@ func endpoints(t testing.TB, servers ...server) []endpoint.Endpoint {
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }})
 	var specs []endpoint.Spec
 	for i, s := range servers {
-		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80), Draining: s.draining})
+		specs = append(specs,
+			endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80),
+				Draining: s.draining})
 	}
 	list := registry.Snapshot(endpoint.Metrics{}, nil, specs).Endpoints
 	leases := endpoint.NewLeases("test", time.Hour)
@@ -40,7 +42,8 @@ func endpoints(t testing.TB, servers ...server) []endpoint.Endpoint {
 				e.BeginScrape().Fail(errors.New("no page"))
 			}
 		} else {
-			e.BeginScrape().Succeed(endpoint.Reading{Queue: float64(s.queue), Running: float64(s.running), KV: s.kv}, epoch)
+			e.BeginScrape().Succeed(endpoint.Reading{Queue: float64(s.queue), Running: float64(s.running), KV: s.kv},
+				epoch)
 		}
 		for range s.inFlight {
 			leases.Open(e, endpoint.Holder{}, endpoint.Work{Tokens: 500, Rate: defaultRate}, 0, epoch)
@@ -84,15 +87,18 @@ func TestStrategy_LoadPrefersLeastCost(t *testing.T) {
 		{"running requests of other senders", []server{{running: 4}, {running: 1}}, Options{}, "[1 0]"},
 		{"requests in flight that no scrape shows", []server{{inFlight: 3}, {inFlight: 1}}, Options{}, "[1 0]"},
 		{"a queued request costs more than one that runs", []server{{queue: 1}, {running: 2}}, Options{}, "[1 0]"},
-		{"a nearly full KV cache costs more than a queue", []server{{queue: 0, kv: .95}, {queue: 1, kv: .1}}, Options{}, "[1 0]"},
+		{"a nearly full KV cache costs more than a queue", []server{{queue: 0, kv: .95}, {queue: 1, kv: .1}}, Options{},
+			"[1 0]"},
 		{"the fuller of two KV caches under pressure", []server{{kv: .99}, {kv: .85}}, Options{}, "[1 0]"},
 		{"a page that counts our own requests", []server{{inFlight: 1, queue: 0}, {running: 1}}, Options{}, "[1 0]"},
 		{"draining is not chosen", []server{{draining: true}, {queue: 50}}, Options{}, "[1]"},
 		{"full by queue", []server{{queue: 5}, {queue: 4, kv: .9}}, Options{Full: Full{Queue: 5}}, "[1]"},
 		{"full by KV cache", []server{{kv: .8}, {kv: .79, queue: 9}}, Options{Full: Full{KVCachePercent: 80}}, "[1]"},
-		{"full by requests in flight", []server{{inFlight: 2}, {inFlight: 1, queue: 9}}, Options{Full: Full{InFlight: 2}}, "[1]"},
+		{"full by requests in flight", []server{{inFlight: 2}, {inFlight: 1, queue: 9}},
+			Options{Full: Full{InFlight: 2}}, "[1]"},
 		{"a stale queue makes no endpoint full", []server{{stale: true}}, Options{Full: Full{Queue: 1}}, "[0]"},
-		{"requests sent since the scrape wait in a non-empty queue", []server{{queue: 1, inFlight: 2}, {queue: 2}}, Options{Full: Full{Queue: 3}}, "[1]"},
+		{"requests sent since the scrape wait in a non-empty queue", []server{{queue: 1, inFlight: 2}, {queue: 2}},
+			Options{Full: Full{Queue: 3}}, "[1]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := fmt.Sprint(ranked(strategy(t, tt.o), endpoints(t, tt.servers...), 9)); got != tt.want {
@@ -122,8 +128,8 @@ func TestStrategy_LoadSpreadsBetweenTwoSamples(t *testing.T) {
 	}
 }
 
-// A server that has the adapter is worth a wait, but not any wait. What was picked counts as loaded at once, and stays so when its
-// requests have ended.
+// A server that has the adapter is worth a wait, but not any wait. What was picked counts as loaded
+// at once, and stays so when its requests have ended.
 func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	list := endpoints(t, server{}, server{}, server{})
 	page := func(i int, running ...string) {
@@ -182,7 +188,8 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	}
 }
 
-// A server with one slot has only the adapter that was loaded last, also if it had others when its page did not show its slots.
+// A server with one slot has only the adapter that was loaded last, also if it had others when its
+// page did not show its slots.
 func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	s, leases := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour)
@@ -380,7 +387,8 @@ func TestStrategy_EqualEndpointsAreChosenEquallyOften(t *testing.T) {
 }
 
 func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
-	list := endpoints(t, server{queue: 4, kv: .9, running: 5}, server{inFlight: 2}, server{draining: true}, server{queue: 9})
+	list := endpoints(t, server{queue: 4, kv: .9, running: 5}, server{inFlight: 2}, server{draining: true},
+		server{queue: 9})
 	s, r := strategy(t, Options{Full: Full{Queue: 9}}), &Request{Tokens: 4000}
 	v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool { return true })
 	if v[2].Out != "draining" || v[3].Out != "full" {
@@ -395,10 +403,12 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		return len(got) == len(want)
 	}
 	// 500 tokens are the mean of the requests that were sent: the same for each request that waits.
-	if want := map[string]float64{"prompt": 2, "evicted": 0, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1, "adapter": 0}; !near(v[0].Costs, want) {
+	if want := map[string]float64{"prompt": 2, "evicted": 0, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1,
+		"adapter": 0}; !near(v[0].Costs, want) {
 		t.Errorf("%v, want %v", v[0].Costs, want)
 	}
-	if want := map[string]float64{"prompt": 1.7, "evicted": 0, "backlog": .25, "in-flight": .04, "others": 0, "kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
+	if want := map[string]float64{"prompt": 1.7, "evicted": 0, "backlog": .25, "in-flight": .04, "others": 0,
+		"kv-cache": 0, "adapter": 0}; !near(v[1].Costs, want) {
 		t.Errorf("%v, want %v", v[1].Costs, want)
 	}
 	sum := 0.0
@@ -408,13 +418,16 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 	if d := sum - *v[0].Cost; d < -1e-9 || d > 1e-9 {
 		t.Errorf("cost %v of parts %v", *v[0].Cost, v[0].Costs)
 	}
-	if v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool { return e == &list[1] }); v[0].Out != "subset" || v[1].Out != "" {
+	if v := s.Describe(r, epoch, list, func(e *endpoint.Endpoint) bool {
+		return e == &list[1]
+	}); v[0].Out != "subset" || v[1].Out != "" {
 		t.Errorf("%+v", v)
 	}
 }
 
-// A prompt that is read holds up the responses that the server writes: a long one waits elsewhere rather than do so, a short one goes there.
-// The part of the cost ends at some requests, so that it does not outweigh the queue of a server that runs as many as it can.
+// A prompt that is read holds up the responses that the server writes: a long one waits elsewhere
+// rather than do so, a short one goes there. The part of the cost ends at some requests, so that it
+// does not outweigh the queue of a server that runs as many as it can.
 func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 	list := endpoints(t, server{running: 10}, server{queue: 3})
 	s := strategy(t, Options{})
@@ -423,7 +436,8 @@ func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 			t.Errorf("a prompt of %d tokens goes to server %d, want %d", tokens, got, want)
 		}
 	}
-	v := s.Describe(&Request{Tokens: 4000}, epoch, endpoints(t, server{running: 40}, server{running: 120}, server{running: 20, inFlight: 5}), nil)
+	v := s.Describe(&Request{Tokens: 4000}, epoch,
+		endpoints(t, server{running: 40}, server{running: 120}, server{running: 20, inFlight: 5}), nil)
 	for i, want := range []float64{4.5, 4.5, 4} {
 		if got := v[i].Costs["prompt"]; got != want {
 			t.Errorf("server %d: %v s for a prompt that is read in one, want %v", i, got, want)
@@ -433,7 +447,8 @@ func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 
 func TestStrategy_UnknownNameListsValidNames(t *testing.T) {
 	_, err := New(Options{Name: "best"})
-	if err == nil || err.Error() != `unknown strategy "best": use one of [chwbl least-request load plugins random round-robin session tree]` {
+	if err == nil ||
+		err.Error() != `unknown strategy "best": use one of [chwbl least-request load plugins random round-robin session tree]` {
 		t.Error(err)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// external is external-scorer: the scores that another process has given, Request.External; 0 for all without any.
+// external is external-scorer: the scores that another process has given, Request.External; 0 for
+// all without any.
 type external struct{ number int }
 
 func (e external) add(v view, weight float64) {
@@ -21,9 +22,11 @@ func (e external) add(v view, weight float64) {
 	}
 }
 
-// Candidates calls f with the endpoints that Rank would choose among, with what each has cached of the prompt, and their state. They are
-// valid during the call only.
-func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch, f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {
+// Candidates calls f with the endpoints that Rank would choose among, with what each has cached of
+// the prompt, and their state. They are valid during the call only.
+func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint,
+	allowed func(*endpoint.Endpoint) bool, scratch *Scratch,
+	f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {
 	c := s.candidates(r, now, list, allowed, scratch)
 	s.match(r, c, scratch)
 	at, state := endpoint.At(now), &scratch.state

@@ -6,10 +6,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// latency is latency-scorer. The headroom of an endpoint is what the request asks for less what is predicted there. While some
-// endpoint meets the objective the others score 0, and the one that meets it most closely scores 1, or with "most" the
-// one that meets it by far. If all miss it, idle ones go first, then those that miss it between tokens alone, then those that miss the
-// first token alone; among these the one that misses it least scores 1. Without an objective that is the fastest.
+// latency is latency-scorer. The headroom of an endpoint is what the request asks for less what is
+// predicted there. While some endpoint meets the objective the others score 0, and the one that
+// meets it most closely scores 1, or with "most" the one that meets it by far. If all miss it, idle
+// ones go first, then those that miss it between tokens alone, then those that miss the first token
+// alone; among these the one that misses it least scores 1. Without an objective that is the
+// fastest.
 type latency struct {
 	*endpointpicker.Latency
 }
@@ -101,8 +103,9 @@ func (s *span) part(headroom float64) float64 {
 // idleKV is the use of the KV cache below which a server is as good as idle.
 const idleKV = 0.02
 
-// denies reports whether the admitters of a profile reject a request: latency-slo-admitter one that no
-// candidate is predicted to serve within its objective, and probabilistic-admitter some by the saturation.
+// denies reports whether the admitters of a profile reject a request: latency-slo-admitter one that
+// no candidate is predicted to serve within its objective, and probabilistic-admitter some by the
+// saturation.
 func (p *plugins) denies(v view) bool {
 	if v.r.Criticality != Sheddable {
 		return false

@@ -16,8 +16,9 @@ type noter interface {
 	note(r *Request, c *Candidate)
 }
 
-// noHitLRU is no-hit-lru-scorer: prompts of which no candidate has cached a part go to the endpoint whose last such prompt
-// is the longest ago, so that caches grow evenly. It scores all other requests 0.5.
+// noHitLRU is no-hit-lru-scorer: prompts of which no candidate has cached a part go to the endpoint
+// whose last such prompt is the longest ago, so that caches grow evenly. It scores all other
+// requests 0.5.
 type noHitLRU struct {
 	size int
 
@@ -75,7 +76,8 @@ func (n *noHitLRU) note(_ *Request, c *Candidate) {
 // maxMedia bounds the images that mediaCache remembers, of all endpoints together.
 const maxMedia = 1 << 16
 
-// mediaCache is mm-embeddings-cache-scorer: the part of the request's images, audio and video that an endpoint has had before.
+// mediaCache is mm-embeddings-cache-scorer: the part of the request's images, audio and video that
+// an endpoint has had before.
 type mediaCache struct {
 	mu    sync.Mutex
 	known map[mediaAt]*list.Element
@@ -124,7 +126,8 @@ func (m *mediaCache) note(r *Request, c *Candidate) {
 	}
 }
 
-// headerLabel is header-label-affinity-scorer: 1 for endpoints whose label has the value of the request's header.
+// headerLabel is header-label-affinity-scorer: 1 for endpoints whose label has the value of the
+// request's header.
 type headerLabel struct {
 	*endpointpicker.HeaderLabel
 }

@@ -5,14 +5,15 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Scorers that read the servers' metrics pages. While pages decide nothing, each gives all candidates the score of an idle server.
+// Scorers that read the servers' metrics pages. While pages decide nothing, each gives all
+// candidates the score of an idle server.
 
 func waiting(s *endpoint.State) float64 { return s.Queue }
 func running(s *endpoint.State) float64 { return s.Running }
 func kvUse(s *endpoint.State) float64   { return s.KV }
 
-// fewer is queue-scorer and running-requests-size-scorer: 1 for the fewest requests of all candidates, 0 for the most, in proportion
-// between; 1 for all if they have equally many.
+// fewer is queue-scorer and running-requests-size-scorer: 1 for the fewest requests of all
+// candidates, 0 for the most, in proportion between; 1 for all if they have equally many.
 type fewer struct {
 	of func(*endpoint.State) float64
 }
@@ -56,8 +57,8 @@ func (l loadAware) add(v view, weight float64) {
 	}
 }
 
-// loraAffinity is lora-affinity-scorer: 1 where requests for the adapter run, 0.8 where a slot is free, 0.6 where requests for it
-// wait, else 0. A stale page counts as it was last.
+// loraAffinity is lora-affinity-scorer: 1 where requests for the adapter run, 0.8 where a slot is
+// free, 0.6 where requests for it wait, else 0. A stale page counts as it was last.
 type loraAffinity struct{}
 
 func (loraAffinity) add(v view, weight float64) {

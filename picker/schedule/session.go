@@ -17,9 +17,10 @@ type Session struct {
 // SessionID returns the Session.ID of an ID.
 func SessionID(id []byte) uint64 { return max(1, hash64(id)) }
 
-// session keeps the requests of a session at one endpoint. A new session begins at the first endpoint from its ID on, on the ring of
-// the strategy "chwbl", so all pickers agree; without an ID it begins at the endpoint with the fewest requests in flight. If the
-// session's endpoint takes no requests it begins again.
+// session keeps the requests of a session at one endpoint. A new session begins at the first
+// endpoint from its ID on, on the ring of the strategy "chwbl", so all pickers agree; without an ID
+// it begins at the endpoint with the fewest requests in flight. If the session's endpoint takes no
+// requests it begins again.
 type session struct {
 	rings  rings
 	random func() uint64
@@ -33,7 +34,8 @@ func newSession(o Options) *session {
 func (s *session) prepare(list []endpoint.Endpoint) { s.rings.of(list) }
 
 // choose implements chooser.
-func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
+func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
+	n int) []Candidate {
 	key := r.Session.ID
 	if i, found := s.sticky(r, list, c); found {
 		if key == 0 { // the endpoints for retries follow that of the session

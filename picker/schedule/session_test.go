@@ -7,13 +7,15 @@ import (
 )
 
 func TestSession_StaysWhereItIs(t *testing.T) {
-	list := endpoints(t, server{inFlight: 1}, server{inFlight: 9}, server{inFlight: 5, draining: true}, server{inFlight: 3})
+	list := endpoints(t, server{inFlight: 1}, server{inFlight: 9}, server{inFlight: 5, draining: true},
+		server{inFlight: 3})
 	s := strategy(t, Options{Name: "session"})
 	pick := func(r Session) []Candidate {
 		return s.Rank(&Request{Session: r}, epoch, list, nil, 3, &Scratch{})
 	}
 	for _, id := range []uint64{0, 1, 1 << 63} {
-		if c := pick(Session{ID: id, At: list[1].Addr}); number(&c[0]) != 1 || len(c) != 3 || c[1].Endpoint == c[2].Endpoint || number(&c[1]) == 1 {
+		if c := pick(Session{ID: id, At: list[1].Addr}); number(&c[0]) != 1 || len(c) != 3 ||
+			c[1].Endpoint == c[2].Endpoint || number(&c[1]) == 1 {
 			t.Errorf("a session at the busiest endpoint, ID %x: %d", id, number(&c[0]))
 		}
 	}

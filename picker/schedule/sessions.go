@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// maxSessions bounds the Sessions of a pool, of which each takes some 200 bytes. Of more, those that had no request for the longest
-// time begin again.
+// maxSessions bounds the Sessions of a pool, of which each takes some 200 bytes. Of more, those
+// that had no request for the longest time begin again.
 const maxSessions = 1 << 16
 
-// Sessions are where a pool's sessions are: their endpoints or, of an import, their clusters. The zero value is empty.
+// Sessions are where a pool's sessions are: their endpoints or, of an import, their clusters. The
+// zero value is empty.
 type Sessions[At comparable] struct {
 	mu    sync.Mutex
 	known map[uint64]*list.Element // by ID
@@ -40,8 +41,8 @@ func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At)
 	return at
 }
 
-// Keep records where a session has a request. It does nothing without an ID. It reports whether other processes need to learn
-// of it: the session is new, has moved, or goes on for a while.
+// Keep records where a session has a request. It does nothing without an ID. It reports whether
+// other processes need to learn of it: the session is new, has moved, or goes on for a while.
 func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) (publish bool) {
 	if id == 0 {
 		return false
@@ -58,7 +59,8 @@ func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) 
 	return next.shared.Equal(now)
 }
 
-// Learn records a session whose last request another process has picked for, at a time. A later one counts.
+// Learn records a session whose last request another process has picked for, at a time. A later one
+// counts.
 func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Duration) {
 	if id == 0 || now.Sub(on) > ttl {
 		return

@@ -28,7 +28,8 @@ var strategies = map[string]func(Options) *Strategy{
 	"random": func(Options) *Strategy { return &Strategy{} },
 }
 
-// UsesMetrics reports whether the strategy that these options give needs the model servers' metrics pages.
+// UsesMetrics reports whether the strategy that these options give needs the model servers' metrics
+// pages.
 func UsesMetrics(o *Options) bool {
 	switch {
 	case o.Full.Queue > 0 || o.Full.KVCachePercent > 0 || o.ShedAfter > 0:
@@ -39,7 +40,8 @@ func UsesMetrics(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == "tree"
 }
 
-// UsesPrefixes reports whether the strategy that these options give compares what servers have cached of a prompt.
+// UsesPrefixes reports whether the strategy that these options give compares what servers have
+// cached of a prompt.
 func UsesPrefixes(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == Plugins && o.Profile != nil && o.Profile.Prompts
 }
@@ -55,8 +57,8 @@ func UsesCriticality(o *Options) bool {
 	return o.Name == "tree" || o.ShedAfter > 0 || admits
 }
 
-// ShedsFull reports whether the strategy that these options give sheds sheddable requests while no endpoint has capacity, and reads
-// Request.Criticality for that alone.
+// ShedsFull reports whether the strategy that these options give sheds sheddable requests while no
+// endpoint has capacity, and reads Request.Criticality for that alone.
 func ShedsFull(o *Options) bool { return o.ShedFull && (o.Name == "" || o.Name == "load") }
 
 // UsesSpread reports whether a strategy of this name reads Request.Spread.

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Full are the thresholds of a full endpoint, which takes no further requests: one threshold is enough; 0 disables one.
+// Full are the thresholds of a full endpoint, which takes no further requests: one threshold is
+// enough; 0 disables one.
 type Full struct {
 	Queue          int32 // requests waiting
 	KVCachePercent int32 // 1 to 100
@@ -25,10 +26,11 @@ type Options struct {
 	Name    string // a key of the table; "" means "load"
 	Full    Full
 	Hashing Hashing
-	// ShedAfter sheds a sheddable request if the time to its first token at the endpoint chosen is predicted to be longer; 0: it does
-	// not.
+	// ShedAfter sheds a sheddable request if the time to its first token at the endpoint chosen is
+	// predicted to be longer; 0: it does not.
 	ShedAfter time.Duration
-	// ShedFull has strategy load shed a sheddable request if no endpoint has capacity, by the thresholds of strategy tree.
+	// ShedFull has strategy load shed a sheddable request if no endpoint has capacity, by the
+	// thresholds of strategy tree.
 	ShedFull bool
 	Random   func() uint64 // uniform; required
 	// Profile of the strategy "plugins", which requires it.
@@ -37,13 +39,16 @@ type Options struct {
 	Prefixes *prefix.Index
 }
 
-// Equal reports whether two options give strategies that decide alike. It does not compare Random and Prefixes.
+// Equal reports whether two options give strategies that decide alike. It does not compare Random
+// and Prefixes.
 func (o *Options) Equal(p *Options) bool {
-	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing && o.ShedAfter == p.ShedAfter && o.ShedFull == p.ShedFull &&
+	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing && o.ShedAfter == p.ShedAfter &&
+		o.ShedFull == p.ShedFull &&
 		reflect.DeepEqual(o.Profile, p.Profile)
 }
 
-// Strategy ranks endpoints. One serves a pool until its options change; many requests call its methods concurrently.
+// Strategy ranks endpoints. One serves a pool until its options change; many requests call its
+// methods concurrently.
 type Strategy struct {
 	name      string
 	filters   []filter
@@ -65,8 +70,9 @@ type Strategy struct {
 
 // chooser selects endpoints by rules that are no costs.
 type chooser interface {
-	// choose moves up to n candidates to the front of c, best first, and returns them; none if the request is to be shed. c is in the
-	// order of list. states, and explain's verdicts, are those of all endpoints of list: a candidate's is at its lot.
+	// choose moves up to n candidates to the front of c, best first, and returns them; none if the
+	// request is to be shed. c is in the order of list. states, and explain's verdicts, are those
+	// of all endpoints of list: a candidate's is at its lot.
 	choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate
 	// explain completes the verdicts on the candidates of a request. It may reorder c.
 	explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict)
@@ -96,11 +102,13 @@ type Candidate struct {
 	Cost     float64 // of strategy load in seconds, of least-request in requests
 	Score    float64 // of strategy plugins: the sum of its scorers' scores by weight
 	Cached   int     // tokens of the prompt that the server has cached
-	// TTFT and TPOT are the predicted times to the first token and between two, in seconds: of the first that was ranked, and of all
-	// if the request has an Objective. 0: not predicted.
+	// TTFT and TPOT are the predicted times to the first token and between two, in seconds: of the
+	// first that was ranked, and of all if the request has an Objective. 0: not predicted.
 	TTFT, TPOT float64
 	Trial      bool // the endpoint is suspect, and this request shows whether it works; or Relearn
-	Relearn    bool // it is predicted to be too slow by what was learned long ago, and this request shows its speed again
+	// it is predicted to be too slow by what was learned long ago, and this request shows its speed
+	// again
+	Relearn bool
 	// Rate at which the endpoint is taken to read the prompt, in tokens a second, and how it is
 	// known: "" for one that is assumed. 0: prompts do not decide.
 	Rate     float64
@@ -150,11 +158,12 @@ func (c *Candidate) Work(r *Request) endpoint.Work {
 // Scratch is reusable working memory for Rank.
 type Scratch struct {
 	candidates []Candidate
-	// Eligible is the last Rank's number of allowed endpoints that are not draining and that pass the filters of plugins, full ones
-	// included.
+	// Eligible is the last Rank's number of allowed endpoints that are not draining and that pass
+	// the filters of plugins, full ones included.
 	Eligible int
 	fresh    int // of them
-	// Shed means that the last Rank found endpoints that are not full, and that the strategy has none for this request.
+	// Shed means that the last Rank found endpoints that are not full, and that the strategy has
+	// none for this request.
 	Shed bool
 	Why  string // it was shed
 	// Passed is the endpoint of the request's key, which chwbl passed over in the last Rank because
@@ -257,7 +266,8 @@ func (s *Strategy) Measure() Measure {
 	return ByRule
 }
 
-// Choice returns how strategy plugins chooses by scores, as the type of a picker in endpointpicker; "" for others.
+// Choice returns how strategy plugins chooses by scores, as the type of a picker in endpointpicker;
+// "" for others.
 func (s *Strategy) Choice() string {
 	if p, ok := s.chooser.(*plugins); ok {
 		return p.kind
@@ -272,9 +282,11 @@ func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	}
 }
 
-// Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at least 1. allowed, if not
-// nil, restricts the choice. The result is valid until scratch is used again.
-func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, scratch *Scratch) []Candidate {
+// Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at
+// least 1. allowed, if not nil, restricts the choice. The result is valid until scratch is used
+// again.
+func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
+	n int, scratch *Scratch) []Candidate {
 	s = s.of(r)
 	var turn uint64
 	if s.turn != nil {
@@ -290,7 +302,8 @@ func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 }
 
 // rank is Rank with the round-robin position of this request.
-func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, n int, turn uint64, scratch *Scratch) []Candidate {
+func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
+	n int, turn uint64, scratch *Scratch) []Candidate {
 	c := s.candidates(r, now, list, allowed, scratch)
 	if len(c) == 0 || s.shed(r, c, scratch) {
 		return nil
@@ -356,7 +369,8 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 }
 
 // candidates are the endpoints that pass the filters, in the order of list.
-func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
+func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint,
+	allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
 	anySilent, serving := false, 0
 	scratch.Eligible, scratch.fresh, scratch.Shed, scratch.Why = 0, 0, false, ""
@@ -415,7 +429,8 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	}
 	s.load.learn(&m)
 	s.load.adapters.blind.Store(scratch.fresh == 0)
-	if adapter == 0 && s.load.adapters.hash(r.Model) != 0 { // a page shows for the first time that the model is an adapter
+	// a page shows for the first time that the model is an adapter
+	if adapter == 0 && s.load.adapters.hash(r.Model) != 0 {
 		return s.candidates(r, now, list, allowed, scratch)
 	}
 	if adapter != 0 {
@@ -469,5 +484,6 @@ func inTurn(c []Candidate, turn uint64, n int) []Candidate {
 	return c[:min(n, len(c))]
 }
 
-// Candidates returns all endpoints that passed the filters of the last Rank or Preview, the ranked ones first.
+// Candidates returns all endpoints that passed the filters of the last Rank or Preview, the ranked
+// ones first.
 func (s *Scratch) Candidates() []Candidate { return s.candidates }

@@ -6,9 +6,10 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A suspect endpoint gets single requests: one that succeeds clears it. Meanwhile it is the last choice. Endpoints are suspect
-// whose requests often fail, and stale ones where no request has succeeded since. If less than half of a pool is fresh, freshness
-// decides nothing: then the pages are the problem, or the pool was idle, and the few fresh endpoints must not get everything.
+// A suspect endpoint gets single requests: one that succeeds clears it. Meanwhile it is the last
+// choice. Endpoints are suspect whose requests often fail, and stale ones where no request has
+// succeeded since. If less than half of a pool is fresh, freshness decides nothing: then the pages
+// are the problem, or the pool was idle, and the few fresh endpoints must not get everything.
 
 // doubt is why an endpoint may be suspect.
 type doubt uint8
@@ -93,8 +94,8 @@ func (d doubt) suspicion() Suspicion {
 	return ""
 }
 
-// decides returns which doubts make endpoints suspect that are not silent, where so many of those that
-// are eligible have fresh pages.
+// decides returns which doubts make endpoints suspect that are not silent, where so many of those
+// that are eligible have fresh pages.
 func decides(eligible, fresh int) doubt {
 	if 2*fresh >= eligible {
 		return failing | stale

@@ -5,7 +5,8 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 // Criticality of a request. "" is Standard.
 type Criticality string
 
-// The criticalities. The strategy "tree" answers a Sheddable request 429 if no endpoint has capacity.
+// The criticalities. The strategy "tree" answers a Sheddable request 429 if no endpoint has
+// capacity.
 const (
 	Critical  Criticality = "Critical"
 	Standard  Criticality = "Standard"
@@ -29,15 +30,16 @@ const (
 	stepKV       = "least-kv-cache"
 )
 
-// tree is the filter tree of the inference extension with InferenceModels. Each step keeps some of the endpoints that the step
-// before it kept; a step that would keep none keeps all.
+// tree is the filter tree of the inference extension with InferenceModels. Each step keeps some of
+// the endpoints that the step before it kept; a step that would keep none keeps all.
 //
 //	Critical:   low-queue -> lora -> least-queue -> least-kv-cache, or without an endpoint of a low queue
 //	            least-queue -> lora -> least-kv-cache
 //	Standard:   capacity -> least-queue -> lora -> least-kv-cache
 //	Sheddable:  the same, but no endpoint if capacity keeps none
 //
-// One of the endpoints that are left is drawn by lot. The endpoints for retries are those that the tree chooses of the rest.
+// One of the endpoints that are left is drawn by lot. The endpoints for retries are those that the
+// tree chooses of the rest.
 type tree struct{ random func() uint64 }
 
 // choose implements chooser.
@@ -70,7 +72,8 @@ type branch struct {
 	queue, kv float64
 }
 
-// walk moves the endpoints that the tree leaves to the front of c, and returns how many there are; 0 if the request is shed.
+// walk moves the endpoints that the tree leaves to the front of c, and returns how many there are;
+// 0 if the request is shed.
 func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) int {
 	b := grow(c, states, dropped)
 	if r.Criticality == Critical {
@@ -82,7 +85,8 @@ func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Cand
 			b.lora(r.Model)
 		}
 	} else {
-		capacity := b.fresh == 0 || b.keep(stepCapacity, func(c *Candidate) bool { return b.waiting(c) <= sheddableQueue && b.used(c) <= sheddableKV })
+		capacity := b.fresh == 0 || b.keep(stepCapacity,
+			func(c *Candidate) bool { return b.waiting(c) <= sheddableQueue && b.used(c) <= sheddableKV })
 		if !capacity && r.Criticality == Sheddable {
 			b.none(stepCapacity)
 			return 0
@@ -102,7 +106,8 @@ func grow(c []Candidate, states []endpoint.State, dropped func(*Candidate, strin
 			b.fresh, b.queue, b.kv = b.fresh+1, max(b.queue, queue(s)), max(b.kv, s.KV)
 		}
 	}
-	if 2*b.fresh >= len(c) { // else freshness decides nothing: most pages may be gone for a reason that is not the servers'
+	// else freshness decides nothing: most pages may be gone for a reason that is not the servers'
+	if 2*b.fresh >= len(c) {
 		b.keep(stepStale, func(c *Candidate) bool { return b.of(c).Fresh })
 	}
 	return b
@@ -120,13 +125,15 @@ func (t tree) exceeded(c []Candidate, states []endpoint.State) []Excess {
 			used.add(100 * kv)
 		}
 	}
-	return used.appendTo(waiting.appendTo(nil, "waiting requests of strategy tree", "", sheddableQueue), "KV cache of strategy tree", "%", 100*sheddableKV)
+	return used.appendTo(waiting.appendTo(nil, "waiting requests of strategy tree", "", sheddableQueue),
+		"KV cache of strategy tree", "%", 100*sheddableKV)
 }
 
 // of returns an endpoint's state.
 func (b *branch) of(c *Candidate) *endpoint.State { return &b.states[c.lot] }
 
-// waiting returns how many requests wait at an endpoint. If no endpoint has fresh metrics, the requests in flight stand for them.
+// waiting returns how many requests wait at an endpoint. If no endpoint has fresh metrics, the
+// requests in flight stand for them.
 func (b *branch) waiting(c *Candidate) float64 {
 	switch {
 	case b.of(c).Fresh:
@@ -145,7 +152,8 @@ func (b *branch) used(c *Candidate) float64 {
 	return b.kv
 }
 
-// keep drops the endpoints that ok is false for. If it is false for all, keep returns false and drops none.
+// keep drops the endpoints that ok is false for. If it is false for all, keep returns false and
+// drops none.
 func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
 	kept := 0
 	for i := range b.c {
@@ -182,8 +190,8 @@ func (b *branch) lora(model string) {
 		b.keep(stepLoRA, func(c *Candidate) bool { return b.of(c).Adapters.Free() })
 }
 
-// leastQueue keeps the endpoints in the lowest of as many equal parts of the range of queues as there are endpoints, with whole
-// numbers.
+// leastQueue keeps the endpoints in the lowest of as many equal parts of the range of queues as
+// there are endpoints, with whole numbers.
 func (b *branch) leastQueue() {
 	low, high := b.bounds(b.waiting)
 	limit := int(low) + (int(high)-int(low))/max(len(b.c), 1)

@@ -24,7 +24,8 @@ type pod struct {
 func pods(list ...pod) (c []Candidate, states []endpoint.State) {
 	for i, p := range list {
 		c = append(c, Candidate{Endpoint: &endpoint.Endpoint{Text: string(rune('A' + i))}, lot: uint32(i)})
-		states = append(states, endpoint.State{Fresh: !p.stale, Queue: p.queue, KV: p.kv, Adapters: p.adapters, InFlight: p.inFlight})
+		states = append(states,
+			endpoint.State{Fresh: !p.stale, Queue: p.queue, KV: p.kv, Adapters: p.adapters, InFlight: p.inFlight})
 	}
 	return c, states
 }
@@ -56,13 +57,15 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 	}{
 		// The three of seeds/inference-extension-deep-dive.md.
 		{"critical with an adapter", Request{Model: "x", Criticality: Critical},
-			[]pod{{queue: 10, kv: 0.3, adapters: has("x")}, {queue: 5, kv: 0.7}, {queue: 60, kv: 0.2, adapters: has("x")}},
+			[]pod{{queue: 10, kv: 0.3, adapters: has("x")}, {queue: 5, kv: 0.7},
+				{queue: 60, kv: 0.2, adapters: has("x")}},
 			"A", "B lora, C low-queue"},
 		{"sheddable", Request{Criticality: Sheddable},
 			[]pod{{queue: 6, kv: 0.85}, {queue: 4, kv: 0.75}, {queue: 7, kv: 0.6}},
 			"B", "A capacity, C capacity"},
 		{"critical with long queues everywhere", Request{Model: "y", Criticality: Critical},
-			[]pod{{queue: 70, kv: 0.4, adapters: has("y")}, {queue: 80, kv: 0.6, adapters: has("y")}, {queue: 65, kv: 0.7}},
+			[]pod{{queue: 70, kv: 0.4, adapters: has("y")}, {queue: 80, kv: 0.6, adapters: has("y")},
+				{queue: 65, kv: 0.7}},
 			"A", "B least-queue, C lora"},
 
 		{"standard as sheddable", Request{},
@@ -85,7 +88,8 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 		{"a free slot if no server has the adapter", Request{Model: "x", Criticality: Critical},
 			[]pod{{adapters: has("other")}, {adapters: free, kv: 0.9}}, "B", "A lora"},
 		{"a waiting adapter will be loaded", Request{Model: "x", Criticality: Critical},
-			[]pod{{adapters: &endpoint.Adapters{Waiting: []string{"x"}, Max: 1}, kv: 0.9}, {adapters: free}}, "A", "B lora"},
+			[]pod{{adapters: &endpoint.Adapters{Waiting: []string{"x"}, Max: 1}, kv: 0.9}, {adapters: free}}, "A",
+			"B lora"},
 		{"all if there is no room either", Request{Model: "x", Criticality: Critical},
 			[]pod{{adapters: has("other")}, {}}, "AB", ""},
 		{"a stale endpoint is the last", Request{Criticality: Critical},
@@ -103,7 +107,8 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 	}
 }
 
-// Every order of the pods has the same outcome: whole numbers and fractions are compared, not positions.
+// Every order of the pods has the same outcome: whole numbers and fractions are compared, not
+// positions.
 func TestTree_OrderOfEndpointsDecidesNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 2000 {
@@ -136,7 +141,8 @@ func TestTree_RetriesFollowTheTree(t *testing.T) {
 		t.Error(diff)
 	}
 	c, states = pods(pod{queue: 6}, pod{queue: 1, kv: 0.5})
-	if got := s.choose(&Request{Criticality: Sheddable}, nil, c, states, 2); len(got) != 1 || got[0].Endpoint.Text != "B" {
+	if got := s.choose(&Request{Criticality: Sheddable}, nil, c, states, 2); len(got) != 1 ||
+		got[0].Endpoint.Text != "B" {
 		t.Errorf("a sheddable request is tried where there is no capacity: %+v", got)
 	}
 }
@@ -157,7 +163,8 @@ func TestTree_DrawsAmongThoseLeft(t *testing.T) {
 	if len(seen) != 3 {
 		t.Errorf("%v", seen)
 	}
-	if len(s.Rank(&Request{Criticality: Sheddable}, epoch, list[3:], nil, 1, &scratch)) > 0 || !scratch.Shed || scratch.Eligible != 1 {
+	if len(s.Rank(&Request{Criticality: Sheddable}, epoch, list[3:], nil, 1, &scratch)) > 0 || !scratch.Shed ||
+		scratch.Eligible != 1 {
 		t.Errorf("not shed: %+v", scratch)
 	}
 	r := &Request{Model: "x", Criticality: Critical}

@@ -8,7 +8,8 @@ import (
 
 // Wait is what a request of another cluster finds at a pool, by the strategy "load".
 type Wait struct {
-	// Least is the cost of the endpoint that costs least for a request without a prompt, in seconds.
+	// Least is the cost of the endpoint that costs least for a request without a prompt, in
+	// seconds.
 	Least float64
 	// Servers are the endpoints that take requests. Without any, Least and Rate are 0.
 	Servers int

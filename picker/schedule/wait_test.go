@@ -30,10 +30,12 @@ func TestStrategy_WaitGoesBehindTheQueue(t *testing.T) {
 		q    Queued
 		want float64
 	}{
-		"none":             {Wait{Least: 1, Servers: 2, Rate: 1000}, Queued{}, 1},
-		"prompts":          {Wait{Least: 1, Servers: 2, Rate: 1000}, Queued{Requests: 5, Tokens: 4000}, 1 + (4+5*perRequest)/2},
-		"one waits longer": {Wait{Least: 1, Servers: 2, Rate: 1000}, Queued{Requests: 5, Tokens: 4000, Oldest: 9 * time.Second}, 10},
-		"all are full":     {Wait{}, Queued{Requests: 1, Tokens: defaultRate}, 1 + perRequest},
+		"none": {Wait{Least: 1, Servers: 2, Rate: 1000}, Queued{}, 1},
+		"prompts": {Wait{Least: 1, Servers: 2, Rate: 1000}, Queued{Requests: 5, Tokens: 4000},
+			1 + (4+5*perRequest)/2},
+		"one waits longer": {Wait{Least: 1, Servers: 2, Rate: 1000},
+			Queued{Requests: 5, Tokens: 4000, Oldest: 9 * time.Second}, 10},
+		"all are full": {Wait{}, Queued{Requests: 1, Tokens: defaultRate}, 1 + perRequest},
 	} {
 		if c.w.Behind(c.q); math.Abs(c.w.Least-c.want) > 1e-9 {
 			t.Errorf("%s: %g s, want %g s", name, c.w.Least, c.want)

@@ -17,16 +17,19 @@ const (
 	method = "/penstock.scoring.v1.Scorer/Score"
 	// timeout is how long a pick waits for a scorer.
 	timeout = 5 * time.Millisecond
-	// maxCandidates bounds a request, maxAnswer an answer in bytes, and maxCalls the calls in flight to a scorer.
+	// maxCandidates bounds a request, maxAnswer an answer in bytes, and maxCalls the calls in
+	// flight to a scorer.
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
 	// maxAddresses of a scorer are asked, in their order.
 	maxAddresses = 4
-	// maxHeader bounds an answer's header and trailer, and window what arrives before it is read, in bytes.
+	// maxHeader bounds an answer's header and trailer, and window what arrives before it is read,
+	// in bytes.
 	maxHeader = 16 << 10
 	window    = 128 << 10
-	// leftOut is how long a scorer gets no request after maxFailures in a row: each would cost a pick its time.
+	// leftOut is how long a scorer gets no request after maxFailures in a row: each would cost a
+	// pick its time.
 	leftOut     = time.Second
 	maxFailures = 5
 )
@@ -57,12 +60,15 @@ type target struct {
 // start is the zero of times kept in atomics.
 var start = time.Now()
 
-// NewClient returns a client, which connects to the first maxAddresses of some addresses at once. The caller closes it.
+// NewClient returns a client, which connects to the first maxAddresses of some addresses at once.
+// The caller closes it.
 func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
 	c := new(Client)
 	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
-		conn, err := dial.Connect(a, t, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)),
-			grpc.WithMaxHeaderListSize(maxHeader), grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
+		conn, err := dial.Connect(a, t,
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)),
+			grpc.WithMaxHeaderListSize(maxHeader), grpc.WithInitialWindowSize(window),
+			grpc.WithInitialConnWindowSize(window))
 		if err != nil {
 			c.Close()
 			return nil, fmt.Errorf("scorer %s: %w", a, err)
@@ -80,7 +86,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Score returns a score from 0 to 1 for each candidate, or none. An address that fails before the time is over is followed by the next.
+// Score returns a score from 0 to 1 for each candidate, or none. An address that fails before the
+// time is over is followed by the next.
 func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, error) {
 	if q.candidates > maxCandidates {
 		return nil, Skipped, nil

@@ -25,8 +25,12 @@ import (
 
 // two is a question about two candidates.
 func two() *Question {
-	return Ask("ns/pool", &schedule.Request{Model: "m", Tokens: 300, MaxTokens: 7, Stream: true, Session: schedule.Session{ID: 9}},
-		[]schedule.Candidate{{Endpoint: &endpoint.Endpoint{Text: "10.0.0.1:80", Spec: endpoint.Spec{Pod: "a"}}, Cached: 64}, {Endpoint: &endpoint.Endpoint{Text: "10.0.0.2:80"}}},
+	return Ask("ns/pool",
+		&schedule.Request{Model: "m", Tokens: 300, MaxTokens: 7, Stream: true, Session: schedule.Session{ID: 9}},
+		[]schedule.Candidate{
+			{Endpoint: &endpoint.Endpoint{Text: "10.0.0.1:80", Spec: endpoint.Spec{Pod: "a"}}, Cached: 64},
+			{Endpoint: &endpoint.Endpoint{Text: "10.0.0.2:80"}},
+		},
 		func(e *endpoint.Endpoint) *endpoint.State {
 			if e.Pod == "" {
 				return &endpoint.State{}
@@ -93,7 +97,10 @@ func TestExternalScorer_RequestIsThatOfTheProto(t *testing.T) {
 	}
 	facts := one(request, "ScoreRequest", "facts")
 	candidates := scoringtest.Fields(request, number("ScoreRequest", "candidates"))
-	if len(candidates) != 2 || string(one(request, "ScoreRequest", "pool")) != "ns/pool" || string(one(facts, "Facts", "model")) != "m" || string(one(candidates[0], "Candidate", "address")) != "10.0.0.1:80" || string(one(candidates[0], "Candidate", "pod")) != "a" {
+	if len(candidates) != 2 || string(one(request, "ScoreRequest", "pool")) != "ns/pool" ||
+		string(one(facts, "Facts", "model")) != "m" ||
+		string(one(candidates[0], "Candidate", "address")) != "10.0.0.1:80" ||
+		string(one(candidates[0], "Candidate", "pod")) != "a" {
 		t.Errorf("request %q", request)
 	}
 	for _, tt := range []struct {
@@ -102,15 +109,18 @@ func TestExternalScorer_RequestIsThatOfTheProto(t *testing.T) {
 		field   string
 		want    uint64
 	}{
-		{facts, "Facts", "tokens", 300}, {facts, "Facts", "max_tokens", 7}, {facts, "Facts", "stream", 1}, {facts, "Facts", "session", 9},
-		{candidates[0], "Candidate", "fresh", 1}, {candidates[0], "Candidate", "in_flight", 3}, {candidates[0], "Candidate", "unread_tokens", 400}, {candidates[0], "Candidate", "cached_tokens", 64},
+		{facts, "Facts", "tokens", 300}, {facts, "Facts", "max_tokens", 7}, {facts, "Facts", "stream", 1},
+		{facts, "Facts", "session", 9},
+		{candidates[0], "Candidate", "fresh", 1}, {candidates[0], "Candidate", "in_flight", 3},
+		{candidates[0], "Candidate", "unread_tokens", 400}, {candidates[0], "Candidate", "cached_tokens", 64},
 	} {
 		if v, _ := protowire.ConsumeVarint(one(tt.in, tt.message, tt.field)); v != tt.want {
 			t.Errorf("%s.%s is %d, want %d", tt.message, tt.field, v, tt.want)
 		}
 	}
 	for field, want := range map[string]float64{"queue": 1.5, "running": 2, "kv_cache": 0.25} {
-		if bits, _ := protowire.ConsumeFixed64(one(candidates[0], "Candidate", field)); math.Float64frombits(bits) != want {
+		if bits, _ := protowire.ConsumeFixed64(one(candidates[0], "Candidate", field)); math.Float64frombits(
+			bits) != want {
 			t.Errorf("%s is %g, want %g", field, math.Float64frombits(bits), want)
 		}
 	}
@@ -121,13 +131,15 @@ func TestExternalScorer_RequestIsThatOfTheProto(t *testing.T) {
 
 func TestExternalScorer_FailuresGiveNoScores(t *testing.T) {
 	for name, answer := range map[string]func(context.Context) ([]byte, error){
-		"error":         func(context.Context) ([]byte, error) { return nil, errors.New("broken") },
-		"late":          func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() },
-		"too few":       func(context.Context) ([]byte, error) { return scoringtest.Scores(1), nil },
-		"too many":      func(context.Context) ([]byte, error) { return scoringtest.Scores(1, 1, 1), nil },
-		"no message":    func(context.Context) ([]byte, error) { return []byte{0xff}, nil },
-		"torn":          func(context.Context) ([]byte, error) { return []byte{10, 4, 1, 2, 3, 4}, nil },
-		"a huge answer": func(context.Context) ([]byte, error) { return scoringtest.Scores(make([]float64, 10_000)...), nil },
+		"error":      func(context.Context) ([]byte, error) { return nil, errors.New("broken") },
+		"late":       func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() },
+		"too few":    func(context.Context) ([]byte, error) { return scoringtest.Scores(1), nil },
+		"too many":   func(context.Context) ([]byte, error) { return scoringtest.Scores(1, 1, 1), nil },
+		"no message": func(context.Context) ([]byte, error) { return []byte{0xff}, nil },
+		"torn":       func(context.Context) ([]byte, error) { return []byte{10, 4, 1, 2, 3, 4}, nil },
+		"a huge answer": func(context.Context) ([]byte, error) {
+			return scoringtest.Scores(make([]float64, 10_000)...), nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var works atomic.Bool
@@ -167,8 +179,11 @@ func TestExternalScorer_FurtherAddressesAreTried(t *testing.T) {
 		}
 		return scoringtest.Scores(1, 0), nil
 	})
-	second := scoringtest.Start(t, func(context.Context, []byte) ([]byte, error) { return scoringtest.Scores(0, 1), nil })
-	addresses := []dial.Address{{AddrPort: netip.MustParseAddrPort("127.0.0.1:1"), Cleartext: true}, {AddrPort: first, Cleartext: true}, {AddrPort: second, Cleartext: true}}
+	second := scoringtest.Start(t, func(context.Context, []byte) ([]byte, error) {
+		return scoringtest.Scores(0, 1), nil
+	})
+	addresses := []dial.Address{{AddrPort: netip.MustParseAddrPort("127.0.0.1:1"), Cleartext: true},
+		{AddrPort: first, Cleartext: true}, {AddrPort: second, Cleartext: true}}
 	c, err := NewClient(addresses, dial.TLS{})
 	if err != nil {
 		t.Fatal(err)

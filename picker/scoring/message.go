@@ -44,7 +44,8 @@ type Question struct {
 }
 
 // Ask encodes a ScoreRequest.
-func Ask(pool string, r *schedule.Request, candidates []schedule.Candidate, state func(*endpoint.Endpoint) *endpoint.State) *Question {
+func Ask(pool string, r *schedule.Request, candidates []schedule.Candidate,
+	state func(*endpoint.Endpoint) *endpoint.State) *Question {
 	q := &Question{candidates: len(candidates)}
 	if q.candidates > maxCandidates {
 		return q
@@ -107,7 +108,8 @@ type scores []float64
 
 var errScores = errors.New("more scores than candidates may be asked about")
 
-// unmarshal reads a ScoreResponse, whose scores are packed or not. It bounds each score to 0 to 1; one that is no number is 0.
+// unmarshal reads a ScoreResponse, whose scores are packed or not. It bounds each score to 0 to 1;
+// one that is no number is 0.
 func (s *scores) unmarshal(b []byte) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)

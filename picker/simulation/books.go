@@ -2,8 +2,9 @@ package simulation
 
 import "time"
 
-// books are what a picker knows of its own picks, and of those that peers publish: the work of each server, and what it has
-// cached. Rivals and the reference decide by them, and each of them predicts waits by them.
+// books are what a picker knows of its own picks, and of those that peers publish: the work of each
+// server, and what it has cached. Rivals and the reference decide by them, and each of them
+// predicts waits by them.
 type books struct {
 	servers  int // that take requests
 	capacity int // blocks that a server has cached, as far as is known

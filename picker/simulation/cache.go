@@ -1,7 +1,7 @@
 package simulation
 
-// recency is a set of blocks in the order of their last use. It is an intrusive list over the numbers of blocks, because a
-// run uses millions of them.
+// recency is a set of blocks in the order of their last use. It is an intrusive list over the
+// numbers of blocks, because a run uses millions of them.
 type recency struct {
 	next, prev []int32 // the last element is the list's head; absent: not in the set
 	size       int
@@ -44,8 +44,8 @@ func (r *recency) remove(b int32) {
 // oldest returns the block that was used least recently; the set is not empty.
 func (r *recency) oldest() int32 { return r.next[r.head()] }
 
-// kvCache holds the KV blocks of one server. A block of a prompt stays cached after its requests have ended, until its
-// space is needed.
+// kvCache holds the KV blocks of one server. A block of a prompt stays cached after its requests
+// have ended, until its space is needed.
 type kvCache struct {
 	refs   []int32 // by block of the tree: how many running requests use it; absent: not cached
 	unused recency // cached blocks that no running request uses
@@ -100,8 +100,8 @@ func (c *kvCache) allocate(n int) bool {
 	return true
 }
 
-// computed makes an allocated block of a request the cached one with the content b, used by that request. If there is one
-// already, the request uses that one, and its own becomes free.
+// computed makes an allocated block of a request the cached one with the content b, used by that
+// request. If there is one already, the request uses that one, and its own becomes free.
 func (c *kvCache) computed(b int32) {
 	if c.refs[b] != absent {
 		c.use(b)

@@ -2,7 +2,8 @@ package simulation
 
 import "time"
 
-// clock runs functions in the order of their virtual times; those of one time run in the order in which they were added.
+// clock runs functions in the order of their virtual times; those of one time run in the order in
+// which they were added.
 type clock struct {
 	now    time.Duration
 	added  uint64

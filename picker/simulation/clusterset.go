@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ClusterSet is a scenario of several clusters, each with servers, a picker that chooses among them, and a gateway that chooses among the
-// clusters for the requests that enter there.
+// ClusterSet is a scenario of several clusters, each with servers, a picker that chooses among
+// them, and a gateway that chooses among the clusters for the requests that enter there.
 type ClusterSet struct {
 	Workload *Workload
 	// Enter is the cluster that each request enters.
@@ -16,13 +16,15 @@ type ClusterSet struct {
 	Delays [][]time.Duration
 	// Picker is the strategy by which each cluster chooses a server.
 	Picker Strategy
-	// Gateway returns how the gateway of a cluster chooses. nil is the reference: one picker with exact knowledge chooses among the servers
-	// of all clusters for all gateways, by the cost of strategy "reference" and the round trip. It is not charged for asking.
+	// Gateway returns how the gateway of a cluster chooses. nil is the reference: one picker with
+	// exact knowledge chooses among the servers of all clusters for all gateways, by the cost of
+	// strategy "reference" and the round trip. It is not charged for asking.
 	Gateway func(cluster int, s *ClusterSet, random *rand.Rand) Selector
-	// News returns what collects the blocks of prompts that are new at a cluster, for its reports. Required with Gateway.
+	// News returns what collects the blocks of prompts that are new at a cluster, for its reports.
+	// Required with Gateway.
 	News func(cluster int, s *ClusterSet) News
-	// DiesAt is when a cluster dies, whose number is Dies: its requests are lost, it declines all others, and it reports no more. Its
-	// gateway stays. 0: none dies.
+	// DiesAt is when a cluster dies, whose number is Dies: its requests are lost, it declines all
+	// others, and it reports no more. Its gateway stays. 0: none dies.
 	DiesAt time.Duration
 	Dies   int
 	Seed   uint64
@@ -38,9 +40,11 @@ type Member struct {
 
 // Selector is how one gateway chooses among clusters.
 type Selector interface {
-	// Choose returns the cluster that a request is sent to. Those with declined have declined it before.
+	// Choose returns the cluster that a request is sent to. Those with declined have declined it
+	// before.
 	Choose(now time.Duration, number int, r *Request, declined []bool) (cluster int)
-	// Learn receives that the last choice for a request was declined, that its first byte was reported, or its end.
+	// Learn receives that the last choice for a request was declined, that its first byte was
+	// reported, or its end.
 	Learn(now time.Duration, number int, k Kind)
 	// Report receives a cluster's report.
 	Report(now time.Duration, r Report)
@@ -81,7 +85,8 @@ type Routed struct {
 	Cluster int
 	// Seen is when the gateway that the request entered has the first byte.
 	Seen time.Duration
-	// Declined is how often it was declined. Lost means that its cluster died while it was in flight.
+	// Declined is how often it was declined. Lost means that its cluster died while it was in
+	// flight.
 	Declined int
 	Lost     bool
 }
@@ -94,7 +99,8 @@ func (w *Workload) Chain(r *Request, out []uint64) []uint64 {
 	return out
 }
 
-// EnterByShare draws for each request which cluster it enters, in proportion to shares. With sessions, those of one session enter the same.
+// EnterByShare draws for each request which cluster it enters, in proportion to shares. With
+// sessions, those of one session enter the same.
 func EnterByShare(w *Workload, shares []float64, sessions bool, seed uint64) []int {
 	total := 0.0
 	for _, s := range shares {
@@ -139,16 +145,19 @@ type setRun struct {
 }
 
 func newSetRun(s ClusterSet) *setRun {
-	r := &setRun{ClusterSet: s, outcomes: make([]Routed, len(s.Workload.Requests)), declined: make([][]bool, len(s.Workload.Requests))}
+	r := &setRun{ClusterSet: s, outcomes: make([]Routed, len(s.Workload.Requests)),
+		declined: make([][]bool, len(s.Workload.Requests))}
 	picker := s.Picker
 	if s.Gateway == nil {
-		picker = Strategy{Name: "directed", Immediate: true, Unpaged: true, New: func(Pool) Policy { return &directed{} }}
+		picker = Strategy{Name: "directed", Immediate: true, Unpaged: true,
+			New: func(Pool) Policy { return &directed{} }}
 	}
 	r.Members = append([]Member(nil), s.Members...)
 	for c := range r.Members {
 		m := &r.Members[c]
 		m.Servers, m.Every, m.Server = or(m.Servers, 8), or(m.Every, 200*time.Millisecond), m.Server.withDefaults()
-		cluster := newRun(Scenario{Workload: s.Workload, Strategy: picker, Servers: m.Servers, Server: m.Server, Seed: mix(s.Seed) + uint64(c)}, &r.clock)
+		cluster := newRun(Scenario{Workload: s.Workload, Strategy: picker, Servers: m.Servers, Server: m.Server,
+			Seed: mix(s.Seed) + uint64(c)}, &r.clock)
 		cluster.watch, cluster.goes = func(i int, k Kind) { r.learn(c, i, k) }, r.goes
 		r.clusters = append(r.clusters, cluster)
 		r.counted = append(r.counted, make([]int, len(r.Members)))
@@ -264,7 +273,8 @@ func (r *setRun) learn(cluster, i int, k Kind) {
 	}
 }
 
-// renew reports a first byte to the gateway, as its access log does: with the next entry of a request that goes on.
+// renew reports a first byte to the gateway, as its access log does: with the next entry of a
+// request that goes on.
 func (r *setRun) renew(cluster, i int) {
 	picked, from := r.clusters[cluster].picks[i].At, r.Enter[i]
 	entry := picked + ((r.clock.now-picked)/renewalInterval+1)*renewalInterval

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// scripted is a Selector that sends each request to the first cluster of order that has not declined it, and records what it learns.
+// scripted is a Selector that sends each request to the first cluster of order that has not
+// declined it, and records what it learns.
 type scripted struct {
 	order   func(number int) []int
 	learned *[]string
@@ -26,11 +27,15 @@ func (s scripted) Choose(now time.Duration, number int, _ *Request, declined []b
 }
 
 func (s scripted) Learn(now time.Duration, number int, k Kind) {
-	*s.learned = append(*s.learned, fmt.Sprintf("%d: %d %s", s.gateway, number, map[Kind]string{FirstByte: "first byte", Ended: "ended", Declined: "declined"}[k]))
+	*s.learned = append(*s.learned,
+		fmt.Sprintf("%d: %d %s", s.gateway, number,
+			map[Kind]string{FirstByte: "first byte", Ended: "ended", Declined: "declined"}[k]))
 }
 
 func (s scripted) Report(now time.Duration, r Report) {
-	*s.learned = append(*s.learned, fmt.Sprintf("%d: report of %d at %s counts %d, %d blocks, %d servers", s.gateway, r.Cluster, now, r.Counted, len(r.Blocks), r.Servers))
+	*s.learned = append(*s.learned,
+		fmt.Sprintf("%d: report of %d at %s counts %d, %d blocks, %d servers", s.gateway, r.Cluster, now, r.Counted,
+			len(r.Blocks), r.Servers))
 }
 
 // plain is a News that reports every block.
@@ -48,7 +53,8 @@ func (p *plain) Take(out []uint64) ([]uint64, int) {
 func two(t *testing.T, w *Workload, order func(number int) []int) (s ClusterSet, learned *[]string) {
 	learned = new([]string)
 	apart := 50 * time.Millisecond
-	return ClusterSet{Workload: w, Enter: make([]int, len(w.Requests)), Members: []Member{{Servers: 2}, {Servers: 2}}, Delays: [][]time.Duration{{0, apart}, {apart, 0}},
+	return ClusterSet{Workload: w, Enter: make([]int, len(w.Requests)), Members: []Member{{Servers: 2}, {Servers: 2}},
+		Delays: [][]time.Duration{{0, apart}, {apart, 0}},
 		Picker: named(t, "load"), News: func(int, *ClusterSet) News { return new(plain) },
 		Gateway: func(c int, _ *ClusterSet, _ *rand.Rand) Selector { return scripted{order, learned, c} }}, learned
 }
@@ -60,7 +66,8 @@ func TestClusterSet_RequestOfAnotherClusterTakesTheNetworkTwice(t *testing.T) {
 		return RunClusters(s)[0]
 	}
 	here, there := seen(0), seen(1)
-	if here.Cluster != 0 || there.Cluster != 1 || here.Seen != here.FirstByte || there.Seen-here.Seen != 100*time.Millisecond {
+	if here.Cluster != 0 || there.Cluster != 1 || here.Seen != here.FirstByte ||
+		there.Seen-here.Seen != 100*time.Millisecond {
 		t.Errorf("here %+v, there %+v", here, there)
 	}
 }
@@ -72,7 +79,8 @@ func TestClusterSet_GatewayLearnsWhatTheNetworkBrings(t *testing.T) {
 	s.Members[0].Every, s.Members[1].Every = -1, 4*time.Second
 	RunClusters(s)
 	want := []string{
-		"0: report of 1 at 51ms counts 0, 0 blocks, 2 servers", "0: report of 1 at 4.051s counts 1, 97 blocks, 2 servers",
+		"0: report of 1 at 51ms counts 0, 0 blocks, 2 servers",
+		"0: report of 1 at 4.051s counts 1, 97 blocks, 2 servers",
 		"0: report of 1 at 8.051s counts 1, 0 blocks, 2 servers", "0: 0 first byte", "0: 0 ended",
 	}
 	var got []string
@@ -84,7 +92,9 @@ func TestClusterSet_GatewayLearnsWhatTheNetworkBrings(t *testing.T) {
 	if !containsInOrder(got, want) {
 		t.Errorf("%q", got)
 	}
-	if i := slices.IndexFunc(*learned, func(l string) bool { return l == "1: report of 1 at 4.001s counts 0, 97 blocks, 2 servers" }); i < 0 {
+	if i := slices.IndexFunc(*learned, func(l string) bool {
+		return l == "1: report of 1 at 4.001s counts 0, 97 blocks, 2 servers"
+	}); i < 0 {
 		t.Errorf("%q", *learned)
 	}
 }
@@ -101,14 +111,16 @@ func containsInOrder(all, part []string) bool {
 }
 
 func TestClusterSet_DeadClusterLosesWhatItHasAndDeclinesTheRest(t *testing.T) {
-	w := workload(request{contents: []uint64{1, 2, 3}, input: 1200, output: 4000}, request{at: 2 * time.Second, contents: []uint64{4}, input: 100, output: 4})
+	w := workload(request{contents: []uint64{1, 2, 3}, input: 1200, output: 4000},
+		request{at: 2 * time.Second, contents: []uint64{4}, input: 100, output: 4})
 	s, learned := two(t, w, func(int) []int { return []int{1, 0} })
 	s.Dies, s.DiesAt = 1, time.Second
 	out := RunClusters(s)
 	if !out[0].Lost || out[0].Cluster != 1 {
 		t.Errorf("the first is %+v", out[0])
 	}
-	if o := out[1]; o.Lost || o.Cluster != 0 || o.Declined != 1 || o.Scheduled != 2100*time.Millisecond+400*time.Microsecond {
+	if o := out[1]; o.Lost || o.Cluster != 0 || o.Declined != 1 ||
+		o.Scheduled != 2100*time.Millisecond+400*time.Microsecond {
 		t.Errorf("the second is %+v", o)
 	}
 	if !containsInOrder(*learned, []string{"0: 0 ended", "0: 1 declined", "0: 1 ended"}) {

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// FlowControl has requests wait in package flow while their pool is saturated. Only production's strategies have it.
+// FlowControl has requests wait in package flow while their pool is saturated. Only production's
+// strategies have it.
 type FlowControl struct {
 	flow.Limits
 	flow.Saturation
@@ -22,7 +23,8 @@ func (d *production) Room(now time.Duration, s flow.Saturation) flow.Room {
 	return s.Measure(d.snapshot.Endpoints, epoch.Add(now))
 }
 
-// flowInterval is how often requests that wait are tried, as package flow does by itself in real time.
+// flowInterval is how often requests that wait are tried, as package flow does by itself in real
+// time.
 const flowInterval = 5 * time.Millisecond
 
 // gate is the flow control of one picker.

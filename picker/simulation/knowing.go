@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// knowing is the reference of a ClusterSet: one picker for all gateways, to which each pick, first byte, end and death is known at once.
+// knowing is the reference of a ClusterSet: one picker for all gateways, to which each pick, first
+// byte, end and death is known at once.
 type knowing struct {
 	*books
 	first  []int // of each cluster's servers
@@ -23,7 +24,8 @@ func newKnowing(r *setRun) *knowing {
 		servers += m.Servers
 	}
 	// All servers have caches of equal size.
-	k.books = newBooks(Pool{Servers: servers, Room: servers, Config: r.Members[0].Server, Workload: r.Workload}, r.Members[0].Server.Blocks)
+	k.books = newBooks(Pool{Servers: servers, Room: servers, Config: r.Members[0].Server, Workload: r.Workload},
+		r.Members[0].Server.Blocks)
 	for c, m := range r.Members {
 		for s := range m.Servers {
 			k.accounts[k.first[c]+s].rate = m.Server.PrefillRate

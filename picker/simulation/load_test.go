@@ -36,7 +36,11 @@ func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
 		{"first bytes reported late", Scenario{Strategy: load}},
 		{"pages gone", Scenario{Strategy: load, Pages: Pages{Gone: true}}},
 		{"a second picker that shares nothing", Scenario{Strategy: load, Pickers: 2, Publish: -1}},
-		{"the same, and pages that take 1 s", Scenario{Strategy: load, Pickers: 2, Publish: -1, Pages: Pages{Takes: time.Second}}},
+		{
+			"the same, and pages that take 1 s", Scenario{
+				Strategy: load, Pickers: 2, Publish: -1, Pages: Pages{Takes: time.Second},
+			},
+		},
 		{"the same, pages gone", Scenario{Strategy: load, Pickers: 2, Publish: -1, Pages: Pages{Gone: true}}},
 	} {
 		got := play(tt.s)
@@ -47,8 +51,8 @@ func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
 	}
 }
 
-// Two pickers without pages have the same servers load an adapter. Otherwise more adapters are at a server than it has slots for, and
-// the time to first token is ten times as long.
+// Two pickers without pages have the same servers load an adapter. Otherwise more adapters are at a
+// server than it has slots for, and the time to first token is ten times as long.
 func TestStrategy_LoadKeepsAdaptersApartWithoutPages(t *testing.T) {
 	const n = 3
 	play := func(s Scenario) (total time.Duration) {
@@ -85,13 +89,15 @@ func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
 	}
 }
 
-// Long prompts hold up the responses that run beside them, which counts against servers with many of these.
+// Long prompts hold up the responses that run beside them, which counts against servers with many
+// of these.
 func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
 	const n = 5
 	for name, rate := range map[string]float64{"rag": 4.4, "bursts": 3.6} { // 50 % load
 		end := func(strategy string) time.Duration {
 			total := time.Duration(0)
-			for _, s := range Play(Drawings(Scenario{Strategy: named(t, strategy)}, generated(t, name, 4000), rate, n)) {
+			for _, s := range Play(Drawings(Scenario{Strategy: named(t, strategy)}, generated(t, name, 4000), rate,
+				n)) {
 				total += s.EndToEnd
 			}
 			return total / n
@@ -110,7 +116,8 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 		var joined, steady [drawings][]time.Duration
 		var first, all [drawings]int
 		Each(drawings, func(i int) {
-			s := Scenario{Strategy: named(t, "load"), Workload: generated(t, name, 1500).Draw(rate, i+1), Seed: uint64(i + 1)}
+			s := Scenario{Strategy: named(t, "load"), Workload: generated(t, name, 1500).Draw(rate, i+1),
+				Seed: uint64(i + 1)}
 			at := 3 * s.Workload.Warm()
 			steady[i] = TTFTs(s.Workload, Run(s), at, at+10*time.Second)
 			s.JoinAt = at
@@ -125,7 +132,8 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 			}
 		})
 		if after, before := p90(joined[:]), p90(steady[:]); after > 2*before {
-			t.Errorf("%s: TTFT p90 %s in the 10 s after a server has joined, %s if it was there before", name, after, before)
+			t.Errorf("%s: TTFT p90 %s in the 10 s after a server has joined, %s if it was there before", name, after,
+				before)
 		}
 		picks, total := 0, 0
 		for i := range all {

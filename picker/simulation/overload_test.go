@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// At three times the load, what is served comes in time, and it is most of what the servers can do. Agents need the prompt's own time
-// in the prediction (their sessions would take turns in the caches), chats the queue (their servers have no place, but read fast).
+// At three times the load, what is served comes in time, and it is most of what the servers can do.
+// Agents need the prompt's own time in the prediction (their sessions would take turns in the
+// caches), chats the queue (their servers have no place, but read fast).
 func TestSLO_OverloadKeepsGoodput(t *testing.T) {
 	load, err := Named("load")
 	if err != nil {
@@ -22,7 +23,8 @@ func TestSLO_OverloadKeepsGoodput(t *testing.T) {
 			s := Scenario{Workload: w, Strategy: load[0], ShedAfter: 1500 * time.Millisecond, Seed: 1}
 			got := Summarize(w, Run(s), w.Warm(), math.MaxInt64)
 			if got.Goodput < 0.7*full || got.TTFT90 > 4*time.Second || got.Shed == 0 {
-				t.Errorf("%s: goodput %.2f of capacity, TTFT p90 %s, %d shed", name, got.Goodput/full, got.TTFT90, got.Shed)
+				t.Errorf("%s: goodput %.2f of capacity, TTFT p90 %s, %d shed", name, got.Goodput/full, got.TTFT90,
+					got.Shed)
 			}
 		}
 	}

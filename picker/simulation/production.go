@@ -12,10 +12,11 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Production returns the strategies of package schedule; llm-d is the strategy plugins with the default configuration of llm-d's router.
-// At 70 % load, its TTFT p90 on five workloads is within 15 % of that of a restatement with exact blocks (chat 0.56 and 0.55 s, RAG 2.76
-// and 2.76, bursts 2.66 and 2.65, LoRA 6.04 and 6.29, agents 3.36 and 2.94). They run as they are, on an endpoint.Snapshot and a prefix.Index, and
-// with the leases that package picker opens.
+// Production returns the strategies of package schedule; llm-d is the strategy plugins with the
+// default configuration of llm-d's router. At 70 % load, its TTFT p90 on five workloads is within
+// 15 % of that of a restatement with exact blocks (chat 0.56 and 0.55 s, RAG 2.76 and 2.76, bursts
+// 2.66 and 2.65, LoRA 6.04 and 6.29, agents 3.36 and 2.94). They run as they are, on an
+// endpoint.Snapshot and a prefix.Index, and with the leases that package picker opens.
 func Production() []Strategy {
 	var all []Strategy
 	for _, name := range schedule.Names() {
@@ -45,7 +46,8 @@ schedulingProfiles:
 
 // produced is a strategy of package schedule.
 func produced(name string, o schedule.Options) Strategy {
-	return Strategy{Name: name, Unpaged: !schedule.UsesMetrics(&o), New: func(p Pool) Policy { return newProduction(o, p) }}
+	return Strategy{Name: name, Unpaged: !schedule.UsesMetrics(&o),
+		New: func(p Pool) Policy { return newProduction(o, p) }}
 }
 
 // production is one pool of one picker process.
@@ -67,7 +69,8 @@ type production struct {
 	open    map[*Pick]*endpoint.Lease
 }
 
-// epoch is the beginning of virtual time. Package endpoint counts from the start of the process, which is before.
+// epoch is the beginning of virtual time. Package endpoint counts from the start of the process,
+// which is before.
 var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // sessionTTL is picker.DefaultSessionTTL.
@@ -135,7 +138,8 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 
 // set makes d.request what package request reads from a prompt.
 func (d *production) set(r *Request) {
-	d.request = schedule.Request{Tokens: r.Input, Stream: !r.Whole, Chain: d.request.Chain[:0], Spread: max(1, mix(r.Key))}
+	d.request = schedule.Request{Tokens: r.Input, Stream: !r.Whole, Chain: d.request.Chain[:0],
+		Spread: max(1, mix(r.Key))}
 	d.request.Session.ID = d.request.Spread
 	if d.shedAfter > 0 {
 		d.request.Criticality = schedule.Sheddable
@@ -199,7 +203,8 @@ func (d *production) Learn(now time.Duration, f Fact) {
 
 // reading is what package endpoint reads from a page.
 func reading(p Page) endpoint.Reading {
-	r := endpoint.Reading{Queue: float64(p.Waiting), Running: float64(p.Running), KV: p.KV, PrefillSeconds: p.PrefillSeconds, PrefillTokens: p.PrefillTokens}
+	r := endpoint.Reading{Queue: float64(p.Waiting), Running: float64(p.Running), KV: p.KV,
+		PrefillSeconds: p.PrefillSeconds, PrefillTokens: p.PrefillTokens}
 	if len(p.Active)+len(p.Awaited) > 0 {
 		r.Adapters = &endpoint.Adapters{Max: p.Slots}
 		for _, a := range p.Active {

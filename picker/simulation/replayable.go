@@ -7,12 +7,14 @@ import (
 	"strings"
 )
 
-// failed is the least status of a response without an answer, for which a server has not computed what input_length and output_length state.
+// failed is the least status of a response without an answer, for which a server has not computed
+// what input_length and output_length state.
 const failed = 400
 
-// Replayable returns the requests of a trace that servers of a configuration can serve, and a description of those that are left out, by
-// reason: requests that failed, and those whose prompt and answer need more KV blocks than a server has. Times begin at the earliest one
-// that is left. The error is that none is.
+// Replayable returns the requests of a trace that servers of a configuration can serve, and a
+// description of those that are left out, by reason: requests that failed, and those whose prompt
+// and answer need more KV blocks than a server has. Times begin at the earliest one that is left.
+// The error is that none is.
 func (w *Workload) Replayable(c ServerConfig) (usable *Workload, left []string, err error) {
 	room := c.withDefaults().Blocks * BlockTokens
 	part := *w
@@ -25,10 +27,14 @@ func (w *Workload) Replayable(c ServerConfig) (usable *Workload, left []string, 
 		}
 		r := part.Requests[at]
 		part.Requests = slices.DeleteFunc(part.Requests, func(r Request) bool { return out(&r) })
-		left = append(left, fmt.Sprintf("left out %d of %d requests: %s; the first is %s:%d, with %s", before-len(part.Requests), len(w.Requests), why, w.Name, r.line, first(&r)))
+		left = append(left,
+			fmt.Sprintf("left out %d of %d requests: %s; the first is %s:%d, with %s", before-len(part.Requests),
+				len(w.Requests), why, w.Name, r.line, first(&r)))
 	}
-	leave("they failed", func(r *Request) bool { return r.status >= failed }, func(r *Request) string { return fmt.Sprintf("status %d", r.status) })
-	leave(fmt.Sprintf("the KV cache of a server has %d tokens, set --kv-blocks", room), func(r *Request) bool { return r.Input+r.Output > room },
+	leave("they failed", func(r *Request) bool { return r.status >= failed },
+		func(r *Request) string { return fmt.Sprintf("status %d", r.status) })
+	leave(fmt.Sprintf("the KV cache of a server has %d tokens, set --kv-blocks", room),
+		func(r *Request) bool { return r.Input+r.Output > room },
 		func(r *Request) string { return fmt.Sprintf("%d tokens", r.Input+r.Output) })
 	if len(part.Requests) == 0 {
 		return nil, nil, errors.New("no request can be replayed: " + strings.Join(left, "; "))

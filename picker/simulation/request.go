@@ -15,7 +15,8 @@ type Request struct {
 	Fairness string
 	// Key is what strategy chwbl hashes: the system prompt and the first messages of the user.
 	Key uint64
-	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last one may be a part of one.
+	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last one may
+	// be a part of one.
 	Blocks []int32
 	// line of the trace that has the request, and the status of its response; 0 without one.
 	line, status int
@@ -24,15 +25,16 @@ type Request struct {
 // full returns the blocks that the prompt fills; only these are cached.
 func (r *Request) full() []int32 { return r.Blocks[:r.Input/BlockTokens] }
 
-// Workload is requests in the order of their arrivals. It never changes, so several runs can play it at once.
+// Workload is requests in the order of their arrivals. It never changes, so several runs can play
+// it at once.
 type Workload struct {
 	Name     string
 	Requests []Request
 	tree     tree
 }
 
-// tree numbers blocks by their content and all content before it, as prefix caches do: two prompts share a block if they are
-// equal up to its end.
+// tree numbers blocks by their content and all content before it, as prefix caches do: two prompts
+// share a block if they are equal up to its end.
 type tree struct {
 	numbers map[branch]int32
 	hashes  []uint64 // by block
@@ -95,8 +97,8 @@ func (w *Workload) At(speed float64) *Workload {
 	return &faster
 }
 
-// Label returns the workload with each request as label, which gets its number, changes it; one for which it returns false is left
-// out. The tree is shared.
+// Label returns the workload with each request as label, which gets its number, changes it; one for
+// which it returns false is left out. The tree is shared.
 func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
 	out := *w
 	out.Requests = make([]Request, 0, len(w.Requests))

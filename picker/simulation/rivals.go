@@ -9,16 +9,21 @@ import (
 	"time"
 )
 
-// Rivals returns the strategies of other routers, re-stated from their documentation with their defaults (November 2026), and the reference: the cost in
-// seconds as it was first found by simulation, with first bytes seen at once. llm-d's is one of Production, whose plugins it has.
+// Rivals returns the strategies of other routers, re-stated from their documentation with their
+// defaults (November 2026), and the reference: the cost in seconds as it was first found by
+// simulation, with first bytes seen at once. llm-d's is one of Production, whose plugins it has.
 func Rivals() []Strategy {
 	return []Strategy{
-		{Name: "exact-least-request", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &leastRequest{newBooks(p, p.Config.Blocks), p} }},
+		{Name: "exact-least-request", Immediate: true, Unpaged: true,
+			New: func(p Pool) Policy { return &leastRequest{newBooks(p, p.Config.Blocks), p} }},
 		{Name: "dynamo", Immediate: true, Unpaged: true, New: newDynamo},
-		{Name: "sglang", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &sglang{newBooks(p, sglangTree), p} }},
-		{Name: "smg", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &smg{newBooks(p, sglangTree/p.Room), p} }},
+		{Name: "sglang", Immediate: true, Unpaged: true,
+			New: func(p Pool) Policy { return &sglang{newBooks(p, sglangTree), p} }},
+		{Name: "smg", Immediate: true, Unpaged: true,
+			New: func(p Pool) Policy { return &smg{newBooks(p, sglangTree/p.Room), p} }},
 		{Name: "bounded-hash", Immediate: true, Unpaged: true, New: newBoundedHash},
-		{Name: "reference", Immediate: true, Unpaged: true, New: func(p Pool) Policy { return &reference{newBooks(p, p.Config.Blocks), p} }},
+		{Name: "reference", Immediate: true, Unpaged: true,
+			New: func(p Pool) Policy { return &reference{newBooks(p, p.Config.Blocks), p} }},
 	}
 }
 
@@ -86,8 +91,9 @@ func (d *dynamo) Learn(now time.Duration, f Fact) {
 	}
 }
 
-// sglang is the cache-aware policy of SGLang's router: the server with the longest match if that is more than cacheThreshold
-// of the prompt, else the one with the smallest tree; the least loaded one while loads differ by more than both thresholds.
+// sglang is the cache-aware policy of SGLang's router: the server with the longest match if that is
+// more than cacheThreshold of the prompt, else the one with the smallest tree; the least loaded one
+// while loads differ by more than both thresholds.
 type sglang struct {
 	*books
 	pool Pool
@@ -145,7 +151,8 @@ func (g *smg) Choose(now time.Duration, r *Request) Choice {
 		total += g.accounts[s].inFlight
 	}
 	if float64(longest*BlockTokens) <= cacheThreshold*float64(r.Input) {
-		return g.choice(argmin(g.servers, g.pool.Random, func(s int) float64 { return float64(g.accounts[s].cached.size) }), now, r)
+		return g.choice(argmin(g.servers, g.pool.Random,
+			func(s int) float64 { return float64(g.accounts[s].cached.size) }), now, r)
 	}
 	server := argmin(g.servers, g.pool.Random, func(s int) float64 { return -float64(g.match(s, r)) })
 	mean := float64(total) / float64(g.servers)
@@ -155,8 +162,8 @@ func (g *smg) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(server, now, r)
 }
 
-// boundedHash is consistent hashing with bounded loads: the first server after the key's hash on a ring whose requests in
-// flight are below hashLoadFactor times the mean.
+// boundedHash is consistent hashing with bounded loads: the first server after the key's hash on a
+// ring whose requests in flight are below hashLoadFactor times the mean.
 type boundedHash struct {
 	*books
 	ring []node
@@ -215,7 +222,8 @@ func (b *boundedHash) Choose(now time.Duration, r *Request) Choice {
 	return b.choice(b.ring[first%len(b.ring)].server, now, r)
 }
 
-// reference is the cost in seconds: work ahead, the prompt's uncached tokens, and requests in flight.
+// reference is the cost in seconds: work ahead, the prompt's uncached tokens, and requests in
+// flight.
 type reference struct {
 	*books
 	pool Pool

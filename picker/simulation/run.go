@@ -16,14 +16,14 @@ type Scenario struct {
 	Speeds      []float64
 	KnownSpeeds bool
 	Pages       Pages
-	// Pickers share the requests at random; default 1. Their picks, first bytes and ends reach each other after Publish; if
-	// that is negative, never.
+	// Pickers share the requests at random; default 1. Their picks, first bytes and ends reach each
+	// other after Publish; if that is negative, never.
 	Pickers int
 	Publish time.Duration
 	// JoinAt is when the last of the servers joins; 0: at the start, as all others.
 	JoinAt time.Duration
-	// ShedAfter rejects a request if a longer time to its first token is predicted at the server chosen for it; 0: none is rejected.
-	// Production's strategies do so themselves.
+	// ShedAfter rejects a request if a longer time to its first token is predicted at the server
+	// chosen for it; 0: none is rejected. Production's strategies do so themselves.
 	ShedAfter time.Duration
 	// Flow has requests wait while the servers are saturated; nil: none does.
 	Flow *FlowControl
@@ -39,7 +39,8 @@ type Pages struct {
 	Bare  bool          // they do not have the series of prefill
 }
 
-// accessLog is how Envoy reports requests in flight and ends: translator/envoy has the same figures.
+// accessLog is how Envoy reports requests in flight and ends: translator/envoy has the same
+// figures.
 const (
 	renewalInterval  = 2 * time.Second
 	feedbackInterval = 5 * time.Millisecond
@@ -94,7 +95,8 @@ func newRun(s Scenario, clk *clock) *run {
 	s.Server, s.Pages.Every = s.Server.withDefaults(), or(s.Pages.Every, 50*time.Millisecond)
 	s.Pages.Bare = s.Pages.Bare || s.KnownSpeeds
 	n := len(s.Workload.Requests)
-	r := &run{Scenario: s, clock: clk, inFlight: make([]int, s.Servers), outcomes: make([]Outcome, n), picks: make([]*Pick, n), pickers: make([]int, n)}
+	r := &run{Scenario: s, clock: clk, inFlight: make([]int, s.Servers), outcomes: make([]Outcome, n),
+		picks: make([]*Pick, n), pickers: make([]int, n)}
 	for i := range s.Servers {
 		r.servers = append(r.servers, newServer(s.config(i), clk, len(s.Workload.tree.hashes), r.firstByte, r.end))
 	}
@@ -103,8 +105,9 @@ func newRun(s Scenario, clk *clock) *run {
 		start--
 	}
 	for i := range s.Pickers {
-		r.policies = append(r.policies, s.Strategy.New(Pool{Servers: start, Room: s.Servers, Config: s.Server, Workload: s.Workload,
-			Random: rand.New(rand.NewPCG(s.Seed, uint64(i))), Oracle: r, ShedAfter: s.ShedAfter}))
+		r.policies = append(r.policies,
+			s.Strategy.New(Pool{Servers: start, Room: s.Servers, Config: s.Server, Workload: s.Workload,
+				Random: rand.New(rand.NewPCG(s.Seed, uint64(i))), Oracle: r, ShedAfter: s.ShedAfter}))
 	}
 	if s.KnownSpeeds {
 		s.know(r.policies)
@@ -260,7 +263,8 @@ func (r *run) end(q *sequence) {
 	}
 }
 
-// report is an entry of the access log for a request that goes on. It renews itself until it has reported the first byte.
+// report is an entry of the access log for a request that goes on. It renews itself until it has
+// reported the first byte.
 func (r *run) report(i int) {
 	r.clock.at(r.clock.now+renewalInterval, func() {
 		o := &r.outcomes[i]

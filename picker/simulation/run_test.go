@@ -32,7 +32,8 @@ func TestSimulation_EqualScenariosHaveEqualOutcomes(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			play := func() []Outcome {
-				return Run(Scenario{Workload: generated(t, "chat", 300).Draw(30, 1), Strategy: s, Servers: 3, Pickers: 2, Publish: 50 * time.Millisecond, Seed: 7})
+				return Run(Scenario{Workload: generated(t, "chat", 300).Draw(30, 1), Strategy: s, Servers: 3,
+					Pickers: 2, Publish: 50 * time.Millisecond, Seed: 7})
 			}
 			if a, b := play(), play(); !slices.Equal(a, b) {
 				t.Error("the outcomes differ")
@@ -52,7 +53,8 @@ func TestSimulation_EveryRequestEnds(t *testing.T) {
 				t.Parallel()
 				for i, o := range Run(Scenario{Workload: w, Strategy: s, Servers: 4, JoinAt: 2 * time.Second}) {
 					at := w.Requests[i].At
-					if o.Server < 0 || o.Scheduled < at || o.FirstByte <= o.Scheduled || o.End < o.FirstByte || o.Server == 3 && at < 2*time.Second {
+					if o.Server < 0 || o.Scheduled < at || o.FirstByte <= o.Scheduled || o.End < o.FirstByte ||
+						o.Server == 3 && at < 2*time.Second {
 						t.Fatalf("request %d at %s: %+v", i, at, o)
 					}
 				}
@@ -61,14 +63,16 @@ func TestSimulation_EveryRequestEnds(t *testing.T) {
 	}
 }
 
-// TestSimulation_AccessLogReportsLate checks what a policy learns: first bytes with the entry of every 2 s, ends within 5 ms.
+// TestSimulation_AccessLogReportsLate checks what a policy learns: first bytes with the entry of
+// every 2 s, ends within 5 ms.
 func TestSimulation_AccessLogReportsLate(t *testing.T) {
 	var learned []string
 	s := Strategy{Name: "recorder", Unpaged: true, New: func(Pool) Policy { return recorder{&learned} }}
 	// The first byte comes after 6.25 s of prefill.
 	w := workload(request{contents: make([]uint64, 98), input: 50_000, output: 200})
 	out := Run(Scenario{Workload: w, Strategy: s, Servers: 1})
-	if len(learned) != 6 || learned[0] != "0 at 0s" || learned[1] != "2 at 2s" || learned[3] != "2 at 6s" || learned[4] != "1 at 8s" {
+	if len(learned) != 6 || learned[0] != "0 at 0s" || learned[1] != "2 at 2s" || learned[3] != "2 at 6s" ||
+		learned[4] != "1 at 8s" {
 		t.Errorf("%v; the first byte came at %s", learned, out[0].FirstByte)
 	}
 }
@@ -81,10 +85,12 @@ func (r recorder) Learn(now time.Duration, f Fact) {
 }
 
 func TestSimulation_PeersLearnOfPicksAfterTheDelay(t *testing.T) {
-	w := workload(request{contents: []uint64{1}, input: 100, output: 1}, request{at: time.Second, contents: []uint64{2}, input: 100, output: 1})
+	w := workload(request{contents: []uint64{1}, input: 100, output: 1},
+		request{at: time.Second, contents: []uint64{2}, input: 100, output: 1})
 	for publish, want := range map[time.Duration]int{50 * time.Millisecond: 12, -1: 6} {
 		var learned []string
-		s := Strategy{Name: "recorder", Immediate: true, Unpaged: true, New: func(Pool) Policy { return recorder{&learned} }}
+		s := Strategy{Name: "recorder", Immediate: true, Unpaged: true,
+			New: func(Pool) Policy { return recorder{&learned} }}
 		Run(Scenario{Workload: w, Strategy: s, Servers: 1, Pickers: 2, Publish: publish})
 		if len(learned) != want {
 			t.Errorf("published after %s: %v", publish, learned)
@@ -95,15 +101,17 @@ func TestSimulation_PeersLearnOfPicksAfterTheDelay(t *testing.T) {
 func TestSimulation_ShedsByTheChosenServersWait(t *testing.T) {
 	source := generated(t, "rag", 400)
 	w := source.Draw(60, 1)
-	s := Summarize(w, Run(Scenario{Workload: w, Strategy: named(t, "reference"), Servers: 4, ShedAfter: time.Second}), 0, w.Requests[len(w.Requests)-1].At)
-	all := Summarize(w, Run(Scenario{Workload: w, Strategy: named(t, "reference"), Servers: 4}), 0, w.Requests[len(w.Requests)-1].At)
+	s := Summarize(w, Run(Scenario{Workload: w, Strategy: named(t, "reference"), Servers: 4, ShedAfter: time.Second}),
+		0, w.Requests[len(w.Requests)-1].At)
+	all := Summarize(w, Run(Scenario{Workload: w, Strategy: named(t, "reference"), Servers: 4}), 0,
+		w.Requests[len(w.Requests)-1].At)
 	if s.Shed == 0 || all.Shed != 0 || s.TTFT90 > all.TTFT90/2 {
 		t.Errorf("%+v, without shedding %+v", s, all)
 	}
 }
 
-// The table of measurements that the model was checked against: a trace at 70 % load, TTFT p90. Whatever knows prefixes and
-// backlogs beats what does not.
+// The table of measurements that the model was checked against: a trace at 70 % load, TTFT p90.
+// Whatever knows prefixes and backlogs beats what does not.
 func TestSimulation_StrategiesRankAsMeasured(t *testing.T) {
 	rank := func(source Source, rate float64, names ...string) {
 		t.Helper()
@@ -124,7 +132,8 @@ func TestSimulation_StrategiesRankAsMeasured(t *testing.T) {
 }
 
 func TestStrategy_UnknownNameListsTheNames(t *testing.T) {
-	if _, err := Named("load", "best"); err == nil || err.Error() != fmt.Sprintf("unknown strategy %q: use one of %v", "best", Names()) {
+	if _, err := Named("load", "best"); err == nil ||
+		err.Error() != fmt.Sprintf("unknown strategy %q: use one of %v", "best", Names()) {
 		t.Error(err)
 	}
 }
@@ -152,10 +161,12 @@ func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 	w := generated(t, "rag", 300).Draw(1, 1)
 	whole := w.Label(func(_ int, r *Request) bool { r.Whole = true; return true })
 	bare := Pages{Bare: true}
-	if rates := LearnedRates(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2, Pages: bare}); rates[0] != 0 || rates[1] != 0 {
+	if rates := LearnedRates(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2,
+		Pages: bare}); rates[0] != 0 || rates[1] != 0 {
 		t.Errorf("without a stream, rates of %v are learned", rates)
 	}
-	if rates := LearnedRates(Scenario{Workload: w, Strategy: named(t, "load"), Servers: 2, Pages: bare}); rates[0] == 0 || rates[1] == 0 {
+	if rates := LearnedRates(Scenario{Workload: w, Strategy: named(t, "load"), Servers: 2, Pages: bare}); rates[0] ==
+		0 || rates[1] == 0 {
 		t.Errorf("of streams, rates of %v are learned", rates)
 	}
 	for i, o := range Run(Scenario{Workload: whole, Strategy: named(t, "dynamo"), Servers: 2}) {
@@ -163,7 +174,8 @@ func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 			t.Fatalf("request %d: %+v", i, o)
 		}
 	}
-	if s := Summarize(whole, Run(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2}), 0, time.Hour); s.Streams != 0 || s.TTFT90 != 0 || s.EndToEnd == 0 {
+	if s := Summarize(whole, Run(Scenario{Workload: whole, Strategy: named(t, "load"), Servers: 2}), 0,
+		time.Hour); s.Streams != 0 || s.TTFT90 != 0 || s.EndToEnd == 0 {
 		t.Errorf("%+v", s)
 	}
 }

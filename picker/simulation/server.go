@@ -10,16 +10,16 @@ const BlockTokens = 512
 
 // ServerConfig describes a model server. Zero values mean the defaults given.
 type ServerConfig struct {
-	// A step takes Step, or longer if it has more prompt tokens than it computes in that time at PrefillRate, and
-	// PerSequence for each running request.
+	// A step takes Step, or longer if it has more prompt tokens than it computes in that time at
+	// PrefillRate, and PerSequence for each running request.
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
 	PrefillRate float64       // prompt tokens a second; default 8,000
 	Chunk       int           // prompt tokens of a step; default 2,048
 	Sequences   int           // that run at a time; default 128
 	Blocks      int           // of KV cache; default 1,500
-	// AdapterSlots is how many adapters are loaded at a time; default 4. Loading one takes AdapterLoad, default 300 ms,
-	// during which the server does nothing else.
+	// AdapterSlots is how many adapters are loaded at a time; default 4. Loading one takes
+	// AdapterLoad, default 300 ms, during which the server does nothing else.
 	AdapterSlots int
 	AdapterLoad  time.Duration
 	// TokenizerRate is how many prompt tokens are tokenized in a second, one prompt after the
@@ -30,7 +30,8 @@ type ServerConfig struct {
 
 func (c ServerConfig) withDefaults() ServerConfig {
 	return ServerConfig{
-		or(c.Step, 20*time.Millisecond), or(c.PerSequence, 300*time.Microsecond), or(c.PrefillRate, 8000), or(c.Chunk, 2048),
+		or(c.Step, 20*time.Millisecond), or(c.PerSequence, 300*time.Microsecond), or(c.PrefillRate, 8000),
+		or(c.Chunk, 2048),
 		or(c.Sequences, 128), or(c.Blocks, 1500), or(c.AdapterSlots, 4), or(c.AdapterLoad, 300*time.Millisecond),
 		or(c.TokenizerRate, 250_000),
 	}
@@ -59,7 +60,8 @@ type server struct {
 	began    time.Duration // of the steps that run now
 	each     time.Duration // what one of them takes
 	steps    int           // how many they are: all alike, and without prompt tokens if several
-	// As vLLM's series of ended requests: from the first step of each to its first token, and the tokens that it computed.
+	// As vLLM's series of ended requests: from the first step of each to its first token, and the
+	// tokens that it computed.
 	prefillSeconds, prefillTokens float64
 
 	batch uint64 // their number; a change of steps makes their end another event
@@ -85,13 +87,15 @@ type sequence struct {
 func (s *sequence) tokens() int { return s.request.Input + s.generated }
 
 func newServer(c ServerConfig, clk *clock, tree int, first, ended func(*sequence)) *server {
-	return &server{config: c, clock: clk, cache: newKVCache(c.Blocks, tree), loaded: newAdapters(c.AdapterSlots), first: first, ended: ended}
+	return &server{config: c, clock: clk, cache: newKVCache(c.Blocks, tree), loaded: newAdapters(c.AdapterSlots),
+		first: first, ended: ended}
 }
 
 // add tokenizes a request's prompt after those before, sends the headers of a stream, and queues
 // the request.
 func (s *server) add(number int, r *Request, o *Outcome) {
-	s.tokenized = max(s.tokenized, s.clock.now) + time.Duration(float64(r.Input)/s.config.TokenizerRate*float64(time.Second))
+	s.tokenized = max(s.tokenized, s.clock.now) + time.Duration(
+		float64(r.Input)/s.config.TokenizerRate*float64(time.Second))
 	s.clock.at(s.tokenized, func() {
 		if !r.Whole {
 			o.Headers = s.clock.now
@@ -106,7 +110,8 @@ func (s *server) queue(q *sequence) {
 	case !s.stepping:
 		s.step()
 	case s.steps > 1 && len(s.running) < s.config.Sequences:
-		// The steps without prompt tokens end after the one that runs now: the next one can admit the request.
+		// The steps without prompt tokens end after the one that runs now: the next one can admit
+		// the request.
 		if done := int((s.clock.now-s.began)/s.each) + 1; done < s.steps {
 			s.run(done)
 		}
@@ -125,7 +130,8 @@ func (s *server) run(steps int) {
 	})
 }
 
-// step begins the next step, or several without prompt tokens in which nothing is admitted, ends, or needs a block.
+// step begins the next step, or several without prompt tokens in which nothing is admitted, ends,
+// or needs a block.
 func (s *server) step() {
 	prompt := 0
 	for _, q := range s.running {
@@ -156,8 +162,9 @@ func (s *sequence) steady() int {
 	return max(1, min(s.request.Output-s.generated, s.allocated*BlockTokens-s.tokens()))
 }
 
-// admit starts waiting requests, in order, as far as the step's prompt tokens, the running requests, the blocks and the
-// slots for adapters allow. It returns their prompt tokens in this step, and how long loading adapters takes.
+// admit starts waiting requests, in order, as far as the step's prompt tokens, the running
+// requests, the blocks and the slots for adapters allow. It returns their prompt tokens in this
+// step, and how long loading adapters takes.
 func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	for i := 0; i < len(s.waiting) && prompt+tokens < s.config.Chunk && len(s.running) < s.config.Sequences; {
 		q := s.waiting[i]
@@ -271,7 +278,8 @@ func (s *server) begin(q *sequence) {
 	s.first(q)
 }
 
-// preempt returns the request that was admitted last to the queue, and frees its blocks: it is computed again.
+// preempt returns the request that was admitted last to the queue, and frees its blocks: it is
+// computed again.
 func (s *server) preempt() {
 	last := len(s.running) - 1
 	q := s.running[last]
@@ -296,10 +304,12 @@ func (s *server) release(q *sequence) {
 type Page struct {
 	Waiting, Running int
 	KV               float64 // the share of KV blocks in use, 0 to 1
-	// Active are the adapters with requests that run, Awaited those whose requests all wait, of which there are Slots.
+	// Active are the adapters with requests that run, Awaited those whose requests all wait, of
+	// which there are Slots.
 	Active, Awaited []int
 	Slots           int
-	// PrefillSeconds and PrefillTokens are what the requests that have ended took to read their prompts, and how many tokens they computed.
+	// PrefillSeconds and PrefillTokens are what the requests that have ended took to read their
+	// prompts, and how many tokens they computed.
 	PrefillSeconds, PrefillTokens float64
 }
 
@@ -312,7 +322,8 @@ func (s *server) page() Page {
 		}
 	}
 	for _, q := range s.waiting {
-		if name := q.request.Adapter; name != 0 && !slices.Contains(p.Active, name) && !slices.Contains(p.Awaited, name) {
+		if name := q.request.Adapter; name != 0 && !slices.Contains(p.Active, name) &&
+			!slices.Contains(p.Awaited, name) {
 			p.Awaited = append(p.Awaited, name)
 		}
 	}
@@ -333,9 +344,11 @@ func (a *adapters) find(name int) int {
 	return slices.IndexFunc(a.loaded, func(l adapter) bool { return l.name == name })
 }
 
-// available reports whether a request for an adapter can run: it is loaded, or there is a slot for it. 0 is none.
+// available reports whether a request for an adapter can run: it is loaded, or there is a slot for
+// it. 0 is none.
 func (a *adapters) available(name int) bool {
-	return name == 0 || len(a.loaded) < a.slots || a.find(name) >= 0 || slices.ContainsFunc(a.loaded, func(l adapter) bool { return l.users == 0 })
+	return name == 0 || len(a.loaded) < a.slots || a.find(name) >= 0 ||
+		slices.ContainsFunc(a.loaded, func(l adapter) bool { return l.users == 0 })
 }
 
 // use adds a request to an adapter, and reports whether it had to be loaded.

@@ -16,8 +16,8 @@ type fixed int
 func (f fixed) Choose(time.Duration, *Request) Choice { return Choice{Server: int(f)} }
 func (f fixed) Learn(time.Duration, Fact)             {}
 
-// request is a request of a test, whose prompt is given as contents of blocks; the last one has less than BlockTokens tokens
-// if input is not a multiple.
+// request is a request of a test, whose prompt is given as contents of blocks; the last one has
+// less than BlockTokens tokens if input is not a multiple.
 type request struct {
 	at            time.Duration
 	contents      []uint64
@@ -29,7 +29,9 @@ type request struct {
 func workload(requests ...request) *Workload {
 	w := &Workload{Name: "test"}
 	for _, r := range requests {
-		w.Requests = append(w.Requests, Request{At: r.at, Input: r.input, Output: r.output, Adapter: r.adapter, Whole: r.whole, Blocks: w.tree.prompt(nil, r.contents...)})
+		w.Requests = append(w.Requests,
+			Request{At: r.at, Input: r.input, Output: r.output, Adapter: r.adapter, Whole: r.whole,
+				Blocks: w.tree.prompt(nil, r.contents...)})
 	}
 	return w
 }
@@ -42,7 +44,8 @@ func play(c ServerConfig, requests ...request) []Outcome {
 const ms = time.Millisecond
 
 func TestServer_StepTakesThePromptAndItsSequences(t *testing.T) {
-	// A chunk of 2,048 tokens at 8,000 a second, the remaining 952, and four decoding steps; each with one sequence.
+	// A chunk of 2,048 tokens at 8,000 a second, the remaining 952, and four decoding steps; each
+	// with one sequence.
 	out := play(ServerConfig{}, request{contents: []uint64{1, 2, 3, 4, 5, 6}, input: 3000, output: 5})
 	first := 256*ms + 119*ms + 2*300*time.Microsecond
 	if o := out[0]; o.Scheduled != 0 || o.FirstByte != first || o.End != first+4*(20*ms+300*time.Microsecond) {
@@ -51,7 +54,8 @@ func TestServer_StepTakesThePromptAndItsSequences(t *testing.T) {
 }
 
 func TestServer_DecodingStepsEndEarlyForANewRequest(t *testing.T) {
-	out := play(ServerConfig{}, request{contents: []uint64{1}, input: 100, output: 1000}, request{at: 10 * time.Second, contents: []uint64{2}, input: 100, output: 1})
+	out := play(ServerConfig{}, request{contents: []uint64{1}, input: 100, output: 1000},
+		request{at: 10 * time.Second, contents: []uint64{2}, input: 100, output: 1})
 	if wait := out[1].Scheduled - 10*time.Second; wait < 0 || wait > 20300*time.Microsecond {
 		t.Errorf("the second request waits for %s", wait)
 	}
@@ -69,7 +73,8 @@ func TestServer_CachesPromptsByPrefix(t *testing.T) {
 	out := play(ServerConfig{},
 		request{contents: a, input: 4 * BlockTokens, output: 1},
 		request{at: time.Minute, contents: b, input: 4 * BlockTokens, output: 1},
-		request{at: 2 * time.Minute, contents: a, input: 4 * BlockTokens, output: 1}) // all cached but the last token's block
+		// all cached but the last token's block
+		request{at: 2 * time.Minute, contents: a, input: 4 * BlockTokens, output: 1})
 	if out[0].Cached != 0 || out[1].Cached != 2*BlockTokens || out[2].Cached != 3*BlockTokens {
 		t.Errorf("%+v", out)
 	}
@@ -141,7 +146,8 @@ func TestServer_StreamsBeginWithTheirHeaders(t *testing.T) {
 	if o := out[1]; o.Headers != 41*ms {
 		t.Errorf("the next stream: %+v", o)
 	}
-	if o := out[2]; o.Scheduled != time.Minute+20*ms || o.End < o.Scheduled+330*ms || o.Headers != o.End || o.FirstByte != o.End {
+	if o := out[2]; o.Scheduled != time.Minute+20*ms || o.End < o.Scheduled+330*ms || o.Headers != o.End ||
+		o.FirstByte != o.End {
 		t.Errorf("an answer that is not streamed: %+v", o)
 	}
 }

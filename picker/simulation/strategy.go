@@ -10,8 +10,9 @@ import (
 // Strategy makes the policies that a scenario compares.
 type Strategy struct {
 	Name string
-	// Immediate means that a policy receives first bytes and ends at once, as a proxy in the data path does. Otherwise it
-	// receives them as Envoy's access log reports them: a first byte with the entry of every 2 s, and both up to 5 ms late.
+	// Immediate means that a policy receives first bytes and ends at once, as a proxy in the data
+	// path does. Otherwise it receives them as Envoy's access log reports them: a first byte with
+	// the entry of every 2 s, and both up to 5 ms late.
 	Immediate bool
 	// Unpaged means that no metrics pages are read.
 	Unpaged bool
@@ -27,7 +28,8 @@ type Pool struct {
 	Random   *rand.Rand
 	// Oracle shows the servers as they are, to rivals that have exact knowledge.
 	Oracle Oracle
-	// ShedAfter is the predicted time to first token after which a pick becomes a 429; 0: none does.
+	// ShedAfter is the predicted time to first token after which a pick becomes a 429; 0: none
+	// does.
 	ShedAfter time.Duration
 }
 
@@ -39,7 +41,8 @@ type Oracle interface {
 
 // Policy is a strategy in one picker process. Its methods are called in the order of virtual time.
 type Policy interface {
-	// Choose returns a server for a request, and what is predicted for it. The pick follows as a Fact, unless it is shed.
+	// Choose returns a server for a request, and what is predicted for it. The pick follows as a
+	// Fact, unless it is shed.
 	Choose(now time.Duration, r *Request) Choice
 	// Learn receives a fact when it becomes known to the picker.
 	Learn(now time.Duration, f Fact)

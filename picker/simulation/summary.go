@@ -17,7 +17,8 @@ type Summary struct {
 	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
 	// Hits is the share of prompt tokens that were cached.
 	Hits float64
-	// Balance is the largest number of prompt tokens that one server computed over the mean: 1 is perfect.
+	// Balance is the largest number of prompt tokens that one server computed over the mean: 1 is
+	// perfect.
 	Balance float64
 	// Goodput is how many requests a second had their first byte within 5 s.
 	Goodput float64
@@ -26,7 +27,8 @@ type Summary struct {
 // goodTTFT is the largest TTFT of a request that counts as goodput.
 const goodTTFT = 5 * time.Second
 
-// Summarize describes the outcomes of the requests that arrived from a time on, and before another one.
+// Summarize describes the outcomes of the requests that arrived from a time on, and before another
+// one.
 func Summarize(w *Workload, outcomes []Outcome, from, until time.Duration) Summary {
 	var s Summary
 	var ttft, wait []time.Duration

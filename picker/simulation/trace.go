@@ -22,7 +22,8 @@ const (
 	maxPools       = 20       // that are named
 )
 
-// line is a line of a trace: Mooncake's fields, of which --record writes a superset (package recording).
+// line is a line of a trace: Mooncake's fields, of which --record writes a superset (package
+// recording).
 type line struct {
 	Timestamp *float64 `json:"timestamp"` // ms
 	Input     *int     `json:"input_length"`
@@ -37,13 +38,14 @@ type line struct {
 	number int // of the line
 }
 
-// ReadTrace reads a trace: JSON lines with timestamp (ms), input_length, output_length (tokens) and hash_ids, of which equal
-// ones at the start mean an equal prefix. Times begin at the earliest one. The error joins one for each bad line, as
-// "name:line: problem"; for a trace of several pools it is a *PoolsError.
+// ReadTrace reads a trace: JSON lines with timestamp (ms), input_length, output_length (tokens) and
+// hash_ids, of which equal ones at the start mean an equal prefix. Times begin at the earliest one.
+// The error joins one for each bad line, as "name:line: problem"; for a trace of several pools it
+// is a *PoolsError.
 func ReadTrace(name string, from io.Reader) (*Workload, error) { return ReadPool(name, from, "") }
 
-// ReadPool is ReadTrace for the requests of a pool. "" is the only one of the trace. The error for any other pool that the trace does not
-// have is a *PoolsError.
+// ReadPool is ReadTrace for the requests of a pool. "" is the only one of the trace. The error for
+// any other pool that the trace does not have is a *PoolsError.
 func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 	w := &Workload{Name: name}
 	pools := map[string]int{}
@@ -132,7 +134,9 @@ func parse(text []byte) (l line, err error) {
 		return l, fmt.Errorf("output_length must be the tokens of the answer, 0 to %d", maxTraceTokens)
 	}
 	if blocks := l.blocks(); len(l.Hashes) > 0 && len(l.Hashes) != blocks {
-		return l, fmt.Errorf("hash_ids has %d entries; %d tokens have %d blocks of %d", len(l.Hashes), *l.Input, blocks, BlockTokens)
+		return l,
+			fmt.Errorf("hash_ids has %d entries; %d tokens have %d blocks of %d", len(l.Hashes), *l.Input, blocks,
+				BlockTokens)
 	}
 	return l, nil
 }
@@ -140,7 +144,8 @@ func parse(text []byte) (l line, err error) {
 // blocks is how many the prompt has.
 func (l *line) blocks() int { return (*l.Input + BlockTokens - 1) / BlockTokens }
 
-// add adds a line's request. Models are numbered from 1, so that those of several adapters share no prefix; one model is 0.
+// add adds a line's request. Models are numbered from 1, so that those of several adapters share no
+// prefix; one model is 0.
 func (w *Workload) add(l line, models map[string]int) {
 	model, ok := models[l.Model]
 	if !ok {
@@ -174,7 +179,8 @@ func (w *Workload) Window(from float64, n int) *Workload {
 	return &part
 }
 
-// Spread distributes the requests of one timestamp evenly at random until the next timestamp: traces have coarse ones.
+// Spread distributes the requests of one timestamp evenly at random until the next timestamp:
+// traces have coarse ones.
 func (w *Workload) Spread(random *rand.Rand) *Workload {
 	spread := *w
 	spread.Requests = slices.Clone(w.Requests)
@@ -200,8 +206,8 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 	return &spread
 }
 
-// Source draws from a trace: each drawing is a window of n requests, and all of them overlap. Requests of one timestamp come
-// at once, or are spread.
+// Source draws from a trace: each drawing is a window of n requests, and all of them overlap.
+// Requests of one timestamp come at once, or are spread.
 func (w *Workload) Source(name, about string, n int, spread bool) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		const windows = 5

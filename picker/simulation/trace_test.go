@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// conversation is the beginning of a public trace: Mooncake, FAST'25, conversation_trace.jsonl, Apache-2.0.
+// conversation is the beginning of a public trace: Mooncake, FAST'25, conversation_trace.jsonl,
+// Apache-2.0.
 func conversation(t *testing.T) *Workload {
 	t.Helper()
 	f, err := os.Open("testdata/conversation.jsonl")
@@ -48,16 +49,19 @@ func TestTrace_BadLinesAreNamed(t *testing.T) {
 		t.Fatal("no error")
 	}
 	lines := strings.Split(err.Error(), "\n")
-	for i, want := range []string{"a.jsonl:3: not a request", "a.jsonl:4: timestamp", "a.jsonl:5: timestamp", "a.jsonl:6: input_length", "a.jsonl:7: output_length",
+	for i, want := range []string{"a.jsonl:3: not a request", "a.jsonl:4: timestamp", "a.jsonl:5: timestamp",
+		"a.jsonl:6: input_length", "a.jsonl:7: output_length",
 		"a.jsonl:8: hash_ids has 1 entries; 600 tokens have 2 blocks of 512"} {
 		if i >= len(lines) || !strings.HasPrefix(lines[i], want) {
 			t.Errorf("want %q in:\n%v", want, err)
 		}
 	}
-	if _, err := ReadTrace("a.jsonl", strings.NewReader("\n")); err == nil || err.Error() != "a.jsonl: the trace has no requests" {
+	if _, err := ReadTrace("a.jsonl", strings.NewReader("\n")); err == nil ||
+		err.Error() != "a.jsonl: the trace has no requests" {
 		t.Error(err)
 	}
-	if _, err := ReadTrace("a.jsonl", strings.NewReader(strings.Repeat("x\n", 100))); err == nil || strings.Count(err.Error(), "\n") != maxProblems {
+	if _, err := ReadTrace("a.jsonl", strings.NewReader(strings.Repeat("x\n", 100))); err == nil ||
+		strings.Count(err.Error(), "\n") != maxProblems {
 		t.Error(err)
 	}
 }
@@ -98,7 +102,8 @@ func FuzzTrace_ReadsOrNamesTheLine(f *testing.F) {
 			return
 		}
 		for i, r := range w.Requests {
-			if r.Input < 1 || r.Output < 1 || r.At < 0 || len(r.Blocks) != (r.Input+BlockTokens-1)/BlockTokens || i > 0 && r.At < w.Requests[i-1].At {
+			if r.Input < 1 || r.Output < 1 || r.At < 0 || len(r.Blocks) != (r.Input+BlockTokens-1)/BlockTokens ||
+				i > 0 && r.At < w.Requests[i-1].At {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -10,7 +10,8 @@ import (
 // Source draws workloads.
 type Source struct {
 	Name, About string
-	// Draw returns drawing number i (from 1) at a mean rate of requests a second. Equal arguments give equal requests.
+	// Draw returns drawing number i (from 1) at a mean rate of requests a second. Equal arguments
+	// give equal requests.
 	Draw func(rate float64, i int) *Workload
 }
 
@@ -29,14 +30,18 @@ func Generated(n int) []Source {
 	return []Source{
 		generated("chat", "Sessions of some turns, with shared system prompts.", time.Minute, chat),
 		generated("rag", "Questions about documents, of which some are popular.", 0, rag),
-		generated("documents", "Short questions about documents, of which each server has room for half.", 0, documents),
+		generated("documents", "Short questions about documents, of which each server has room for half.", 0,
+			documents),
 		generated("lora", "Requests to 24 adapters, each with a system prompt.", 0, lora),
 		generated("bursts", "Long prompts that share little, five times as many in bursts of some seconds.", 0, bursts),
-		generated("agents", "Loops of tool calls, each of which sends all of its loop so far. Calls do not wait for answers.", 4*time.Minute, agents),
+		generated("agents",
+			"Loops of tool calls, each of which sends all of its loop so far. Calls do not wait for answers.",
+			4*time.Minute, agents),
 	}
 }
 
-// begin keeps the requests of a time, which becomes that from 0 on. Sessions are in all their stages then.
+// begin keeps the requests of a time, which becomes that from 0 on. Sessions are in all their
+// stages then.
 func (w *Workload) begin(from, until time.Duration) {
 	slices.SortStableFunc(w.Requests, byArrival)
 	kept := w.Requests[:0]
@@ -110,8 +115,9 @@ func (d *drawing) add(at time.Duration, contents []uint64, tail, output, adapter
 		contents = contents[1:]
 	}
 	blocks = d.w.tree.prompt(d.w.tree.prompt(blocks, contents...), own...)
-	d.w.Requests = append(d.w.Requests, Request{At: at, Input: (len(blocks)-len(own))*BlockTokens + max(tail, 1), Output: output, Adapter: adapter,
-		Key: key, Blocks: blocks})
+	d.w.Requests = append(d.w.Requests,
+		Request{At: at, Input: (len(blocks)-len(own))*BlockTokens + max(tail, 1), Output: output, Adapter: adapter,
+			Key: key, Blocks: blocks})
 	return blocks
 }
 
@@ -123,7 +129,8 @@ type session struct {
 	key      uint64
 }
 
-// turns adds a session's requests, pause apart in the mean; grow returns how many blocks each one adds to the next.
+// turns adds a session's requests, pause apart in the mean; grow returns how many blocks each one
+// adds to the next.
 func (d *drawing) turns(s session, n int, pause time.Duration, grow func() int, tail, output func() int) {
 	at := s.start
 	for range n {
@@ -139,8 +146,10 @@ func chat(d *drawing) {
 	const turns = 3
 	for at := d.gap(d.rate / turns); at < d.until; at += d.gap(d.rate / turns) {
 		i := popular()
-		d.turns(session{start: at, contents: systems[i], key: uint64(i)<<32 | uint64(len(d.w.Requests))}, 1+d.IntN(2*turns-1), 20*time.Second,
-			func() int { return 1 + d.IntN(2) }, func() int { return d.about(300, .8) }, func() int { return d.about(270, .6) })
+		d.turns(session{start: at, contents: systems[i], key: uint64(i)<<32 | uint64(len(d.w.Requests))},
+			1+d.IntN(2*turns-1), 20*time.Second,
+			func() int { return 1 + d.IntN(2) }, func() int { return d.about(300, .8) },
+			func() int { return d.about(270, .6) })
 	}
 }
 
@@ -200,8 +209,10 @@ func agents(d *drawing) {
 	const calls = 15
 	for at := d.gap(d.rate / calls); at < d.until; at += d.gap(d.rate / calls) {
 		i := d.IntN(len(tools))
-		s := session{start: at, contents: append(slices.Clone(tools[i]), d.fresh(3+d.IntN(8))...), key: uint64(len(d.w.Requests))}
-		d.turns(s, calls/2+d.IntN(calls+1), 12*time.Second, func() int { return 1 + d.IntN(3) }, func() int { return d.about(300, .6) },
+		s := session{start: at, contents: append(slices.Clone(tools[i]), d.fresh(3+d.IntN(8))...),
+			key: uint64(len(d.w.Requests))}
+		d.turns(s, calls/2+d.IntN(calls+1), 12*time.Second, func() int { return 1 + d.IntN(3) },
+			func() int { return d.about(300, .6) },
 			func() int { return d.about(120, .6) })
 	}
 }

@@ -31,7 +31,8 @@ type conn struct {
 	in, out transfer
 }
 
-// transfer is one direction of a connection. What it is called with is in its fields, so that no call allocates.
+// transfer is one direction of a connection. What it is called with is in its fields, so that no
+// call allocates.
 type transfer struct {
 	mu    sync.Mutex // one call at a time
 	try   func(fd uintptr) (done bool)
@@ -53,7 +54,8 @@ func newConn(of connection, unacknowledged time.Duration) (*conn, error) {
 	if _, tcp := of.(*net.TCPConn); tcp && unacknowledged > 0 {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
-			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
+				int(unacknowledged.Milliseconds()))
 		})
 		if err = errors.Join(err, os.NewSyscallError("setsockopt", failed)); err != nil {
 			return nil, err
@@ -132,7 +134,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return t.n, c.received(t)
 }
 
-// ReadOnReady implements the interface by which a gRPC server reads without a buffer that waits with it.
+// ReadOnReady implements the interface by which a gRPC server reads without a buffer that waits
+// with it.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	t := &c.in
 	t.mu.Lock()
@@ -175,5 +178,6 @@ func (c *conn) failure(call string, errno syscall.Errno) error {
 	if errno == 0 {
 		return nil
 	}
-	return &net.OpError{Op: call, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(call, errno)}
+	return &net.OpError{Op: call, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(),
+		Err: os.NewSyscallError(call, errno)}
 }

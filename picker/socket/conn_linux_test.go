@@ -66,7 +66,10 @@ func TestConn_HoldsNoBufferWhileItWaits(t *testing.T) {
 func TestConn_EndsWhereNothingIsAcknowledged(t *testing.T) {
 	a, _ := connected(t)
 	var got int
-	if err := a.raw.Control(func(fd uintptr) { got, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) }); err != nil || got != 2000 {
+	if err := a.raw.Control(func(fd uintptr) {
+		got,
+			_ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+	}); err != nil || got != 2000 {
 		t.Errorf("TCP_USER_TIMEOUT is %d, %v", got, err)
 	}
 }

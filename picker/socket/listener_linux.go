@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Listener returns l with connections of this package. The kernel ends one on which what was sent is not acknowledged in some time; 0: as usual.
+// Listener returns l with connections of this package. The kernel ends one on which what was sent
+// is not acknowledged in some time; 0: as usual.
 func Listener(l net.Listener, unacknowledged time.Duration) net.Listener {
 	return listener{l, unacknowledged}
 }

@@ -67,7 +67,8 @@ func TestConn_ErrorsStateWhatHasHappened(t *testing.T) {
 	a, b := pipe(t)
 	_ = a.SetReadDeadline(time.Now().Add(-time.Second))
 	var timeout net.Error
-	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) ||
+		!timeout.Timeout() {
 		t.Errorf("after the deadline: %v", err)
 	}
 	_ = a.SetReadDeadline(time.Time{})

@@ -9,9 +9,12 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// FuzzRender_ChunksOfAnAnswerMakeNoDifference: a response yields the same tokens however it is cut, and no more than a prompt may have.
+// FuzzRender_ChunksOfAnAnswerMakeNoDifference: a response yields the same tokens however it is cut,
+// and no more than a prompt may have.
 func FuzzRender_ChunksOfAnAnswerMakeNoDifference(f *testing.F) {
-	for _, s := range []string{`{"token_ids":[1,2,3]}`, ` [{"token_ids":[1],"features":null}]`, `{"token_ids":[4294967296,-1,1.5]}`, `[[[{"token_ids":[1]}`, `{"token_ids":"x"}`, `{"features":{"a":1},"token_ids":[1]}`, ``} {
+	for _, s := range []string{`{"token_ids":[1,2,3]}`, ` [{"token_ids":[1],"features":null}]`,
+		`{"token_ids":[4294967296,-1,1.5]}`, `[[[{"token_ids":[1]}`, `{"token_ids":"x"}`,
+		`{"features":{"a":1},"token_ids":[1]}`, ``} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -31,7 +31,8 @@ const (
 	// maxIDs bounds the token IDs that are kept as text, in bytes of all prompts.
 	maxIDs = 32 << 20
 
-	// failures in a row have a pool's servers left alone, for firstPause at first and lastPause at most.
+	// failures in a row have a pool's servers left alone, for firstPause at first and lastPause at
+	// most.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -153,9 +154,10 @@ func path(k request.Kind) string {
 // Known reports whether prompts of a kind can be rendered.
 func Known(k request.Kind) bool { return path(k) != "" }
 
-// Tokens returns a prompt as token IDs. Within wait it asks the server at base, a URL without a path. It
-// returns false if the server does not answer in time.
-func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens, bool) {
+// Tokens returns a prompt as token IDs. Within wait it asks the server at base, a URL without a
+// path. It returns false if the server does not answer in time.
+func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens,
+	bool) {
 	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {
 		r.Cached.Add(1)
 		return salted(known, p.Salt), true
@@ -195,7 +197,8 @@ func salted(p *prompt, salt uint64) Tokens {
 	return t
 }
 
-// ask calls a server. The body is not copied: the transport closes it when it is sent, which may be after the call.
+// ask calls a server. The body is not copied: the transport closes it when it is sent, which may be
+// after the call.
 func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {
@@ -231,8 +234,8 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// read reads a response: an object with token_ids, or a list of one. Those with images have features as well, and no tokens that
-// events could be compared with.
+// read reads a response: an object with token_ids, or a list of one. Those with images have
+// features as well, and no tokens that events could be compared with.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)
 	defer s.Release()

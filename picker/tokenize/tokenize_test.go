@@ -65,15 +65,18 @@ func TestRender_ServersThatSpeakH2CAreAsked(t *testing.T) {
 func TestRender_TokensAreReadAndKept(t *testing.T) {
 	list, want := tokens(1000)
 	for kind, answer := range map[request.Kind]string{
-		request.ChatCompletions: `{"request_id": "x", "token_ids": ` + list + `, "features": null, "sampling_params": {"max_tokens": 5}, "model": "m", "stream": false}`,
-		request.Completions:     `  [ {"token_ids": ` + list + `, "prompt": "a \"quoted\" text"} ]`,
+		request.ChatCompletions: `{"request_id": "x", "token_ids": ` + list +
+			`, "features": null, "sampling_params": {"max_tokens": 5}, "model": "m", "stream": false}`,
+		request.Completions: `  [ {"token_ids": ` + list + `, "prompt": "a \"quoted\" text"} ]`,
 	} {
 		base, calls := server(t, answer)
 		r := New(Config{})
 		for range 3 {
-			all, ok := r.Tokens(context.Background(), base, &Prompt{Key: 7, Kind: kind, Body: body("the body"), Salt: 5}, new(Pool), time.Minute)
+			all, ok := r.Tokens(context.Background(), base,
+				&Prompt{Key: 7, Kind: kind, Body: body("the body"), Salt: 5}, new(Pool), time.Minute)
 			got, n := all.Exact, all.Count
-			if !ok || n != 1000 || all.IDs != nil || got.Salt != 5 || len(got.Ends) != len(want.Ends) || got.Ends[14] != want.Ends[14] {
+			if !ok || n != 1000 || all.IDs != nil || got.Salt != 5 || len(got.Ends) != len(want.Ends) ||
+				got.Ends[14] != want.Ends[14] {
 				t.Fatalf("kind %d: %v %d tokens, %d ends, want %d", kind, ok, n, len(got.Ends), len(want.Ends))
 			}
 		}
@@ -90,7 +93,8 @@ func TestRender_IDsAreKeptWithinBounds(t *testing.T) {
 	r := New(Config{})
 	ask := func(key uint64, ids bool) Tokens {
 		t.Helper()
-		got, ok := r.Tokens(context.Background(), base, &Prompt{Key: key, Kind: request.Completions, Body: body("the body"), IDs: ids}, new(Pool), time.Minute)
+		got, ok := r.Tokens(context.Background(), base,
+			&Prompt{Key: key, Kind: request.Completions, Body: body("the body"), IDs: ids}, new(Pool), time.Minute)
 		if !ok || got.Count != 100_000 {
 			t.Fatal(ok, got.Count)
 		}
@@ -124,7 +128,8 @@ func TestRender_WhatHasNoTokensIsApproximate(t *testing.T) {
 		"too large":        `{"token_ids": [` + strings.Repeat("1,", 2<<20) + `1]}`,
 	} {
 		base, _ := server(t, answer)
-		if _, ok := New(Config{}).Tokens(context.Background(), base, &Prompt{Kind: request.ChatCompletions, Body: body("the body")}, new(Pool), time.Minute); ok {
+		if _, ok := New(Config{}).Tokens(context.Background(), base,
+			&Prompt{Kind: request.ChatCompletions, Body: body("the body")}, new(Pool), time.Minute); ok {
 			t.Errorf("%s: there are tokens", name)
 		}
 	}
@@ -137,7 +142,8 @@ func TestRender_LateServerDelaysNoPickBeyondItsDeadline(t *testing.T) {
 	defer close(release)
 	r, pool := New(Config{Concurrent: 1}), new(Pool)
 	ask := func() bool {
-		_, ok := r.Tokens(context.Background(), func() string { return s.URL }, &Prompt{Kind: request.ChatCompletions, Body: body("the body")}, pool, time.Millisecond)
+		_, ok := r.Tokens(context.Background(), func() string { return s.URL },
+			&Prompt{Kind: request.ChatCompletions, Body: body("the body")}, pool, time.Millisecond)
 		return ok
 	}
 	for range failures + 10 {

@@ -14,7 +14,8 @@ type Ledger struct {
 	held map[Proxy]int64
 }
 
-// least is what an upload counts at least, in bytes: with its call, and beside its body, it costs about as much.
+// least is what an upload counts at least, in bytes: with its call, and beside its body, it costs
+// about as much.
 const least = 64 << 10
 
 // Upload is one request's share. It is not for concurrent use.
@@ -31,8 +32,8 @@ func (l *Ledger) Open(p Proxy, limit int64) *Upload {
 	return &Upload{ledger: l, proxy: p, limit: limit}
 }
 
-// Take takes n more bytes. It reports false, and takes nothing, if the upload would have more than half of what all others
-// leave of the limit.
+// Take takes n more bytes. It reports false, and takes nothing, if the upload would have more than
+// half of what all others leave of the limit.
 func (u *Upload) Take(n int64) bool {
 	l := u.ledger
 	l.mu.Lock()

@@ -12,8 +12,8 @@ const (
 	maxHeader = 64 << 10
 	// idleFor is how long an unused connection is kept.
 	idleFor = time.Minute
-	// A kept connection of HTTP/2 that receives nothing for pingAfter is pinged, and closed without an
-	// answer within pingFor: calls that time out do not close it, as they do with HTTP/1.1.
+	// A kept connection of HTTP/2 that receives nothing for pingAfter is pinged, and closed without
+	// an answer within pingFor: calls that time out do not close it, as they do with HTTP/1.1.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 
@@ -39,8 +39,8 @@ func (p Protocol) URL(server netip.AddrPort) string {
 	return "http://" + server.String()
 }
 
-// Transport returns a new transport that keeps idle connections to each server; with 0, each call has
-// a connection of its own.
+// Transport returns a new transport that keeps idle connections to each server; with 0, each call
+// has a connection of its own.
 func (p Protocol) Transport(idle int) *http.Transport {
 	t := &http.Transport{
 		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,

@@ -61,7 +61,8 @@ var (
 type Limits struct {
 	Message int           // bytes of all frames of a message; default DefaultMessage
 	Timeout time.Duration // of the handshake, and from the beginning of a message to its end; default 10 s
-	// Large has room for as many large messages as may be read at a time, and Own for as many of one peer; nil: any number.
+	// Large has room for as many large messages as may be read at a time, and Own for as many of
+	// one peer; nil: any number.
 	Large, Own chan struct{}
 }
 
@@ -87,7 +88,8 @@ var greeting = func() [64]byte {
 	return g
 }()
 
-// Handshake makes a Conn of a TCP connection, which it closes if that fails. socketType is this end's.
+// Handshake makes a Conn of a TCP connection, which it closes if that fails. socketType is this
+// end's.
 func Handshake(nc net.Conn, socketType string, limits Limits) (*Conn, error) {
 	limits.Message, limits.Timeout = cmp.Or(limits.Message, DefaultMessage), cmp.Or(limits.Timeout, defaultTimeout)
 	c := &Conn{nc: nc, limits: limits, reader: bufio.NewReaderSize(nc, buffer)}
@@ -138,7 +140,8 @@ func (c *Conn) handshake(socketType string) error {
 		return fmt.Errorf("ZMTP handshake: the peer sends %.64q in place of READY", body)
 	}
 	if other := find(properties, "Socket-Type"); !slices.Contains(peers[socketType], other) {
-		return fmt.Errorf("ZMTP handshake: the peer is a %.16q socket; %s needs one of %v", other, socketType, peers[socketType])
+		return fmt.Errorf("ZMTP handshake: the peer is a %.16q socket; %s needs one of %v", other, socketType,
+			peers[socketType])
 	}
 	return c.nc.SetDeadline(time.Time{})
 }
@@ -177,8 +180,8 @@ func (c *Conn) Close() error { return c.nc.Close() }
 // Subscribe asks a PUB socket for the messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
-// Read returns the frames of the next message. They are valid until the next call. Commands are answered or dropped on the way.
-// After an error the connection is of no use.
+// Read returns the frames of the next message. They are valid until the next call. Commands are
+// answered or dropped on the way. After an error the connection is of no use.
 func (c *Conn) Read() (frames [][]byte, err error) {
 	c.memory, c.ends = c.memory[:0], c.ends[:0]
 	if c.release(); cap(c.memory) > large {
@@ -235,7 +238,8 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// place takes a place of a large message: among those of the peer first, so that one peer cannot have all.
+// place takes a place of a large message: among those of the peer first, so that one peer cannot
+// have all.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()

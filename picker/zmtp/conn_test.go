@@ -230,9 +230,11 @@ func TestZMTP_LargeMessagesOfOnePeerTakeItsOwnPlaces(t *testing.T) {
 
 func TestZMTP_WrongPeerIsAnError(t *testing.T) {
 	for name, bytes := range map[string][]byte{
-		"HTTP":           []byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"),
-		"ZMTP 2":         append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 1}, make([]byte, 60)...),
-		"another socket": append(greeting[:], append([]byte{flagCommand, 26}, property([]byte("\x05READY"), "Socket-Type", "PULL")...)...),
+		"HTTP": []byte(
+			"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"),
+		"ZMTP 2": append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 1}, make([]byte, 60)...),
+		"another socket": append(greeting[:],
+			append([]byte{flagCommand, 26}, property([]byte("\x05READY"), "Socket-Type", "PULL")...)...),
 	} {
 		ours, theirs := net.Pipe()
 		go func() { _, _ = theirs.Write(bytes); _ = theirs.Close() }()

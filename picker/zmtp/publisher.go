@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// queued is how many messages wait for one subscriber. Beyond it messages are dropped for this one, as PUB sockets do.
+// queued is how many messages wait for one subscriber. Beyond it messages are dropped for this one,
+// as PUB sockets do.
 const queued = 1024
 
-// Publisher is a PUB socket: each connected SUB socket gets all messages, whatever topics it has subscribed to.
+// Publisher is a PUB socket: each connected SUB socket gets all messages, whatever topics it has
+// subscribed to.
 type Publisher struct {
 	mu    sync.Mutex
 	conns map[*Conn]chan [][]byte

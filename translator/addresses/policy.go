@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Fix is what the author of an object can do about an address that a Policy does not allow, for a reason of Policy.Written or
-// Ranges.Outside.
+// Fix is what the author of an object can do about an address that a Policy does not allow, for a
+// reason of Policy.Written or Ranges.Outside.
 func Fix(outside string) string {
 	if strings.Contains(outside, neverAllowed) {
 		return "write another address"
@@ -21,9 +21,11 @@ func Fix(outside string) string {
 		return "write an IP address or a host name"
 	}
 	if strings.Contains(outside, inDenied) {
-		return "write an address outside of the denied ranges, or ask the operator of Penstock to take its range out of --denied-cidrs"
+		return "write an address outside of the denied ranges, or ask the operator of Penstock to take its range out " +
+			"of --denied-cidrs"
 	}
-	return "write an address inside the allowed ranges, or ask the operator of Penstock to add its range to --allowed-cidrs"
+	return "write an address inside the allowed ranges, or ask the operator of Penstock to add its range to " +
+		"--allowed-cidrs"
 }
 
 // neverAllowed is in the reasons against addresses that no range allows.
@@ -35,7 +37,8 @@ const inDenied = "is in the denied range "
 // neitherOf is in the reason against a text that no lookup may be for.
 const neitherOf = " is neither an IP address nor a host name"
 
-// Neither is why a text that a user or a member wrote as an address is none; "" if it is an IP address or may be a host name.
+// Neither is why a text that a user or a member wrote as an address is none; "" if it is an IP
+// address or may be a host name.
 func Neither(text string) string {
 	if _, err := netip.ParseAddr(text); err == nil || isHostName(text) {
 		return ""
@@ -43,7 +46,8 @@ func Neither(text string) string {
 	return fmt.Sprintf("%.64q", text) + neitherOf
 }
 
-// isHostName reports whether DNS may have a name: labels of 63 bytes at most, 253 in all. Underscores occur in local names.
+// isHostName reports whether DNS may have a name: labels of 63 bytes at most, 253 in all.
+// Underscores occur in local names.
 func isHostName(text string) bool {
 	text = strings.TrimSuffix(text, ".")
 	if len(text) > 253 {
@@ -93,8 +97,8 @@ func prefixes(list []string) (out []netip.Prefix) {
 	return out
 }
 
-// Written returns why an address that a user wrote may not become an endpoint, as a phrase that follows the address; "" if it
-// may.
+// Written returns why an address that a user wrote may not become an endpoint, as a phrase that
+// follows the address; "" if it may.
 func (p Policy) Written(ip netip.Addr) string {
 	if why := p.Outside(ip); why != "" {
 		return why
@@ -116,16 +120,18 @@ func (p Policy) Written(ip netip.Addr) string {
 	return ""
 }
 
-// Slice judges the addresses of one EndpointSlice that Kubernetes did not make. They may lie outside of the allowed ranges,
-// because Kubernetes lets only administrators write them by default, but not at another namespace's endpoint (CVE-2021-25740).
+// Slice judges the addresses of one EndpointSlice that Kubernetes did not make. They may lie
+// outside of the allowed ranges, because Kubernetes lets only administrators write them by default,
+// but not at another namespace's endpoint (CVE-2021-25740).
 type Slice struct {
 	policy    Policy
 	namespace string
 	occupants map[string]*store.Occupant // by address; those of the slice's addresses, nearly always none
 }
 
-// Slice reads who has the addresses of an EndpointSlice of a namespace, all of them by one key. A read of each address took 350
-// bytes for its dependency, its demand and its place in discovery/kube: 17 MiB for 5,000 slices of 10 endpoints.
+// Slice reads who has the addresses of an EndpointSlice of a namespace, all of them by one key. A
+// read of each address took 350 bytes for its dependency, its demand and its place in
+// discovery/kube: 17 MiB for 5,000 slices of 10 endpoints.
 func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	s := Slice{policy: p, namespace: namespace}
 	if !p.shared || len(list) == 0 {
@@ -144,7 +150,8 @@ func (p Policy) Slice(namespace string, list []netip.Addr) Slice {
 	return s
 }
 
-// Outside returns why an address of the slice may not become an endpoint, as a phrase that follows the address; "" if it may.
+// Outside returns why an address of the slice may not become an endpoint, as a phrase that follows
+// the address; "" if it may.
 func (s Slice) Outside(ip netip.Addr) string {
 	p := s.policy
 	if kind := p.Never(ip); kind != "" {
@@ -192,7 +199,8 @@ func appendForms(to []netip.Addr, ip netip.Addr) []netip.Addr {
 	return append(append(to, ip), inner...)
 }
 
-// ours reports whether a Service is in front of Penstock's own processes, or of a Gateway's proxies.
+// ours reports whether a Service is in front of Penstock's own processes, or of a Gateway's
+// proxies.
 func (p Policy) ours(service string) bool {
 	if service == p.own {
 		return true
@@ -201,7 +209,8 @@ func (p Policy) ours(service string) bool {
 	return ok && s.Labels[gatewayv1.GatewayNameLabelKey] != "" && s.Labels["app.kubernetes.io/managed-by"] == "penstock"
 }
 
-// Unrestricted is the AddressPolicy of files, whose owner may name any address that is ever allowed, and loopback.
+// Unrestricted is the AddressPolicy of files, whose owner may name any address that is ever
+// allowed, and loopback.
 func Unrestricted() *store.AddressPolicy {
 	p := &store.AddressPolicy{Loopback: true, ExternalName: true}
 	p.Name = store.OwnAddressPolicy

@@ -68,7 +68,8 @@ func (r *Ranges) special(ip netip.Addr) string {
 	return ""
 }
 
-// Outside returns why ip is outside of the allowed ranges, as a phrase that follows the address; "" if it is inside.
+// Outside returns why ip is outside of the allowed ranges, as a phrase that follows the address; ""
+// if it is inside.
 func (r *Ranges) Outside(ip netip.Addr) string {
 	if kind := r.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed
@@ -81,7 +82,8 @@ func (r *Ranges) Outside(ip netip.Addr) string {
 		return ""
 	}
 	inner, certain := embedded(ip)
-	if certain && len(inner) > 0 && !slices.ContainsFunc(inner, func(v4 netip.Addr) bool { return !in(r.Allowed, v4) }) {
+	if certain && len(inner) > 0 && !slices.ContainsFunc(inner,
+		func(v4 netip.Addr) bool { return !in(r.Allowed, v4) }) {
 		return ""
 	}
 	return "is outside the allowed ranges"

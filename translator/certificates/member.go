@@ -111,9 +111,11 @@ func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [
 			names = len(c.RawSubject) + 2
 		}
 		if count == maxCount || total+len(c.Raw) > maxTotal || names > share {
-			problems[c.of] = append(problems[c.of], fmt.Errorf("there is no room for the certificate of %.100q: a member has "+
-				"%d certificates of %d bytes, with subjects of some hundred bytes; remove old ones, or use shorter subjects",
-				c.Subject, maxCount, maxTotal))
+			problems[c.of] = append(problems[c.of],
+				fmt.Errorf("there is no room for the certificate of %.100q: a member has "+
+					"%d certificates of %d bytes, with subjects of some hundred bytes; remove old ones, or use "+
+					"shorter subjects",
+					c.Subject, maxCount, maxTotal))
 			continue
 		}
 		count, total, share = count+1, total+len(c.Raw), share-names

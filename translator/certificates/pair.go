@@ -18,8 +18,8 @@ type Pair struct {
 	Key   crypto.PrivateKey
 }
 
-// ReadPair reads a chain and a key in PEM as Envoy does; other blocks in them do not count. Which keys Envoy serves with is
-// not checked.
+// ReadPair reads a chain and a key in PEM as Envoy does; other blocks in them do not count. Which
+// keys Envoy serves with is not checked.
 func ReadPair(chain, key []byte) (*Pair, error) {
 	blocks := Blocks(chain)
 	if len(blocks) == 0 {
@@ -91,8 +91,8 @@ func twoPrimes(key *rsa.PrivateKey) (crypto.Signer, error) {
 	return key, nil
 }
 
-// explicitCurve reads a key of SEC 1 that has the parameters of its curve in place of the curve's name. The certificate names
-// the curve.
+// explicitCurve reads a key of SEC 1 that has the parameters of its curve in place of the curve's
+// name. The certificate names the curve.
 func explicitCurve(der []byte, of *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
 	var k struct {
 		Version    int

@@ -14,10 +14,11 @@ import (
 	"sync"
 )
 
-// Read reads a certificate as Envoy does, who reads extensions only as far as it needs them, and CAs' public keys when it
-// verifies by them. der may have something behind the certificate. Where crypto/x509 is stricter, the result has what it
-// can read, and Raw the whole certificate: a serial number is 1 then if it is negative, names lack attributes of odd types,
-// and PublicKey is nil if the key is of an unknown kind.
+// Read reads a certificate as Envoy does, who reads extensions only as far as it needs them, and
+// CAs' public keys when it verifies by them. der may have something behind the certificate. Where
+// crypto/x509 is stricter, the result has what it can read, and Raw the whole certificate: a serial
+// number is 1 then if it is negative, names lack attributes of odd types, and PublicKey is nil if
+// the key is of an unknown kind.
 func Read(der []byte) (*x509.Certificate, error) {
 	var whole asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &whole); err == nil {
@@ -33,7 +34,8 @@ func Read(der []byte) (*x509.Certificate, error) {
 	return f.simplified(der)
 }
 
-// Blocks returns the certificates of a text in PEM, each as DER, under the names that Envoy takes: OpenSSL has had three.
+// Blocks returns the certificates of a text in PEM, each as DER, under the names that Envoy takes:
+// OpenSSL has had three.
 func Blocks(text []byte) (out [][]byte) {
 	for {
 		var block *pem.Block
@@ -47,7 +49,8 @@ func Blocks(text []byte) (out [][]byte) {
 	}
 }
 
-// maxReplaced bounds the extensions and attributes of a certificate that simplified reads one by one: each takes a parse.
+// maxReplaced bounds the extensions and attributes of a certificate that simplified reads one by
+// one: each takes a parse.
 const maxReplaced = 1000
 
 // count is how many extensions and attributes a certificate has.
@@ -91,8 +94,9 @@ func (f *fields) simplified(der []byte) (*x509.Certificate, error) {
 		return one.reads()
 	}
 	if f.count() > maxReplaced {
-		return nil, fmt.Errorf("it has more than %d extensions and attributes of names, and crypto/x509 does not read it",
-			maxReplaced)
+		return nil,
+			fmt.Errorf("it has more than %d extensions and attributes of names, and crypto/x509 does not read it",
+				maxReplaced)
 	}
 	simple := *known
 	if simple.serial = f.serial; !reads(func(o *fields) { o.serial = f.serial }) {
@@ -138,13 +142,14 @@ func (f *fields) reads() bool {
 	return err == nil
 }
 
-// standIn is a certificate that crypto/x509 reads: without names, for 1970's first second, with the generator of P-256 as
-// its key. Nothing verifies its signature.
+// standIn is a certificate that crypto/x509 reads: without names, for 1970's first second, with the
+// generator of P-256 as its key. Nothing verifies its signature.
 var standIn = sync.OnceValues(func() (*fields, error) {
-	der, err := hex.DecodeString("3081a6308193a003020102020101300a06082a8648ce3d0403023000301e170d3730303130313030303030305a170d37" +
-		"30303130313030303030315a30003059301306072a8648ce3d020106082a8648ce3d030107034200046b17d1f2e12c42" +
-		"47f8bce6e563a440f277037d812deb33a0f4a13945d898c2964fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315e" +
-		"cecbb6406837bf51f5300a06082a8648ce3d04030203020000")
+	der, err := hex.DecodeString(
+		"3081a6308193a003020102020101300a06082a8648ce3d0403023000301e170d3730303130313030303030305a170d37" +
+			"30303130313030303030315a30003059301306072a8648ce3d020106082a8648ce3d030107034200046b17d1f2e12c42" +
+			"47f8bce6e563a440f277037d812deb33a0f4a13945d898c2964fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315e" +
+			"cecbb6406837bf51f5300a06082a8648ce3d04030203020000")
 	if err != nil {
 		return nil, err
 	}
@@ -200,10 +205,12 @@ func readableTimes(validity asn1.RawValue) asn1.RawValue {
 
 var altName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// HasAlternativeName reports whether Envoy finds a DNS name, an address or a URI in the extension subjectAltName of a
-// certificate. It finds none in one that is there twice, or has something behind it.
+// HasAlternativeName reports whether Envoy finds a DNS name, an address or a URI in the extension
+// subjectAltName of a certificate. It finds none in one that is there twice, or has something
+// behind it.
 func HasAlternativeName(c *x509.Certificate) bool {
-	return slices.ContainsFunc(alternativeNames(c), func(n asn1.RawValue) bool { return n.Tag == 2 || n.Tag == 6 || n.Tag == 7 })
+	return slices.ContainsFunc(alternativeNames(c),
+		func(n asn1.RawValue) bool { return n.Tag == 2 || n.Tag == 6 || n.Tag == 7 })
 }
 
 // alternativeNames lists the names of the extension subjectAltName.

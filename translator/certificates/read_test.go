@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// A certificate whose parts are read one by one is a parse for each of them, so their number is bounded: else one
-// Secret would occupy the control plane for minutes.
+// A certificate whose parts are read one by one is a parse for each of them, so their number is
+// bounded: else one Secret would occupy the control plane for minutes.
 func TestRead_PartsThatAreReadOneByOneAreBounded(t *testing.T) {
 	with := func(n int) []byte {
 		return edit(t, authority(t, newKey(t, elliptic.P256()), nil), func(f [][]byte) [][]byte {
@@ -27,7 +27,8 @@ func TestRead_PartsThatAreReadOneByOneAreBounded(t *testing.T) {
 	if err != nil || len(c.Extensions) < 900 || !c.IsCA {
 		t.Errorf("900 extensions: got %v, want a CA with all of them", err)
 	}
-	if _, err := certificates.Read(with(70_000)); err == nil || !strings.Contains(err.Error(), "more than 1000 extensions") {
+	if _, err := certificates.Read(with(70_000)); err == nil ||
+		!strings.Contains(err.Error(), "more than 1000 extensions") {
 		t.Errorf("70,000 extensions: got %v, want an error that names their bound", err)
 	}
 }

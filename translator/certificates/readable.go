@@ -216,7 +216,8 @@ func value(v asn1.RawValue) error {
 	fail := errors.New("it is not encoded as its type is")
 	switch v.Tag {
 	case asn1.TagInteger, asn1.TagEnum:
-		if n := len(v.Bytes); n == 0 || n > 1 && (v.Bytes[0] == 0 && v.Bytes[1] < 0x80 || v.Bytes[0] == 0xff && v.Bytes[1] >= 0x80) {
+		if n := len(v.Bytes); n == 0 ||
+			n > 1 && (v.Bytes[0] == 0 && v.Bytes[1] < 0x80 || v.Bytes[0] == 0xff && v.Bytes[1] >= 0x80) {
 			return fail
 		}
 	case asn1.TagBoolean:
@@ -327,7 +328,8 @@ func instant(t asn1.RawValue) (time.Time, error) {
 	return time.Time{}, fail
 }
 
-// inCentury moves a time into the years 1950 to 2049, which a UTCTime stands for (RFC 5280, 4.1.2.5.1).
+// inCentury moves a time into the years 1950 to 2049, which a UTCTime stands for (RFC 5280,
+// 4.1.2.5.1).
 func inCentury(at time.Time, err error) (time.Time, error) {
 	if at.Year() >= 2050 {
 		at = at.AddDate(-100, 0, 0)

@@ -76,7 +76,8 @@ func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	return a, nil
 }
 
-// UpgradesTwice reports whether a request asks for websocket twice. Envoy answers it 403 once it has a route.
+// UpgradesTwice reports whether a request asks for websocket twice. Envoy answers it 403 once it
+// has a route.
 func (a *Arrived) UpgradesTwice() bool {
 	to := a.Header["upgrade"]
 	return to != nil && !strings.EqualFold(to[0], websocket)
@@ -128,7 +129,8 @@ func codecHeader(e model.Edge, in http.Header) (out map[string][]string, why str
 		}
 		if strings.Contains(name, "_") && e.Underscores != v1alpha1.AllowUnderscores {
 			if e.Underscores != v1alpha1.DropUnderscores {
-				return nil, "the header " + name + " has an underscore (clients.headersWithUnderscores of the EnvoyFleet)"
+				return nil, "the header " + name +
+					" has an underscore (clients.headersWithUnderscores of the EnvoyFleet)"
 			}
 			continue
 		}
@@ -233,7 +235,8 @@ var internalHeaders = []string{
 	"keep-alive", "proxy-connection", "transfer-encoding", "x-envoy-internal",
 	"x-envoy-decorator-operation", "x-envoy-downstream-service-cluster", "x-envoy-downstream-service-node",
 	"x-envoy-retry-on", "x-envoy-retry-grpc-on", "x-envoy-max-retries", "x-envoy-upstream-alt-stat-name",
-	"x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-upstream-rq-timeout-alt-response",
+	"x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-rq-per-try-timeout-ms",
+	"x-envoy-upstream-rq-timeout-alt-response",
 	"x-envoy-expected-rq-timeout-ms", "x-envoy-force-trace", "x-envoy-ip-tags", "x-envoy-original-url",
 	"x-envoy-hedge-on-per-try-timeout", "x-envoy-retriable-status-codes", "x-envoy-retriable-header-names",
 	"x-envoy-is-timeout-retry",

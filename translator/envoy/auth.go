@@ -63,7 +63,9 @@ func (b *builder) fill(place string, filter proto.Message) *anypb.Any {
 
 // fillAll puts several filters into a place.
 func (b *builder) fillAll(filters ...*corev3.TypedExtensionConfig) *anypb.Any {
-	return b.fillWith(&compositev3.ExecuteFilterAction{FilterChain: &compositev3.FilterChainConfiguration{TypedConfig: filters}})
+	return b.fillWith(&compositev3.ExecuteFilterAction{
+		FilterChain: &compositev3.FilterChainConfiguration{TypedConfig: filters},
+	})
 }
 
 func (b *builder) fillWith(action *compositev3.ExecuteFilterAction) *anypb.Any {

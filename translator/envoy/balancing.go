@@ -18,8 +18,8 @@ const (
 	roleKey   = "role"
 	rolePod   = "pod"
 	roleSpill = "spill"
-	// roleLater marks hops after the first: only a picker chooses one of them. A fallback that spread over all hops
-	// would ignore the user's order.
+	// roleLater marks hops after the first: only a picker chooses one of them. A fallback that
+	// spread over all hops would ignore the user's order.
 	roleLater = "spill-later"
 	// roleNone is the role of no endpoint (subsetMatch).
 	roleNone = "none"
@@ -28,7 +28,8 @@ const (
 // servedKey is where the endpoint picker protocol has the endpoint that served.
 const servedKey = "x-gateway-destination-endpoint-served"
 
-// loadBalancing follows the pick in the request's metadata, where there is one; the fallback decides otherwise.
+// loadBalancing follows the pick in the request's metadata, where there is one; the fallback
+// decides otherwise.
 func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
 	f := c.Fallback
 	exact := func() *clusterv3.LoadBalancingPolicy { // round robin is the only one whose shares are exact
@@ -42,7 +43,9 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 		return least
 	}
 	subset := &subsetv3.Subset{SubsetLbPolicy: least}
-	fallback := func() *clusterv3.LoadBalancingPolicy { return b.policy("envoy.load_balancing_policies.subset", subset) }
+	fallback := func() *clusterv3.LoadBalancingPolicy {
+		return b.policy("envoy.load_balancing_policies.subset", subset)
+	}
 	switch f {
 	case model.FallbackMembers:
 		fallback = exact
@@ -52,9 +55,14 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 			role = rolePod
 		}
 		subset.FallbackPolicy = subsetv3.Subset_DEFAULT_SUBSET
-		subset.DefaultSubset = &structpb.Struct{Fields: map[string]*structpb.Value{roleKey: structpb.NewStringValue(role)}}
-		// Without a fallback of its own, a request that asks for a role (subsetMatch) would get the default subset.
-		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{{Keys: []string{roleKey}, FallbackPolicy: subsetv3.Subset_LbSubsetSelector_NO_FALLBACK}}
+		subset.DefaultSubset = &structpb.Struct{
+			Fields: map[string]*structpb.Value{roleKey: structpb.NewStringValue(role)},
+		}
+		// Without a fallback of its own, a request that asks for a role (subsetMatch) would get the
+		// default subset.
+		subset.SubsetSelectors = []*subsetv3.Subset_LbSubsetSelector{
+			{Keys: []string{roleKey}, FallbackPolicy: subsetv3.Subset_LbSubsetSelector_NO_FALLBACK},
+		}
 	case model.FallbackNone:
 		// No request ever asks for this key, and NO_FALLBACK then finds no host: 503.
 		subset.FallbackPolicy = subsetv3.Subset_NO_FALLBACK
@@ -67,9 +75,12 @@ func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy
 	// Metadata only: a header would let a client steer.
 	sources := []*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(own.Namespace, own.Destination)}}
 	if c.Names != nil && *c.Names != own {
-		// Our picker, which relays requests whose bodies no picker gets, names endpoints by the protocol's names.
+		// Our picker, which relays requests whose bodies no picker gets, names endpoints by the
+		// protocol's names.
 		names = *c.Names
-		sources = append([]*overridev3.OverrideHost_OverrideHostSource{{Metadata: metadataKey(names.Namespace, names.Destination)}}, sources...)
+		sources = append([]*overridev3.OverrideHost_OverrideHostSource{
+			{Metadata: metadataKey(names.Namespace, names.Destination)},
+		}, sources...)
 	}
 	return b.policy("envoy.load_balancing_policies.override_host", &overridev3.OverrideHost{
 		OverrideHostSources: sources,

@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// One of many virtual hosts changes: what encoding and checking it costs, and putting it among 5,000.
+// One of many virtual hosts changes: what encoding and checking it costs, and putting it among
+// 5,000.
 func BenchmarkVirtualHost(b *testing.B) {
 	for b.Loop() {
 		if _, err := VirtualHost(benchHost("a.example")); err != nil {
@@ -47,9 +48,11 @@ func benchHost(host string) *model.VirtualHost {
 	vh := &model.VirtualHost{Chain: "http/80", Host: host}
 	for i := range 3 {
 		vh.Routes = append(vh.Routes, model.Route{
-			Name:   fmt.Sprint(i),
-			Match:  prefix(fmt.Sprintf("/v%d", i)),
-			Action: &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{pool("pool", "ns/pool", model.BodyBuffered)}}},
+			Name:  fmt.Sprint(i),
+			Match: prefix(fmt.Sprintf("/v%d", i)),
+			Action: &model.Action{
+				Forward: &model.Forward{Backends: []model.WeightedBackend{pool("pool", "ns/pool", model.BodyBuffered)}},
+			},
 		})
 	}
 	return vh

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// builder collects what one resource names while it is built, and the first failure to encode a part of it.
+// builder collects what one resource names while it is built, and the first failure to encode a
+// part of it.
 type builder struct {
 	hops  bool // for HopListener
 	peers bool // for peer listeners

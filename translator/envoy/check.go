@@ -22,15 +22,17 @@ import (
 )
 
 // checked encodes a resource, unless Envoy would reject it.
-func checked(t resource.Type, name string, msg proto.Message, refs []resource.Ref, owners []report.Ref) (*resource.Resource, error) {
+func checked(t resource.Type, name string, msg proto.Message, refs []resource.Ref,
+	owners []report.Ref) (*resource.Resource, error) {
 	if err := checkMessage(msg); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", t, name, err)
 	}
 	return resource.New(t, name, msg, refs, owners)
 }
 
-// checkMessage finds what Envoy would reject, before it is sent: a NACK then means a bug of ours. It checks a message by its
-// own rules, then everything in it by ours. It looks into nested Any, which the protos' own validation does not.
+// checkMessage finds what Envoy would reject, before it is sent: a NACK then means a bug of ours.
+// It checks a message by its own rules, then everything in it by ours. It looks into nested Any,
+// which the protos' own validation does not.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -40,7 +42,8 @@ func checkMessage(msg proto.Message) error {
 	return walk(msg.ProtoReflect(), checkOne)
 }
 
-// walk calls visit with a message and all messages in it until there is an error. visit itself looks into Any.
+// walk calls visit with a message and all messages in it until there is an error. visit itself
+// looks into Any.
 func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {
@@ -96,7 +99,8 @@ func checkOne(msg proto.Message) error {
 			return fmt.Errorf("%q is not an IP address", m.Address)
 		}
 	case *tlsv3.TlsCertificate:
-		if _, err := certificates.ReadPair(m.CertificateChain.GetInlineBytes(), m.PrivateKey.GetInlineBytes()); err != nil {
+		if _, err := certificates.ReadPair(m.CertificateChain.GetInlineBytes(),
+			m.PrivateKey.GetInlineBytes()); err != nil {
 			return fmt.Errorf("certificate: %w", err)
 		}
 	case *listenerv3.Listener:

@@ -34,7 +34,9 @@ func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 			TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: data(chain), PrivateKey: data(key)},
 		}}
 	}
-	weightless := &routev3.WeightedCluster{Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: "c", Weight: wrapperspb.UInt32(0)}}}
+	weightless := &routev3.WeightedCluster{
+		Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: "c", Weight: wrapperspb.UInt32(0)}},
+	}
 	if _, err := checked(resource.Secret, "s", certificate(chain, key), nil, nil); err != nil {
 		t.Errorf("a good certificate: %v", err)
 	}
@@ -48,17 +50,22 @@ func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 			Name: "c", TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": deep},
 		}, "MessageTimeout"},
 		"a type that does not exist": {resource.Cluster, &clusterv3.Cluster{
-			Name: "c", TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": {TypeUrl: "type.googleapis.com/no.such.Type"}},
+			Name: "c", TypedExtensionProtocolOptions: map[string]*anypb.Any{
+				"x": {TypeUrl: "type.googleapis.com/no.such.Type"},
+			},
 		}, "no.such.Type"},
 		"a host name where an address must be": {resource.Endpoints, &endpointv3.ClusterLoadAssignment{
 			ClusterName: "c", Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
-				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address("pod.example", 1)}},
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+					Endpoint: &endpointv3.Endpoint{Address: address("pod.example", 1)},
+				},
 			}}}},
 		}, "pod.example"},
-		"a certificate that is none":          {resource.Secret, certificate([]byte("x"), key), "certificate"},
-		"a key that is none":                  {resource.Secret, certificate(chain, []byte("x")), "key"},
-		"a key that is not the certificate's": {resource.Secret, certificate(chain, other), "is not that of the first certificate"},
-		"weights that add up to nothing":      {resource.RouteConfiguration, weightless, "add up to 0"},
+		"a certificate that is none": {resource.Secret, certificate([]byte("x"), key), "certificate"},
+		"a key that is none":         {resource.Secret, certificate(chain, []byte("x")), "key"},
+		"a key that is not the certificate's": {resource.Secret, certificate(chain, other),
+			"is not that of the first certificate"},
+		"weights that add up to nothing": {resource.RouteConfiguration, weightless, "add up to 0"},
 		"two chains for the same connections": {resource.Listener, &listenerv3.Listener{
 			Name: "l", FilterChains: []*listenerv3.FilterChain{{Name: "one"}, {Name: "two"}},
 		}, "same connections"},
@@ -74,7 +81,8 @@ func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 	if BlockOf("a.example") != BlockOf("A.example") {
 		t.Error("one host twice falls into two blocks, where NewBlock cannot find it")
 	}
-	if _, err := NewBlock([]*Encoded{{Host: "a.example"}, {Host: "b.example"}, {Host: "A.example"}}); err == nil || !strings.Contains(err.Error(), "a.example") {
+	if _, err := NewBlock([]*Encoded{{Host: "a.example"}, {Host: "b.example"}, {Host: "A.example"}}); err == nil ||
+		!strings.Contains(err.Error(), "a.example") {
 		t.Errorf("one host twice: got %v", err)
 	}
 }
@@ -83,16 +91,27 @@ func TestVirtualHost_InvalidIsNotEncoded(t *testing.T) {
 	one := []model.WeightedBackend{{Cluster: named("c"), Weight: 1}}
 	whole := "/x"
 	for want, route := range map[string]model.Route{
-		"missing closing )": {Match: model.Match{PathKind: model.PathRegex, Path: "/a(b"}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
-		"too large":         {Match: model.Match{PathKind: model.PathRegex, Path: strings.Repeat(`\pL{1000}`, 20)}, Action: &model.Action{Forward: &model.Forward{Backends: one}}},
+		"missing closing )": {Match: model.Match{PathKind: model.PathRegex, Path: "/a(b"},
+			Action: &model.Action{Forward: &model.Forward{Backends: one}}},
+		"too large": {Match: model.Match{PathKind: model.PathRegex, Path: strings.Repeat(`\pL{1000}`, 20)},
+			Action: &model.Action{Forward: &model.Forward{Backends: one}}},
 		"2^32": {Match: prefix("/"), Action: &model.Action{Forward: &model.Forward{Backends: []model.WeightedBackend{
 			{Cluster: named("c"), Weight: 1 << 31}, {Cluster: named("d"), Weight: 1 << 31}}}}},
-		`header "Host"`:     {Match: prefix("/"), Action: &model.Action{RequestHeaders: model.HeaderChanges{Remove: []string{"Host"}}, Forward: &model.Forward{Backends: one}}},
-		"has no action":     {Match: prefix("/"), Action: &model.Action{}},
-		"status 304":        {Match: prefix("/"), Action: &model.Action{Redirect: &model.Redirect{Code: 304}}},
-		"prefix is matched": {Match: model.Match{PathKind: model.PathExact, Path: "/a"}, Action: &model.Action{Forward: &model.Forward{Backends: one, RewritePath: model.PathChange{Prefix: &whole}}}},
+		`header "Host"`: {
+			Match: prefix("/"), Action: &model.Action{
+				RequestHeaders: model.HeaderChanges{Remove: []string{"Host"}}, Forward: &model.Forward{Backends: one},
+			},
+		},
+		"has no action": {Match: prefix("/"), Action: &model.Action{}},
+		"status 304":    {Match: prefix("/"), Action: &model.Action{Redirect: &model.Redirect{Code: 304}}},
+		"prefix is matched": {Match: model.Match{PathKind: model.PathExact, Path: "/a"},
+			Action: &model.Action{
+				Forward: &model.Forward{Backends: one, RewritePath: model.PathChange{Prefix: &whole}},
+			}},
 	} {
-		if _, err := VirtualHost(&model.VirtualHost{Chain: "http/80", Host: "h", Routes: []model.Route{route}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := VirtualHost(&model.VirtualHost{
+			Chain: "http/80", Host: "h", Routes: []model.Route{route},
+		}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want something about %q", err, want)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Cluster is one backend, pool or picker. Its endpoints come by EDS under its own name, which keeps service_name unique
-// (of two clusters that share one, Envoy would not update both).
+// Cluster is one backend, pool or picker. Its endpoints come by EDS under its own name, which keeps
+// service_name unique (of two clusters that share one, Envoy would not update both).
 func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
 		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
@@ -46,13 +46,14 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
 	if c.HealthService != "" || c.Ejects || c.Protocol == model.UDP || picker && c.Name.External() {
-		// By default Envoy holds a change of health back while the last change of the cluster is younger than a second: a picker that takes
-		// another's place would get no call for so long.
+		// By default Envoy holds a change of health back while the last change of the cluster is
+		// younger than a second: a picker that takes another's place would get no call for so long.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
-			// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a request pass without it. If all of those
-			// that are left out for failing are, the hop declines at once. Of our own, by default, all are asked where most seem to be
-			// down: that may be a busy machine's pause. Endpoints that drain get no new session.
+			// A picker that is down must fail at once: with FULL_DUPLEX_STREAMED only that lets a
+			// request pass without it. If all of those that are left out for failing are, the hop
+			// declines at once. Of our own, by default, all are asked where most seem to be down:
+			// that may be a busy machine's pause. Endpoints that drain get no new session.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -69,14 +70,17 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	return checked(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
 }
 
-// healthCheck asks a picker whether it serves. It is quick, because the first answer decides when a new cluster is usable, and when Envoy
-// answers for all clusters of a response (ENVOY.md, "Delivery"); and a lost picker is noticed by nothing else. Two failures are needed: one
-// alone is a busy picker's pause, and would take every request past it. Our own has more time still: what it is slow to answer is asked again elsewhere, which needs an
-// elsewhere that is not left out for having been slow a moment ago.
+// healthCheck asks a picker whether it serves. It is quick, because the first answer decides when a
+// new cluster is usable, and when Envoy answers for all clusters of a response (ENVOY.md,
+// "Delivery"); and a lost picker is noticed by nothing else. Two failures are needed: one alone is
+// a busy picker's pause, and would take every request past it. Our own has more time still: what it
+// is slow to answer is asked again elsewhere, which needs an elsewhere that is not left out for
+// having been slow a moment ago.
 //
-// External pickers that are not known to serve health are asked the same over HTTP, where any answer that is not a server's
-// failure means that the picker is there: some serve none on this port (the inference extension's reference picker), and Envoy's gRPC
-// check takes UNIMPLEMENTED for down.
+// External pickers that are not known to serve health are asked the same over HTTP, where any
+// answer that is not a server's failure means that the picker is there: some serve none on this
+// port (the inference extension's reference picker), and Envoy's gRPC check takes UNIMPLEMENTED for
+// down.
 func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	check := &corev3.HealthCheck{
 		Timeout:            seconds(500 * time.Millisecond),
@@ -89,7 +93,9 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 		check.Timeout = seconds(time.Second)
 	}
 	if c.Own || c.ServesHealth {
-		check.HealthChecker = &corev3.HealthCheck_GrpcHealthCheck_{GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: c.HealthService}}
+		check.HealthChecker = &corev3.HealthCheck_GrpcHealthCheck_{
+			GrpcHealthCheck: &corev3.HealthCheck_GrpcHealthCheck{ServiceName: c.HealthService},
+		}
 		return check
 	}
 	check.HealthChecker = &corev3.HealthCheck_HttpHealthCheck_{HttpHealthCheck: &corev3.HealthCheck_HttpHealthCheck{
@@ -107,9 +113,10 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 	return check
 }
 
-// ejected leaves out an endpoint that could not be reached twice, for a second: without it each request of its share waits for as
-// long as a connection may take. Answers of any status eject none. The time is bounded: by default it grows with each ejection, up to five
-// minutes, and a gateway that is back would have to wait so long.
+// ejected leaves out an endpoint that could not be reached twice, for a second: without it each
+// request of its share waits for as long as a connection may take. Answers of any status eject
+// none. The time is bounded: by default it grows with each ejection, up to five minutes, and a
+// gateway that is back would have to wait so long.
 func ejected() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{
@@ -140,21 +147,27 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 		}
 		if c.Protocol == model.GRPC {
 			// A picker that is frozen, or behind a cut wire, does not close its connections.
-			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second)}
+			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
+				Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second),
+			}
 			if c.Name.Kind == model.ImportPickerKind {
-				// A pick that reads the body as a stream has no other limit (a request waited for 9.8 s where another cluster served).
+				// A pick that reads the body as a stream has no other limit (a request waited for
+				// 9.8 s where another cluster served).
 				h2.ConnectionKeepalive = peerKeepalive()
 			}
 			if c.Own {
-				// Without an answer to the ping the connection ends, and the call is made again at another picker. Passive
-				// outlier detection is no help: it takes the end of a call that was answered for a failure, and then leaves
-				// out the picker that works.
+				// Without an answer to the ping the connection ends, and the call is made again at
+				// another picker. Passive outlier detection is no help: it takes the end of a call
+				// that was answered for a failure, and then leaves out the picker that works.
 				h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
-					Interval: seconds(pickerPing), Timeout: seconds(silentPing), ConnectionIdleInterval: seconds(silentBefore),
+					Interval: seconds(pickerPing), Timeout: seconds(silentPing),
+					ConnectionIdleInterval: seconds(silentBefore),
 				}
 			}
 		}
-		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: h2}
+		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+			Http2ProtocolOptions: h2,
+		}
 	default:
 		explicit.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
 			HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: c.Hops},

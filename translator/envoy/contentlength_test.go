@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A picker that makes a body longer than content-length, or the header smaller than the body, would have the server read
-// what is left as the next client's request.
+// A picker that makes a body longer than content-length, or the header smaller than the body, would
+// have the server read what is left as the next client's request.
 func TestExternalPicker_DoesNotDecideHowLongABodyIsRead(t *testing.T) {
 	for what, c := range map[string]struct {
 		cluster model.ClusterID
@@ -20,7 +20,8 @@ func TestExternalPicker_DoesNotDecideHowLongABodyIsRead(t *testing.T) {
 	} {
 		for _, body := range []model.BodyMode{model.BodyNone, model.BodyDuplex, model.BodyWhole} {
 			f := &model.Forward{Backends: []model.WeightedBackend{{
-				Weight: 1, Cluster: model.PoolCluster("ns", "chat"), Picker: &model.PickerCall{Cluster: c.cluster, Body: body},
+				Weight: 1, Cluster: model.PoolCluster("ns", "chat"),
+				Picker: &model.PickerCall{Cluster: c.cluster, Body: body},
 			}}}
 			b := &builder{}
 			for _, calls := range []pickerCalls{allCalls, bodylessCalls} {

@@ -19,7 +19,8 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 		AllowHeaders:  strings.Join(c.Headers, ", "),
 		ExposeHeaders: strings.Join(c.Expose, ", "),
 		MaxAge:        strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
-		// A preflight request from elsewhere is answered, without a word of CORS, and goes no further.
+		// A preflight request from elsewhere is answered, without a word of CORS, and goes no
+		// further.
 		ForwardNotMatchingPreflights: boolean(false),
 	}
 	if c.Credentials {
@@ -31,7 +32,8 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 	return b.any(p)
 }
 
-// origin matches an Origin header. A wildcard stands for any number of labels (Gateway API, HTTPCORSFilter).
+// origin matches an Origin header. A wildcard stands for any number of labels (Gateway API,
+// HTTPCORSFilter).
 func origin(o string) *matcherv3.StringMatcher {
 	if o == "*" {
 		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(".+")}}

@@ -15,10 +15,11 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// DatagramListener is what Envoy binds for one port of UDP of a Gateway. It names one cluster, which is the listener's own,
-// so that a route changes the endpoints of that cluster and nothing here: Envoy forgets all sessions of a listener that
-// changes. It has no traffic direction: Envoy closes the inbound listeners of a Gateway that ends at once, and a socket
-// without connections would lose the answers in flight.
+// DatagramListener is what Envoy binds for one port of UDP of a Gateway. It names one cluster,
+// which is the listener's own, so that a route changes the endpoints of that cluster and nothing
+// here: Envoy forgets all sessions of a listener that changes. It has no traffic direction: Envoy
+// closes the inbound listeners of a Gateway that ends at once, and a socket without connections
+// would lose the answers in flight.
 func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || p.Datagrams.IsZero() {
 		return nil, fmt.Errorf("port %s of Gateway %s has no address or no cluster", p.Socket(), p.Gateway)
@@ -30,8 +31,10 @@ func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 		Address:           datagramAddress(p.Addresses[0], p.Number),
 		UdpListenerConfig: &listenerv3.UdpListenerConfig{DownstreamSocketConfig: size},
 		ListenerFilters: []*listenerv3.ListenerFilter{b.listenerFilter("udp", &udpv3.UdpProxyConfig{
-			StatPrefix:           "datagrams",
-			RouteSpecifier:       &udpv3.UdpProxyConfig_Matcher{Matcher: b.always(&udpv3.Route{Cluster: b.cluster(p.Datagrams)})},
+			StatPrefix: "datagrams",
+			RouteSpecifier: &udpv3.UdpProxyConfig_Matcher{
+				Matcher: b.always(&udpv3.Route{Cluster: b.cluster(p.Datagrams)}),
+			},
 			IdleTimeout:          seconds(datagramIdle),
 			UpstreamSocketConfig: size,
 			AccessLog:            b.datagramLog(cfg, p),

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// feeder is the smallest delta ADS server that a test of translation needs: it answers each subscription with what it
-// has, once, and records NACKs.
+// feeder is the smallest delta ADS server that a test of translation needs: it answers each
+// subscription with what it has, once, and records NACKs.
 type feeder struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	resources map[resource.Ref]*resource.Resource
@@ -49,7 +49,8 @@ func (f *feeder) rejected() []string {
 	return append([]string(nil), f.nacks...)
 }
 
-func (f *feeder) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+func (f *feeder) DeltaAggregatedResources(
+	s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	started := map[resource.Type]bool{}
 	for nonce := 0; ; nonce++ {
 		req, err := s.Recv()

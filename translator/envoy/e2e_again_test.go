@@ -14,23 +14,31 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// pickedAgain adds a pool that fails closed, whose picker reads bodies: its cluster falls back to a hop to the pool itself.
-// The picker knows it as first on the edge, and as again behind the hop.
+// pickedAgain adds a pool that fails closed, whose picker reads bodies: its cluster falls back to a
+// hop to the pool itself. The picker knows it as first on the edge, and as again behind the hop.
 func (r *rig) pickedAgain(name string, protocol model.Protocol, first, again string, eps []model.Endpoint) {
 	r.t.Helper()
 	hop, last := model.HopTo("InferencePool", "ns", name), named(name).As(model.LastVariant)
 	to := func(cluster model.ClusterID, pool string) []model.WeightedBackend {
-		return []model.WeightedBackend{{Cluster: cluster, Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed(pool), Body: model.BodyBuffered}}}
+		return []model.WeightedBackend{
+			{
+				Cluster: cluster, Weight: 1, Picker: &model.PickerCall{
+					Cluster: model.OurPicker, Pool: poolNamed(pool), Body: model.BodyBuffered,
+				},
+			},
+		}
 	}
 	r.cluster(model.Cluster{Name: last, Protocol: protocol, Fallback: model.FallbackNone}, eps...)
 	r.hop(model.Hop{Name: hop, Backends: to(last, again)})
-	r.cluster(model.Cluster{Name: named(name), Protocol: protocol, Fallback: model.FallbackAgain, Hops: true}, append(eps[:len(eps):len(eps)], model.Endpoint{Hop: hop})...)
+	r.cluster(model.Cluster{Name: named(name), Protocol: protocol, Fallback: model.FallbackAgain, Hops: true},
+		append(eps[:len(eps):len(eps)], model.Endpoint{Hop: hop})...)
 	r.forward(name, model.Forward{Backends: to(named(name), first)})
 }
 
-// Envoy repeats no call that was answered in part, and a picker that reads bodies has answered the headers before it has the
-// body: when it is killed then, the pick is lost. The cluster of a pool that fails closed therefore falls back to a hop to
-// the pool itself, where another picker is asked.
+// Envoy repeats no call that was answered in part, and a picker that reads bodies has answered the
+// headers before it has the body: when it is killed then, the pick is lost. The cluster of a pool
+// that fails closed therefore falls back to a hop to the pool itself, where another picker is
+// asked.
 func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) {
 	t.Parallel()
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
@@ -42,7 +50,8 @@ func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) 
 	})
 	r := newRig(t, p.address)
 	spoken := map[model.Protocol]string{model.HTTP1: "HTTP/1.1", model.H2C: "HTTP/2.0"}
-	pairs := map[string]outcome{"quits-again": "picked", "silent-again": "picked", "quits-quits": "503", "quits-full": "429", "full-again": "429"}
+	pairs := map[string]outcome{"quits-again": "picked", "silent-again": "picked", "quits-quits": "503",
+		"quits-full": "429", "full-again": "429"}
 	for pair := range pairs {
 		first, again, _ := strings.Cut(pair, "-")
 		for protocol := range spoken {
@@ -69,7 +78,8 @@ func TestEndpointPicker_LostPickIsRepeatedWhereThePoolFailsClosed(t *testing.T) 
 	}
 }
 
-// streamer is a pod that streams until the gate opens, and then ends with trailers. It answers with the trailer that it received.
+// streamer is a pod that streams until the gate opens, and then ends with trailers. It answers with
+// the trailer that it received.
 func streamer(t *testing.T, gate chan struct{}) *pod {
 	return (&pod{name: "streamer"}).serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -82,8 +92,8 @@ func streamer(t *testing.T, gate chan struct{}) *pod {
 	}))
 }
 
-// Over HTTP/2 many requests share a connection to the hop. Envoy closes one on which too many were given up early, as clients
-// do while pickers are silent, and would cut the answers of all others.
+// Over HTTP/2 many requests share a connection to the hop. Envoy closes one on which too many were
+// given up early, as clients do while pickers are silent, and would cut the answers of all others.
 func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -103,7 +113,8 @@ func TestHop_CancelledRequestsCutNoStream(t *testing.T) {
 	var streams []*http.Response
 	for range 8 { // some on either worker
 		req := r.request("POST", "llm", "/", nil)
-		req.Body, req.ContentLength, req.Trailer = io.NopCloser(strings.NewReader("hello")), -1, http.Header{"X-End": {"yes"}}
+		req.Body, req.ContentLength, req.Trailer = io.NopCloser(strings.NewReader("hello")), -1,
+			http.Header{"X-End": {"yes"}}
 		resp, err := over2.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)

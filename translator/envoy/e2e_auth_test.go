@@ -51,8 +51,11 @@ func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 		r.host(host, model.Route{Name: host, Match: prefix("/"), Action: &action})
 	}
 	add("plain", model.ExternalAuth{Cluster: named("guard")}, model.Action{})
-	add("chosen", model.ExternalAuth{Cluster: named("guard"), Path: "/check", Headers: []string{"x-more"}, Copied: []string{"x-team"}, MaxBody: 1000}, model.Action{})
-	add("redirect", model.ExternalAuth{Cluster: named("guard")}, model.Action{Redirect: &model.Redirect{Host: "o", Port: 80, Code: 302}})
+	add("chosen",
+		model.ExternalAuth{Cluster: named("guard"), Path: "/check", Headers: []string{"x-more"},
+			Copied: []string{"x-team"}, MaxBody: 1000}, model.Action{})
+	add("redirect", model.ExternalAuth{Cluster: named("guard")},
+		model.Action{Redirect: &model.Redirect{Host: "o", Port: 80, Code: 302}})
 	add("gone", model.ExternalAuth{Cluster: named("gone")}, model.Action{})
 	r.start()
 	ask := func(host, token string, prompt string) answer {
@@ -69,7 +72,8 @@ func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 		return got
 	}
 	for _, host := range []string{"plain", "chosen", "redirect"} {
-		if got := ask(host, "bad", "p"); got.status != 401 || got.body != "who are you?" || got.header.Get("Www-Authenticate") != "Bearer" || a.hits.Load() != 0 {
+		if got := ask(host, "bad", "p"); got.status != 401 || got.body != "who are you?" ||
+			got.header.Get("Www-Authenticate") != "Bearer" || a.hits.Load() != 0 {
 			t.Errorf("%s, with a bad token: %s %v", host, got, got.header)
 		}
 	}
@@ -80,22 +84,29 @@ func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 		t.Errorf("redirect: %s", got)
 	}
 	got := ask("plain", "good", "the prompt")
-	if got.body != digest([]byte("the prompt")) || got.header.Get("Echo-X-User") != "ali" || got.header.Get("Echo-X-Team") != "red" || got.header.Get("Echo-Host") != "plain" {
+	if got.body != digest([]byte("the prompt")) || got.header.Get("Echo-X-User") != "ali" ||
+		got.header.Get("Echo-X-Team") != "red" || got.header.Get("Echo-Host") != "plain" {
 		t.Errorf("allowed: %s %v", got, got.header)
 	}
 	seen := asked.Load()
-	if seen.Method != "POST" || seen.URL.RequestURI() != "/v1/chat?q=1" || seen.Host != "plain" || body.Load() != "" || seen.ContentLength != 0 || seen.Header.Get("X-More") != "" {
-		t.Errorf("the service was asked %s %s%s with %q, %v", seen.Method, seen.Host, seen.URL.RequestURI(), body.Load(), seen.Header)
+	if seen.Method != "POST" || seen.URL.RequestURI() != "/v1/chat?q=1" || seen.Host != "plain" || body.Load() != "" ||
+		seen.ContentLength != 0 || seen.Header.Get("X-More") != "" {
+		t.Errorf("the service was asked %s %s%s with %q, %v", seen.Method, seen.Host, seen.URL.RequestURI(),
+			body.Load(), seen.Header)
 	}
 	got = ask("chosen", "good", "the prompt")
-	if got.body != digest([]byte("the prompt")) || got.header.Get("Echo-X-User") != "" || got.header.Get("Echo-X-Team") != "red" {
+	if got.body != digest([]byte("the prompt")) || got.header.Get("Echo-X-User") != "" ||
+		got.header.Get("Echo-X-Team") != "red" {
 		t.Errorf("allowed: %s %v", got, got.header)
 	}
 	seen = asked.Load()
-	if seen.URL.RequestURI() != "/check/v1/chat?q=1" || body.Load() != "the prompt" || seen.ContentLength != 10 || seen.Header.Get("X-More") != "more" {
+	if seen.URL.RequestURI() != "/check/v1/chat?q=1" || body.Load() != "the prompt" || seen.ContentLength != 10 ||
+		seen.Header.Get("X-More") != "more" {
 		t.Errorf("the service was asked for %s with %q, %v", seen.URL.RequestURI(), body.Load(), seen.Header)
 	}
-	if got := ask("chosen", "good", strings.Repeat("long", 1000)); got.status != 413 || !openAIError(got.body, "body_too_large") || !strings.Contains(got.body, "or less by a picker or an authorization service") {
+	if got := ask("chosen", "good", strings.Repeat("long", 1000)); got.status != 413 ||
+		!openAIError(got.body, "body_too_large") ||
+		!strings.Contains(got.body, "or less by a picker or an authorization service") {
 		t.Errorf("a body that the service may not be sent: %s", got)
 	}
 }
@@ -133,14 +144,16 @@ func TestExternalAuth_GRPCServiceDeniesRequests(t *testing.T) {
 	t.Cleanup(server.Stop)
 	r := newRig(t, closedPort(t))
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
-	r.cluster(model.Cluster{Name: named("guard"), Protocol: model.H2C}, endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
+	r.cluster(model.Cluster{Name: named("guard"), Protocol: model.H2C},
+		endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
 	for host, auth := range map[string]model.ExternalAuth{
 		"all":  {GRPC: true, Cluster: named("guard")},
 		"some": {GRPC: true, Cluster: named("guard"), Headers: []string{"x-word"}, MaxBody: 100},
 	} {
-		r.host(host, model.Route{Name: host, Match: prefix("/"), Action: &model.Action{Auth: &auth, Forward: &model.Forward{
-			Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}},
-		}}})
+		r.host(host,
+			model.Route{Name: host, Match: prefix("/"), Action: &model.Action{Auth: &auth, Forward: &model.Forward{
+				Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}},
+			}}})
 	}
 	r.start()
 	for _, c := range []struct {
@@ -148,7 +161,8 @@ func TestExternalAuth_GRPCServiceDeniesRequests(t *testing.T) {
 		status     int
 		more, body string // what the service sees
 	}{
-		{"all", "", 403, "more", ""}, {"all", "sesame", 200, "more", ""}, {"some", "sesame", 200, "", "prompt"}, {"some", "other", 403, "", "prompt"},
+		{"all", "", 403, "more", ""}, {"all", "sesame", 200, "more", ""}, {"some", "sesame", 200, "", "prompt"},
+		{"some", "other", 403, "", "prompt"},
 	} {
 		req := r.request("POST", c.host, "/", []byte("prompt"))
 		req.Header.Set("X-Word", c.word)

@@ -21,8 +21,11 @@ func TestBackendTLSPolicy_VerifiesSANsAndPresentsTheGatewaysCertificate(t *testi
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, pair := ca.pair(&x509.Certificate{DNSNames: []string{"*.pods.example"}, URIs: []*url.URL{uri}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	clientChain, clientKey, _ := clients.pair(&x509.Certificate{DNSNames: []string{"gateway.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, _, pair := ca.pair(&x509.Certificate{DNSNames: []string{"*.pods.example"}, URIs: []*url.URL{uri},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	clientChain, clientKey, _ := clients.pair(&x509.Certificate{
+		DNSNames: []string{"gateway.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(clients.pem)
 	server := func(auth tls.ClientAuthType) netip.AddrPort {
@@ -53,7 +56,8 @@ func TestBackendTLSPolicy_VerifiesSANsAndPresentsTheGatewaysCertificate(t *testi
 		{open, model.UpstreamTLS{SANs: []string{"a.b.pods.example"}}, "503 "},
 		{open, model.UpstreamTLS{URIs: []string{"spiffe://example/llm"}}, "200 "},
 		{open, model.UpstreamTLS{URIs: []string{"spiffe://example/other"}}, "503 "},
-		{open, model.UpstreamTLS{URIs: []string{"spiffe://example/other"}, SANs: []string{"other", "a.pods.example"}}, "200 "},
+		{open, model.UpstreamTLS{URIs: []string{"spiffe://example/other"}, SANs: []string{"other", "a.pods.example"}},
+			"200 "},
 		{mutual, model.UpstreamTLS{SANs: []string{"a.pods.example"}, Certificate: "client"}, "200 gateway.example"},
 		{mutual, model.UpstreamTLS{SANs: []string{"a.pods.example"}}, "503 "},
 	} {

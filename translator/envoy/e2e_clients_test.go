@@ -22,7 +22,8 @@ func TestFrontendTLS_VerifiesClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := func(a *authority) *tls.Certificate {
-		_, _, pair := a.pair(&x509.Certificate{DNSNames: []string{"ali.example"}, URIs: []*url.URL{uri}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		_, _, pair := a.pair(&x509.Certificate{DNSNames: []string{"ali.example"}, URIs: []*url.URL{uri},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 		return &pair
 	}
 	known, stranger := client(clients), client(strangers)
@@ -37,14 +38,18 @@ func TestFrontendTLS_VerifiesClientCertificates(t *testing.T) {
 	} {
 		port := uint16(envoytest.FreePort(t))
 		ports[name] = port
-		c := model.Chain{Name: model.ChainName(true, port, "*"), TLS: true, Secrets: []string{"cert"}, Clients: validation}
-		vh, err := VirtualHost(&model.VirtualHost{Chain: c.Name, Host: "*", Routes: []model.Route{{Name: "r", Match: prefix("/"), Action: &model.Action{
-			Forward: &model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}}}}}})
+		c := model.Chain{Name: model.ChainName(true, port, "*"), TLS: true, Secrets: []string{"cert"},
+			Clients: validation}
+		vh, err := VirtualHost(&model.VirtualHost{Chain: c.Name, Host: "*",
+			Routes: []model.Route{{Name: "r", Match: prefix("/"), Action: &model.Action{
+				Forward: &model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.add(inOneBlock(c, vh))
-		r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: port, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{c}}))
+		r.add(
+			Listener(r.cfg,
+				model.Port{Gateway: "ns/gw", Number: port, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{c}}))
 	}
 	r.start()
 	roots := x509.NewCertPool()
@@ -55,12 +60,16 @@ func TestFrontendTLS_VerifiesClientCertificates(t *testing.T) {
 		want      string // status, and what the backend receives about the client
 	}{
 		{"open", "anonymous", nil, "200 "}, {"open", "known", known, "200 "},
-		{"valid", "anonymous", nil, "denied"}, {"valid", "stranger", stranger, "denied"}, {"valid", "known", known, "200 uri,dns"},
-		{"fallback", "anonymous", nil, "200 "}, {"fallback", "stranger", stranger, "200 cert,uri,dns"}, {"fallback", "known", known, "200 cert,uri,dns"},
+		{"valid", "anonymous", nil, "denied"}, {"valid", "stranger", stranger, "denied"},
+		{"valid", "known", known, "200 uri,dns"},
+		{"fallback", "anonymous", nil, "200 "}, {"fallback", "stranger", stranger, "200 cert,uri,dns"},
+		{"fallback", "known", known, "200 cert,uri,dns"},
 	} {
 		config := &tls.Config{RootCAs: roots, ServerName: "gw.example"}
 		if c.cert != nil { // whichever CAs the server announces
-			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.cert, nil }
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return c.cert, nil
+			}
 		}
 		tr := &http.Transport{TLSClientConfig: config}
 		req, err := http.NewRequest("GET", fmt.Sprintf("https://127.0.0.1:%d/", ports[c.port]), nil)
@@ -70,7 +79,8 @@ func TestFrontendTLS_VerifiesClientCertificates(t *testing.T) {
 		req.Host = "gw.example"
 		req.Header.Set("X-Forwarded-Client-Cert", "URI=spiffe://example/root") // a lie
 		var got string
-		r.envoy.Wait(fmt.Sprintf("%s by %s is %s", c.port, c.who, c.want), func() bool { // secrets may come after the listener
+		// secrets may come after the listener
+		r.envoy.Wait(fmt.Sprintf("%s by %s is %s", c.port, c.who, c.want), func() bool {
 			resp, err := tr.RoundTrip(req)
 			if err != nil {
 				got = "denied"

@@ -15,7 +15,8 @@ func TestService_EndpointWithClosedPortCostsNoRequest(t *testing.T) {
 	closed := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(envoytest.FreePort(t)))
 	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
 	r := newRig(t, closed)
-	r.cluster(model.Cluster{Name: named("service/ns/web/80"), Protocol: model.HTTP1}, endpoints(a.address, b.address, closed)...)
+	r.cluster(model.Cluster{Name: named("service/ns/web/80"), Protocol: model.HTTP1},
+		endpoints(a.address, b.address, closed)...)
 	r.forward("web", model.Forward{Backends: []model.WeightedBackend{{Cluster: named("service/ns/web/80"), Weight: 1}}})
 	r.start()
 	var failed atomic.Int64

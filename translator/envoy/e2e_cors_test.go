@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// What a browser would lose: it asks before it sends (preflight), and reads an answer only if it may.
+// What a browser would lose: it asks before it sends (preflight), and reads an answer only if it
+// may.
 func TestCORS_AllowsListedOrigins(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
@@ -22,33 +23,54 @@ func TestCORS_AllowsListedOrigins(t *testing.T) {
 		}})
 	}
 	add("listed", model.CORS{
-		Origins: []string{"https://www.foo.com", "https://*.bar.com", "http://*:8080"}, Methods: []string{"GET", "OPTIONS"},
+		Origins: []string{"https://www.foo.com", "https://*.bar.com", "http://*:8080"},
+		Methods: []string{"GET", "OPTIONS"},
 		Headers: []string{"x-header-1", "x-header-2"}, Expose: []string{"x-header-3", "x-header-4"}, Credentials: true,
 	})
-	add("any", model.CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Expose: []string{"*"}})
-	add("any-trusted", model.CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Credentials: true})
+	add("any",
+		model.CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Expose: []string{"*"}})
+	add("any-trusted",
+		model.CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Credentials: true})
 	add("none", model.CORS{})
 	r.start()
-	const origin, methods, headers, expose, credentials, age = "Allow-Origin", "Allow-Methods", "Allow-Headers", "Expose-Headers", "Allow-Credentials", "Max-Age"
+	const origin, methods, headers, expose, credentials, age = "Allow-Origin", "Allow-Methods", "Allow-Headers",
+		"Expose-Headers", "Allow-Credentials", "Max-Age"
 	for _, c := range []struct {
 		host, origin string
 		ask          []string // method and headers of a preflight request; none: the request itself
 		want         map[string]string
 	}{
-		{"listed", "https://www.foo.com", []string{"GET", "x-header-1, x-header-2"}, map[string]string{origin: "https://www.foo.com", methods: "GET, OPTIONS", headers: "x-header-1, x-header-2", expose: "x-header-3, x-header-4", credentials: "true", age: "3600"}},
-		{"listed", "https://xpto.www.bar.com", []string{"GET", ""}, map[string]string{origin: "https://xpto.www.bar.com", methods: "GET, OPTIONS"}},
+		{"listed", "https://www.foo.com", []string{"GET", "x-header-1, x-header-2"},
+			map[string]string{origin: "https://www.foo.com", methods: "GET, OPTIONS", headers: "x-header-1, x-header-2",
+				expose: "x-header-3, x-header-4", credentials: "true", age: "3600"}},
+		{"listed", "https://xpto.www.bar.com", []string{"GET", ""},
+			map[string]string{origin: "https://xpto.www.bar.com", methods: "GET, OPTIONS"}},
 		{"listed", "http://[::1]:8080", []string{"GET", ""}, map[string]string{origin: "http://[::1]:8080"}},
-		{"listed", "https://bar.com", []string{"GET", ""}, map[string]string{origin: ""}}, // no browser reads the rest of it
+		// no browser reads the rest of it
+		{"listed", "https://bar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://foobar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://a.bar.com.evil.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://evil.com/.bar.com", []string{"GET", ""}, map[string]string{origin: ""}},
-		{"listed", "https://a.bar.com", nil, map[string]string{origin: "https://a.bar.com", expose: "x-header-3, x-header-4", credentials: "true"}},
+		{
+			"listed", "https://a.bar.com", nil, map[string]string{
+				origin: "https://a.bar.com", expose: "x-header-3, x-header-4", credentials: "true",
+			},
+		},
 		{"listed", "https://foobar.com", nil, map[string]string{origin: "", expose: ""}},
-		{"any", "https://foobar.com:12345", []string{"PUT", "x-a"}, map[string]string{origin: "https://foobar.com:12345", methods: "PUT", headers: "x-a", credentials: ""}},
-		{"any", "https://foobar.com", nil, map[string]string{origin: "https://foobar.com", expose: "*", credentials: ""}},
-		{"any-trusted", "https://other.foo.com", []string{"PUT", "x-a, x-b"}, map[string]string{origin: "https://other.foo.com", methods: "PUT", headers: "x-a, x-b", credentials: "true"}},
-		{"any-trusted", "https://other.foo.com", []string{"PUT", ""}, map[string]string{origin: "https://other.foo.com", methods: "PUT", headers: "", credentials: "true"}},
-		{"any-trusted", "https://other.foo.com", nil, map[string]string{origin: "https://other.foo.com", methods: "", headers: "", credentials: "true"}},
+		{"any", "https://foobar.com:12345", []string{"PUT", "x-a"},
+			map[string]string{origin: "https://foobar.com:12345", methods: "PUT", headers: "x-a", credentials: ""}},
+		{
+			"any", "https://foobar.com", nil, map[string]string{
+				origin: "https://foobar.com", expose: "*", credentials: "",
+			},
+		},
+		{"any-trusted", "https://other.foo.com", []string{"PUT", "x-a, x-b"},
+			map[string]string{origin: "https://other.foo.com", methods: "PUT", headers: "x-a, x-b",
+				credentials: "true"}},
+		{"any-trusted", "https://other.foo.com", []string{"PUT", ""},
+			map[string]string{origin: "https://other.foo.com", methods: "PUT", headers: "", credentials: "true"}},
+		{"any-trusted", "https://other.foo.com", nil,
+			map[string]string{origin: "https://other.foo.com", methods: "", headers: "", credentials: "true"}},
 		{"none", "https://foo.com", []string{"GET", ""}, map[string]string{origin: ""}},
 	} {
 		t.Run(fmt.Sprint(c.host, " ", c.origin, " ", c.ask), func(t *testing.T) {

@@ -8,15 +8,18 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A picker that is asked about the headers alone answers 429 or 503 while the client still sends. The request goes to the next hop all the same, with
-// its whole body: nothing has to hold it back until then.
+// A picker that is asked about the headers alone answers 429 or 503 while the client still sends.
+// The request goes to the next hop all the same, with its whole body: nothing has to hold it back
+// until then.
 func TestRetry_FullBeforeTheEndOfTheBodyIsSentOnWhole(t *testing.T) {
 	t.Parallel()
 	good := startPod(t, "good", 200)
-	p := startPicker(t, map[string]script{"full": {status: 429}, "empty": {status: 503}, "good": {endpoints: good.address.String()}})
+	p := startPicker(t,
+		map[string]script{"full": {status: 429}, "empty": {status: 503}, "good": {endpoints: good.address.String()}})
 	r := newRig(t, p.address)
 	next := model.HopTo("InferencePool", "ns", "next")
-	r.cluster(model.Cluster{Name: named("last-next"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address)...)
+	r.cluster(model.Cluster{Name: named("last-next"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(good.address)...)
 	r.hop(model.Hop{Name: next, Backends: []model.WeightedBackend{pool("last-next", "good", model.BodyNone)}})
 	causes := []string{"full", "empty", "unreachable"}
 	for _, how := range causes {
@@ -25,7 +28,8 @@ func TestRetry_FullBeforeTheEndOfTheBodyIsSentOnWhole(t *testing.T) {
 			at.Picker = nil
 			r.cluster(model.Cluster{Name: at.Cluster, Protocol: model.HTTP1}, endpoints(closedPort(t))...)
 		} else {
-			r.cluster(model.Cluster{Name: at.Cluster, Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address)...)
+			r.cluster(model.Cluster{Name: at.Cluster, Protocol: model.HTTP1, Fallback: model.FallbackNone},
+				endpoints(good.address)...)
 		}
 		r.forward(how, model.Forward{Backends: []model.WeightedBackend{r.behindHop(how, at, next)}})
 	}
@@ -38,7 +42,8 @@ func TestRetry_FullBeforeTheEndOfTheBodyIsSentOnWhole(t *testing.T) {
 			reader, writer := io.Pipe()
 			go func() {
 				_, _ = writer.Write(body[:size/2])
-				r.envoy.Wait("the request is sent again, with half of its body", func() bool { return r.envoy.Stats(retries)[retries] > before })
+				r.envoy.Wait("the request is sent again, with half of its body",
+					func() bool { return r.envoy.Stats(retries)[retries] > before })
 				_, _ = writer.Write(body[size/2:])
 				_ = writer.Close()
 			}()

@@ -26,7 +26,8 @@ func edgeRig(t *testing.T, e model.Edge, p *pod) *rig {
 	return r
 }
 
-// raw sends bytes on a connection of its own, and returns the first line of the answer, which ends the connection.
+// raw sends bytes on a connection of its own, and returns the first line of the answer, which ends
+// the connection.
 func (r *rig) raw(t *testing.T, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", r.address())
@@ -46,12 +47,13 @@ func (r *rig) raw(t *testing.T, text string) string {
 }
 
 func get(path string, headers ...string) string {
-	return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n%s\r\n", path, strings.Join(append(headers, ""), "\r\n"))
+	return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n%s\r\n", path,
+		strings.Join(append(headers, ""), "\r\n"))
 }
 
-// What counts is the time until the request has been received. Envoy counts the wait for a pick only of a request without a body,
-// which it answers 504; of others, message_timeout does, which is never longer (Listener). A long response, and a model that thinks
-// for long, are not cut.
+// What counts is the time until the request has been received. Envoy counts the wait for a pick
+// only of a request without a body, which it answers 504; of others, message_timeout does, which is
+// never longer (Listener). A long response, and a model that thinks for long, are not cut.
 func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -70,7 +72,8 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 	r := newRig(t, picker.address)
 	r.edge = model.Edge{RequestTimeout: time.Second}
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(slow.address)...)
-	r.cluster(model.Cluster{Name: named("b"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(slow.address)...)
+	r.cluster(model.Cluster{Name: named("b"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(slow.address)...)
 	r.forward("queue", backends(pool("b", "queue", model.BodyBuffered)))
 	r.forward("a.example", backends(model.WeightedBackend{Cluster: named("a"), Weight: 1}))
 	r.start()
@@ -91,13 +94,15 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 		}
 	}
 	// These begin after the two, so that their timeouts end after what would be those of the two.
-	if got := r.raw(t, "POST /upload HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nbegin"); got != "HTTP/1.1 408 Request Timeout" {
+	if got := r.raw(t, "POST /upload HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nbegin"); got !=
+		"HTTP/1.1 408 Request Timeout" {
 		t.Errorf("an upload that stalls: %q", got)
 	}
 	if got, err := r.do(r.request("GET", "queue", "/", nil)); err != nil || got.status != http.StatusGatewayTimeout {
 		t.Errorf("a request without a body that waits for its pick: %s %v", got, err)
 	}
-	if got, err := r.do(r.request("POST", "queue", "/", []byte("{}"))); err != nil || got.status != http.StatusServiceUnavailable {
+	if got, err := r.do(r.request("POST", "queue", "/", []byte("{}"))); err != nil ||
+		got.status != http.StatusServiceUnavailable {
 		t.Errorf("a request with a body that waits for its pick: %s %v", got, err)
 	}
 	close(release)
@@ -111,7 +116,8 @@ func TestRequestTimeout_EndsSlowUploadsAndNoResponses(t *testing.T) {
 func TestEscapedSlashes_DoNotReachOtherPaths(t *testing.T) {
 	t.Parallel()
 	for action, want := range map[v1alpha1.EscapedSlashes]string{
-		"": "307 ", v1alpha1.UnescapeAndRedirect: "307 ", v1alpha1.RejectEscapes: "400 ", v1alpha1.UnescapeAndForward: "200 /admin", v1alpha1.KeepEscapes: "200 /v1/..%2Fadmin",
+		"": "307 ", v1alpha1.UnescapeAndRedirect: "307 ", v1alpha1.RejectEscapes: "400 ",
+		v1alpha1.UnescapeAndForward: "200 /admin", v1alpha1.KeepEscapes: "200 /v1/..%2Fadmin",
 	} {
 		r := edgeRig(t, model.Edge{EscapedSlashes: action}, startPod(t, "a", 200))
 		r.start()
@@ -125,7 +131,8 @@ func TestEscapedSlashes_DoNotReachOtherPaths(t *testing.T) {
 func TestUnderscores_InHeaderNamesAreNotTakenForHyphens(t *testing.T) {
 	t.Parallel()
 	for action, want := range map[v1alpha1.HeadersWithUnderscores]string{
-		"": "400 Bad Request", v1alpha1.RejectUnderscores: "400 Bad Request", v1alpha1.DropUnderscores: "200 OK", v1alpha1.AllowUnderscores: "200 OK",
+		"": "400 Bad Request", v1alpha1.RejectUnderscores: "400 Bad Request", v1alpha1.DropUnderscores: "200 OK",
+		v1alpha1.AllowUnderscores: "200 OK",
 	} {
 		p := startPod(t, "a", 200)
 		r := edgeRig(t, model.Edge{Underscores: action}, p)
@@ -161,7 +168,9 @@ func TestTrustedHops_DecideTheClientsAddress(t *testing.T) {
 // A client's UUID is kept as it is, though Envoy traces the request.
 func TestRequestIDs_AClientsStandsWhereItIsKept(t *testing.T) {
 	t.Parallel()
-	for action, kept := range map[v1alpha1.RequestIDs]bool{"": false, v1alpha1.ReplaceRequestIDs: false, v1alpha1.KeepRequestIDs: true} {
+	for action, kept := range map[v1alpha1.RequestIDs]bool{
+		"": false, v1alpha1.ReplaceRequestIDs: false, v1alpha1.KeepRequestIDs: true,
+	} {
 		p := startPod(t, "a", 200)
 		r := edgeRig(t, model.Edge{RequestIDs: action}, p)
 		r.cfg.Tracing = &Tracing{SamplingPercent: 100}

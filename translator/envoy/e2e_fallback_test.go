@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The table of fallbacks (DESIGN, "What Envoy gets"), every cell on the real Envoy: what a client gets when its pool's
-// picker answers, is full, is empty, is dead or is slow.
+// The table of fallbacks (DESIGN, "What Envoy gets"), every cell on the real Envoy: what a client
+// gets when its pool's picker answers, is full, is empty, is dead or is slow.
 
-// outcome is who answers: "picked" (the pod that was picked), "pod" (any local pod), "spill" (the other pool), or a
-// status.
+// outcome is who answers: "picked" (the pod that was picked), "pod" (any local pod), "spill" (the
+// other pool), or a status.
 type outcome string
 
 var pickers = []string{"answers", "full", "empty", "dead", "slow"}
@@ -24,10 +24,26 @@ var ours = []struct {
 	fallback         model.Fallback
 	want             map[string]outcome
 }{
-	{true, false, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "pod", "slow": "pod"}},
-	{false, false, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "503", "slow": "503"}},
-	{true, true, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "pod", "empty": "pod", "dead": "pod", "slow": "pod"}},
-	{false, true, model.FallbackSpill, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "slow": "spill"}},
+	{
+		true, false, model.FallbackPods, map[string]outcome{
+			"answers": "picked", "full": "429", "empty": "503", "dead": "pod", "slow": "pod",
+		},
+	},
+	{
+		false, false, model.FallbackNone, map[string]outcome{
+			"answers": "picked", "full": "429", "empty": "503", "dead": "503", "slow": "503",
+		},
+	},
+	{
+		true, true, model.FallbackPods, map[string]outcome{
+			"answers": "picked", "full": "pod", "empty": "pod", "dead": "pod", "slow": "pod",
+		},
+	},
+	{
+		false, true, model.FallbackSpill, map[string]outcome{
+			"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "slow": "spill",
+		},
+	},
 }
 
 func TestFailureMode_OfOurPickerDecidesWhatFailedPicksGet(t *testing.T) {
@@ -51,16 +67,23 @@ func TestFailureMode_OfOurPickerDecidesWhatFailedPicksGet(t *testing.T) {
 		if row.spills {
 			eps = append(eps, model.Endpoint{Hop: hop})
 		}
-		r.cluster(model.Cluster{Name: named(cluster), Protocol: model.HTTP1, Fallback: row.fallback, Hops: row.spills}, eps...)
+		r.cluster(model.Cluster{Name: named(cluster), Protocol: model.HTTP1, Fallback: row.fallback, Hops: row.spills},
+			eps...)
 		for _, mode := range []model.BodyMode{model.BodyNone, model.BodyBuffered} {
 			for _, does := range pickers {
-				call := &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed(does), Body: mode, Spills: row.spills}
+				call := &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed(does), Body: mode,
+					Spills: row.spills}
 				if does == "dead" {
 					call.Cluster = named("dead-picker")
 				}
 				host := fmt.Sprintf("%d-%s-%s", i, mode, does)
-				r.forward(host, model.Forward{Backends: []model.WeightedBackend{{Cluster: named(cluster), Weight: 1, Picker: call}}})
-				cells = append(cells, cell{fmt.Sprintf("failOpen=%v/spills=%v/%s/%s", row.failOpen, row.spills, mode, does), host, row.want[does]})
+				r.forward(host,
+					model.Forward{
+						Backends: []model.WeightedBackend{{Cluster: named(cluster), Weight: 1, Picker: call}},
+					})
+				cells = append(cells,
+					cell{fmt.Sprintf("failOpen=%v/spills=%v/%s/%s", row.failOpen, row.spills, mode, does), host,
+						row.want[does]})
 			}
 		}
 	}
@@ -116,19 +139,36 @@ func checkOutcome(t *testing.T, got answer, want outcome, picked *pod, body []by
 	}
 }
 
-// external are the rows for a picker that is not ours, in FULL_DUPLEX_STREAMED. In that mode Envoy cannot ignore an
-// immediate response, so a pool that spills stands behind a hop of its own, whose 429 or 503 moves the request on. A slow
-// picker is never given up on by itself: only the user's own timeout ends the request, or moves it on. One that is lost has
-// an endpoint that is Unhealthy: Envoy does not call it, although it would answer.
+// external are the rows for a picker that is not ours, in FULL_DUPLEX_STREAMED. In that mode Envoy
+// cannot ignore an immediate response, so a pool that spills stands behind a hop of its own, whose
+// 429 or 503 moves the request on. A slow picker is never given up on by itself: only the user's
+// own timeout ends the request, or moves it on. One that is lost has an endpoint that is Unhealthy:
+// Envoy does not call it, although it would answer.
 var external = []struct {
 	failOpen, spills bool
 	fallback         model.Fallback
 	want             map[string]outcome
 }{
-	{true, false, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "pod", "lost": "pod", "slow": "504"}},
-	{false, false, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "429", "empty": "503", "dead": "503", "lost": "503", "slow": "504"}},
-	{true, true, model.FallbackPods, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "pod", "lost": "pod", "slow": "504"}},
-	{false, true, model.FallbackNone, map[string]outcome{"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "lost": "spill", "slow": "504"}},
+	{
+		true, false, model.FallbackPods, map[string]outcome{
+			"answers": "picked", "full": "429", "empty": "503", "dead": "pod", "lost": "pod", "slow": "504",
+		},
+	},
+	{
+		false, false, model.FallbackNone, map[string]outcome{
+			"answers": "picked", "full": "429", "empty": "503", "dead": "503", "lost": "503", "slow": "504",
+		},
+	},
+	{
+		true, true, model.FallbackPods, map[string]outcome{
+			"answers": "picked", "full": "spill", "empty": "spill", "dead": "pod", "lost": "pod", "slow": "504",
+		},
+	},
+	{
+		false, true, model.FallbackNone, map[string]outcome{
+			"answers": "picked", "full": "spill", "empty": "spill", "dead": "spill", "lost": "spill", "slow": "504",
+		},
+	},
 }
 
 // It is the same for those that only acknowledge bodies.
@@ -153,15 +193,18 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 	} {
 		at := endpoints(startPicker(t, map[string]script{"": s}).address)
 		at[0].Unhealthy = does == "lost"
-		r.cluster(model.Cluster{Name: named("picker-" + does), Protocol: model.GRPC, HealthService: extProcService}, at...)
+		r.cluster(model.Cluster{Name: named("picker-" + does), Protocol: model.GRPC, HealthService: extProcService},
+			at...)
 	}
-	r.cluster(model.Cluster{Name: named("picker-dead"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(closedPort(t))...)
+	r.cluster(model.Cluster{Name: named("picker-dead"), Protocol: model.GRPC, HealthService: extProcService},
+		endpoints(closedPort(t))...)
 	hopB := r.poolB(b1)
 	timeout := time.Second
 	var cells []cell
 	for i, row := range external {
 		cluster := fmt.Sprintf("pool-a-%d", i)
-		r.cluster(model.Cluster{Name: named(cluster), Protocol: model.HTTP1, Fallback: row.fallback}, endpoints(a1.address, a2.address)...)
+		r.cluster(model.Cluster{Name: named(cluster), Protocol: model.HTTP1, Fallback: row.fallback},
+			endpoints(a1.address, a2.address)...)
 		for _, does := range append(slices.Clip(pickers), "lost") {
 			host := fmt.Sprintf("%d-%s", i, does)
 			backend := model.WeightedBackend{
@@ -172,7 +215,8 @@ func externalFailures(t *testing.T, body model.BodyMode) {
 				backend = r.behindHop("a-"+host, backend, hopB)
 			}
 			r.forward(host, model.Forward{Timeout: &timeout, Backends: []model.WeightedBackend{backend}})
-			cells = append(cells, cell{fmt.Sprintf("failOpen=%v/spills=%v/%s", row.failOpen, row.spills, does), host, row.want[does]})
+			cells = append(cells,
+				cell{fmt.Sprintf("failOpen=%v/spills=%v/%s", row.failOpen, row.spills, does), host, row.want[does]})
 		}
 	}
 	r.start()
@@ -189,7 +233,8 @@ func (r *rig) behindHop(name string, backend model.WeightedBackend, next ...mode
 	for i, hop := range next {
 		eps = append(eps, model.Endpoint{Hop: hop, Priority: uint32(i + 1)})
 	}
-	r.cluster(model.Cluster{Name: named("hops-" + name), Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true}, eps...)
+	r.cluster(model.Cluster{Name: named("hops-" + name), Protocol: model.HTTP1, Fallback: model.FallbackHops,
+		Hops: true}, eps...)
 	return model.WeightedBackend{Cluster: named("hops-" + name), Weight: 1, Hops: true}
 }
 
@@ -203,7 +248,9 @@ func (r *rig) poolB(pods ...*pod) (hop model.HopID) {
 	r.cluster(model.Cluster{Name: named("pool-b"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, eps...)
 	hop = model.HopTo("InferencePool", "ns", "b")
 	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{{
-		Cluster: named("pool-b"), Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed("b"), Body: model.BodyBuffered},
+		Cluster: named("pool-b"), Weight: 1, Picker: &model.PickerCall{
+			Cluster: model.OurPicker, Pool: poolNamed("b"), Body: model.BodyBuffered,
+		},
 	}}})
 	return hop
 }

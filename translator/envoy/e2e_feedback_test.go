@@ -73,7 +73,8 @@ type collector struct {
 	spans []string // "name of service/name of span"
 }
 
-func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
+func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (
+	*collectorv1.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, rs := range req.ResourceSpans {
@@ -107,7 +108,9 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	t.Parallel()
 	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
 	var f feedback
-	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}}, &f)
+	p := startPicker(t,
+		map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429},
+			"b": {endpoints: b1.address.String()}}, &f)
 	spans := &collector{}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,8 +123,10 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	r := newRig(t, p.address)
 	file := filepath.Join(t.TempDir(), "access.log")
 	r.cfg = Config{AccessLog: file, Tracing: &Tracing{SamplingPercent: 100}}
-	r.cluster(model.Cluster{Name: model.Collector, Protocol: model.GRPC}, endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
-	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: model.Collector, Protocol: model.GRPC},
+		endpoints(netip.MustParseAddrPort(l.Addr().String()))...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(a.address)...)
 	hop := r.poolB(b1)
 	r.cluster(model.Cluster{Name: named("spilling"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
@@ -137,13 +142,16 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	}
 	r.envoy.Wait("the local pick came back", func() bool { return len(f.find("/local")) == 1 })
 	e := f.find("/local")["ns/gw"]
-	lb, ours := e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"], e.GetCommonProperties().GetMetadata().GetFilterMetadata()["penstock"]
-	if lb.GetFields()[servedKey].GetStringValue() != a.address.String() || ours.GetFields()["lease"].GetStringValue() != "lease of "+a.address.String() {
+	lb, ours := e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"],
+		e.GetCommonProperties().GetMetadata().GetFilterMetadata()["penstock"]
+	if lb.GetFields()[servedKey].GetStringValue() != a.address.String() ||
+		ours.GetFields()["lease"].GetStringValue() != "lease of "+a.address.String() {
 		t.Errorf("the entry of a pick: %v", e)
 	}
 	// The pick of the hop comes back under the name of hops. That of the edge was none.
 	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
-	if e, ok := f.find("/spilled")[model.HopListener]; !ok || e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
+	if e, ok := f.find("/spilled")[model.HopListener]; !ok ||
+		e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
 		t.Errorf("the entry of a spilled pick: %v", f.find("/spilled"))
 	}
 	if len(f.find("/service")) != 0 {
@@ -155,7 +163,8 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	r.envoy.Wait("the log file names picked and served", func() bool {
 		_, _ = r.envoy.Post("/reopen_logs") // it writes every 10 s otherwise
 		text, _ := os.ReadFile(file)
-		return strings.Contains(string(text), `"picked":"`+a.address.String()+`"`) && strings.Contains(string(text), `"route":"spilled"`)
+		return strings.Contains(string(text), `"picked":"`+a.address.String()+`"`) &&
+			strings.Contains(string(text), `"route":"spilled"`)
 	})
 }
 
@@ -176,7 +185,8 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 	r := newRig(t, p.address)
 	file := filepath.Join(t.TempDir(), "access.log")
 	r.cfg = Config{AccessLog: file}
-	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(closed, slow.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(closed, slow.address)...)
 	r.forward("local", backends(pool("a", "a", model.BodyNone)))
 	r.start()
 	ended := make(chan error, 1)
@@ -198,15 +208,18 @@ func TestAccessLog_RenewsRequestInFlightAtEndpointThatServesIt(t *testing.T) {
 		}
 		return out
 	}
-	r.envoy.Wait("the request in flight is logged twice", func() bool { return len(logged(logv3.AccessLogType_DownstreamPeriodic)) >= 2 })
+	r.envoy.Wait("the request in flight is logged twice",
+		func() bool { return len(logged(logv3.AccessLogType_DownstreamPeriodic)) >= 2 })
 	for _, e := range logged(logv3.AccessLogType_DownstreamPeriodic) {
 		data := e.GetCommonProperties().GetMetadata().GetFilterMetadata()
-		if data["envoy.lb"].GetFields()[servedKey].GetStringValue() != slow.address.String() || data["penstock"].GetFields()["lease"].GetStringValue() == "" {
+		if data["envoy.lb"].GetFields()[servedKey].GetStringValue() != slow.address.String() ||
+			data["penstock"].GetFields()["lease"].GetStringValue() == "" {
 			t.Errorf("the entry of a request in flight: %v", e)
 		}
 		// The picker learns from these how fast a server reads prompts, and which it has not read.
 		common := e.GetCommonProperties()
-		sent, headers := common.GetTimeToLastUpstreamTxByte().AsDuration(), common.GetTimeToFirstUpstreamRxByte().AsDuration()
+		sent, headers := common.GetTimeToLastUpstreamTxByte().AsDuration(),
+			common.GetTimeToFirstUpstreamRxByte().AsDuration()
 		if sent <= 0 || headers < sent || e.Response.GetResponseBodyBytes() != 0 || len(common.GetCustomTags()) > 0 {
 			t.Errorf("sent after %s, headers after %s, no body: %v", sent, headers, e)
 		}

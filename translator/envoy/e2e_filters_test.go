@@ -18,18 +18,24 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// The places for API keys, JWT and external authorization are empty composite filters. A policy that fills one must
-// need no more than a route: a change of the filter list would cut every stream of the gateway.
+// The places for API keys, JWT and external authorization are empty composite filters. A policy
+// that fills one must need no more than a route: a change of the filter list would cut every stream
+// of the gateway.
 func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, closedPort(t))
 	r.host("open", answers("open", prefix("/")))
 	const types = "type.googleapis.com/envoy.extensions.filters.http."
 	fill := map[string]string{
-		filterAPIKey: `{"@type":"` + types + `api_key_auth.v3.ApiKeyAuth","key_sources":[{"header":"x-api-key"}],"credentials":[{"key":"sesame","client":"ali"}]}`,
-		filterJWT: `{"@type":"` + types + `jwt_authn.v3.JwtAuthentication","providers":{"p":{"issuer":"i","local_jwks":{"inline_string":` + fmt.Sprintf("%q", jwks(t)) + `}}},
+		filterAPIKey: `{"@type":"` + types +
+			`api_key_auth.v3.ApiKeyAuth","key_sources":[{"header":"x-api-key"}],"credentials":[{"key":"sesame","client":"ali"}]}`,
+		filterJWT: `{"@type":"` + types +
+			`jwt_authn.v3.JwtAuthentication","providers":{"p":{"issuer":"i","local_jwks":{"inline_string":` +
+			fmt.Sprintf("%q", jwks(t)) + `}}},
 			"rules":[{"match":{"prefix":"/"},"requires":{"provider_name":"p"}}]}`,
-		filterAuthz: `{"@type":"` + types + `ext_authz.v3.ExtAuthz","transport_api_version":"V3","grpc_service":{"envoy_grpc":{"cluster_name":"` + model.OurPicker.String() + `"}}}`,
+		filterAuthz: `{"@type":"` + types +
+			`ext_authz.v3.ExtAuthz","transport_api_version":"V3","grpc_service":{"envoy_grpc":{"cluster_name":"` +
+			model.OurPicker.String() + `"}}}`,
 	}
 	for filter, config := range fill {
 		perRoute := &compositev3.CompositePerRoute{}
@@ -49,7 +55,8 @@ func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 		r.hosts = append(r.hosts, &Encoded{Host: filter, Body: body})
 	}
 	r.start()
-	for host, want := range map[string]string{"open": "200 open", filterAPIKey: "401", filterJWT: "401", filterAuthz: "403"} {
+	for host, want := range map[string]string{"open": "200 open", filterAPIKey: "401", filterJWT: "401",
+		filterAuthz: "403"} {
 		got := r.post(t, host, nil)
 		if s := fmt.Sprintf("%d %s", got.status, got.body); s[:min(len(s), len(want))] != want {
 			t.Errorf("%s: want %s, got %s", host, want, got)
@@ -71,5 +78,6 @@ func jwks(t *testing.T) string {
 		t.Fatal(err)
 	}
 	part := base64.RawURLEncoding.EncodeToString
-	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","x":"%s","y":"%s"}]}`, part(point[1:33]), part(point[33:]))
+	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","x":"%s","y":"%s"}]}`, part(point[1:33]),
+		part(point[33:]))
 }

@@ -8,25 +8,32 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// All hops share a listener. Which hop a request has come to is known from the endpoint alone: Host stays the client's own, through two
-// hops of one request too, and neither a client nor a pod can name a hop or see that there is one.
+// All hops share a listener. Which hop a request has come to is known from the endpoint alone: Host
+// stays the client's own, through two hops of one request too, and neither a client nor a pod can
+// name a hop or see that there is one.
 func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 	t.Parallel()
 	full, good := startPod(t, "full", 503), startPod(t, "good", 200)
 	p := startPicker(t, map[string]script{
-		"walks": {endpoints: list(model.HopTo("InferencePool", "ns", "full").Address(), model.HopTo("InferencePool", "ns", "good").Address()), retries: "1"},
-		"full":  {endpoints: full.address.String()},
-		"good":  {endpoints: good.address.String()},
+		"walks": {
+			endpoints: list(model.HopTo("InferencePool", "ns", "full").Address(),
+				model.HopTo("InferencePool", "ns", "good").Address()), retries: "1",
+		},
+		"full": {endpoints: full.address.String()},
+		"good": {endpoints: good.address.String()},
 	})
 	r := newRig(t, p.address)
 	var eps []model.Endpoint
 	for _, to := range []*pod{full, good} {
 		hop := model.HopTo("InferencePool", "ns", to.name)
-		r.cluster(model.Cluster{Name: named("last-" + to.name), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(to.address)...)
-		r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{pool("last-"+to.name, to.name, model.BodyBuffered)}})
+		r.cluster(model.Cluster{Name: named("last-" + to.name), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+			endpoints(to.address)...)
+		r.hop(
+			model.Hop{Name: hop, Backends: []model.WeightedBackend{pool("last-"+to.name, to.name, model.BodyBuffered)}})
 		eps = append(eps, model.Endpoint{Hop: hop, Later: len(eps) > 0})
 	}
-	r.cluster(model.Cluster{Name: named("walking"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true}, eps...)
+	r.cluster(model.Cluster{Name: named("walking"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
+		eps...)
 	r.forward("client.example", backends(spilling(pool("walking", "walks", model.BodyBuffered))))
 	r.start()
 	body := bytes.Repeat([]byte("x"), 1<<20)
@@ -43,25 +50,30 @@ func TestHop_ClientNamesNoneAndHostIsItsOwn(t *testing.T) {
 			t.Fatalf("%s got host %+v", seen.name, at)
 		}
 		for name, v := range at.Header {
-			if lower := strings.ToLower(name); strings.HasPrefix(lower, "penstock-") || strings.HasPrefix(lower, "x-penstock-") || lower == "x-envoy-original-host" {
+			if lower := strings.ToLower(name); strings.HasPrefix(lower, "penstock-") ||
+				strings.HasPrefix(lower, "x-penstock-") || lower == "x-envoy-original-host" {
 				t.Errorf("%s got %s: %v", seen.name, name, v)
 			}
 		}
-		if client := at.Header["X-Forwarded-For"]; len(client) != 1 || strings.Contains(client[0], ",") { // appended once
+		// appended once
+		if client := at.Header["X-Forwarded-For"]; len(client) != 1 || strings.Contains(client[0], ",") {
 			t.Errorf("%s got X-Forwarded-For %v", seen.name, client)
 		}
 	}
 }
 
-// Endpoints and routes of a hop arrive apart. A request for a hop that is not there yet, or any more, is sent to the next.
+// Endpoints and routes of a hop arrive apart. A request for a hop that is not there yet, or any
+// more, is sent to the next.
 func TestHop_ThatIsNotThereSendsRequestsOn(t *testing.T) {
 	t.Parallel()
 	good := startPod(t, "good", 200)
 	r := newRig(t, closedPort(t))
 	gone, next := model.HopTo("InferencePool", "ns", "gone"), model.HopTo("InferencePool", "ns", "next")
-	r.cluster(model.Cluster{Name: named("last-next"), Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(good.address)...)
+	r.cluster(model.Cluster{Name: named("last-next"), Protocol: model.HTTP1, Fallback: model.FallbackPods},
+		endpoints(good.address)...)
 	r.hop(model.Hop{Name: next, Backends: []model.WeightedBackend{{Cluster: named("last-next"), Weight: 1}}})
-	r.cluster(model.Cluster{Name: named("hops"), Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true}, model.Endpoint{Hop: gone}, model.Endpoint{Hop: next, Priority: 1})
+	r.cluster(model.Cluster{Name: named("hops"), Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true},
+		model.Endpoint{Hop: gone}, model.Endpoint{Hop: next, Priority: 1})
 	r.forward("llm", backends(model.WeightedBackend{Cluster: named("hops"), Weight: 1, Hops: true}))
 	r.start()
 	for range 20 {

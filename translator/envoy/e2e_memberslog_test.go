@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Each request to an exporting cluster of an import is reported once, behind a hop as well as without one, and with what it is judged by:
-// those with a lease in the log of leases, the others in a log of their own. Requests to other backends are not, nor is a hop to several.
+// Each request to an exporting cluster of an import is reported once, behind a hop as well as
+// without one, and with what it is judged by: those with a lease in the log of leases, the others
+// in a log of their own. Requests to other backends are not, nor is a hop to several.
 func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	t.Parallel()
 	missing, well := startPod(t, "missing", 404), startPod(t, "well", 200)
@@ -15,14 +16,20 @@ func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	p := startPicker(t, map[string]script{"west": {endpoints: well.address.String()}}, &f)
 	r := newRig(t, p.address)
 	service, direct := named("service/ns/svc/80"), model.ParentCluster("ns", "far", "north")
-	empty, west := model.ParentCluster("ns", "chat", "empty").As(model.LastVariant), model.ParentCluster("ns", "chat", "west").As(model.LastVariant)
+	empty, west := model.ParentCluster("ns", "chat", "empty").As(model.LastVariant),
+		model.ParentCluster("ns", "chat", "west").As(model.LastVariant)
 	picked, all := model.ImportCluster("ns", "chat", "picked"), model.MembersCluster("ns", "chat")
-	r.cluster(model.Cluster{Name: service, Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(well.address)...)
-	r.cluster(model.Cluster{Name: direct, Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(missing.address)...)
+	r.cluster(model.Cluster{Name: service, Protocol: model.HTTP1, Fallback: model.FallbackPods},
+		endpoints(well.address)...)
+	r.cluster(model.Cluster{Name: direct, Protocol: model.HTTP1, Fallback: model.FallbackPods},
+		endpoints(missing.address)...)
 	r.cluster(model.Cluster{Name: empty, Protocol: model.HTTP1, Fallback: model.FallbackPods})
-	r.cluster(model.Cluster{Name: west, Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(well.address)...)
-	r.cluster(model.Cluster{Name: picked, Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(well.address)...)
-	toEmpty, toWest, spill := model.HopTo("InferencePoolImport", "ns", "chat"), model.HopTo("InferencePoolImport", "ns", "chat"), model.HopTo("InferencePoolImport", "ns", "far")
+	r.cluster(model.Cluster{Name: west, Protocol: model.HTTP1, Fallback: model.FallbackPods},
+		endpoints(well.address)...)
+	r.cluster(model.Cluster{Name: picked, Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(well.address)...)
+	toEmpty, toWest, spill := model.HopTo("InferencePoolImport", "ns", "chat"),
+		model.HopTo("InferencePoolImport", "ns", "chat"), model.HopTo("InferencePoolImport", "ns", "far")
 	toEmpty.Member, toWest.Member = "empty", "west"
 	one := func(c model.ClusterID) model.WeightedBackend {
 		return model.WeightedBackend{Cluster: c, Weight: 1, MaxGateways: 4}
@@ -30,11 +37,15 @@ func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	r.hop(model.Hop{Name: toEmpty, Backends: []model.WeightedBackend{one(empty)}})
 	r.hop(model.Hop{Name: toWest, Backends: []model.WeightedBackend{one(west)}})
 	r.hop(model.Hop{Name: spill, Backends: []model.WeightedBackend{one(direct)}})
-	r.cluster(model.Cluster{Name: all, Protocol: model.HTTP1, Fallback: model.FallbackMembers, Hops: true}, model.Endpoint{Hop: toEmpty}, model.Endpoint{Hop: toWest, Priority: 1})
-	r.cluster(model.Cluster{Name: named("hops"), Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true}, model.Endpoint{Hop: spill})
+	r.cluster(model.Cluster{Name: all, Protocol: model.HTTP1, Fallback: model.FallbackMembers, Hops: true},
+		model.Endpoint{Hop: toEmpty}, model.Endpoint{Hop: toWest, Priority: 1})
+	r.cluster(model.Cluster{Name: named("hops"), Protocol: model.HTTP1, Fallback: model.FallbackHops, Hops: true},
+		model.Endpoint{Hop: spill})
 	r.forward("service", backends(model.WeightedBackend{Cluster: service, Weight: 1}))
 	r.forward("direct", backends(one(direct)))
-	r.forward("several", backends(model.WeightedBackend{Cluster: all, Weight: 1, Members: []model.WeightedBackend{one(empty), one(west)}, Order: model.HopOrder{Priorities: 2, Largest: 1, InOrder: true}}))
+	r.forward("several",
+		backends(model.WeightedBackend{Cluster: all, Weight: 1, Members: []model.WeightedBackend{one(empty), one(west)},
+			Order: model.HopOrder{Priorities: 2, Largest: 1, InOrder: true}}))
 	r.forward("spilled", backends(model.WeightedBackend{Cluster: named("hops"), Weight: 1, Hops: true}))
 	call := pool(picked.String(), "west", model.BodyNone)
 	r.forward("picked", backends(call))
@@ -57,7 +68,9 @@ func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 				t.Errorf("an entry lacks an ID or a time: %v", e)
 			}
 			out[seen{
-				e.log, e.GetRequest().GetAuthority(), common.GetMetadata().GetFilterMetadata()["penstock"].GetFields()["member"].GetStringValue(), common.GetUpstreamCluster(), answer.GetResponseCodeDetails(),
+				e.log, e.GetRequest().GetAuthority(),
+				common.GetMetadata().GetFilterMetadata()["penstock"].GetFields()["member"].GetStringValue(),
+				common.GetUpstreamCluster(), answer.GetResponseCodeDetails(),
 				common.GetRouteName(), answer.GetResponseCode().GetValue(), answer.GetResponseHeaders()[peerMark] != "",
 			}]++
 		}

@@ -10,7 +10,8 @@ import (
 
 func TestRequestMirror_GetsItsShareAndDelaysNothing(t *testing.T) {
 	t.Parallel()
-	a, all, half, broken := startPod(t, "a", 200), startPod(t, "all", 200), startPod(t, "half", 200), startPod(t, "broken", 500)
+	a, all, half, broken := startPod(t, "a", 200), startPod(t, "all", 200), startPod(t, "half", 200),
+		startPod(t, "broken", 500)
 	r := newRig(t, closedPort(t))
 	for _, p := range []*pod{a, all, half, broken} {
 		r.cluster(model.Cluster{Name: named(p.name), Protocol: model.HTTP1}, endpoints(p.address)...)
@@ -21,8 +22,10 @@ func TestRequestMirror_GetsItsShareAndDelaysNothing(t *testing.T) {
 		Forward: &model.Forward{
 			Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}},
 			Mirrors: []model.Mirror{
-				{Cluster: named("all"), Numerator: 1, Denominator: 1}, {Cluster: named("half"), Numerator: 25, Denominator: 50},
-				{Cluster: named("broken"), Numerator: 100, Denominator: 100}, {Cluster: named("gone"), Numerator: 1, Denominator: 1},
+				{Cluster: named("all"), Numerator: 1, Denominator: 1},
+				{Cluster: named("half"), Numerator: 25, Denominator: 50},
+				{Cluster: named("broken"), Numerator: 100, Denominator: 100},
+				{Cluster: named("gone"), Numerator: 1, Denominator: 1},
 			},
 		},
 	}})
@@ -52,17 +55,26 @@ func TestBackendRefFilters_ApplyToThatBackendAlone(t *testing.T) {
 	for _, p := range []*pod{a, b, copies} {
 		r.cluster(model.Cluster{Name: named(p.name), Protocol: model.HTTP1}, endpoints(p.address)...)
 	}
-	r.forward("own", model.Forward{RewriteHost: "rule", RewritePath: model.PathChange{Full: new("/rule")}, Backends: []model.WeightedBackend{
-		{Cluster: named("a"), Weight: 50, RewriteHost: "own", Own: &model.OwnFilters{
-			RewritePath: model.PathChange{Prefix: new("/own")}, Mirrors: []model.Mirror{{Cluster: named("copies"), Numerator: 1, Denominator: 4}},
-		}},
-		{Cluster: named("b"), Weight: 30},
-		{Cluster: named("a"), Weight: 20, Own: &model.OwnFilters{Redirect: &model.Redirect{Host: "elsewhere", Port: 80, Code: 302}},
-			ResponseHeaders: model.HeaderChanges{Set: []model.Header{{Name: "why", Value: "moved"}}}},
-		{Cluster: named("b"), Weight: 0, Own: &model.OwnFilters{RewritePath: model.PathChange{Full: new("/never")}}},
-	}})
+	r.forward("own",
+		model.Forward{RewriteHost: "rule", RewritePath: model.PathChange{Full: new("/rule")},
+			Backends: []model.WeightedBackend{
+				{Cluster: named("a"), Weight: 50, RewriteHost: "own", Own: &model.OwnFilters{
+					RewritePath: model.PathChange{Prefix: new("/own")},
+					Mirrors:     []model.Mirror{{Cluster: named("copies"), Numerator: 1, Denominator: 4}},
+				}},
+				{Cluster: named("b"), Weight: 30},
+				{Cluster: named("a"), Weight: 20, Own: &model.OwnFilters{
+					Redirect: &model.Redirect{Host: "elsewhere", Port: 80, Code: 302},
+				},
+					ResponseHeaders: model.HeaderChanges{Set: []model.Header{{Name: "why", Value: "moved"}}}},
+				{
+					Cluster: named("b"), Weight: 0,
+					Own: &model.OwnFilters{RewritePath: model.PathChange{Full: new("/never")}},
+				},
+			}})
 	r.forward("hosts", model.Forward{Backends: []model.WeightedBackend{
-		{Cluster: named("a"), Weight: 1, RewriteHost: "host-of-a"}, {Cluster: named("b"), Weight: 1, RewriteHost: "host-of-b"},
+		{Cluster: named("a"), Weight: 1, RewriteHost: "host-of-a"},
+		{Cluster: named("b"), Weight: 1, RewriteHost: "host-of-b"},
 	}})
 	r.start()
 	const n = 1000
@@ -70,8 +82,10 @@ func TestBackendRefFilters_ApplyToThatBackendAlone(t *testing.T) {
 	for range n {
 		got := r.post(t, "own", nil)
 		counts[got.pod]++
-		want := map[string][3]string{"a": {"own", "/own/v1/chat/completions", ""}, "b": {"rule", "/rule", ""}, "": {"", "", "http://elsewhere/v1/chat/completions"}}[got.pod]
-		if seen := [3]string{got.header.Get("Echo-Host"), got.header.Get("Echo-Path"), got.header.Get("Location")}; seen != want {
+		want := map[string][3]string{"a": {"own", "/own/v1/chat/completions", ""}, "b": {"rule", "/rule", ""},
+			"": {"", "", "http://elsewhere/v1/chat/completions"}}[got.pod]
+		if seen := [3]string{got.header.Get("Echo-Host"), got.header.Get("Echo-Path"),
+			got.header.Get("Location")}; seen != want {
 			t.Fatalf("backend %q: want %q, got %q", got.pod, want, seen)
 		}
 		if got.pod == "" && (got.status != 302 || got.header.Get("Why") != "moved") {

@@ -13,21 +13,26 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelRig routes model "one" to pool one, "two" to pool two, and every other name to a Service that shows it.
+// modelRig routes model "one" to pool one, "two" to pool two, and every other name to a Service
+// that shows it.
 func modelRig(t *testing.T) *rig {
 	t.Helper()
 	one, two, any := startPod(t, "one", 200), startPod(t, "two", 200), startPod(t, "any", 200)
-	p := startPicker(t, map[string]script{"one": {endpoints: one.address.String()}, "two": {endpoints: two.address.String()}})
+	p := startPicker(t,
+		map[string]script{"one": {endpoints: one.address.String()}, "two": {endpoints: two.address.String()}})
 	r := newRig(t, p.address)
 	byName := func(name string, regex bool, f model.Forward) model.Route {
 		return model.Route{
-			Name:   "model " + name,
-			Match:  model.Match{PathKind: model.PathPrefix, Path: "/", Headers: []model.ValueMatch{{Name: ModelHeader, Value: name, Regex: regex}}},
+			Name: "model " + name,
+			Match: model.Match{PathKind: model.PathPrefix, Path: "/",
+				Headers: []model.ValueMatch{{Name: ModelHeader, Value: name, Regex: regex}}},
 			Action: &model.Action{Forward: &f},
 		}
 	}
-	r.cluster(model.Cluster{Name: named("one"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(one.address)...)
-	r.cluster(model.Cluster{Name: named("two"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(two.address)...)
+	r.cluster(model.Cluster{Name: named("one"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(one.address)...)
+	r.cluster(model.Cluster{Name: named("two"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(two.address)...)
 	r.cluster(model.Cluster{Name: named("any"), Protocol: model.HTTP1}, endpoints(any.address)...)
 	r.host("models",
 		byName("one", false, backends(pool("one", "one", model.BodyBuffered))),
@@ -87,7 +92,8 @@ func TestModelRouting_FollowsTheModelInTheBody(t *testing.T) {
 	}
 }
 
-// hostile are bodies whose scan would take a worker thread a long time: each names no model before its work is bounded.
+// hostile are bodies whose scan would take a worker thread a long time: each names no model before
+// its work is bounded.
 func hostile() map[string]string {
 	const size = maxBody - 100
 	fill := func(start, part, end string) string {
@@ -115,12 +121,16 @@ func TestModelRouting_HostileBodyIsAnswered413(t *testing.T) {
 	r := modelRig(t)
 	for name, body := range hostile() {
 		got := r.post(t, "models", []byte(body))
-		if got.status != 413 || got.pod != "" || got.header.Get("Content-Type") != "application/json" || !openAIError(got.body, "body_too_large") || got.header.Get("X-Penstock-Reason") != "body_too_large" || !strings.Contains(got.body, "fewer strings") {
-			t.Errorf("%s: want 413 in OpenAI's form with what to send instead, got %s, %s", name, got, got.header.Get("Content-Type"))
+		if got.status != 413 || got.pod != "" || got.header.Get("Content-Type") != "application/json" ||
+			!openAIError(got.body, "body_too_large") || got.header.Get("X-Penstock-Reason") != "body_too_large" ||
+			!strings.Contains(got.body, "fewer strings") {
+			t.Errorf("%s: want 413 in OpenAI's form with what to send instead, got %s, %s", name, got,
+				got.header.Get("Content-Type"))
 		}
 	}
 	got := r.post(t, "models", []byte(`{"pad":"`+strings.Repeat("x", maxBody)+`","model":"one"}`))
-	if got.status != 413 || !openAIError(got.body, "body_too_large") || got.header.Get("X-Penstock-Reason") != "body_too_large" || !strings.Contains(got.body, "32 MiB") {
+	if got.status != 413 || !openAIError(got.body, "body_too_large") ||
+		got.header.Get("X-Penstock-Reason") != "body_too_large" || !strings.Contains(got.body, "32 MiB") {
 		t.Errorf("a body above the limit: want 413 in OpenAI's form, got %s", got)
 	}
 }
@@ -130,15 +140,18 @@ func openAIError(body, code string) bool {
 		Error struct{ Message, Type, Code string }
 	}
 	err := json.Unmarshal([]byte(body), &answer)
-	return err == nil && answer.Error.Message != "" && answer.Error.Type == "invalid_request_error" && answer.Error.Code == code
+	return err == nil && answer.Error.Message != "" && answer.Error.Type == "invalid_request_error" &&
+		answer.Error.Code == code
 }
 
 // TestModelRouting_LargeMessagesMayStandBeforeTheModel: openai-python sends the messages first.
 func TestModelRouting_LargeMessagesMayStandBeforeTheModel(t *testing.T) {
 	t.Parallel()
 	r := modelRig(t)
-	image := `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat(`iVBORw0KGgo\/`, 2<<20/12) + `"}}]}`
-	long := strings.Repeat(`{"role":"tool","tool_call_id":"call_1","content":"{\"path\": \"a.go\", \"lines\": [1, 2, 3]}"},`, 20_000)
+	image := `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` +
+		strings.Repeat(`iVBORw0KGgo\/`, 2<<20/12) + `"}}]}`
+	long := strings.Repeat(
+		`{"role":"tool","tool_call_id":"call_1","content":"{\"path\": \"a.go\", \"lines\": [1, 2, 3]}"},`, 20_000)
 	tokens := strings.Repeat("123456,", 1<<20)
 	for name, body := range map[string]string{
 		"image":           `{"messages":[` + image + `],"model":"one"}`,
@@ -153,8 +166,9 @@ func TestModelRouting_LargeMessagesMayStandBeforeTheModel(t *testing.T) {
 	}
 }
 
-// TestModelRouting_OtherRoutesDoNotHoldBodies: a route that does not match on the model streams, and sees a body that is not
-// yet complete, unless a route before it might take the request once its model is known.
+// TestModelRouting_OtherRoutesDoNotHoldBodies: a route that does not match on the model streams,
+// and sees a body that is not yet complete, unless a route before it might take the request once
+// its model is known.
 func TestModelRouting_OtherRoutesDoNotHoldBodies(t *testing.T) {
 	t.Parallel()
 	one, files := startPod(t, "one", 200), startPod(t, "files", 200)

@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// gatewayOf is the certificate of a cluster's Gateways, by an authority that may be another cluster's.
+// gatewayOf is the certificate of a cluster's Gateways, by an authority that may be another
+// cluster's.
 func (a *authority) gatewayOf(uri string) tls.Certificate {
 	_, _, pair := a.pairs(uri)
 	return pair
@@ -31,10 +32,12 @@ func (a *authority) pairs(uri string) (chain, key []byte, pair tls.Certificate) 
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return a.pair(&x509.Certificate{URIs: []*url.URL{id}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
+	return a.pair(&x509.Certificate{URIs: []*url.URL{id}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
 }
 
-// peerRig is a peer listener of cluster west with two pools: members home and south may use chat, south alone may use code.
+// peerRig is a peer listener of cluster west with two pools: members home and south may use chat,
+// south alone may use code.
 type peerRig struct {
 	*rig
 	west, home, south *authority
@@ -56,30 +59,43 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 	t.Helper()
 	edge.Uploads = 1 << 30
 	chat, code := startPod(t, "chat", 200), startPod(t, "code", 200)
-	p := startPicker(t, map[string]script{"chat": {endpoints: chat.address.String()}, "code": {endpoints: code.address.String()}, "full": {status: 503}})
-	r := &peerRig{rig: newRig(t, p.address), west: newAuthority(t), home: newAuthority(t), south: newAuthority(t), chat: chat, code: code, port: uint16(envoytest.FreePort(t))}
+	p := startPicker(t,
+		map[string]script{"chat": {endpoints: chat.address.String()}, "code": {endpoints: code.address.String()},
+			"full": {status: 503}})
+	r := &peerRig{rig: newRig(t, p.address), west: newAuthority(t), home: newAuthority(t), south: newAuthority(t),
+		chat: chat, code: code, port: uint16(envoytest.FreePort(t))}
 	chain, key, _ := r.west.pairs(model.GatewayURI("west"))
 	r.add(Secret(model.Secret{Name: model.MemberCertificate, Chain: chain, Key: key}))
-	r.add(Secret(model.Secret{Name: model.MembersTrust, Domains: []model.TrustDomain{{Name: "home", Bundle: r.home.pem}, {Name: "south", Bundle: r.south.pem}}}))
+	r.add(
+		Secret(model.Secret{Name: model.MembersTrust,
+			Domains: []model.TrustDomain{{Name: "home", Bundle: r.home.pem}, {Name: "south", Bundle: r.south.pem}}}))
 	failing := startPod(t, "failing", 503)
 	var hosts []*Encoded
 	for _, h := range []struct {
 		name    string
 		pod     *pod
 		members []string
-	}{{"chat", chat, []string{"home", "south"}}, {"code", code, []string{"south"}}, {"full", chat, []string{"home"}}, {"busy", failing, []string{"home"}}} {
-		r.cluster(model.Cluster{Name: named("pool/team-a/" + h.name), Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(h.pod.address)...)
+	}{{"chat", chat, []string{"home", "south"}}, {"code", code, []string{"south"}}, {"full", chat, []string{"home"}},
+		{"busy", failing, []string{"home"}}} {
+		r.cluster(model.Cluster{Name: named("pool/team-a/" + h.name), Protocol: model.HTTP1,
+			Fallback: model.FallbackPods}, endpoints(h.pod.address)...)
 		b := pool("pool/team-a/"+h.name, h.name, model.BodyBuffered)
 		if h.name == "busy" {
 			b.Picker = nil
 		}
-		host, err := PeerHost(&model.PeerHost{Host: model.PeerAuthority("team-a", h.name, "west"), Members: h.members, Backends: []model.WeightedBackend{b}})
+		host, err := PeerHost(&model.PeerHost{Host: model.PeerAuthority("team-a", h.name, "west"), Members: h.members,
+			Backends: []model.WeightedBackend{b}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		hosts = append(hosts, host)
 	}
-	r.add(PeerListener(r.cfg, model.PeerListener{Port: model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: edge}, Cluster: "west"}))
+	r.add(
+		PeerListener(r.cfg,
+			model.PeerListener{
+				Port:    model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: edge},
+				Cluster: "west",
+			}))
 	r.add(inOneBlock(model.Chain{Name: model.PeerChain(r.port)}, hosts...))
 	// The same Envoy is a Gateway of member home, too.
 	chain, key, _ = r.home.pairs(model.GatewayURI("home"))
@@ -102,7 +118,8 @@ func newPeerRigOf(t *testing.T, edge model.Edge) *peerRig {
 	return r
 }
 
-// client connects as a Gateway of a cluster, whose certificate an authority has signed; nil: without one.
+// client connects as a Gateway of a cluster, whose certificate an authority has signed; nil:
+// without one.
 func (r *peerRig) client(cluster string, ca *authority, sni string) *tls.Config {
 	c := &tls.Config{ServerName: sni, InsecureSkipVerify: true}
 	if ca != nil {
@@ -114,7 +131,8 @@ func (r *peerRig) client(cluster string, ca *authority, sni string) *tls.Config 
 func (r *peerRig) ask(c *tls.Config, authority string, header http.Header) (answer, error) {
 	tr := &http.Transport{TLSClientConfig: c, ForceAttemptHTTP2: true}
 	defer tr.CloseIdleConnections()
-	req, err := http.NewRequest("POST", fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions?x=%%2F", r.port), strings.NewReader("{}"))
+	req, err := http.NewRequest("POST", fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions?x=%%2F", r.port),
+		strings.NewReader("{}"))
 	if err != nil {
 		return answer{}, err
 	}
@@ -137,7 +155,8 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	r := newPeerRig(t)
 	stranger := newAuthority(t)
 	custom := func(ca *authority, uri string) *tls.Config {
-		return &tls.Config{ServerName: chatHost, InsecureSkipVerify: true, Certificates: []tls.Certificate{ca.gatewayOf(uri)}}
+		return &tls.Config{ServerName: chatHost, InsecureSkipVerify: true,
+			Certificates: []tls.Certificate{ca.gatewayOf(uri)}}
 	}
 	for _, c := range []struct {
 		what, authority string
@@ -158,7 +177,8 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 		{"a pool of another cluster", chatHost, r.client("home", r.home, "chat.team-a.east.pool.penstock"), ""},
 		{"no server name", chatHost, r.client("home", r.home, ""), ""},
 		{"a pool that is not for it", codeHost, r.client("home", r.home, codeHost), "403 "},
-		{"an authority that is no pool", "none.team-a.west.pool.penstock", r.client("home", r.home, "none.team-a.west.pool.penstock"), "403 "},
+		{"an authority that is no pool", "none.team-a.west.pool.penstock",
+			r.client("home", r.home, "none.team-a.west.pool.penstock"), "403 "},
 		{"an authority of this gateway's clients", "unknown.example", r.client("home", r.home, chatHost), "403 "},
 		{"server name of its own pool, authority of another", codeHost, r.client("home", r.home, chatHost), "403 "},
 		{"server name of another pool, authority of its own", chatHost, r.client("home", r.home, codeHost), "403 "},
@@ -193,15 +213,19 @@ func TestPeerListener_AdmitsMembersToTheirPoolsAlone(t *testing.T) {
 	}
 }
 
-// What a pod receives is what the client asked for, and nothing that a member, or a client behind it, has forged.
+// What a pod receives is what the client asked for, and nothing that a member, or a client behind
+// it, has forged.
 func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
 	forged := http.Header{
-		"X-Gateway-Destination-Endpoint": {r.code.address.String()}, "X-Req-Tokens-Key": {"another"}, "X-Penstock-Pool": {"team-a/code"}, "X-Penstock-Lease": {"1"},
-		"Penstock-Peer-Refused": {"1"}, "Penstock-Peer-Other": {"1"}, "X-Envoy-Max-Retries": {"9"}, "X-Envoy-Original-Host": {"x"}, "X-Gateway-Model-Name": {"x"},
+		"X-Gateway-Destination-Endpoint": {r.code.address.String()}, "X-Req-Tokens-Key": {"another"},
+		"X-Penstock-Pool": {"team-a/code"}, "X-Penstock-Lease": {"1"},
+		"Penstock-Peer-Refused": {"1"}, "Penstock-Peer-Other": {"1"}, "X-Envoy-Max-Retries": {"9"},
+		"X-Envoy-Original-Host": {"x"}, "X-Gateway-Model-Name": {"x"},
 		"X-Prefiller-Host-Port": {"192.0.2.1:1"}, "X-Forwarded-Client-Cert": {"URI=spiffe://other"},
-		"Penstock-Peer-Authority": {"api.example:8080"}, "X-Forwarded-For": {"192.0.2.9"}, "X-Request-Id": {"one"}, "Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		"Penstock-Peer-Authority": {"api.example:8080"}, "X-Forwarded-For": {"192.0.2.9"}, "X-Request-Id": {"one"},
+		"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}
 	a, err := r.ask(r.client("home", r.home, chatHost), chatHost, forged)
 	if err != nil || a.pod != "chat" {
@@ -212,13 +236,15 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 		t.Errorf("the pod is asked for %s at %s", got.URL.RequestURI(), got.Host)
 	}
 	// What the pool's own picker sets reaches its server.
-	for name, want := range map[string]string{"X-Gateway-Destination-Endpoint": r.chat.address.String(), "X-Forwarded-For": "192.0.2.9", "X-Request-Id": "one", "Traceparent": forged.Get("Traceparent")} {
+	for name, want := range map[string]string{"X-Gateway-Destination-Endpoint": r.chat.address.String(),
+		"X-Forwarded-For": "192.0.2.9", "X-Request-Id": "one", "Traceparent": forged.Get("Traceparent")} {
 		if is := got.Header.Get(name); is != want {
 			t.Errorf("the pod receives %s: %q, want %q", name, is, want)
 		}
 	}
 	for name := range got.Header {
-		for _, prefix := range []string{"Penstock-Peer-", "X-Penstock-", "X-Req-Tokens-Key", "X-Envoy-Max", "X-Envoy-Original-Host", "X-Gateway-Model", "X-Prefiller", "X-Forwarded-Client-Cert"} {
+		for _, prefix := range []string{"Penstock-Peer-", "X-Penstock-", "X-Req-Tokens-Key", "X-Envoy-Max",
+			"X-Envoy-Original-Host", "X-Gateway-Model", "X-Prefiller", "X-Forwarded-Client-Cert"} {
 			if strings.HasPrefix(name, prefix) {
 				t.Errorf("the pod receives %s: %s", name, got.Header.Get(name))
 			}
@@ -226,7 +252,8 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	}
 }
 
-// An answer that no pod has begun is marked for the member; a pod's own answer is not, whatever it writes.
+// An answer that no pod has begun is marked for the member; a pod's own answer is not, whatever it
+// writes.
 func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -244,8 +271,9 @@ func TestPeerListener_MarksWhatNoPodHasBegun(t *testing.T) {
 	}
 }
 
-// Gateway to gateway: the pod receives the client's own host, and no answer shows what members alone may read. A gateway that has the name of
-// another cluster than it is asked for gets no request.
+// Gateway to gateway: the pod receives the client's own host, and no answer shows what members
+// alone may read. A gateway that has the name of another cluster than it is asked for gets no
+// request.
 func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	t.Parallel()
 	r := newPeerRig(t)
@@ -267,19 +295,23 @@ func TestPeerListener_GatewayOfAMemberUsesIt(t *testing.T) {
 	}
 }
 
-// A load balancer that speaks the PROXY protocol for clients does so for members, too, unless they come past it.
+// A load balancer that speaks the PROXY protocol for clients does so for members, too, unless they
+// come past it.
 func TestPeerListener_AdmitsMembersBehindAProxyProtocol(t *testing.T) {
 	t.Parallel()
-	r := newPeerRigOf(t, model.Edge{ProxyProtocol: v1alpha1.ProxyProtocolRequired}) // which waits for a member that is answered without the header
-	tr := &http.Transport{TLSClientConfig: r.client("home", r.home, chatHost), DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		if err == nil {
-			_, err = io.WriteString(c, "PROXY TCP4 192.0.2.7 192.0.2.8 1234 443\r\n")
-		}
-		return c, err
-	}}
+	// which waits for a member that is answered without the header
+	r := newPeerRigOf(t, model.Edge{ProxyProtocol: v1alpha1.ProxyProtocolRequired})
+	tr := &http.Transport{TLSClientConfig: r.client("home", r.home, chatHost),
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err == nil {
+				_, err = io.WriteString(c, "PROXY TCP4 192.0.2.7 192.0.2.8 1234 443\r\n")
+			}
+			return c, err
+		}}
 	defer tr.CloseIdleConnections()
-	req, err := http.NewRequest("POST", fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions", r.port), strings.NewReader("{}"))
+	req, err := http.NewRequest("POST", fmt.Sprintf("https://127.0.0.1:%d/v1/chat/completions", r.port),
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,8 +56,8 @@ type picker struct {
 
 const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// startPicker serves until the end of the test, with services beside picking, if any. It answers health checks with SERVING, unless its
-// health is given.
+// startPicker serves until the end of the test, with services beside picking, if any. It answers
+// health checks with SERVING, unless its health is given.
 func startPicker(t testing.TB, scripts map[string]script, options ...any) *picker {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -149,7 +149,8 @@ func buffers(req *extprocv3.ProcessingRequest) bool {
 // stream reports whether the request's body has no end that a picker could wait for.
 func (a *asked) stream() bool {
 	content := a.headers["content-type"]
-	return a.headers["upgrade"] != "" || strings.HasPrefix(content, "application/grpc") || strings.HasPrefix(content, "multipart/")
+	return a.headers["upgrade"] != "" || strings.HasPrefix(content, "application/grpc") ||
+		strings.HasPrefix(content, "multipart/")
 }
 
 func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3.ProcessingResponse {
@@ -165,7 +166,9 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 	case *extprocv3.ProcessingRequest_RequestBody:
 		a.body += len(m.RequestBody.Body)
 		if !sc.duplex {
-			done := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}}
+			done := &extprocv3.ProcessingResponse{
+				Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}},
+			}
 			if pick := sc.pick(); sc.plain && m.RequestBody.EndOfStream && sc.status != 0 {
 				return []*extprocv3.ProcessingResponse{pick}
 			} else if sc.plain && m.RequestBody.EndOfStream {
@@ -175,14 +178,19 @@ func (sc script) answer(req *extprocv3.ProcessingRequest, a *asked) []*extprocv3
 		}
 		return sc.sendBack(m.RequestBody, a)
 	case *extprocv3.ProcessingRequest_RequestTrailers:
-		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}}}
+		return []*extprocv3.ProcessingResponse{
+			{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}},
+		}
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
-		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}}}
+		return []*extprocv3.ProcessingResponse{
+			{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}},
+		}
 	}
 	return nil
 }
 
-// sendBack streams the body through: the pick goes before the first chunk, which is when this picker has seen enough.
+// sendBack streams the body through: the pick goes before the first chunk, which is when this
+// picker has seen enough.
 func (sc script) sendBack(b *extprocv3.HttpBody, a *asked) []*extprocv3.ProcessingResponse {
 	var out []*extprocv3.ProcessingResponse
 	if first := a.body == len(b.Body); first {

@@ -12,20 +12,25 @@ func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 	pod := startPod(t, "a", 200)
 	r := newRig(t, closedPort(t))
 	for name, fallback := range map[string]model.Fallback{"open": model.FallbackPods, "closed": model.FallbackNone} {
-		r.cluster(model.Cluster{Name: named("pool-" + name), Protocol: model.HTTP1, Fallback: fallback}, endpoints(pod.address)...)
+		r.cluster(model.Cluster{Name: named("pool-" + name), Protocol: model.HTTP1, Fallback: fallback},
+			endpoints(pod.address)...)
 	}
 	modes := map[string]model.BodyMode{"duplex": model.BodyDuplex, "whole": model.BodyWhole}
 	sizes := map[string]int{"small": 512 << 10, "huge": 32 << 20}
 	var pickers []string
 	for mode, body := range modes {
 		for size, bytes := range sizes {
-			p := startPicker(t, map[string]script{"": {status: 429, size: bytes, duplex: mode == "duplex", plain: mode == "whole"}})
+			p := startPicker(t, map[string]script{
+				"": {status: 429, size: bytes, duplex: mode == "duplex", plain: mode == "whole"},
+			})
 			name := "picker/ns/" + mode + size + "/9002"
 			pickers = append(pickers, name)
-			r.cluster(model.Cluster{Name: named(name), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
+			r.cluster(model.Cluster{Name: named(name), Protocol: model.GRPC, HealthService: extProcService},
+				endpoints(p.address)...)
 			for _, pool := range []string{"open", "closed"} {
 				r.forward(pool+"-"+mode+"-"+size, model.Forward{Backends: []model.WeightedBackend{{
-					Cluster: named("pool-" + pool), Weight: 1, Picker: &model.PickerCall{Cluster: named(name), Body: body, Served: true},
+					Cluster: named("pool-" + pool), Weight: 1,
+					Picker: &model.PickerCall{Cluster: named(name), Body: body, Served: true},
 				}}})
 			}
 		}
@@ -48,7 +53,8 @@ func TestExternalPicker_AnswerOfAnySizeIsNotHeld(t *testing.T) {
 	}
 }
 
-// A picker of others names the lease of a request that our picker counts. It would end that request's count.
+// A picker of others names the lease of a request that our picker counts. It would end that
+// request's count.
 func TestExternalPicker_SettlesNoRequestOfOurs(t *testing.T) {
 	t.Parallel()
 	pod := startPod(t, "a", 200)
@@ -56,9 +62,13 @@ func TestExternalPicker_SettlesNoRequestOfOurs(t *testing.T) {
 	ours := startPicker(t, map[string]script{"a": {endpoints: pod.address.String()}}, &f)
 	theirs := startPicker(t, map[string]script{"": {endpoints: pod.address.String()}})
 	r := newRig(t, ours.address)
-	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
-	r.cluster(model.Cluster{Name: named("picker/ns/theirs/9002"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(theirs.address)...)
-	r.forward("theirs", backends(model.WeightedBackend{Cluster: named("a"), Weight: 1, Picker: &model.PickerCall{Cluster: named("picker/ns/theirs/9002"), Body: model.BodyBuffered}}))
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(pod.address)...)
+	r.cluster(model.Cluster{Name: named("picker/ns/theirs/9002"), Protocol: model.GRPC, HealthService: extProcService},
+		endpoints(theirs.address)...)
+	r.forward("theirs",
+		backends(model.WeightedBackend{Cluster: named("a"), Weight: 1,
+			Picker: &model.PickerCall{Cluster: named("picker/ns/theirs/9002"), Body: model.BodyBuffered}}))
 	r.forward("ours", backends(pool("a", "a", model.BodyBuffered)))
 	r.start()
 	r.healthy("picker/ns/theirs/9002")

@@ -37,8 +37,10 @@ func TestWeightedBackends_EachHasItsOwnPickerAndUnresolvedAnswer500(t *testing.T
 	a, b := startPod(t, "a", 200), startPod(t, "b", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "b": {endpoints: b.address.String()}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
-	r.cluster(model.Cluster{Name: named("b"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(b.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("b"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(b.address)...)
 	share := func(b model.WeightedBackend, weight uint32) model.WeightedBackend { b.Weight = weight; return b }
 	r.forward("split", backends(
 		share(pool("a", "a", model.BodyBuffered), 25),
@@ -61,7 +63,8 @@ func TestWeightedBackends_EachHasItsOwnPickerAndUnresolvedAnswer500(t *testing.T
 		})
 	}
 	wg.Wait()
-	// Five standard deviations: a share that is wrong by a tenth fails, a fair split practically never.
+	// Five standard deviations: a share that is wrong by a tenth fails, a fair split practically
+	// never.
 	for who, want := range map[string]float64{"200 a": .25, "200 b": .25, "500 ": .5} {
 		if share := float64(got[who]) / requests; share < want-.1 || share > want+.1 {
 			t.Errorf("%s answered %.2f of the requests, want %.2f: %v", who, share, want, got)
@@ -94,14 +97,17 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 	})
 	r := newRig(t, p.address)
 	b := r.poolB(other)
-	r.cluster(model.Cluster{Name: named("pool-c"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address)...)
+	r.cluster(model.Cluster{Name: named("pool-c"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(good.address)...)
 	r.hop(model.Hop{Name: hopC, Backends: []model.WeightedBackend{pool("pool-c", "c", model.BodyNone)}})
 	if b != hopB {
 		t.Fatal(b)
 	}
 	r.cluster(model.Cluster{Name: named("spilling"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
-		append(endpoints(good.address, full.address, closed), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
-	r.cluster(model.Cluster{Name: named("strict"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(good.address, full.address, closed)...)
+		append(endpoints(good.address, full.address, closed), model.Endpoint{Hop: hopB},
+			model.Endpoint{Hop: hopC, Later: true})...)
+	r.cluster(model.Cluster{Name: named("strict"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(good.address, full.address, closed)...)
 	// A pool that fails open and spills: the picker itself names the hop.
 	r.cluster(model.Cluster{Name: named("open"), Protocol: model.HTTP1, Fallback: model.FallbackPods, Hops: true},
 		append(endpoints(full.address), model.Endpoint{Hop: hopB}, model.Endpoint{Hop: hopC, Later: true})...)
@@ -124,7 +130,8 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 		Backends: []model.WeightedBackend{pool("strict", "full-then-good", model.BodyBuffered)},
 		Retry:    &model.Retry{Attempts: 5, Codes: []uint32{503}},
 	})
-	// A rule that shares requests between a pool that spills and one behind hops: each walks on in its own way.
+	// A rule that shares requests between a pool that spills and one behind hops: each walks on in
+	// its own way.
 	r.forward("mixed", backends(
 		spilling(pool("spilling", "full-then-fallback", model.BodyBuffered), hopB),
 		r.behindHop("mixed", pool("strict", "all-full-list-of-one", model.BodyBuffered), hopC, hopB)))
@@ -165,8 +172,8 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 
 func TestHop_NeverSpillsAgain(t *testing.T) {
 	t.Parallel()
-	// Two pools that spill to each other, both full: the client gets the answer of the second, and each was asked once
-	// on the edge or in the hop.
+	// Two pools that spill to each other, both full: the client gets the answer of the second, and
+	// each was asked once on the edge or in the hop.
 	p := startPicker(t, map[string]script{"a": {status: 503}, "b": {status: 429}})
 	r := newRig(t, p.address)
 	pod := startPod(t, "never", 200)
@@ -174,8 +181,12 @@ func TestHop_NeverSpillsAgain(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		hops[name] = model.HopTo("InferencePool", "ns", name)
 		last := named(name).As(model.LastVariant)
-		r.cluster(model.Cluster{Name: last, Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
-		r.hop(model.Hop{Name: hops[name], Backends: []model.WeightedBackend{pool(last.String(), name, model.BodyBuffered)}})
+		r.cluster(model.Cluster{Name: last, Protocol: model.HTTP1, Fallback: model.FallbackNone},
+			endpoints(pod.address)...)
+		r.hop(
+			model.Hop{
+				Name: hops[name], Backends: []model.WeightedBackend{pool(last.String(), name, model.BodyBuffered)},
+			})
 	}
 	for name, other := range map[string]string{"a": "b", "b": "a"} {
 		r.cluster(model.Cluster{Name: named(name), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
@@ -198,11 +209,15 @@ func TestHop_NeverSpillsAgain(t *testing.T) {
 func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 	t.Parallel()
 	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
-	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
+	p := startPicker(t,
+		map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429},
+			"b": {endpoints: b1.address.String()}})
 	duplex := startPicker(t, map[string]script{"": {endpoints: a.address.String(), duplex: true}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(duplex.address)...)
-	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService},
+		endpoints(duplex.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(a.address)...)
 	hop := r.poolB(b1)
 	r.cluster(model.Cluster{Name: named("spilling"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
 		append(endpoints(a.address), model.Endpoint{Hop: hop})...)
@@ -226,7 +241,9 @@ func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 	}
 	large := append(bytes.Clone(body), 'x')
 	for _, host := range []string{"Buffered", "spilled"} {
-		if got := r.post(t, host, large); got.status != 413 || !openAIError(got.body, "body_too_large") || got.header.Get("X-Penstock-Reason") != "body_too_large" || !strings.Contains(got.body, "where this gateway reads bodies it takes at most 32 MiB") {
+		if got := r.post(t, host, large); got.status != 413 || !openAIError(got.body, "body_too_large") ||
+			got.header.Get("X-Penstock-Reason") != "body_too_large" ||
+			!strings.Contains(got.body, "where this gateway reads bodies it takes at most 32 MiB") {
 			t.Errorf("%s: one byte too many: %s", host, got)
 		}
 	}
@@ -241,7 +258,8 @@ func TestClientHeaders_CannotChooseThePodOrPoseAsTheGateway(t *testing.T) {
 	a1, a2 := startPod(t, "a1", 200), startPod(t, "a2", 200)
 	p := startPicker(t, map[string]script{"a": {endpoints: a1.address.String()}, "none": {}})
 	r := newRig(t, p.address)
-	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a1.address, a2.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(a1.address, a2.address)...)
 	r.forward("picked", backends(pool("a", "a", model.BodyNone)))
 	r.forward("unpicked", backends(pool("a", "none", model.BodyNone)))
 	r.forward("service", backends(model.WeightedBackend{Cluster: named("a"), Weight: 1}))
@@ -261,7 +279,8 @@ func TestClientHeaders_CannotChooseThePodOrPoseAsTheGateway(t *testing.T) {
 		if fmt.Sprint(got.status, " ", got.pod) != want {
 			t.Errorf("%s: want %s, got %s", host, want, got)
 		}
-		for _, h := range []string{"Echo-X-Gateway-Model-Name", "Echo-X-Penstock-Pool", "Echo-X-Penstock-Hop", "Echo-X-Envoy-Upstream-Rq-Timeout-Ms", "Echo-X-Envoy-Expected-Rq-Timeout-Ms", "Echo-X-Envoy-Internal"} {
+		for _, h := range []string{"Echo-X-Gateway-Model-Name", "Echo-X-Penstock-Pool", "Echo-X-Penstock-Hop",
+			"Echo-X-Envoy-Upstream-Rq-Timeout-Ms", "Echo-X-Envoy-Expected-Rq-Timeout-Ms", "Echo-X-Envoy-Internal"} {
 			if v := got.header.Get(h); v != "" {
 				t.Errorf("%s: the pod got the client's %s: %s", host, h, v)
 			}
@@ -283,7 +302,8 @@ func TestEndpointPicker_LosingOneOfTwoLosesNoPick(t *testing.T) {
 	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}})
 	r := newRig(t, p.address)
 	r.cluster(model.Cluster{Name: named("two-pickers"), Protocol: model.GRPC}, endpoints(p.address, closedPort(t))...)
-	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(a.address)...)
+	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(a.address)...)
 	for _, mode := range []model.BodyMode{model.BodyNone, model.BodyBuffered} {
 		b := pool("a", "a", mode)
 		b.Picker.Cluster = named("two-pickers")
@@ -302,7 +322,9 @@ func TestEndpointPicker_LosingOneOfTwoLosesNoPick(t *testing.T) {
 func TestHop_SpilledRequestLooksLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	a, b1 := startPod(t, "a", 200), startPod(t, "b1", 200)
-	p := startPicker(t, map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429}, "b": {endpoints: b1.address.String()}})
+	p := startPicker(t,
+		map[string]script{"a": {endpoints: a.address.String()}, "full": {status: 429},
+			"b": {endpoints: b1.address.String()}})
 	r := newRig(t, p.address)
 	hop := r.poolB(b1)
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
@@ -327,7 +349,8 @@ func TestHop_SpilledRequestLooksLikeAnyOther(t *testing.T) {
 		}
 		var lines []string
 		for k, v := range got.header {
-			if strings.HasPrefix(k, "Echo-") && k != "Echo-X-Request-Id" && k != "Echo-Host" && k != "Echo-X-Gateway-Destination-Endpoint" {
+			if strings.HasPrefix(k, "Echo-") && k != "Echo-X-Request-Id" && k != "Echo-Host" &&
+				k != "Echo-X-Gateway-Destination-Endpoint" {
 				lines = append(lines, fmt.Sprint(k, v))
 			}
 		}

@@ -107,7 +107,8 @@ func named(name string) model.ClusterID {
 	return id
 }
 
-// poolNamed is a pool of namespace ns, whose scripts the test's picker finds by the plain name; "" is none.
+// poolNamed is a pool of namespace ns, whose scripts the test's picker finds by the plain name; ""
+// is none.
 func poolNamed(name string) objectid.Target {
 	if name == "" {
 		return objectid.Target{}
@@ -149,7 +150,10 @@ func (r *rig) chain() model.Chain { return model.Chain{Name: model.ChainName(fal
 func (r *rig) start() {
 	r.t.Helper()
 	c := r.chain()
-	r.add(Listener(r.cfg, model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: r.edge, Chains: []model.Chain{c}}))
+	r.add(
+		Listener(r.cfg,
+			model.Port{Gateway: "ns/gw", Number: r.port, Addresses: []string{"127.0.0.1"}, Edge: r.edge,
+				Chains: []model.Chain{c}}))
 	r.add(inOneBlock(c, r.hosts...))
 	if len(r.hops) > 0 {
 		r.add(HopListener(r.cfg, nil))
@@ -165,13 +169,14 @@ func (r *rig) start() {
 		}
 	})
 	r.client = &http.Client{
-		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-			if err == nil && r.preface != "" {
-				_, err = io.WriteString(c, r.preface)
-			}
-			return c, err
-		}},
+		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+				if err == nil && r.preface != "" {
+					_, err = io.WriteString(c, r.preface)
+				}
+				return c, err
+			}},
 		Timeout:       20 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -27,9 +27,15 @@ func TestHTTPRoute_MatchesByItsRules(t *testing.T) {
 		answers("prefix", prefix("/a/b/")),
 		answers("method", model.Match{PathKind: model.PathPrefix, Path: "/x", Method: "DELETE"}),
 		answers("header", model.Match{PathKind: model.PathPrefix, Path: "/x", Headers: []model.ValueMatch{
-			{Name: "version", Value: "one"}, {Name: "version", Value: "ignored"}, {Name: "color", Regex: true, Value: "r.*d"}}}),
-		answers("query", model.Match{PathKind: model.PathPrefix, Path: "/x", Query: []model.ValueMatch{{Name: "q", Value: "1"}, {Name: "w", Regex: true, Value: "[ab]+"}}}),
-		answers("host", model.Match{PathKind: model.PathPrefix, Path: "/x", Headers: []model.ValueMatch{{Name: "host", Regex: true, Value: "m(:[0-9]+)?"}, {Name: "only", Value: "host"}}}),
+			{Name: "version", Value: "one"}, {Name: "version", Value: "ignored"},
+			{Name: "color", Regex: true, Value: "r.*d"}}}),
+		answers("query",
+			model.Match{PathKind: model.PathPrefix, Path: "/x",
+				Query: []model.ValueMatch{{Name: "q", Value: "1"}, {Name: "w", Regex: true, Value: "[ab]+"}}}),
+		answers("host",
+			model.Match{PathKind: model.PathPrefix, Path: "/x",
+				Headers: []model.ValueMatch{{Name: "host", Regex: true, Value: "m(:[0-9]+)?"},
+					{Name: "only", Value: "host"}}}),
 		answers("root", prefix("/")),
 	)
 	r.host("*.wild", answers("wild", prefix("/")))
@@ -40,18 +46,23 @@ func TestHTTPRoute_MatchesByItsRules(t *testing.T) {
 		headers            []string
 		want               string
 	}{
-		{"m", "GET", "/exact", nil, "exact"}, {"m", "GET", "/exact?q=1", nil, "exact"}, {"m", "GET", "/exact/", nil, "root"},
+		{"m", "GET", "/exact", nil, "exact"}, {"m", "GET", "/exact?q=1", nil, "exact"},
+		{"m", "GET", "/exact/", nil, "root"},
 		{"m", "GET", "/slash/", nil, "exact-slash"}, {"m", "GET", "/slash", nil, "root"},
 		{"m", "GET", "/re/42", nil, "regex"}, {"m", "GET", "/re/42/", nil, "root"}, {"m", "GET", "/re/x", nil, "root"},
-		{"m", "GET", "/a/b", nil, "prefix"}, {"m", "GET", "/a/b/", nil, "prefix"}, {"m", "GET", "/a/b/c", nil, "prefix"},
-		{"m", "GET", "/a/bc", nil, "root"}, {"m", "GET", "/a/../a/b", nil, "prefix"}, {"m", "GET", "/a//b", nil, "prefix"},
+		{"m", "GET", "/a/b", nil, "prefix"}, {"m", "GET", "/a/b/", nil, "prefix"},
+		{"m", "GET", "/a/b/c", nil, "prefix"},
+		{"m", "GET", "/a/bc", nil, "root"}, {"m", "GET", "/a/../a/b", nil, "prefix"},
+		{"m", "GET", "/a//b", nil, "prefix"},
 		{"m", "DELETE", "/x", nil, "method"}, {"m", "GET", "/x", nil, "root"},
 		{"m", "GET", "/x", []string{"Version", "one", "Color", "rod"}, "header"},
 		{"m", "GET", "/x", []string{"Version", "one", "Color", "a red one"}, "root"},
 		{"m", "GET", "/x", []string{"Version", "ignored", "Color", "red"}, "root"},
-		{"m", "GET", "/x?q=1&w=ab", nil, "query"}, {"m", "GET", "/x?q=1", nil, "root"}, {"m", "GET", "/x?q=1&w=abc", nil, "root"},
+		{"m", "GET", "/x?q=1&w=ab", nil, "query"}, {"m", "GET", "/x?q=1", nil, "root"},
+		{"m", "GET", "/x?q=1&w=abc", nil, "root"},
 		{"m", "GET", "/x", []string{"only", "host"}, "host"}, {"m:1234", "GET", "/x", []string{"only", "host"}, "host"},
-		{"a.wild", "GET", "/", nil, "wild"}, {"a.b.wild", "GET", "/", nil, "wild"}, {"x.wild:80", "GET", "/", nil, "x-wild"},
+		{"a.wild", "GET", "/", nil, "wild"}, {"a.b.wild", "GET", "/", nil, "wild"},
+		{"x.wild:80", "GET", "/", nil, "x-wild"},
 		{"wild", "GET", "/", nil, ""}, {"M", "GET", "/", nil, "root"},
 	} {
 		req := r.request(c.method, c.host, c.path, nil)
@@ -73,9 +84,12 @@ func TestURLRewrite_FollowsTheSpecificationsTable(t *testing.T) {
 	r.cluster(model.Cluster{Name: named("a"), Protocol: model.HTTP1}, endpoints(a.address)...)
 	type rewrite struct{ match, replacement, path, want string }
 	table := []rewrite{ // Gateway API, HTTPPathModifier
-		{"/foo", "/xyz", "/foo/bar", "/xyz/bar"}, {"/foo", "/xyz/", "/foo/bar", "/xyz/bar"}, {"/foo/", "/xyz", "/foo/bar", "/xyz/bar"},
-		{"/foo/", "/xyz/", "/foo/bar", "/xyz/bar"}, {"/foo", "/xyz", "/foo", "/xyz"}, {"/foo", "/xyz", "/foo/", "/xyz/"},
-		{"/foo", "", "/foo/bar", "/bar"}, {"/foo", "", "/foo/", "/"}, {"/foo", "", "/foo", "/"}, {"/foo", "/", "/foo/", "/"},
+		{"/foo", "/xyz", "/foo/bar", "/xyz/bar"}, {"/foo", "/xyz/", "/foo/bar", "/xyz/bar"},
+		{"/foo/", "/xyz", "/foo/bar", "/xyz/bar"},
+		{"/foo/", "/xyz/", "/foo/bar", "/xyz/bar"}, {"/foo", "/xyz", "/foo", "/xyz"},
+		{"/foo", "/xyz", "/foo/", "/xyz/"},
+		{"/foo", "", "/foo/bar", "/bar"}, {"/foo", "", "/foo/", "/"}, {"/foo", "", "/foo", "/"},
+		{"/foo", "/", "/foo/", "/"},
 		{"/foo", "/", "/foo", "/"}, {"/foo", "/", "/foo/bar?q=1", "/bar?q=1"},
 		{"/", "/xyz", "/bar", "/xyz/bar"}, {"/", "/xyz/", "/", "/xyz/"}, {"/", "/", "/bar", "/bar"},
 		{"/a.b", "", "/a.b/c", "/c"}, {"/foo", `/x\1`, "/foo/bar", `/x%5C1/bar`},
@@ -88,7 +102,9 @@ func TestURLRewrite_FollowsTheSpecificationsTable(t *testing.T) {
 		}}})
 	}
 	full := `/whole\0`
-	r.forward("full", model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}}, RewritePath: model.PathChange{Full: &full}})
+	r.forward("full",
+		model.Forward{Backends: []model.WeightedBackend{{Cluster: named("a"), Weight: 1}},
+			RewritePath: model.PathChange{Full: &full}})
 	r.start()
 	for i, c := range table {
 		req := r.request("GET", host(i), c.path, nil)
@@ -100,7 +116,8 @@ func TestURLRewrite_FollowsTheSpecificationsTable(t *testing.T) {
 			t.Errorf("%+v: the backend saw host %q", c, h)
 		}
 	}
-	if got, err := r.do(r.request("GET", "full", "/some/path?q=1", nil)); err != nil || got.header.Get("Echo-Path") != `/whole%5C0?q=1` {
+	if got, err := r.do(r.request("GET", "full", "/some/path?q=1", nil)); err != nil ||
+		got.header.Get("Echo-Path") != `/whole%5C0?q=1` {
 		t.Errorf("whole path: %v %v", got.header, err)
 	}
 }
@@ -118,21 +135,33 @@ func TestRequestRedirect_FollowsTheSpecification(t *testing.T) {
 		code  int
 		want  string // %h for the host, %p for the listener's port
 	}{
-		{match: prefix("/"), r: model.Redirect{Host: "example.org", Code: 302}, path: "/a?q=1", code: 302, want: "http://example.org:%p/a?q=1"},
-		{match: prefix("/"), r: model.Redirect{Scheme: "https", Code: 301}, path: "/a", code: 301, want: "https://%h/a"},
-		{match: prefix("/"), r: model.Redirect{Scheme: "https", Code: 301}, ask: "%h:8080", path: "/a", code: 301, want: "https://%h/a"},
-		{match: prefix("/"), r: model.Redirect{Scheme: "https", Host: "example.org", Code: 307}, path: "/", code: 307, want: "https://example.org/"},
-		{match: prefix("/"), r: model.Redirect{Scheme: "https", Port: 8443, Code: 308}, path: "/", code: 308, want: "https://%h:8443/"},
+		{match: prefix("/"), r: model.Redirect{Host: "example.org", Code: 302}, path: "/a?q=1", code: 302,
+			want: "http://example.org:%p/a?q=1"},
+		{match: prefix("/"), r: model.Redirect{Scheme: "https", Code: 301}, path: "/a", code: 301,
+			want: "https://%h/a"},
+		{match: prefix("/"), r: model.Redirect{Scheme: "https", Code: 301}, ask: "%h:8080", path: "/a", code: 301,
+			want: "https://%h/a"},
+		{match: prefix("/"), r: model.Redirect{Scheme: "https", Host: "example.org", Code: 307}, path: "/", code: 307,
+			want: "https://example.org/"},
+		{match: prefix("/"), r: model.Redirect{Scheme: "https", Port: 8443, Code: 308}, path: "/", code: 308,
+			want: "https://%h:8443/"},
 		{match: prefix("/"), r: model.Redirect{Scheme: "http", Code: 303}, path: "/", code: 303, want: "http://%h/"},
 		{match: prefix("/"), r: model.Redirect{Port: 80, Code: 302}, path: "/", code: 302, want: "http://%h/"},
-		{match: prefix("/"), r: model.Redirect{Scheme: "https", Port: 443, Code: 302}, path: "/", code: 302, want: "https://%h/"},
+		{match: prefix("/"), r: model.Redirect{Scheme: "https", Port: 443, Code: 302}, path: "/", code: 302,
+			want: "https://%h/"},
 		{match: prefix("/"), r: model.Redirect{Port: 8083, Code: 302}, path: "/", code: 302, want: "http://%h:8083/"},
-		{host: "*.redirect", match: prefix("/"), r: model.Redirect{Scheme: "https", Code: 302}, ask: "x.redirect:8080", path: "/a:443/", code: 302, want: "https://x.redirect/a:443/"},
-		{host: "*.plain", match: prefix("/"), r: model.Redirect{Port: 80, Code: 302}, ask: "x.plain:8080", path: "/", code: 302, want: "http://x.plain/"},
-		{match: prefix("/foo"), r: model.Redirect{Host: "o", Path: model.PathChange{Prefix: text("/xyz")}, Code: 302}, path: "/foo/bar?q=1", code: 302, want: "http://o:%p/xyz/bar?q=1"},
-		{match: prefix("/foo"), r: model.Redirect{Host: "o", Path: model.PathChange{Prefix: text("/")}, Code: 302}, path: "/foo", code: 302, want: "http://o:%p/"},
-		{match: prefix("/foo"), r: model.Redirect{Host: "o", Path: model.PathChange{Prefix: text("")}, Code: 302}, path: "/foo/bar", code: 302, want: "http://o:%p/bar"},
-		{match: prefix("/foo"), r: model.Redirect{Host: "o", Path: model.PathChange{Full: text("/whole")}, Code: 302}, path: "/foo/bar", code: 302, want: "http://o:%p/whole"},
+		{host: "*.redirect", match: prefix("/"), r: model.Redirect{Scheme: "https", Code: 302}, ask: "x.redirect:8080",
+			path: "/a:443/", code: 302, want: "https://x.redirect/a:443/"},
+		{host: "*.plain", match: prefix("/"), r: model.Redirect{Port: 80, Code: 302}, ask: "x.plain:8080", path: "/",
+			code: 302, want: "http://x.plain/"},
+		{match: prefix("/foo"), r: model.Redirect{Host: "o", Path: model.PathChange{Prefix: text("/xyz")}, Code: 302},
+			path: "/foo/bar?q=1", code: 302, want: "http://o:%p/xyz/bar?q=1"},
+		{match: prefix("/foo"), r: model.Redirect{Host: "o", Path: model.PathChange{Prefix: text("/")}, Code: 302},
+			path: "/foo", code: 302, want: "http://o:%p/"},
+		{match: prefix("/foo"), r: model.Redirect{Host: "o", Path: model.PathChange{Prefix: text("")}, Code: 302},
+			path: "/foo/bar", code: 302, want: "http://o:%p/bar"},
+		{match: prefix("/foo"), r: model.Redirect{Host: "o", Path: model.PathChange{Full: text("/whole")}, Code: 302},
+			path: "/foo/bar", code: 302, want: "http://o:%p/whole"},
 	}
 	name := func(i int) string {
 		if table[i].host != "" {
@@ -154,7 +183,8 @@ func TestRequestRedirect_FollowsTheSpecification(t *testing.T) {
 		}
 		got, err := r.do(r.request("GET", ask, c.path, nil))
 		if err != nil || got.status != c.code || got.header.Get("Location") != fill(c.want) {
-			t.Errorf("%+v: want %d %s, got %d %s %v", c.r, c.code, fill(c.want), got.status, got.header.Get("Location"), err)
+			t.Errorf("%+v: want %d %s, got %d %s %v", c.r, c.code, fill(c.want), got.status, got.header.Get("Location"),
+				err)
 		}
 		if got.header.Get("Why") != "moved" {
 			t.Errorf("%+v: the rule's response header is missing", c.r)
@@ -175,12 +205,16 @@ func TestHeaderModifier_ChangesHeadersOnRulesAndBackends(t *testing.T) {
 		return out
 	}
 	changes := func(by string) model.HeaderChanges {
-		return model.HeaderChanges{Set: h(by+"-set", "100% %REQ(:path)%"), Add: h(by+"-add", "more"), Remove: []string{by + "-remove"}}
+		return model.HeaderChanges{Set: h(by+"-set", "100% %REQ(:path)%"), Add: h(by+"-add", "more"),
+			Remove: []string{by + "-remove"}}
 	}
 	r.host("h", model.Route{Name: "r", Match: prefix("/"), Action: &model.Action{
-		RequestHeaders: changes("rule"), ResponseHeaders: model.HeaderChanges{Set: h("pod", "hidden"), Remove: []string{"echo-path"}},
+		RequestHeaders: changes("rule"), ResponseHeaders: model.HeaderChanges{
+			Set: h("pod", "hidden"), Remove: []string{"echo-path"},
+		},
 		Forward: &model.Forward{Backends: []model.WeightedBackend{{
-			Cluster: named("a"), Weight: 1, RequestHeaders: changes("backend"), ResponseHeaders: model.HeaderChanges{Add: h("backend", "a")},
+			Cluster: named("a"), Weight: 1, RequestHeaders: changes("backend"),
+			ResponseHeaders: model.HeaderChanges{Add: h("backend", "a")},
 		}}},
 	}})
 	r.start()
@@ -195,7 +229,9 @@ func TestHeaderModifier_ChangesHeadersOnRulesAndBackends(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, by := range []string{"Rule", "Backend"} {
-		for header, want := range map[string]string{"Set": "[100% %REQ(:path)%]", "Add": "[client's more]", "Remove": "[]"} {
+		for header, want := range map[string]string{
+			"Set": "[100% %REQ(:path)%]", "Add": "[client's more]", "Remove": "[]",
+		} {
 			if v := fmt.Sprint(got.header.Values("Echo-" + by + "-" + header)); v != want {
 				t.Errorf("%s-%s: the backend saw %s, want %s", by, header, v, want)
 			}
@@ -230,11 +266,14 @@ func TestTimeouts_EndOnlyLimitedRequests(t *testing.T) {
 	r.forward("off", model.Forward{Backends: one, Timeout: &none})
 	r.forward("retried", model.Forward{Backends: []model.WeightedBackend{{Cluster: named("both"), Weight: 1}},
 		BackendTimeout: &short, Retry: &model.Retry{Attempts: 4, Codes: []uint32{500}}})
-	r.cluster(model.Cluster{Name: named("llm"), Protocol: model.HTTP1, Fallback: model.FallbackPods}, endpoints(slow.address)...)
-	r.forward("picking", model.Forward{Timeout: &short, Backends: []model.WeightedBackend{pool("llm", "silent", model.BodyBuffered)}})
+	r.cluster(model.Cluster{Name: named("llm"), Protocol: model.HTTP1, Fallback: model.FallbackPods},
+		endpoints(slow.address)...)
+	r.forward("picking",
+		model.Forward{Timeout: &short, Backends: []model.WeightedBackend{pool("llm", "silent", model.BodyBuffered)}})
 	r.forward("pool", backends(pool("llm", "slow", model.BodyBuffered)))
 	r.start()
-	for host, want := range map[string]string{"picking": "504 ", "pool": "200 slow", "whole": "504 ", "attempt": "504 ", "off": "200 slow"} {
+	for host, want := range map[string]string{"picking": "504 ", "pool": "200 slow", "whole": "504 ", "attempt": "504 ",
+		"off": "200 slow"} {
 		if got := r.post(t, host, nil); fmt.Sprint(got.status, " ", got.pod) != want {
 			t.Errorf("%s: want %s, got %s", host, want, got)
 		}

@@ -28,7 +28,8 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 	two := []model.WeightedBackend{{Cluster: named("a"), Weight: 1}, {Cluster: named("b"), Weight: 1}}
 	r.forward("none", model.Forward{Backends: one})
 	r.forward("cookie", model.Forward{Backends: one, Session: &model.Session{Name: "s", Path: "/v1"}})
-	r.forward("permanent", model.Forward{Backends: one, Session: &model.Session{Name: "s", Path: "/", Timeout: time.Hour}})
+	r.forward("permanent",
+		model.Forward{Backends: one, Session: &model.Session{Name: "s", Path: "/", Timeout: time.Hour}})
 	r.forward("header", model.Forward{Backends: one, Session: &model.Session{Name: "x-s", Header: true}})
 	r.forward("split", model.Forward{Backends: two, Session: &model.Session{Name: "s", Path: "/"}})
 	r.start()
@@ -68,14 +69,17 @@ func TestSessionPersistence_KeepsClientsAtTheirServer(t *testing.T) {
 		t.Fatalf("without a session all servers should serve: %v", seen)
 	}
 	seen, first := served("cookie", 30, nil)
-	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.HasPrefix(c, "s=") || !strings.Contains(c, "Path=/v1") || strings.Contains(c, "Max-Age") {
+	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.HasPrefix(c, "s=") ||
+		!strings.Contains(c, "Path=/v1") || strings.Contains(c, "Max-Age") {
 		t.Errorf("cookie %q: served by %v", c, seen)
 	}
 	seen, first = served("permanent", 30, nil)
 	if c := first.header.Get("Set-Cookie"); len(seen) != 1 || !strings.Contains(c, "Max-Age=3600") {
 		t.Errorf("cookie %q: served by %v", c, seen)
 	}
-	if seen, _ := served("header", 30, func(req *http.Request, last string) { req.Header.Set("X-S", last) }); len(seen) != 1 {
+	if seen, _ := served("header", 30, func(req *http.Request, last string) {
+		req.Header.Set("X-S", last)
+	}); len(seen) != 1 {
 		t.Errorf("header: served by %v", seen)
 	}
 	all := map[string]bool{}

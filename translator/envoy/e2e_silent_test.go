@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// freezer stands before a picker, and may freeze: then it takes connections and bytes, and answers nothing.
+// freezer stands before a picker, and may freeze: then it takes connections and bytes, and answers
+// nothing.
 type freezer struct {
 	net.Listener
 	to     netip.AddrPort
@@ -70,8 +71,8 @@ func (a backward) Write(b []byte) (int, error) {
 	}
 }
 
-// A picker that is frozen still takes connections, and answers nothing. That must not cost a pick, not even of a pool that is
-// closed without one.
+// A picker that is frozen still takes connections, and answers nothing. That must not cost a pick,
+// not even of a pool that is closed without one.
 func TestEndpointPicker_FrozenLosesNoPick(t *testing.T) {
 	pod := startPod(t, "pod", 200)
 	p := startPicker(t, map[string]script{"llm": {endpoints: pod.address.String()}})
@@ -79,10 +80,12 @@ func TestEndpointPicker_FrozenLosesNoPick(t *testing.T) {
 	r := newRig(t, p.address)
 	r.resources = nil
 	r.cluster(ownPicker, endpoints(netip.MustParseAddrPort(frozen.Listener.Addr().String()), p.address)...)
-	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
+	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(pod.address)...)
 	for host, body := range map[string]model.BodyMode{"none": model.BodyNone, "buffered": model.BodyBuffered} {
 		r.forward(host, model.Forward{Backends: []model.WeightedBackend{{
-			Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed("llm"), Body: body},
+			Cluster: named("pool/ns/llm"), Weight: 1,
+			Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: poolNamed("llm"), Body: body},
 		}}})
 	}
 	r.start()

@@ -21,21 +21,26 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Requests that a picker must not wait for the end of: with a body mode of BUFFERED they would hang.
+// Requests that a picker must not wait for the end of: with a body mode of BUFFERED they would
+// hang.
 
-// streamRig has a host for each body mode that waits and for each way over hops, all with the same pods.
+// streamRig has a host for each body mode that waits and for each way over hops, all with the same
+// pods.
 func streamRig(t *testing.T, p model.Protocol, pods ...model.Endpoint) *rig {
 	t.Helper()
 	address := pods[0].Address.String()
-	ours := startPicker(t, map[string]script{"a": {endpoints: address}, "b": {endpoints: address}, "full": {status: 429}})
+	ours := startPicker(t,
+		map[string]script{"a": {endpoints: address}, "b": {endpoints: address}, "full": {status: 429}})
 	// As a real external picker does, it waits for the body before it picks.
 	theirs := startPicker(t, map[string]script{"": {endpoints: address, duplex: true}})
 	r := newRig(t, ours.address)
-	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(theirs.address)...)
+	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService},
+		endpoints(theirs.address)...)
 	r.cluster(model.Cluster{Name: named("a"), Protocol: p, Fallback: model.FallbackPods}, pods...)
 	hop := model.HopTo("InferencePool", "ns", "b")
 	r.hop(model.Hop{Name: hop, Backends: []model.WeightedBackend{pool("a", "b", model.BodyBuffered)}})
-	r.cluster(model.Cluster{Name: named("hops"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true}, model.Endpoint{Hop: hop})
+	r.cluster(model.Cluster{Name: named("hops"), Protocol: model.HTTP1, Fallback: model.FallbackSpill, Hops: true},
+		model.Endpoint{Hop: hop})
 	r.forward("Buffered", backends(pool("a", "a", model.BodyBuffered)))
 	external := pool("a", "", model.BodyDuplex)
 	external.Picker.Cluster = named("external")
@@ -85,7 +90,8 @@ func (r *rig) upgrades(t *testing.T, host string) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
-	fmt.Fprintf(conn, "GET /v1/realtime HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", host)
+	fmt.Fprintf(conn, "GET /v1/realtime HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+		host)
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
@@ -102,14 +108,16 @@ func (r *rig) upgrades(t *testing.T, host string) {
 
 func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 	t.Parallel()
-	// The model server is a bidirectional gRPC service; that it is an ext_proc server too is by chance.
+	// The model server is a bidirectional gRPC service; that it is an ext_proc server too is by
+	// chance.
 	server := startPicker(t, map[string]script{"": {endpoints: "answered"}})
 	r := streamRig(t, model.H2C, endpoints(server.address)...)
 	for _, host := range streamHosts {
 		t.Run(host, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 			defer cancel()
-			conn, err := grpc.NewClient("passthrough:///"+r.address(), grpc.WithAuthority(host), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			conn, err := grpc.NewClient("passthrough:///"+r.address(), grpc.WithAuthority(host),
+				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +127,11 @@ func TestGRPC_StreamsReachPoolsWhosePickerReadsBodies(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 3 {
-				if err := stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte("x")}}}); err != nil {
+				if err := stream.Send(&extprocv3.ProcessingRequest{
+					Request: &extprocv3.ProcessingRequest_RequestBody{
+						RequestBody: &extprocv3.HttpBody{Body: []byte("x")},
+					},
+				}); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := stream.Recv(); err != nil {
@@ -159,7 +171,8 @@ func TestRequestBody_UploadsAndBodylessRequestsReachPoolsWhosePickerReadsBodies(
 				t.Errorf("upload: %s %v", got, err)
 			}
 			for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "POST"} {
-				if got, err := r.do(r.request(method, host, "/v1/files", nil)); err != nil || got.status != 200 || got.pod != "a" {
+				if got, err := r.do(r.request(method, host, "/v1/files", nil)); err != nil || got.status != 200 ||
+					got.pod != "a" {
 					t.Errorf("%s without a body: %s %v", method, got, err)
 				}
 			}

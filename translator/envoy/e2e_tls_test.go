@@ -36,7 +36,10 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t}
-	a.cert, a.key, a.pem, _ = a.issue(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: "test"}})
+	a.cert, a.key, a.pem, _ = a.issue(&x509.Certificate{
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: "test"},
+	})
 	return a
 }
 
@@ -94,14 +97,17 @@ func TestHTTPSListener_AnswersOtherHostsWith421(t *testing.T) {
 		chain, key, _ := ca.server(host)
 		secret := model.SecretName("ns", strings.TrimPrefix(host, "*."))
 		r.add(Secret(model.Secret{Name: secret, Chain: chain, Key: key}))
-		c := model.Chain{Name: model.ChainName(true, port, host), ServerName: host, TLS: true, Secrets: []string{secret}}
+		c := model.Chain{Name: model.ChainName(true, port, host), ServerName: host, TLS: true,
+			Secrets: []string{secret}}
 		for _, other := range hosts {
 			if other != host {
 				c.Misdirected = append(c.Misdirected, other)
 			}
 		}
 		p.Chains = append(p.Chains, c)
-		vh, err := VirtualHost(&model.VirtualHost{Chain: c.Name, Host: host, Routes: []model.Route{answers(host, prefix("/"))}})
+		vh, err := VirtualHost(&model.VirtualHost{
+			Chain: c.Name, Host: host, Routes: []model.Route{answers(host, prefix("/"))},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,13 +122,17 @@ func TestHTTPSListener_AnswersOtherHostsWith421(t *testing.T) {
 		http2              bool
 		want               string
 	}{
-		{"127.0.0.1", "a.example", "a.example", false, "200 a.example"}, {"127.0.0.1", "a.example", "a.example", true, "200 a.example"},
-		{"127.0.0.2", "b.example", "b.example", true, "200 b.example"}, {"127.0.0.1", "x.wild.example", "x.wild.example", true, "200 *.wild.example"},
+		{"127.0.0.1", "a.example", "a.example", false, "200 a.example"},
+		{"127.0.0.1", "a.example", "a.example", true, "200 a.example"},
+		{"127.0.0.2", "b.example", "b.example", true, "200 b.example"},
+		{"127.0.0.1", "x.wild.example", "x.wild.example", true, "200 *.wild.example"},
 		{"127.0.0.1", "a.example", "b.example", true, "421 "}, {"127.0.0.1", "a.example", "b.example", false, "421 "},
-		{"127.0.0.1", "a.example", "y.wild.example", true, "421 "}, {"127.0.0.1", "x.wild.example", "a.example:443", true, "421 "},
+		{"127.0.0.1", "a.example", "y.wild.example", true, "421 "},
+		{"127.0.0.1", "x.wild.example", "a.example:443", true, "421 "},
 		{"127.0.0.1", "a.example", "unknown.example", true, "404 "},
 	} {
-		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: c.sni}, ForceAttemptHTTP2: c.http2}
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: c.sni},
+			ForceAttemptHTTP2: c.http2}
 		req, err := http.NewRequest("GET", fmt.Sprintf("https://%s:%d/", c.address, port), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -164,8 +174,11 @@ func TestBackendTLSPolicy_VerifiesBackendsAndSparesHops(t *testing.T) {
 	t.Cleanup(s.Close)
 	secure.address = netip.MustParseAddrPort(s.Listener.Addr().String())
 	b1 := startPod(t, "b1", 200)
-	p := startPicker(t, map[string]script{"secure": {endpoints: secure.address.String()}, "full": {status: 503}, "b": {endpoints: b1.address.String()}})
-	external := startPicker(t, map[string]script{"": {endpoints: secure.address.String(), duplex: true}}, grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
+	p := startPicker(t,
+		map[string]script{"secure": {endpoints: secure.address.String()}, "full": {status: 503},
+			"b": {endpoints: b1.address.String()}})
+	external := startPicker(t, map[string]script{"": {endpoints: secure.address.String(), duplex: true}},
+		grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
 	r := newRig(t, p.address)
 	hop := r.poolB(b1)
 	r.add(Secret(model.Secret{Name: "ca", CA: ca.pem}))
@@ -175,10 +188,12 @@ func TestBackendTLSPolicy_VerifiesBackendsAndSparesHops(t *testing.T) {
 		tls  model.UpstreamTLS
 		want string
 	}{
-		"trusted":      {model.UpstreamTLS{SNI: "pods.example", Trust: "ca", SANs: []string{"pods.example"}}, "200 secure pods.example"},
+		"trusted": {model.UpstreamTLS{SNI: "pods.example", Trust: "ca", SANs: []string{"pods.example"}},
+			"200 secure pods.example"},
 		"no-san-asked": {model.UpstreamTLS{SNI: "pods.example", Trust: "ca"}, "200 secure pods.example"},
 		"wrong-san":    {model.UpstreamTLS{SNI: "pods.example", Trust: "ca", SANs: []string{"other.example"}}, "503  "},
-		"wrong-ca":     {model.UpstreamTLS{SNI: "pods.example", Trust: "stranger", SANs: []string{"pods.example"}}, "503  "},
+		"wrong-ca": {model.UpstreamTLS{SNI: "pods.example", Trust: "stranger", SANs: []string{"pods.example"}},
+			"503  "},
 		"system-roots": {model.UpstreamTLS{SNI: "pods.example", SANs: []string{"pods.example"}}, "503  "},
 		"insecure":     {model.UpstreamTLS{Insecure: true}, "200 secure "},
 	} {
@@ -187,12 +202,14 @@ func TestBackendTLSPolicy_VerifiesBackendsAndSparesHops(t *testing.T) {
 		want[name] = c.want
 	}
 	mixed := &model.UpstreamTLS{SNI: "pods.example", Trust: "ca"}
-	r.cluster(model.Cluster{Name: named("mixed"), Protocol: model.HTTP1, TLS: mixed, Fallback: model.FallbackSpill, Hops: true},
+	r.cluster(model.Cluster{Name: named("mixed"), Protocol: model.HTTP1, TLS: mixed, Fallback: model.FallbackSpill,
+		Hops: true},
 		append(endpoints(secure.address), model.Endpoint{Hop: hop})...)
 	r.forward("mixed-pod", backends(spilling(pool("mixed", "secure", model.BodyBuffered), hop)))
 	r.forward("mixed-hop", backends(spilling(pool("mixed", "full", model.BodyBuffered), hop)))
 	want["mixed-pod"], want["mixed-hop"] = "200 secure pods.example", "200 b1 "
-	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService, TLS: &model.UpstreamTLS{Insecure: true}}, endpoints(external.address)...)
+	r.cluster(model.Cluster{Name: named("external"), Protocol: model.GRPC, HealthService: extProcService,
+		TLS: &model.UpstreamTLS{Insecure: true}}, endpoints(external.address)...)
 	duplex := pool("mixed", "", model.BodyDuplex)
 	duplex.Picker.Cluster = named("external")
 	r.forward("external", backends(duplex))

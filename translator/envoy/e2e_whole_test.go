@@ -11,20 +11,26 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The inference extension's reference picker, at v1.6.0, answers each piece of a body before it has answered the headers, and
-// never sends a body back. In FULL_DUPLEX_STREAMED each request with a body would be a 503.
+// The inference extension's reference picker, at v1.6.0, answers each piece of a body before it has
+// answered the headers, and never sends a body back. In FULL_DUPLEX_STREAMED each request with a
+// body would be a 503.
 func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	pods := []*pod{startPod(t, "a", 200), startPod(t, "b", 200)}
 	p := startPicker(t, map[string]script{"": {plain: true, endpoints: pods[1].address.String()}})
 	r := newRig(t, closedPort(t))
-	r.cluster(model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService}, endpoints(p.address)...)
-	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pods[0].address, pods[1].address)...)
+	r.cluster(model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService},
+		endpoints(p.address)...)
+	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(pods[0].address, pods[1].address)...)
 	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
-		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: named("picker/ns/epp/9002"), Body: model.BodyWhole, Served: true},
+		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{
+			Cluster: named("picker/ns/epp/9002"), Body: model.BodyWhole, Served: true,
+		},
 	}}})
 	r.start()
 	r.healthy("picker/ns/epp/9002")
-	for name, body := range map[string][]byte{"none": nil, "short": []byte(`{"prompt": "hello"}`), "long": bytes.Repeat([]byte("x"), 3<<20)} {
+	for name, body := range map[string][]byte{"none": nil, "short": []byte(`{"prompt": "hello"}`),
+		"long": bytes.Repeat([]byte("x"), 3<<20)} {
 		for _, chunked := range []bool{false, true} {
 			req := r.request("POST", "llm", "/v1/chat/completions", body)
 			if chunked {
@@ -49,7 +55,8 @@ func TestExternalPicker_ThatKeepsBodiesStillPicks(t *testing.T) {
 	}
 }
 
-// Of several pickers that elect a leader, the others answer NOT_SERVING to health checks, and would not pick.
+// Of several pickers that elect a leader, the others answer NOT_SERVING to health checks, and would
+// not pick.
 func TestExternalPicker_FollowersAreNotAsked(t *testing.T) {
 	pod := startPod(t, "a", 200)
 	leader := startPicker(t, map[string]script{"": {duplex: true, endpoints: pod.address.String()}})
@@ -57,11 +64,15 @@ func TestExternalPicker_FollowersAreNotAsked(t *testing.T) {
 	notLeading.SetServingStatus(extProcService, healthv1.HealthCheckResponse_NOT_SERVING)
 	follower := startPicker(t, map[string]script{"": {silent: true}}, notLeading)
 	r := newRig(t, closedPort(t))
-	picker := model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService, ServesHealth: true}
+	picker := model.Cluster{Name: named("picker/ns/epp/9002"), Protocol: model.GRPC, HealthService: extProcService,
+		ServesHealth: true}
 	r.cluster(picker, endpoints(leader.address, follower.address)...)
-	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone}, endpoints(pod.address)...)
+	r.cluster(model.Cluster{Name: named("pool/ns/llm"), Protocol: model.HTTP1, Fallback: model.FallbackNone},
+		endpoints(pod.address)...)
 	r.forward("llm", model.Forward{Backends: []model.WeightedBackend{{
-		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{Cluster: picker.Name, Body: model.BodyDuplex, Served: true},
+		Cluster: named("pool/ns/llm"), Weight: 1, Picker: &model.PickerCall{
+			Cluster: picker.Name, Body: model.BodyDuplex, Served: true,
+		},
 	}}})
 	r.start()
 	r.healthy(picker.Name.String())

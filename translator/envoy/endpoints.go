@@ -20,23 +20,28 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints are the members of one cluster; an empty assignment is one too, and ends the cluster's warming.
+// Endpoints are the members of one cluster; an empty assignment is one too, and ends the cluster's
+// warming.
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String()}
 	var refs []resource.Ref
 	var groups [][]byte // encoded, as those of load.Endpoints: by priority, which is how Envoy groups them
 	for _, e := range a.Endpoints {
-		i := slices.IndexFunc(load.Endpoints, func(g *endpointv3.LocalityLbEndpoints) bool { return g.Priority == e.Priority })
+		i := slices.IndexFunc(load.Endpoints, func(g *endpointv3.LocalityLbEndpoints) bool {
+			return g.Priority == e.Priority
+		})
 		if i < 0 {
 			i = len(groups)
-			load.Endpoints, groups = append(load.Endpoints, &endpointv3.LocalityLbEndpoints{Priority: e.Priority}), append(groups, make([]byte, 0, len(a.Endpoints)*podSize))
+			load.Endpoints, groups = append(load.Endpoints, &endpointv3.LocalityLbEndpoints{Priority: e.Priority}),
+				append(groups, make([]byte, 0, len(a.Endpoints)*podSize))
 		}
 		var err error
 		if groups[i], err = appendEndpoint(groups[i], e); err != nil {
 			return nil, fmt.Errorf("endpoints %s: %w", a.Cluster, err)
 		}
 		if !e.Hop.IsZero() {
-			refs = append(refs, resource.Ref{Type: resource.Listener, Name: model.HopListener}, resource.Ref{Type: resource.VirtualHost, Name: e.Hop.String()})
+			refs = append(refs, resource.Ref{Type: resource.Listener, Name: model.HopListener},
+				resource.Ref{Type: resource.VirtualHost, Name: e.Hop.String()})
 		}
 	}
 	for i, g := range load.Endpoints {
@@ -48,8 +53,9 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 // podSize is about what a pod is encoded in.
 const podSize = 64
 
-// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. There may be tens of thousands of pods, each of which
-// would be a dozen messages for the garbage collector: they are written without.
+// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. There may be tens of
+// thousands of pods, each of which would be a dozen messages for the garbage collector: they are
+// written without.
 func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	const lbEndpoints = 2
 	var room [128]byte
@@ -102,14 +108,16 @@ var podMetadata = func() []byte {
 	return body
 }()
 
-// AddEndpoints adds pods to the endpoints of a pool's cluster, where they are not among them: to a cluster of which only what
-// was sent to Envoy is left. One that a BackendTLSPolicy has closed, because it has no valid CA certificate, stays as it is.
+// AddEndpoints adds pods to the endpoints of a pool's cluster, where they are not among them: to a
+// cluster of which only what was sent to Envoy is left. One that a BackendTLSPolicy has closed,
+// because it has no valid CA certificate, stays as it is.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {
 		return nil, err
 	}
-	if c.TransportSocket == nil && slices.ContainsFunc(cluster.Owners(), func(o report.Ref) bool { return o.Kind == "BackendTLSPolicy" }) {
+	if c.TransportSocket == nil && slices.ContainsFunc(cluster.Owners(),
+		func(o report.Ref) bool { return o.Kind == "BackendTLSPolicy" }) {
 		return endpoints, nil
 	}
 	if len(load.Endpoints) == 0 {
@@ -118,20 +126,23 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 	first := load.Endpoints[0]
 	for _, pod := range pods {
 		e := lbEndpoint(model.Endpoint{Address: pod})
-		if !slices.ContainsFunc(first.LbEndpoints, func(has *endpointv3.LbEndpoint) bool { return proto.Equal(has, e) }) {
+		if !slices.ContainsFunc(first.LbEndpoints,
+			func(has *endpointv3.LbEndpoint) bool { return proto.Equal(has, e) }) {
 			first.LbEndpoints = append(first.LbEndpoints, e)
 		}
 	}
-	return checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
+	return checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs),
+		slices.Clone(endpoints.Owners()))
 }
 
-// maxFormer is how many former endpoints of a cluster stay behind its new ones: those of a source that changes all of them over and over
-// would add up.
+// maxFormer is how many former endpoints of a cluster stay behind its new ones: those of a source
+// that changes all of them over and over would add up.
 const maxFormer = 16
 
-// AddFormer adds to the endpoints of a cluster those that it had before, behind the new ones, if none of them is among these: Envoy calls
-// them while none of the new ones is known to be healthy, which is so until their first check. Those that were behind others before stay so.
-// replaced reports whether before had endpoints, and none of them is left in front.
+// AddFormer adds to the endpoints of a cluster those that it had before, behind the new ones, if
+// none of them is among these: Envoy calls them while none of the new ones is known to be healthy,
+// which is so until their first check. Those that were behind others before stay so. replaced
+// reports whether before had endpoints, and none of them is left in front.
 func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
 	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
@@ -165,16 +176,18 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 		return endpoints, replaced, nil
 	}
 	load.Endpoints = append(load.Endpoints, former)
-	with, err = checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
+	with, err = checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs),
+		slices.Clone(endpoints.Owners()))
 	return with, replaced, err
 }
 
 // maxDraining is how many endpoints of a cluster of datagrams stay while they drain.
 const maxDraining = 1024
 
-// AddDraining adds to the endpoints of a cluster of datagrams those that it had before, as draining: the next datagram of a
-// session there begins one at another endpoint, and the answers to its last ones still arrive. Without them, Envoy would end
-// their sessions at once. drains reports whether some begin to drain now. A cluster without another endpoint keeps none.
+// AddDraining adds to the endpoints of a cluster of datagrams those that it had before, as
+// draining: the next datagram of a session there begins one at another endpoint, and the answers to
+// its last ones still arrive. Without them, Envoy would end their sessions at once. drains reports
+// whether some begin to drain now. A cluster without another endpoint keeps none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
 	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
@@ -201,7 +214,8 @@ func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource,
 		return endpoints, false, nil
 	}
 	load.Endpoints[0].LbEndpoints = append(load.Endpoints[0].LbEndpoints, draining...)
-	with, err = checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs), slices.Clone(endpoints.Owners()))
+	with, err = checked(resource.Endpoints, endpoints.Name, load, slices.Clone(endpoints.Refs),
+		slices.Clone(endpoints.Owners()))
 	return with, drains, err
 }
 
@@ -243,10 +257,13 @@ func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 		if e.Later {
 			role = roleLater
 		}
-		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
-			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: model.HopListener},
-			EndpointId:           e.Hop.String(),
-		}}}
+		addr =
+			&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
+				AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{
+					ServerListenerName: model.HopListener,
+				},
+				EndpointId: e.Hop.String(),
+			}}}
 		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
 	}
 	metadata["envoy.lb"] = field(roleKey, structpb.NewStringValue(role))

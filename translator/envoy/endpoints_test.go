@@ -19,9 +19,11 @@ func TestEndpoints_HandEncodingEqualsTheMessages(t *testing.T) {
 		{Address: netip.MustParseAddrPort("[2001:db8:1111:2222:3333:4444:5555:6666]:65535"), Weight: 1 << 31},
 		{Address: netip.MustParseAddrPort("10.0.0.2:8000"), Weight: 3},
 		{Address: netip.MustParseAddrPort("10.0.0.3:9002"), Unhealthy: true},
-		{Hop: model.HopTo("InferencePool", "ns", "a")}, {Hop: model.HopTo("InferencePool", "ns", "b"), Later: true}, {Hop: model.HopTo("InferencePool", "ns", "c"), Priority: 1},
+		{Hop: model.HopTo("InferencePool", "ns", "a")}, {Hop: model.HopTo("InferencePool", "ns", "b"), Later: true},
+		{Hop: model.HopTo("InferencePool", "ns", "c"), Priority: 1},
 	}}
-	want := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String(), Endpoints: []*endpointv3.LocalityLbEndpoints{{}, {Priority: 1}}}
+	want := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String(),
+		Endpoints: []*endpointv3.LocalityLbEndpoints{{}, {Priority: 1}}}
 	for _, e := range a.Endpoints {
 		g := want.Endpoints[e.Priority]
 		g.LbEndpoints = append(g.LbEndpoints, lbEndpoint(e))

@@ -39,17 +39,21 @@ const (
 	filterRouter      = "router"           //
 )
 
-// httpFilters is the fixed list, of which hops have some (hopFilters). Every filter does nothing until a route's per-filter
-// configuration asks for it, and none is disabled: Envoy builds a stream's filters from the route that it finds first,
-// so a filter that is disabled there stays out when the model scanner's clearRouteCache leads to another route.
+// httpFilters is the fixed list, of which hops have some (hopFilters). Every filter does nothing
+// until a route's per-filter configuration asks for it, and none is disabled: Envoy builds a
+// stream's filters from the route that it finds first, so a filter that is disabled there stays out
+// when the model scanner's clearRouteCache leads to another route.
 //
-// The filter of token usage logs a warning wherever it is configured. API keys, JWT and external authorization have no configuration of their own that does nothing (an API key filter
-// without keys denies every request, ext_authz wants a service, jwt_authn takes providers only from the listener), so each
-// is a composite filter without a match tree: an empty place that costs nothing, into which a route puts the filter
-// with all of its configuration (e2e_filters_test.go does).
+// The filter of token usage logs a warning wherever it is configured. API keys, JWT and external
+// authorization have no configuration of their own that does nothing (an API key filter without
+// keys denies every request, ext_authz wants a service, jwt_authn takes providers only from the
+// listener), so each is a composite filter without a match tree: an empty place that costs nothing,
+// into which a route puts the filter with all of its configuration (e2e_filters_test.go does).
 //
-// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers is done to every request, before its picker is asked.
-func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64, headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
+// uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers is done to
+// every request, before its picker is asked.
+func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
+	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
 	list := []struct {
 		name   string
 		config proto.Message
@@ -81,8 +85,8 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64, heade
 	return filters
 }
 
-// pickMetadata are the namespaces of dynamic metadata that a picker sees and may write: envoy.lb is the endpoint picker
-// protocol's, penstock carries our picker's lease to the access log.
+// pickMetadata are the namespaces of dynamic metadata that a picker sees and may write: envoy.lb is
+// the endpoint picker protocol's, penstock carries our picker's lease to the access log.
 var pickMetadata = []string{"envoy.lb", "penstock"}
 
 // metadataOptions are the namespaces that a picker sees, and those that it may write.
@@ -93,8 +97,9 @@ func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
 	}
 }
 
-// callMetadata are the options of one pool's calls of a picker; nil: those of the filter. Pickers of others neither see nor write what our
-// picker sends the access log: they would settle each other's requests.
+// callMetadata are the options of one pool's calls of a picker; nil: those of the filter. Pickers
+// of others neither see nor write what our picker sends the access log: they would settle each
+// other's requests.
 func callMetadata(p *model.PickerCall, ours bool) *extprocv3.MetadataOptions {
 	names, subset := namesOf(p), p.Subset != nil && p.Cluster.External()
 	if ours && names == model.ProtocolNames() && !subset {
@@ -117,9 +122,10 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 	return *p.Names
 }
 
-// picker is the endpoint picker's filter. It makes no call until a weighted cluster names its picker (pickerOverride).
-// What happens without a pick is decided by the cluster's fallback, never of this filter: it always lets a request
-// pass when the picker fails, also when the picker dies after its pick (ENVOY.md, "Calls to pickers").
+// picker is the endpoint picker's filter. It makes no call until a weighted cluster names its
+// picker (pickerOverride). What happens without a pick is decided by the cluster's fallback, never
+// of this filter: it always lets a request pass when the picker fails, also when the picker dies
+// after its pick (ENVOY.md, "Calls to pickers").
 func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
 	longest := maxMessageTimeout
 	if requestTimeout > 0 {
@@ -134,16 +140,19 @@ func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.E
 		},
 		MessageTimeout:    seconds(messageTimeout),
 		MaxMessageTimeout: seconds(longest),
-		// An external picker's clear_route_cache must not choose another weighted cluster after its pick.
+		// An external picker's clear_route_cache must not choose another weighted cluster after its
+		// pick.
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
 		// The picker sets x-envoy-max-retries to what its list of endpoints can serve.
 		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},
 		MetadataOptions:          metadataOptions(pickMetadata, pickMetadata),
 		DisableImmediateResponse: spills,
-		// In FULL_DUPLEX_STREAMED a picker that breaks off cannot be passed by; the default would be 500.
+		// In FULL_DUPLEX_STREAMED a picker that breaks off cannot be passed by; the default would
+		// be 500.
 		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		AllowContentLengthHeader: true,
-		// In STREAMED mode, which is for pickers that answer headers and body together (model.BodyWhole).
+		// In STREAMED mode, which is for pickers that answer headers and body together
+		// (model.BodyWhole).
 		SendBodyWithoutWaitingForHeaderResponse: true,
 	}
 }

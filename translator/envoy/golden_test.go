@@ -67,7 +67,8 @@ func (w world) translate() (out []*resource.Resource, err error) {
 	return out, err
 }
 
-// inOneBlock is a route configuration whose hosts are not spread over blocks: their order is that of their names.
+// inOneBlock is a route configuration whose hosts are not spread over blocks: their order is that
+// of their names.
 func inOneBlock(c model.Chain, hosts ...*Encoded) (*resource.Resource, error) {
 	block, err := NewBlock(hosts)
 	if err != nil {
@@ -93,7 +94,8 @@ func hopRoutes(hops ...model.Hop) (*resource.Resource, error) {
 	return HopRoutes(block)
 }
 
-// TestEnvoy_Golden shows in one file the model, and what Envoy gets. PENSTOCK_GOLDEN=rewrite writes it anew.
+// TestEnvoy_Golden shows in one file the model, and what Envoy gets. PENSTOCK_GOLDEN=rewrite writes
+// it anew.
 func TestEnvoy_Golden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -159,7 +161,8 @@ func readable(t *testing.T, resources []*resource.Resource) []byte {
 		for _, o := range r.Owners() {
 			owners = append(owners, o.String())
 		}
-		fmt.Fprintf(&out, "--- # %s, names: [%s], made from: [%s]\n%s", r.Ref, strings.Join(refs, ", "), strings.Join(owners, ", "), text)
+		fmt.Fprintf(&out, "--- # %s, names: [%s], made from: [%s]\n%s", r.Ref, strings.Join(refs, ", "),
+			strings.Join(owners, ", "), text)
 	}
 	return out.Bytes()
 }

@@ -15,26 +15,32 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// hopRequests is how many requests a connection to a hop takes. Once half of 500 were given up before they were answered,
-// Envoy takes the other side of a connection for an attacker and closes it (overload.premature_reset_total_stream_count),
-// with whatever else streams through it: over HTTP/2 that is other people's answers. Here it never comes to count so many.
+// hopRequests is how many requests a connection to a hop takes. Once half of 500 were given up
+// before they were answered, Envoy takes the other side of a connection for an attacker and closes
+// it (overload.premature_reset_total_stream_count), with whatever else streams through it: over
+// HTTP/2 that is other people's answers. Here it never comes to count so many.
 const hopRequests = 100
 
-// hopHeader has the hop that a connection was opened for, while the hop's virtual host is looked up by it. It is the ID of the
-// endpoint that Envoy has chosen: no client, no picker and no retry changes it, and Host stays the client's own.
+// hopHeader has the hop that a connection was opened for, while the hop's virtual host is looked up
+// by it. It is the ID of the endpoint that Envoy has chosen: no client, no picker and no retry
+// changes it, and Host stays the client's own.
 const hopHeader = peerHeaders + "hop"
 
-// hopFilters are those of edges that the routes of hops use. Each of the others costs a request some microseconds.
+// hopFilters are those of edges that the routes of hops use. Each of the others costs a request
+// some microseconds.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
-// HopListener is the internal listener of all hops of a Gateway. It takes HTTP/1.1, and HTTP/2 from a cluster whose pods speak that
-// (Pool.PicksAgain). The bootstrap must have the internal listener extension. A hop that comes or goes changes nothing in it.
+// HopListener is the internal listener of all hops of a Gateway. It takes HTTP/1.1, and HTTP/2 from
+// a cluster whose pods speak that (Pool.PicksAgain). The bootstrap must have the internal listener
+// extension. A hop that comes or goes changes nothing in it.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
-	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-		RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
-	}})
-	m.HttpFilters = slices.DeleteFunc(m.HttpFilters, func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })
+	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0,
+		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+			RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
+		}})
+	m.HttpFilters = slices.DeleteFunc(m.HttpFilters,
+		func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })
 	m.LocalReplyConfig = b.localReplies(marks()...)
 	m.HttpProtocolOptions.EnableTrailers = true // grpc-status
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
@@ -43,8 +49,10 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	m.EarlyHeaderMutationExtensions = b.strip(append(slices.Clip(hopHeaders), noteHop()))
 	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote it
 	l := &listenerv3.Listener{
-		Name:              name,
-		ListenerSpecifier: &listenerv3.Listener_InternalListener{InternalListener: &listenerv3.Listener_InternalListenerConfig{}},
+		Name: name,
+		ListenerSpecifier: &listenerv3.Listener_InternalListener{
+			InternalListener: &listenerv3.Listener_InternalListenerConfig{},
+		},
 		FilterChains: []*listenerv3.FilterChain{{
 			Name: name,
 			Filters: []*listenerv3.Filter{{
@@ -67,12 +75,15 @@ func noteHop() *mutationv3.HeaderMutation {
 	}}}
 }
 
-// HopHost is the virtual host of a hop: everything goes to the hop's backends, with their own pickers, but for gRPC
-// requests that they cannot take: these are declined, so that another hop takes them.
+// HopHost is the virtual host of a hop: everything goes to the hop's backends, with their own
+// pickers, but for gRPC requests that they cannot take: these are declined, so that another hop
+// takes them.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}
-	routes := []model.Route{{Name: name, Match: all, Action: &model.Action{Forward: &model.Forward{Backends: h.Backends}}}}
+	routes := []model.Route{
+		{Name: name, Match: all, Action: &model.Action{Forward: &model.Forward{Backends: h.Backends}}},
+	}
 	if h.NoGRPC {
 		calls := all
 		calls.GRPC = &model.GRPCMethod{}
@@ -84,12 +95,14 @@ func HopHost(h model.Hop) (*Encoded, error) {
 	if err != nil {
 		return nil, err
 	}
-	host.Refs = append(host.Refs, resource.Ref{Type: resource.VirtualHost, Name: name}) // the last of the types: still sorted
+	// the last of the types: still sorted
+	host.Refs = append(host.Refs, resource.Ref{Type: resource.VirtualHost, Name: name})
 	return host, nil
 }
 
-// HopRoutes is the route configuration of all hops of a Gateway, made of blocks of their virtual hosts. Requests for a hop that is not
-// there, because its endpoint comes before it or leaves after it, are answered 503: so they go where a full hop sends them.
+// HopRoutes is the route configuration of all hops of a Gateway, made of blocks of their virtual
+// hosts. Requests for a hop that is not there, because its endpoint comes before it or leaves after
+// it, are answered 503: so they go where a full hop sends them.
 func HopRoutes(hops ...*Block) (*resource.Resource, error) {
 	return routesOf(&routev3.RouteConfiguration{
 		Name:        model.HopListener,

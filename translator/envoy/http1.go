@@ -17,8 +17,8 @@ const websocket = "websocket"
 // option has its default.
 func http1() *corev3.Http1ProtocolOptions {
 	return &corev3.Http1ProtocolOptions{
-		// A server may ignore an Upgrade (RFC 9110, section 7.8), as curl's h2c or Apache HttpClient's
-		// TLS/1.2. Envoy would answer 403.
+		// A server may ignore an Upgrade (RFC 9110, section 7.8), as curl's h2c or Apache
+		// HttpClient's TLS/1.2. Envoy would answer 403.
 		IgnoreHttp_11Upgrade: []*matcherv3.StringMatcher{{
 			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(otherThan(websocket))},
 		}},
@@ -28,7 +28,8 @@ func http1() *corev3.Http1ProtocolOptions {
 // acceptsHTTP10 reports whether an edge serves HTTP/1.0.
 func acceptsHTTP10(v v1alpha1.HTTP10) bool { return v != v1alpha1.RejectHTTP10 }
 
-// otherThan returns an expression that matches each text except one, in any case of its letters. RE2 has no negation.
+// otherThan returns an expression that matches each text except one, in any case of its letters.
+// RE2 has no negation.
 func otherThan(word string) string {
 	var alternatives []string
 	for i := range word {

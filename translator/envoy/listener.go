@@ -19,8 +19,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Listener is what Envoy binds for one port of a Gateway. A field of the listener itself that changes cuts every stream
-// of the port, so nothing in it depends on routes; chains come, go and change one by one.
+// Listener is what Envoy binds for one port of a Gateway. A field of the listener itself that
+// changes cuts every stream of the port, so nothing in it depends on routes; chains come, go and
+// change one by one.
 func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || len(p.Chains)+len(p.Streams) == 0 {
 		return nil, fmt.Errorf("port %d of Gateway %s has no address or no chain", p.Number, p.Gateway)
@@ -30,7 +31,8 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		Name:             model.ListenerName(p.Number),
 		Address:          address(p.Addresses[0], uint32(p.Number)),
 		TrafficDirection: corev3.TrafficDirection_INBOUND,
-		// What a client that does not read may leave here of an answer (Envoy's edge guide). Request bodies have limits of their own.
+		// What a client that does not read may leave here of an answer (Envoy's edge guide).
+		// Request bodies have limits of their own.
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 	}
 	if cfg.OwnPorts {
@@ -70,7 +72,9 @@ func (b *builder) proxyProtocol(pp v1alpha1.ProxyProtocol) []*listenerv3.Listene
 }
 
 func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
-	return &listenerv3.ListenerFilter{Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: b.any(config)}}
+	return &listenerv3.ListenerFilter{
+		Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: b.any(config)},
+	}
 }
 
 // chain is one named filter chain: Envoy drains a chain by itself when only that one changes.
@@ -99,7 +103,8 @@ func byName(server string) *listenerv3.FilterChainMatch {
 	return m
 }
 
-// terminate ends TLS with one of some certificates, and asks clients for theirs if there is a way to verify them.
+// terminate ends TLS with one of some certificates, and asks clients for theirs if there is a way
+// to verify them.
 func (b *builder) terminate(secrets []string, clients *model.ClientValidation, alpn ...string) *corev3.TransportSocket {
 	tls := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
 	for _, s := range secrets {
@@ -121,19 +126,22 @@ func (b *builder) terminate(secrets []string, clients *model.ClientValidation, a
 
 // edge is the connection manager that clients meet.
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
-	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-		ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)}, // it is between gateways and hops
-	}})
+	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads,
+		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+			// it is between gateways and hops
+			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)},
+		}})
 	m.UseRemoteAddress = boolean(true)
-	// No address is trusted as internal, else clients in private networks could set x-envoy-max-retries and its kin. An
-	// empty list would mean the default, which is all of them; no client has this address.
+	// No address is trusted as internal, else clients in private networks could set
+	// x-envoy-max-retries and its kin. An empty list would mean the default, which is all of them;
+	// no client has this address.
 	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}
 	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
 	if c.Clients != nil {
-		// What a client sends is replaced, here and (by Envoy's default) where no certificate is asked for. A
-		// backend that has to judge a certificate gets it whole.
+		// What a client sends is replaced, here and (by Envoy's default) where no certificate is
+		// asked for. A backend that has to judge a certificate gets it whole.
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
 			Subject: boolean(true), Dns: true, Uri: true, Cert: c.Clients.Optional,
@@ -150,7 +158,9 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	m.NormalizePath = boolean(true)
 	m.MergeSlashes = true
 	m.PathWithEscapedSlashesAction = escapedSlashes(p.Edge.EscapedSlashes)
-	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{HeadersWithUnderscoresAction: underscores(p.Edge.Underscores)}
+	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{
+		HeadersWithUnderscoresAction: underscores(p.Edge.Underscores),
+	}
 	m.XffNumTrustedHops = p.Edge.TrustedHops
 	if p.Edge.Streams > 0 {
 		m.Http2ProtocolOptions.MaxConcurrentStreams = u32(p.Edge.Streams)
@@ -158,11 +168,13 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	return m
 }
 
-// keepRequestID lets a request's x-request-id stand. Without the extension Envoy writes why it traces a request
-// into a digit of the id.
+// keepRequestID lets a request's x-request-id stand. Without the extension Envoy writes why it
+// traces a request into a digit of the id.
 func (b *builder) keepRequestID(m *hcmv3.HttpConnectionManager) {
 	m.PreserveExternalRequestId = true
-	m.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: b.any(&uuidv3.UuidRequestIdConfig{PackTraceReason: boolean(false)})}
+	m.RequestIdExtension = &hcmv3.RequestIDExtension{
+		TypedConfig: b.any(&uuidv3.UuidRequestIdConfig{PackTraceReason: boolean(false)}),
+	}
 }
 
 func escapedSlashes(v v1alpha1.EscapedSlashes) hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction {

@@ -20,11 +20,13 @@ type localError struct {
 
 const codeDetails = "response.code_details"
 
-// ownErrors have a body of Envoy's own, which the form of the request's API replaces. The first that
-// holds counts. Other local replies may have a body of an authorization service, or of a picker.
+// ownErrors have a body of Envoy's own, which the form of the request's API replaces. The first
+// that holds counts. Other local replies may have a body of an authorization service, or of a
+// picker.
 var ownErrors = []localError{
 	{codeDetails + " == 'route_not_found'", "no_route", "no route of this host matches the request"},
-	{codeDetails + " == 'cluster_not_found'", "no_backend", "the backend of the route does not exist, or cannot be used"},
+	{codeDetails + " == 'cluster_not_found'", "no_backend",
+		"the backend of the route does not exist, or cannot be used"},
 	{codeDetails + " == 'no_healthy_upstream'", "no_endpoints", "no server takes requests now"},
 	{codeDetails + ".startsWith('upstream_reset_before_response_started{overflow')", "overloaded",
 		"the gateway has too many requests open"},
@@ -49,18 +51,20 @@ var otherReasons = []localError{
 // otherReason is the reason of all others.
 const otherReason = "unavailable"
 
-// Conditions in CEL. An API's error has its form for the requests of that API alone: gRPC has a form of
-// its own, and other clients expect none. An expression that fails is false.
+// Conditions in CEL. An API's error has its form for the requests of that API alone: gRPC has a
+// form of its own, and other clients expect none. An expression that fails is false.
 const (
-	isError      = "response.code >= 400 && !('" + headerReason + "' in response.headers)"
-	isAPI        = "request.url_path.contains('/v1/') && !(" + isGRPC + ")"
-	isGRPC       = "'content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc')"
-	isAnthropic  = "(request.url_path.endsWith('/v1/messages') || request.url_path.endsWith('/v1/messages/count_tokens'))"
+	isError     = "response.code >= 400 && !('" + headerReason + "' in response.headers)"
+	isAPI       = "request.url_path.contains('/v1/') && !(" + isGRPC + ")"
+	isGRPC      = "'content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc')"
+	isAnthropic = "(request.url_path.endsWith('/v1/messages') || " +
+		"request.url_path.endsWith('/v1/messages/count_tokens'))"
 	isDirect     = codeDetails + " == 'direct_response' && response.code != 421" // that one has no body
 	isNoModel    = "xds.route_name == '" + noModelRoute + "'"
 	isTooLarge   = "response.code == 413 && !('" + headerReason + "' in response.headers)"
 	openAIType   = "response.code < 500 ? 'invalid_request_error' : 'service_unavailable_error'"
-	tooLargeText = "request body too large: where this gateway reads bodies it takes at most 32 MiB, or less by a picker " +
+	tooLargeText = "request body too large: where this gateway reads bodies it takes at most 32 MiB, or less " +
+		"by a picker " +
 		"or an authorization service: send a smaller one"
 )
 
@@ -68,25 +72,28 @@ const (
 const anthropicTypes = "response.code == 404 ? 'not_found_error' : response.code == 413 ? 'request_too_large' : " +
 	"response.code == 504 ? 'timeout_error' : response.code < 500 ? 'invalid_request_error' : 'api_error'"
 
-// localClass is some of a hop's or a peer listener's local replies, which get further headers. The first that matches counts.
+// localClass is some of a hop's or a peer listener's local replies, which get further headers. The
+// first that matches counts.
 type localClass struct {
 	filter *accesslogv3.AccessLogFilter
 	add    []*corev3.HeaderValueOption
 }
 
-// localReplies gives local replies a reason, and those with a body of Envoy's own the form of the API. The first mapper
-// that matches counts, so each class has mappers of its own. An edge has no classes.
+// localReplies gives local replies a reason, and those with a body of Envoy's own the form of the
+// API. The first mapper that matches counts, so each class has mappers of its own. An edge has no
+// classes.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
 	both := func(when, message, reason string) (pair []*hcmv3.ResponseMapper) {
 		return append(pair, b.apiError(when, true, message, reason), b.apiError(when, false, message, reason))
 	}
-	// Whatever holds the body has this limit: the scan for the model, a picker, and an authorization service, whose limit may
-	// be lower. The scan explains its own 413 (scan.lua).
+	// Whatever holds the body has this limit: the scan for the model, a picker, and an
+	// authorization service, whose limit may be lower. The scan explains its own 413 (scan.lua).
 	mappers = append(mappers, both(isTooLarge, tooLargeText, "'body_too_large'")...)
 	if len(classes) == 0 {
 		mappers = append(mappers, both(isError+" && "+isNoModel, noModelText, "'model_not_found'")...)
-		reason := "'" + headerReason + "' in response.headers ? response.headers['" + headerReason + "'] : " // a route may have set it
+		// a route may have set it
+		reason := "'" + headerReason + "' in response.headers ? response.headers['" + headerReason + "'] : "
 		mappers = append(mappers, both("response.code >= 400 && "+isDirect+" && "+isAPI, "%LOCAL_REPLY_BODY%",
 			reason+choose(otherReasons, localError.code, otherReason))...)
 	}
@@ -99,7 +106,8 @@ func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	for _, class := range append(classes, localClass{}) {
 		shaped := both(isError+" && "+isAPI+" && ("+strings.Join(own, " || ")+")",
 			"%CEL("+choose(ownErrors, message, "")+")%", choose(ownErrors, localError.code, ""))
-		other := &hcmv3.ResponseMapper{Filter: class.filter, HeadersToAdd: append(class.add[:len(class.add):len(class.add)], reasonOf(all)...)}
+		other := &hcmv3.ResponseMapper{Filter: class.filter,
+			HeadersToAdd: append(class.add[:len(class.add):len(class.add)], reasonOf(all)...)}
 		if class.filter == nil {
 			other.Filter = b.celFilter(isError)
 		}
@@ -162,8 +170,10 @@ func reasonOf(expression string) []*corev3.HeaderValueOption {
 func (b *builder) celFilter(expression string) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ExtensionFilter{
 		ExtensionFilter: &accesslogv3.ExtensionFilter{
-			Name:       "cel",
-			ConfigType: &accesslogv3.ExtensionFilter_TypedConfig{TypedConfig: b.any(&celv3.ExpressionFilter{Expression: expression})},
+			Name: "cel",
+			ConfigType: &accesslogv3.ExtensionFilter_TypedConfig{
+				TypedConfig: b.any(&celv3.ExpressionFilter{Expression: expression}),
+			},
 		},
 	}}
 }

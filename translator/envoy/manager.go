@@ -18,22 +18,29 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// endpointHeader is how the endpoint picker protocol names the picked endpoint. Our clusters follow metadata, which no
-// client can set; the header is stripped because pods and pickers would see it.
+// endpointHeader is how the endpoint picker protocol names the picked endpoint. Our clusters follow
+// metadata, which no client can set; the header is stripped because pods and pickers would see it.
 const endpointHeader = "x-gateway-destination-endpoint"
 
-// peerHeaders begins the names of headers that only Penstock's own gateways may send to each other, and an Envoy to itself.
+// peerHeaders begins the names of headers that only Penstock's own gateways may send to each other,
+// and an Envoy to itself.
 const peerHeaders = "penstock-peer-"
 
 var (
-	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from one pool to another.
-	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders), noteChunked()}, routingHeaders())
-	hopHeaders  = append(routingHeaders(), removeHeader(endpointHeader))
-	// mirrorHeaders are what a copy must not have of its original: pickers and gateways add it for the pool and for members, and a mirror is neither.
+	// edgeHeaders are what no client may send, hopHeaders what a request must not bring along from
+	// one pool to another.
+	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{
+		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
+		noteChunked(),
+	}, routingHeaders())
+	hopHeaders = append(routingHeaders(), removeHeader(endpointHeader))
+	// mirrorHeaders are what a copy must not have of its original: pickers and gateways add it for
+	// the pool and for members, and a mirror is neither.
 	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
 )
 
-// routingHeaders removes those by which a server would send a request to any address that its client names, or read another client's prompt.
+// routingHeaders removes those by which a server would send a request to any address that its
+// client names, or read another client's prompt.
 func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	for _, name := range endpointpicker.RoutingHeaders() {
 		out = append(out, removeHeader(name))
@@ -41,9 +48,11 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	return out
 }
 
-// manager is what the connection managers of edges and hops have in common. The name is that of the route
-// configuration; owner is the gateway, or the hops, for the picker's access log. headers are what each request and answer loses.
-func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64, headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
+// manager is what the connection managers of edges and hops have in common. The name is that of the
+// route configuration; owner is the gateway, or the hops, for the picker's access log. headers are
+// what each request and answer loses.
+func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64,
+	headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
 		StatPrefix: name,
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{
@@ -51,7 +60,8 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		},
 		HttpFilters:         b.httpFilters(requestTimeout, uploads, headers),
 		HttpProtocolOptions: http1(),
-		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream holds in memory.
+		// Upgrades need AllowConnect to come over HTTP/2. The windows bound what one slow stream
+		// holds in memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,
 			MaxConcurrentStreams:        u32(1000),
@@ -62,8 +72,9 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),
-		// Of a request with a body it ends with the last byte that is received, and not, as documented, with the last one that
-		// is sent on (TestRequestTimeout_...). The wait for a pick has limits of its own.
+		// Of a request with a body it ends with the last byte that is received, and not, as
+		// documented, with the last one that is sent on (TestRequestTimeout_...). The wait for a
+		// pick has limits of its own.
 		RequestTimeout:   seconds(requestTimeout),
 		LocalReplyConfig: b.localReplies(),
 		AccessLog:        b.accessLogs(cfg, owner),
@@ -93,7 +104,8 @@ func inline(s string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
 }
 
-// tracing makes a span of each request, of each attempt upstream and (Envoy by itself) of each call of a picker.
+// tracing makes a span of each request, of each attempt upstream and (Envoy by itself) of each call
+// of a picker.
 func (b *builder) tracing(cfg Config) *hcmv3.HttpConnectionManager_Tracing {
 	if cfg.Tracing == nil {
 		return nil
@@ -106,7 +118,9 @@ func (b *builder) tracing(cfg Config) *hcmv3.HttpConnectionManager_Tracing {
 		RandomSampling:    &typev3.Percent{Value: cfg.Tracing.SamplingPercent},
 		SpawnUpstreamSpan: boolean(true),
 		CustomTags: []*tracingv3.CustomTag{{ // replaces Envoy's own, which has the query
-			Tag: "http.url", Type: &tracingv3.CustomTag_Value{Value: "%REQ(X-FORWARDED-PROTO)%://%REQ(:AUTHORITY)%" + pathWithoutQuery},
+			Tag: "http.url", Type: &tracingv3.CustomTag_Value{
+				Value: "%REQ(X-FORWARDED-PROTO)%://%REQ(:AUTHORITY)%" + pathWithoutQuery,
+			},
 		}},
 		Provider: &tracev3.Tracing_Http{
 			Name: "envoy.tracers.opentelemetry",

@@ -65,7 +65,8 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	return rm
 }
 
-// elements is a path prefix without the slash at its end, which means nothing in element-wise comparison: "" for "/".
+// elements is a path prefix without the slash at its end, which means nothing in element-wise
+// comparison: "" for "/".
 func elements(prefix string) string { return strings.TrimRight(prefix, "/") }
 
 // firsts drops repetitions of a name: only the first counts (Gateway API, HTTPRouteMatch).

@@ -12,10 +12,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelsRoute is the route of requests for the list of models, which our picker answers for all pools of the rule; nil where the main route
-// does as well. It is needed where some of these requests do not reach our picker, or where Envoy ignores its immediate responses because
-// the pool can spill. A share without a picker stays: a Service's models are not known. So does a rule that is nothing but one cluster's
-// gateways: they answer. An import with several exporting clusters is asked for by its own name, once: a call for each of three takes 10 KiB more of Envoy's memory.
+// modelsRoute is the route of requests for the list of models, which our picker answers for all
+// pools of the rule; nil where the main route does as well. It is needed where some of these
+// requests do not reach our picker, or where Envoy ignores its immediate responses because the pool
+// can spill. A share without a picker stays: a Service's models are not known. So does a rule that
+// is nothing but one cluster's gateways: they answer. An import with several exporting clusters is
+// asked for by its own name, once: a call for each of three takes 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil // the edge's route has answered
@@ -57,7 +59,9 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 // listMatch matches the requests for the list of models among those of a match.
 func listMatch(m model.Match) *routev3.RouteMatch {
 	matches := func(name, pattern string) *routev3.HeaderMatcher {
-		return header(name, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)}})
+		return header(name, &matcherv3.StringMatcher{
+			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)},
+		})
 	}
 	out := routeMatch(m)
 	out.Headers = append(out.Headers, matches(":method", "GET|HEAD"), matches(":path", `.*/v1/models(\?.*)?`))
@@ -69,15 +73,17 @@ func listCall(w *model.WeightedBackend) *model.PickerCall {
 	return &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
 }
 
-// behindHops reports whether a backend is a pool whose picker is asked behind a hop alone, by each of its hops for itself.
+// behindHops reports whether a backend is a pool whose picker is asked behind a hop alone, by each
+// of its hops for itself.
 func behindHops(w *model.WeightedBackend) bool {
 	imported := w.Cluster.Kind == model.ImportKind
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host without a route for requests for the list of models answers them all the same: it has routes by
-// model, and a model is in the list of the pools that these name. A host where a route asks an authorization service answers none: a client
-// without permission would learn the names.
+// ListsModels reports whether a host without a route for requests for the list of models answers
+// them all the same: it has routes by model, and a model is in the list of the pools that these
+// name. A host where a route asks an authorization service answers none: a client without
+// permission would learn the names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {
@@ -100,8 +106,8 @@ func byModel(r *model.Route) bool {
 	return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
 }
 
-// hostModelsRoute answers the requests for the list of models of a host that routes by model, which no rule takes: with the models of all
-// pools that these routes name. nil for other hosts.
+// hostModelsRoute answers the requests for the list of models of a host that routes by model, which
+// no rule takes: with the models of all pools that these routes name. nil for other hosts.
 func (b *builder) hostModelsRoute(vh *model.VirtualHost) *routev3.Route {
 	if b.hops || b.peers || !ListsModels(vh) {
 		return nil
@@ -196,10 +202,12 @@ func (b *builder) listedPools(r *model.Route) string {
 	return strings.Join(pools, ",")
 }
 
-// listed escapes what separates the pools of a list, and a pool from how requests for it differ, in the name of an exporting cluster.
+// listed escapes what separates the pools of a list, and a pool from how requests for it differ, in
+// the name of an exporting cluster.
 var listed = strings.NewReplacer("%", "%25", ",", "%2C", "?", "%3F")
 
-// addPool adds a backend's pool to a list for our picker (metaPools), with its subset, and how requests for it differ.
+// addPool adds a backend's pool to a list for our picker (metaPools), with its subset, and how
+// requests for it differ.
 func addPool(pools []string, w *model.WeightedBackend, how url.Values) []string {
 	id := w.Cluster.Pool()
 	if w.Picker != nil {

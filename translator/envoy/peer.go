@@ -30,23 +30,28 @@ import (
 
 // Headers that pass between members alone.
 const (
-	// peerAuthority is the authority that the client asked for: that of a request between members names the pool.
+	// peerAuthority is the authority that the client asked for: that of a request between members
+	// names the pool.
 	peerAuthority = "penstock-peer-authority"
-	// peerMark marks an answer of a member's gateway or hop that no pod can have begun, so that another member may be asked.
+	// peerMark marks an answer of a member's gateway or hop that no pod can have begun, so that
+	// another member may be asked.
 	peerMark = "penstock-peer-refused"
-	// peerLost marks the answer to a request whose connection to a member's gateway has ended: a pod there may have begun it.
+	// peerLost marks the answer to a request whose connection to a member's gateway has ended: a
+	// pod there may have begun it.
 	peerLost = "penstock-peer-lost"
-	// peerSender names the process whose picker has chosen the cluster that a request goes to. That cluster's picker counts the requests
-	// of each (picker.SenderHeader), and no pod sees it.
+	// peerSender names the process whose picker has chosen the cluster that a request goes to. That
+	// cluster's picker counts the requests of each (picker.SenderHeader), and no pod sees it.
 	peerSender = "penstock-peer-sender"
-	// peerOthers is how many further clusters are asked for the request if the first one declines, and peerAttempt which of them this
-	// is: as long as another one follows, its picker does not hold the request in a queue (picker.OthersHeader). No pod sees them.
+	// peerOthers is how many further clusters are asked for the request if the first one declines,
+	// and peerAttempt which of them this is: as long as another one follows, its picker does not
+	// hold the request in a queue (picker.OthersHeader). No pod sees them.
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
-	// peerSession is the ID of the session that a request belongs to: pickers keep it at a server (picker.SessionHeader). No pod sees it.
+	// peerSession is the ID of the session that a request belongs to: pickers keep it at a server
+	// (picker.SessionHeader). No pod sees it.
 	peerSession = "penstock-peer-session"
-	// peerCluster is the hop to the exporting cluster that the request's session is in, for the picker that chooses among the
-	// clusters (picker.ClusterHeader). No cluster sees it.
+	// peerCluster is the hop to the exporting cluster that the request's session is in, for the
+	// picker that chooses among the clusters (picker.ClusterHeader). No cluster sees it.
 	peerCluster = "penstock-peer-cluster"
 )
 
@@ -59,11 +64,16 @@ const (
 //go:embed peer.lua
 var peerScript string
 
-// peerStrip are what no member may send. Envoy's own are among them: they change retries and timeouts. Those of members pass until filterRestore.
-var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), noteChunked()}, routingHeaders())
+// peerStrip are what no member may send. Envoy's own are among them: they change retries and
+// timeouts. Those of members pass until filterRestore.
+var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{
+	removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"),
+	noteChunked(),
+}, routingHeaders())
 
-// PeerListener is the listener of a Gateway for members of the cluster set: it ends mTLS with their certificates, and denies what the virtual
-// host of an exported pool does not allow. Nothing in it depends on members, exports or certificates.
+// PeerListener is the listener of a Gateway for members of the cluster set: it ends mTLS with their
+// certificates, and denies what the virtual host of an exported pool does not allow. Nothing in it
+// depends on members, exports or certificates.
 func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 {
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
@@ -75,7 +85,8 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 		TrafficDirection:              corev3.TrafficDirection_INBOUND,
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 	}
-	// The load balancer of clients is in front of this port, too, unless members have another one. TLS proves who they are in either case.
+	// The load balancer of clients is in front of this port, too, unless members have another one.
+	// TLS proves who they are in either case.
 	proxied := p.Edge.ProxyProtocol
 	if proxied == v1alpha1.ProxyProtocolRequired {
 		proxied = v1alpha1.ProxyProtocolOptional
@@ -85,7 +96,8 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 		l.EnableReusePort = boolean(false)
 	}
 	for _, a := range p.Addresses[1:] {
-		l.AdditionalAddresses = append(l.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
+		l.AdditionalAddresses = append(l.AdditionalAddresses,
+			&listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
 	}
 	name := model.PeerChain(p.Number)
 	l.FilterChains = []*listenerv3.FilterChain{{
@@ -103,15 +115,20 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
 }
 
-// membersAlone ends TLS for clients with a certificate of a member's Gateway. Each connection is verified anew: a session that is resumed would
-// be that of a member which may be none any more.
+// membersAlone ends TLS for clients with a certificate of a member's Gateway. Each connection is
+// verified anew: a session that is resumed would be that of a member which may be none any more.
 func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	return &tlsv3.DownstreamTlsContext{
 		RequireClientCertificate:         boolean(true),
 		DisableStatefulSessionResumption: true,
-		SessionTicketKeysType:            &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true},
+		SessionTicketKeysType: &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{
+			DisableStatelessSessionResumption: true,
+		},
 		CommonTlsContext: &tlsv3.CommonTlsContext{
-			TlsParams:                      &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
+			TlsParams: &tlsv3.TlsParameters{
+				TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+				TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+			},
 			AlpnProtocols:                  []string{"h2", "http/1.1"},
 			TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{b.sds(model.MemberCertificate)},
 			ValidationContextType: &tlsv3.CommonTlsContext_ValidationContextSdsSecretConfig{
@@ -121,11 +138,13 @@ func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	}
 }
 
-// gateways verifies the Gateways of some clusters. With SPIFFE's validator the bundle of a cluster vouches for IDs of its own trust domain alone.
+// gateways verifies the Gateways of some clusters. With SPIFFE's validator the bundle of a cluster
+// vouches for IDs of its own trust domain alone.
 func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValidationContext {
 	out, config := &tlsv3.CertificateValidationContext{}, &tlsv3.SPIFFECertValidatorConfig{}
 	for _, d := range domains {
-		config.TrustDomains = append(config.TrustDomains, &tlsv3.SPIFFECertValidatorConfig_TrustDomain{Name: d.Name, TrustBundle: data(d.Bundle)})
+		config.TrustDomains = append(config.TrustDomains,
+			&tlsv3.SPIFFECertValidatorConfig_TrustDomain{Name: d.Name, TrustBundle: data(d.Bundle)})
 		out.MatchTypedSubjectAltNames = append(out.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
 			SanType: tlsv3.SubjectAltNameMatcher_URI, Matcher: exact(model.GatewayURI(d.Name)),
 		})
@@ -146,33 +165,37 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	return m
 }
 
-// peerFilters are those of httpFilters, behind three of their own: the border, the rules about members before anything that costs more, and the
-// client's authority.
+// peerFilters are those of httpFilters, behind three of their own: the border, the rules about
+// members before anything that costs more, and the client's authority.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
 		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
 	}
 	first := []*hcmv3.HttpFilter{
-		filter(filterBorder, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
-			removeHeader(endpointHeader), removePrefix("x-penstock-"),
-		}}}),
+		filter(filterBorder,
+			&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
+				removeHeader(endpointHeader), removePrefix("x-penstock-"),
+			}}}),
 		// No policy: a request without a virtual host is denied.
 		filter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
 		// The route stays as the pool's authority has chosen it.
 		filter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
-	return append(first, slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return f.Name == filterRBAC })...)
+	return append(first,
+		slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return f.Name == filterRBAC })...)
 }
 
 // begun are the flags of responses after which a pod may have begun the request.
 var begun = []string{"UC", "UR", "UT", "LR", "SI", "UPE", "UMSDR", "DC", "DT", "DPE"}
 
-// marks marks local replies that no pod can have begun: those of a picker, or where no pod is reached.
+// marks marks local replies that no pod can have begun: those of a picker, or where no pod is
+// reached.
 func marks() []localClass {
 	status := func(code uint32) *accesslogv3.AccessLogFilter {
 		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
 			StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
-				Op: accesslogv3.ComparisonFilter_EQ, Value: &corev3.RuntimeUInt32{DefaultValue: code, RuntimeKey: "penstock.mark"},
+				Op:    accesslogv3.ComparisonFilter_EQ,
+				Value: &corev3.RuntimeUInt32{DefaultValue: code, RuntimeKey: "penstock.mark"},
 			}},
 		}}
 	}
@@ -187,9 +210,12 @@ func marks() []localClass {
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		}}
 	}
-	toMember := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{
-		Header: header(":authority", &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: "." + model.PeerDomain}}),
-	}}}
+	toMember :=
+		&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{
+			Header: header(":authority", &matcherv3.StringMatcher{
+				MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: "." + model.PeerDomain},
+			}),
+		}}}
 	return []localClass{
 		{
 			filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
@@ -200,15 +226,17 @@ func marks() []localClass {
 		{filter: flags(begun...)},
 		{
 			filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
-				OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{status(429), status(503), status(ringStatus)}},
+				OrFilter: &accesslogv3.OrFilter{
+					Filters: []*accesslogv3.AccessLogFilter{status(429), status(503), status(ringStatus)},
+				},
 			}},
 			add: add(peerMark),
 		},
 	}
 }
 
-// peerPing is how often a member's gateway, and the picker of another cluster, is asked for a sign of life, and how long it has for that. Without it, requests into a black hole wait
-// for ever.
+// peerPing is how often a member's gateway, and the picker of another cluster, is asked for a sign
+// of life, and how long it has for that. Without it, requests into a black hole wait for ever.
 const peerPing = time.Second
 
 // peerProtocol is HTTP/2 to a member's gateway; upgrades pass.
@@ -220,10 +248,12 @@ func peerProtocol() *corev3.Http2ProtocolOptions {
 }
 
 func peerKeepalive() *corev3.KeepaliveSettings {
-	return &corev3.KeepaliveSettings{Interval: seconds(peerPing), Timeout: seconds(peerPing), ConnectionIdleInterval: seconds(peerPing)}
+	return &corev3.KeepaliveSettings{Interval: seconds(peerPing), Timeout: seconds(peerPing),
+		ConnectionIdleInterval: seconds(peerPing)}
 }
 
-// toPeer sends a share of requests to a member's gateways: with the pool's authority, and the one that a backend would get here beside it.
+// toPeer sends a share of requests to a member's gateways: with the pool's authority, and the one
+// that a backend would get here beside it.
 func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	own := "%REQ(:AUTHORITY)%"
 	if host := share.GetHostRewriteLiteral(); host != "" {
@@ -233,18 +263,23 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 		Header:       &corev3.HeaderValue{Key: peerAuthority, Value: own},
 		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 	})
-	share.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: authority}
+	share.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{
+		HostRewriteLiteral: authority,
+	}
 }
 
-// PeerHost encodes a pool for the route configuration of a peer listener. The server name of the connection must be the authority: a member
-// that may use one pool would reach others by their authority.
+// PeerHost encodes a pool for the route configuration of a peer listener. The server name of the
+// connection must be the authority: a member that may use one pool would reach others by their
+// authority.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	b := &builder{peers: true}
 	host := &routev3.VirtualHost{
 		Name:                    h.Host,
 		Domains:                 []string{h.Host},
 		ResponseHeadersToRemove: []string{peerMark, peerLost, peerAuthority}, // a pod does not mark its answer
-		TypedPerFilterConfig:    map[string]*anypb.Any{filterRBAC: b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: peerRules(h)}})},
+		TypedPerFilterConfig: map[string]*anypb.Any{
+			filterRBAC: b.any(&rbacv3.RBACPerRoute{Rbac: &rbacv3.RBAC{Rules: peerRules(h)}}),
+		},
 		Routes: b.routes(&model.VirtualHost{Host: h.Host, Routes: []model.Route{{
 			Name:   h.Host,
 			Match:  model.Match{PathKind: model.PathPrefix, Path: "/"},
@@ -265,9 +300,10 @@ func peerRules(h *model.PeerHost) *rbacrulesv3.RBAC {
 		Rule: &rbacrulesv3.Permission_RequestedServerName{RequestedServerName: exact(h.Host)},
 	}}}
 	for _, name := range h.Members {
-		policy.Principals = append(policy.Principals, &rbacrulesv3.Principal{Identifier: &rbacrulesv3.Principal_Authenticated_{
-			Authenticated: &rbacrulesv3.Principal_Authenticated{PrincipalName: exact(model.GatewayURI(name))},
-		}})
+		policy.Principals = append(policy.Principals,
+			&rbacrulesv3.Principal{Identifier: &rbacrulesv3.Principal_Authenticated_{
+				Authenticated: &rbacrulesv3.Principal_Authenticated{PrincipalName: exact(model.GatewayURI(name))},
+			}})
 	}
 	if len(policy.Principals) > 0 {
 		out.Policies = map[string]*rbacrulesv3.Policy{"members": policy}

@@ -20,23 +20,28 @@ import (
 
 // What our picker receives about a request, in the initial metadata of its ext_proc stream.
 const (
-	metaPool    = "x-penstock-pool"    // objectid.Target
-	metaSpill   = "x-penstock-spill"   // model.HopID.Address of each place to spill, comma-separated
-	metaLast    = "x-penstock-last"    // "true" on a hop, which spills no further
-	metaSubset  = "x-penstock-subset"  // Subset.Selector
-	metaPools   = "x-penstock-pools"   // objectid.Target of each pool of the rule, comma-separated, where there are several (addPool)
+	metaPool   = "x-penstock-pool"   // objectid.Target
+	metaSpill  = "x-penstock-spill"  // model.HopID.Address of each place to spill, comma-separated
+	metaLast   = "x-penstock-last"   // "true" on a hop, which spills no further
+	metaSubset = "x-penstock-subset" // Subset.Selector
+	// objectid.Target of each pool of the rule, comma-separated, where there are several (addPool)
+	metaPools   = "x-penstock-pools"
 	metaRetries = "x-penstock-retries" // how often the user wants a request to be tried again, at least
-	metaOpen    = "x-penstock-open"    // "true" where our picker, which relays to another one, names any endpoint if that one names none
-	metaTries   = "x-penstock-tries"   // "fixed" where the route states how long one attempt may take
-	metaImport  = "x-penstock-import"  // "true" in calls to a picker of another cluster, beside metaPool
+	// "true" where our picker, which relays to another one, names any endpoint if that one names
+	// none
+	metaOpen   = "x-penstock-open"
+	metaTries  = "x-penstock-tries"  // "fixed" where the route states how long one attempt may take
+	metaImport = "x-penstock-import" // "true" in calls to a picker of another cluster, beside metaPool
 )
 
-// maxPickerMessage is the largest message that an external picker may send, in bytes: a pick, an immediate response or a chunk of
-// a body, for which ext_proc has 64 KiB. Without it, Envoy holds an answer of any size. With a larger message the call has failed.
+// maxPickerMessage is the largest message that an external picker may send, in bytes: a pick, an
+// immediate response or a chunk of a body, for which ext_proc has 64 KiB. Without it, Envoy holds
+// an answer of any size. With a larger message the call has failed.
 const maxPickerMessage = 1 << 20
 
-// pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never on the route: there,
-// requests of one pool would be asked at another's picker (ENVOY.md, "Calls to pickers").
+// pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never
+// on the route: there, requests of one pool would be asked at another's picker (ENVOY.md, "Calls to
+// pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {
@@ -53,7 +58,8 @@ func (b *builder) pickerOverride(
 		service.GetEnvoyGrpc().MaxReceiveMessageLength = u32(maxPickerMessage)
 	}
 	meta := func(k, v string) { // Envoy reads the value as a format
-		service.InitialMetadata = append(service.InitialMetadata, &corev3.HeaderValue{Key: k, Value: strings.ReplaceAll(v, "%", "%%")})
+		service.InitialMetadata = append(service.InitialMetadata,
+			&corev3.HeaderValue{Key: k, Value: strings.ReplaceAll(v, "%", "%%")})
 	}
 	if !cluster.External() && !p.Pool.IsZero() {
 		meta(metaPool, p.Pool.String())
@@ -81,7 +87,8 @@ func (b *builder) pickerOverride(
 		meta(metaImport, "true")
 	}
 	name := filterPicker
-	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models { // there, an ignored immediate response would be a 503 all the same
+	// there, an ignored immediate response would be a 503 all the same
+	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
 	if calls.pools != "" {
@@ -92,7 +99,8 @@ func (b *builder) pickerOverride(
 	}
 	mode := processingMode(body, p.Served)
 	if cluster.External() && p.RemotePool != "" {
-		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND // has the call last until the response ends: so long, the request counts there
+		// has the call last until the response ends: so long, the request counts there
+		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND
 	}
 	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
 		Override: &extprocv3.ExtProcPerRoute_Overrides{Overrides: &extprocv3.ExtProcOverrides{
@@ -106,15 +114,18 @@ func (b *builder) pickerOverride(
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {
-		// Envoy logs a warning for each use of this filter, because its API is work in progress: it is in no list of a listener.
-		config[filterTokenUsage] = b.fillAll(b.extension(filterTokenUsage, &aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
-			TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
-		}}), b.extension("stream-errors", b.streamErrors()))
+		// Envoy logs a warning for each use of this filter, because its API is work in progress: it
+		// is in no list of a listener.
+		config[filterTokenUsage] = b.fillAll(b.extension(filterTokenUsage,
+			&aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
+				TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
+			}}), b.extension("stream-errors", b.streamErrors()))
 	}
 	return config
 }
 
-// callAgain moves a call to another picker when one is gone, within the time that a request may wait for it.
+// callAgain moves a call to another picker when one is gone, within the time that a request may
+// wait for it.
 func (b *builder) callAgain() *corev3.RetryPolicy {
 	return &corev3.RetryPolicy{
 		RetryOn:    "connect-failure,reset,refused-stream,unavailable",
@@ -124,15 +135,18 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 			MaxInterval:  seconds(10 * time.Millisecond),
 		},
 		RetryHostPredicate: []*corev3.RetryPolicy_RetryHostPredicate{{
-			Name:       "previous-hosts",
-			ConfigType: &corev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: b.any(&previousv3.PreviousHostsPredicate{})},
+			Name: "previous-hosts",
+			ConfigType: &corev3.RetryPolicy_RetryHostPredicate_TypedConfig{
+				TypedConfig: b.any(&previousv3.PreviousHostsPredicate{}),
+			},
 		}},
 		HostSelectionRetryMaxAttempts: otherHostTries,
 	}
 }
 
-// processingMode is how much of a request its picker sees. Only external pickers get response headers, which name the
-// endpoint that served (endpoint picker protocol); ours reads the access log, beside the request's path.
+// processingMode is how much of a request its picker sees. Only external pickers get response
+// headers, which name the endpoint that served (endpoint picker protocol); ours reads the access
+// log, beside the request's path.
 func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
@@ -148,7 +162,8 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 		m.RequestBodyMode = extprocv3.ProcessingMode_FULL_DUPLEX_STREAMED
 		m.RequestTrailerMode = extprocv3.ProcessingMode_SEND // Envoy demands it with FULL_DUPLEX_STREAMED
 	case model.BodyWhole:
-		// With BUFFERED, Envoy would hold the body back until the headers are answered, which these pickers do last.
+		// With BUFFERED, Envoy would hold the body back until the headers are answered, which these
+		// pickers do last.
 		m.RequestBodyMode = extprocv3.ProcessingMode_STREAMED
 	}
 	return m
@@ -177,8 +192,9 @@ func waits(w model.WeightedBackend) bool {
 	return w.Picker != nil && w.Picker.Body != model.BodyNone && !w.Picker.EndsStreams()
 }
 
-// bodyRoutes are the main route of a rule and, before it, siblings that are equal but for the body, which their pickers
-// do not get. Where all pickers are ours there are none: ours ends its call when a body is a stream.
+// bodyRoutes are the main route of a rule and, before it, siblings that are equal but for the body,
+// which their pickers do not get. Where all pickers are ours there are none: ours ends its call
+// when a body is a stream.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
 	// Also where no picker reads the body: what a retry cannot repeat is answered 507.
@@ -217,9 +233,10 @@ type sibling struct {
 	headers []*routev3.HeaderMatcher
 }
 
-// bodyless are the kinds: a picker that waits for the end of a body would never answer an upgrade or a gRPC stream, and
-// has nothing to learn from a multipart body. An external picker gets the headers of such a request from ours, with the end
-// of the request: Envoy would send them without, and the picker wait for the body.
+// bodyless are the kinds: a picker that waits for the end of a body would never answer an upgrade
+// or a gRPC stream, and has nothing to learn from a multipart body. An external picker gets the
+// headers of such a request from ours, with the end of the request: Envoy would send them without,
+// and the picker wait for the body.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",

@@ -16,8 +16,9 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect answers by Gateway API's HTTPRequestRedirectFilter. The port is the one given, else the well-known one
-// of a scheme that was given, else the listener's; it is left out of the Location where it is the scheme's own.
+// redirect answers by Gateway API's HTTPRequestRedirectFilter. The port is the one given, else the
+// well-known one of a scheme that was given, else the listener's; it is left out of the Location
+// where it is the scheme's own.
 func (b *builder) redirect(vh *model.VirtualHost, route *routev3.Route, m model.Match, r *model.Redirect) {
 	code, ok := redirectCodes[r.Code]
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Delivery goes by the references of a resource: an edited cluster is never warm unless its endpoints are sent again
-// behind it, and then nothing that comes after it arrives either.
+// Delivery goes by the references of a resource: an edited cluster is never warm unless its
+// endpoints are sent again behind it, and then nothing that comes after it arrives either.
 func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 	names := func(r *resource.Resource, err error, ref resource.Ref) {
 		t.Helper()
@@ -20,16 +20,21 @@ func TestReferences_ClusterNamesItsEndpointsAndListenerItsRoutes(t *testing.T) {
 			t.Errorf("%s has no reference to %s; it has %v", r.Ref, ref, r.Refs)
 		}
 	}
-	c, err := Cluster(&model.Cluster{Name: named("pool/default/chat"), Protocol: model.HTTP1, Fallback: model.FallbackPods})
+	c, err := Cluster(&model.Cluster{Name: named("pool/default/chat"), Protocol: model.HTTP1,
+		Fallback: model.FallbackPods})
 	names(c, err, resource.Ref{Type: resource.Endpoints, Name: "pool/default/chat"})
 	h, err := HopListener(Config{}, nil)
 	names(h, err, resource.Ref{Type: resource.RouteConfiguration, Name: "hops"})
 	hop := model.HopTo("InferencePool", "default", "chat")
-	e, err := Endpoints(&model.Assignment{Cluster: named("pool/default/first"), Endpoints: []model.Endpoint{{Hop: hop}}})
+	e, err := Endpoints(&model.Assignment{Cluster: named("pool/default/first"),
+		Endpoints: []model.Endpoint{{Hop: hop}}})
 	names(e, err, resource.Ref{Type: resource.Listener, Name: "hops"})
 	names(e, err, resource.Ref{Type: resource.VirtualHost, Name: "hop.default.pool.chat"})
-	rc, err := hopRoutes(model.Hop{Name: hop, Backends: []model.WeightedBackend{{Cluster: named("last/pool/default/chat"), Weight: 1}}})
+	rc, err := hopRoutes(
+		model.Hop{Name: hop, Backends: []model.WeightedBackend{{Cluster: named("last/pool/default/chat"), Weight: 1}}})
 	names(rc, err, resource.Ref{Type: resource.VirtualHost, Name: "hop.default.pool.chat"})
-	l, err := Listener(Config{}, model.Port{Gateway: "default/gw", Number: 80, Addresses: []string{"127.0.0.1"}, Chains: []model.Chain{{Name: "http/80"}}})
+	l, err := Listener(Config{},
+		model.Port{Gateway: "default/gw", Number: 80, Addresses: []string{"127.0.0.1"},
+			Chains: []model.Chain{{Name: "http/80"}}})
 	names(l, err, resource.Ref{Type: resource.RouteConfiguration, Name: "http/80"})
 }

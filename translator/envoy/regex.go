@@ -12,19 +12,21 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// maxProgram is the largest compiled expression that Envoy takes: the bootstrap sets re2.max_program_size.error_level
-// to 100,000 instructions.
+// maxProgram is the largest compiled expression that Envoy takes: the bootstrap sets
+// re2.max_program_size.error_level to 100,000 instructions.
 const maxProgram = 100_000
 
-// CheckRegex reports whether Envoy accepts a regular expression: RE2's syntax, which is Go's, and a bounded program.
+// CheckRegex reports whether Envoy accepts a regular expression: RE2's syntax, which is Go's, and a
+// bounded program.
 func CheckRegex(pattern string) error {
 	_, err := ProgramSize(pattern)
 	return err
 }
 
-// ProgramSize is how many instructions RE2 compiles an expression to, estimated without compiling it: at most a quarter less
-// than Envoy finds, and for most expressions the same but for 5 (TestRegex_ProgramSizeIsEnvoys). Repetitions are counted out:
-// they are what makes programs large. An instruction takes Envoy some 20 bytes, an expression 3 KiB beside.
+// ProgramSize is how many instructions RE2 compiles an expression to, estimated without compiling
+// it: at most a quarter less than Envoy finds, and for most expressions the same but for 5
+// (TestRegex_ProgramSizeIsEnvoys). Repetitions are counted out: they are what makes programs large.
+// An instruction takes Envoy some 20 bytes, an expression 3 KiB beside.
 func ProgramSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, errors.New("the regular expression is empty")
@@ -40,7 +42,9 @@ func ProgramSize(pattern string) (int, error) {
 	if size := programSize(re) + 4; size <= maxProgram {
 		return int(size), nil
 	}
-	return 0, fmt.Errorf("regular expression %s is too large: its program has more than %d instructions", short(pattern), maxProgram)
+	return 0,
+		fmt.Errorf("regular expression %s is too large: its program has more than %d instructions", short(pattern),
+			maxProgram)
 }
 
 // Beginning is the text that every match of an expression begins with, as far as it is plain.
@@ -131,8 +135,8 @@ func programSize(re *syntax.Regexp) (size int64) {
 	return min(size, maxProgram+1)
 }
 
-// Expressions are the regular expressions of one match of a rule, each as often as Envoy compiles it: once for each of its own
-// routes that the match becomes.
+// Expressions are the regular expressions of one match of a rule, each as often as Envoy compiles
+// it: once for each of its own routes that the match becomes.
 func Expressions(r *model.Route) (sum model.Expressions) {
 	add := func(m *matcherv3.RegexMatcher) {
 		if m != nil {
@@ -176,8 +180,9 @@ func Matchers(m model.Match) int {
 	return n
 }
 
-// WithoutExpressions is a match that takes at least the requests that m takes, without a regular expression: of a path its
-// plain beginning counts, of headers and query parameters that they are there.
+// WithoutExpressions is a match that takes at least the requests that m takes, without a regular
+// expression: of a path its plain beginning counts, of headers and query parameters that they are
+// there.
 func WithoutExpressions(m model.Match) model.Match {
 	if m.PathKind == model.PathRegex {
 		m.PathKind, m.Path = model.PathBeginning, Beginning(m.Path)

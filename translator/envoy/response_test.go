@@ -109,7 +109,8 @@ func TestStreamError_ScriptFindsItAtTheBegin(t *testing.T) {
 		{"data: {\"object\":\"error\",\"code\":\"503\",\"message\":\"\"}\r\n\r\n", true, 503, ""},
 		{`event: error
 data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "error overloaded_error"},
-		{`data: {"type":"error","error":{"type":"invalid_request_error"}}` + "\n\n", true, 0, "error invalid_request_error"},
+		{`data: {"type":"error","error":{"type":"invalid_request_error"}}` + "\n\n", true, 0,
+			"error invalid_request_error"},
 		{"event: response.failed\r\ndata: {}\r\n\r\n", true, 0, ""},
 		{"error: {\"code\":501}\n\n", true, 501, ""},
 		{": ping\n\ndata: {\"choices\":[]}\n\ndata: {\"error\":{\"code\":500}}\n\n", true, 500, ""},
@@ -118,7 +119,8 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 		{`data: {"choices":[{"delta":{"content":"\ndata: {\"error\":{"}}]}` + "\n\n", false, 0, ""},
 		{"event: errors\ndata: {\"type\":\"errors\"}\n\n", false, 0, ""},
 		{"data: [DONE]\n\n", false, 0, ""},
-		{`data:{"error":"Input validation error: \"type\":\"x\"","error_type":"validation"}` + "\n\n", true, 0, "validation"},
+		{`data:{"error":"Input validation error: \"type\":\"x\"","error_type":"validation"}` + "\n\n", true, 0,
+			"validation"},
 		{`data: {"error":{"message":"m","type":"x","code":null,"http_status_code":422}}` + "\n\n", true, 422, ""},
 		{
 			`data: {"error":{"message":"m","type":"invalid_request_error","code":"context_length_exceeded"}}` + "\n\n",
@@ -129,7 +131,8 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 		for _, size := range []int{1 << 20, 64} {
 			r.run(t, stream, "200", "", c.body, size)
 			if fits := len(c.body) <= 4*size; fits && (r.failed != c.failed || r.code != c.code || r.kind != c.kind) {
-				t.Errorf("chunks of %d bytes of %q: failed %t, code %d, kind %q", size, c.body, r.failed, r.code, r.kind)
+				t.Errorf("chunks of %d bytes of %q: failed %t, code %d, kind %q", size, c.body, r.failed, r.code,
+					r.kind)
 			}
 		}
 		r.run(t, "application/json", "200", "", c.body, 1<<20)
@@ -141,7 +144,8 @@ data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\n", true, 0, "
 	if r.run(t, stream, "200", "", tokens, 24); r.chunks > 4 {
 		t.Errorf("%d chunks of a long stream are read", r.chunks)
 	}
-	if id := r.run(t, stream, "200", "true", "data: {\"error\":{\"code\":400},\"response\":{\"id\":\"resp_1\"}}\n\n", 9); !r.failed || id != "resp_1" {
+	if id := r.run(t, stream, "200", "true", "data: {\"error\":{\"code\":400},\"response\":{\"id\":\"resp_1\"}}\n\n",
+		9); !r.failed || id != "resp_1" {
 		t.Errorf("failed %t, ID %q", r.failed, id)
 	}
 }
@@ -161,8 +165,10 @@ func TestResponseAffinity_ScriptReadsTheResponsesOwnID(t *testing.T) {
 		{whole, `[{"id":"x"}]`, ""},
 		{whole, `{"id":"` + strings.Repeat("a", 257) + `"}`, ""},
 		{whole, `no JSON`, ""},
-		{stream, "event: response.created\ndata: {\"response\":{\"id\":\"resp_1\",\"a\":1},\"type\":\"x\"}\n\n", "resp_1"},
-		{stream, ": ping\r\n\r\ndata: {\"type\":\"response\",\"response\":{\"m\":{\"id\":\"x\"},\"id\":\"resp_1\"}}", "resp_1"},
+		{stream, "event: response.created\ndata: {\"response\":{\"id\":\"resp_1\",\"a\":1},\"type\":\"x\"}\n\n",
+			"resp_1"},
+		{stream, ": ping\r\n\r\ndata: {\"type\":\"response\",\"response\":{\"m\":{\"id\":\"x\"},\"id\":\"resp_1\"}}",
+			"resp_1"},
 		{stream, "data: {\"id\":\"chatcmpl\",\"choices\":[{\"response\":{\"id\":\"x\"}}]}\n\n", ""},
 		{stream, "data: [DONE]\n\n", ""},
 	} {

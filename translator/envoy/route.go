@@ -13,11 +13,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unresolved is the cluster of a backend that could not be resolved. It never exists, so its share of the requests is
-// answered with the route's cluster_not_found_response_code.
+// unresolved is the cluster of a backend that could not be resolved. It never exists, so its share
+// of the requests is answered with the route's cluster_not_found_response_code.
 const unresolved = "unresolved"
 
-// route is one route of the model: one of Envoy's, or several, of which the first that matches counts.
+// route is one route of the model: one of Envoy's, or several, of which the first that matches
+// counts.
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	if limit := maxGateways(r.Action.Forward); limit > 0 {
 		return append(b.ringRoutes(vh, r, limit), b.allRoutes(vh, r)...)
@@ -70,7 +71,9 @@ func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Ro
 		b.fail("route %s has no action", r.Name)
 	case weightSum(a.Forward.Backends) == 0:
 		// All weights are zero, or there is no backend.
-		main.Action = directResponse(&model.Direct{Status: noBackend(r.Match), Body: "no backend of this route has a weight above zero"})
+		main.Action = directResponse(&model.Direct{
+			Status: noBackend(r.Match), Body: "no backend of this route has a weight above zero",
+		})
 	}
 	return main
 }
@@ -83,8 +86,8 @@ func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 	(*to)[filter] = config
 }
 
-// noBackend is what a share without a backend is answered: 500 (Gateway API, HTTPRouteRule), or UNAVAILABLE to a gRPC
-// request (GRPCRouteRule), which is what Envoy makes of 503.
+// noBackend is what a share without a backend is answered: 500 (Gateway API, HTTPRouteRule), or
+// UNAVAILABLE to a gRPC request (GRPCRouteRule), which is what Envoy makes of 503.
 func noBackend(m model.Match) uint32 {
 	if m.GRPC != nil {
 		return 503
@@ -114,8 +117,8 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 	return &routev3.Route_DirectResponse{DirectResponse: r}
 }
 
-// routeAction sends requests on. Each backend's share is a weighted cluster, also if there is only one:
-// pickers, headers and unresolved backends then have one form.
+// routeAction sends requests on. Each backend's share is a weighted cluster, also if there is only
+// one: pickers, headers and unresolved backends then have one form.
 func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_Route {
 	f := r.Action.Forward
 	ra := &routev3.RouteAction{
@@ -123,7 +126,8 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 			WeightedClusters: &routev3.WeightedCluster{Clusters: b.weightedClusters(f, calls)},
 		},
 		ClusterNotFoundResponseCode: routev3.RouteAction_INTERNAL_SERVER_ERROR,
-		// Gateway API has no default timeout, and Envoy's own 15 s would cut most answers of a model.
+		// Gateway API has no default timeout, and Envoy's own 15 s would cut most answers of a
+		// model.
 		Timeout:     seconds(0),
 		IdleTimeout: seconds(idleTimeout(f)),
 		RetryPolicy: b.retryPolicy(f),
@@ -140,9 +144,10 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 	return &routev3.Route_Route{Route: ra}
 }
 
-// idleTimeout ends a request without a byte in either direction. It is also all that ends one whose picker takes too
-// long: the route's timeout starts only when the router has got the request, after the pick. A timeout that a user has set
-// is never outvoted: a model may be silent until then. Hops leave it to the edge, which alone has the route's timeout.
+// idleTimeout ends a request without a byte in either direction. It is also all that ends one whose
+// picker takes too long: the route's timeout starts only when the router has got the request, after
+// the pick. A timeout that a user has set is never outvoted: a model may be silent until then. Hops
+// leave it to the edge, which alone has the route's timeout.
 func idleTimeout(f *model.Forward) time.Duration {
 	picked := slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Picker != nil })
 	switch t := f.Timeout; {

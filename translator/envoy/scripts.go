@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ModelHeader carries the model's name, for routes to match. It comes from the body and never from a client.
+// ModelHeader carries the model's name, for routes to match. It comes from the body and never from
+// a client.
 const ModelHeader = "x-gateway-model-name"
 
 var (
@@ -44,8 +45,9 @@ const (
 	sessionCode = "session"
 )
 
-// scripts is the Lua filter: it lifts the model's name out of the body, waits for the body, corrects a redirect's port, or
-// reads a response's ID. It does nothing until a virtual host or route names a script; a change of a script is a change of the chain.
+// scripts is the Lua filter: it lifts the model's name out of the body, waits for the body,
+// corrects a redirect's port, or reads a response's ID. It does nothing until a virtual host or
+// route names a script; a change of a script is a change of the chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
@@ -53,8 +55,8 @@ func scripts() *luav3.Lua {
 	}}
 }
 
-// stays is the Lua filter that keeps a session at an exporting cluster. It does nothing until a weighted cluster names its
-// script.
+// stays is the Lua filter that keeps a session at an exporting cluster. It does nothing until a
+// weighted cluster names its script.
 func stays() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{sessionCode: inline(sessionScript)}}
 }
@@ -63,20 +65,23 @@ func (b *builder) script(name string) *anypb.Any {
 	return b.any(&luav3.LuaPerRoute{Override: &luav3.LuaPerRoute_Name{Name: name}})
 }
 
-// scanned matches requests whose body has been read for a model; inverted, all others. The dynamic metadata stands in a
-// namespace that no client and no picker can write.
+// scanned matches requests whose body has been read for a model; inverted, all others. The dynamic
+// metadata stands in a namespace that no client and no picker can write.
 func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: "penstock.model",
-		Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "scanned"}}},
+		Path: []*matcherv3.MetadataMatcher_PathSegment{
+			{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "scanned"}},
+		},
 		Value:  &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}},
 		Invert: inverted,
 	}
 }
 
-// scanRoute is the route before one that matches the model's name. It takes the same requests, whatever their model is,
-// reads the model, and has the route chosen again; so the bodies of requests that no such route can take are not held.
-// Nil for a route that does not match the model's name, or takes gRPC, whose bodies are not read.
+// scanRoute is the route before one that matches the model's name. It takes the same requests,
+// whatever their model is, reads the model, and has the route chosen again; so the bodies of
+// requests that no such route can take are not held. Nil for a route that does not match the
+// model's name, or takes gRPC, whose bodies are not read.
 //
 // It leads nowhere: 404. It is no direct response, because that would ignore the buffer limit.
 func (b *builder) scanRoute(r *model.Route) *routev3.Route {
@@ -113,12 +118,14 @@ const noModelRoute = "no-model"
 const maxModelNames = 20
 
 // noModelText is the answer's message: a request's model, and the text in the route's metadata.
-const noModelText = "this host has no route for model %CEL('" + ModelHeader + "' in request.headers ? request.headers['" + ModelHeader +
+const noModelText = "this host has no route for model %CEL('" + ModelHeader +
+	"' in request.headers ? request.headers['" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
-// noModel answers 404 to requests whose body was read for a model that no route of the host has. The
-// answer names the models of the routes, but for hosts where a route asks an authorization service: a
-// client without permission would learn them. It is no direct response, as scanRoute is none.
+// noModel answers 404 to requests whose body was read for a model that no route of the host has.
+// The answer names the models of the routes, but for hosts where a route asks an authorization
+// service: a client without permission would learn them. It is no direct response, as scanRoute is
+// none.
 func noModel(vh *model.VirtualHost) *routev3.Route {
 	var names []string
 	for i := range vh.Routes {
@@ -154,8 +161,8 @@ func noModel(vh *model.VirtualHost) *routev3.Route {
 	}
 }
 
-// holdScanned lets every route of a host take a body that was held for its model: of all those it may be the one that is
-// chosen then.
+// holdScanned lets every route of a host take a body that was held for its model: of all those it
+// may be the one that is chosen then.
 func holdScanned(routes []*routev3.Route) {
 	for _, r := range routes {
 		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)

@@ -10,14 +10,17 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Secret is a certificate with its key, the CAs of a cluster's endpoints, or a token for them, for SDS.
+// Secret is a certificate with its key, the CAs of a cluster's endpoints, or a token for them, for
+// SDS.
 func Secret(s model.Secret) (*resource.Resource, error) {
 	b, out := &builder{}, &tlsv3.Secret{Name: s.Name}
 	switch {
 	case len(s.Token) > 0:
 		out.Type = &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: data(s.Token)}}
 	case len(s.CA) > 0:
-		out.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: data(s.CA)}}
+		out.Type = &tlsv3.Secret_ValidationContext{
+			ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: data(s.CA)},
+		}
 	case len(s.Domains) > 0:
 		out.Type = &tlsv3.Secret_ValidationContext{ValidationContext: b.gateways(s.Domains)}
 	default:

@@ -16,7 +16,9 @@ const million = 1_000_000
 
 // fraction is a share of the requests, in millionths.
 func fraction(n uint32) *corev3.RuntimeFractionalPercent {
-	return &corev3.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}}
+	return &corev3.RuntimeFractionalPercent{
+		DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION},
+	}
 }
 
 // ownFilters reports whether a backend that gets requests has filters that need a route.
@@ -24,8 +26,8 @@ func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }
 
-// mixed reports whether an import with several exporting clusters shares a rule with other backends: whether and how often a
-// request is sent again is the route's, and differs.
+// mixed reports whether an import with several exporting clusters shares a rule with other
+// backends: whether and how often a request is sent again is the route's, and differs.
 func mixed(f *model.Forward) bool {
 	taking, members := 0, false
 	for _, w := range f.Backends {
@@ -36,9 +38,10 @@ func mixed(f *model.Forward) bool {
 	return members && taking > 1
 }
 
-// splitRoutes give each backend of a rule a route of its own: Envoy's weighted clusters can change headers, and no more. The
-// routes take their shares one after another. A request has one random number for all its routes, so that each fraction
-// holds what those before it have taken. Shares are exact to a millionth.
+// splitRoutes give each backend of a rule a route of its own: Envoy's weighted clusters can change
+// headers, and no more. The routes take their shares one after another. A request has one random
+// number for all its routes, so that each fraction holds what those before it have taken. Shares
+// are exact to a millionth.
 func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	sum := weightSum(f.Backends)
@@ -66,7 +69,8 @@ func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.
 	return routes
 }
 
-// alone is a rule's action for one of its backends, which has the requests from one millionth to another.
+// alone is a rule's action for one of its backends, which has the requests from one millionth to
+// another.
 func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Action {
 	action, f := *a, *a.Forward
 	var own model.OwnFilters
@@ -103,7 +107,8 @@ func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Act
 }
 
 func both(a, b model.HeaderChanges) model.HeaderChanges {
-	return model.HeaderChanges{Set: slices.Concat(a.Set, b.Set), Add: slices.Concat(a.Add, b.Add), Remove: slices.Concat(a.Remove, b.Remove)}
+	return model.HeaderChanges{Set: slices.Concat(a.Set, b.Set), Add: slices.Concat(a.Add, b.Add),
+		Remove: slices.Concat(a.Remove, b.Remove)}
 }
 
 // mirrors are the copies that Envoy sends beside a request.

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream is a filter chain that hands connections on. There is no route configuration for these: a route that changes
-// changes its chain, and no other. Connections of the old chain go on for the drain time.
+// stream is a filter chain that hands connections on. There is no route configuration for these: a
+// route that changes changes its chain, and no other. Connections of the old chain go on for the
+// drain time.
 func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 	proxy := &tcpv3.TcpProxy{
 		StatPrefix: "stream",
@@ -36,12 +37,14 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		fc.FilterChainMatch = byName(s.ServerName)
 	}
 	if len(s.Secrets) > 0 {
-		fc.TransportSocket = b.terminate(s.Secrets, nil) // no ALPN: what is inside is between the client and the backend
+		// no ALPN: what is inside is between the client and the backend
+		fc.TransportSocket = b.terminate(s.Secrets, nil)
 	}
 	return fc
 }
 
-// streamClusters divides connections. A backend that could not be resolved keeps its share, which is closed at once.
+// streamClusters divides connections. A backend that could not be resolved keeps its share, which
+// is closed at once.
 func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpProxy_WeightedCluster {
 	out := &tcpv3.TcpProxy_WeightedCluster{}
 	for _, w := range backends {

@@ -8,11 +8,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// subsetKey is where the endpoint picker protocol has the endpoints among which a picker must choose.
+// subsetKey is where the endpoint picker protocol has the endpoints among which a picker must
+// choose.
 const subsetKey = "x-gateway-destination-endpoint-subset"
 
-// subsetHint sets the metadata that has an external picker choose among some endpoints. An empty list allows none (endpoint picker
-// protocol).
+// subsetHint sets the metadata that has an external picker choose among some endpoints. An empty
+// list allows none (endpoint picker protocol).
 func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	list := &structpb.ListValue{Values: make([]*structpb.Value, 0, len(p.Subset.Addresses))}
 	for _, a := range p.Subset.Addresses {
@@ -25,8 +26,9 @@ func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	}
 }
 
-// subsetMatch is what a request of a subset asks of an endpoint that no picker has named: to be a place to spill. A cluster without such
-// endpoints then has none for it (balancing.go), whatever its failure mode: any other might be outside of the subset.
+// subsetMatch is what a request of a subset asks of an endpoint that no picker has named: to be a
+// place to spill. A cluster without such endpoints then has none for it (balancing.go), whatever
+// its failure mode: any other might be outside of the subset.
 func subsetMatch(p *model.PickerCall) *corev3.Metadata {
 	if p == nil || p.Subset == nil && !p.Closed {
 		return nil
@@ -35,5 +37,7 @@ func subsetMatch(p *model.PickerCall) *corev3.Metadata {
 	if p.Closed || p.Subset.Elsewhere {
 		role = roleNone
 	}
-	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb": field(roleKey, structpb.NewStringValue(role))}}
+	return &corev3.Metadata{
+		FilterMetadata: map[string]*structpb.Struct{"envoy.lb": field(roleKey, structpb.NewStringValue(role))},
+	}
 }

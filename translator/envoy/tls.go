@@ -15,15 +15,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopKey marks hops in the metadata that transport sockets are matched by: a hop is inside Envoy and speaks no TLS,
-// also where the pods of its cluster do.
+// hopKey marks hops in the metadata that transport sockets are matched by: a hop is inside Envoy
+// and speaks no TLS, also where the pods of its cluster do.
 const hopKey = "hop"
 
 // cleartextKey marks addresses whose port speaks no TLS, in clusters where others do.
 const cleartextKey = "cleartext"
 
-// systemRoots are the CAs of the machine that Envoy runs on, where Debian, Alpine and Envoy's images have them. Envoy 1.40
-// does not know system_root_certs yet.
+// systemRoots are the CAs of the machine that Envoy runs on, where Debian, Alpine and Envoy's
+// images have them. Envoy 1.40 does not know system_root_certs yet.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
 // secure speaks TLS to the cluster's endpoints, where it is asked for.
@@ -37,19 +37,23 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	}
 	b.trust(common, c.TLS)
 	if c.Own { // where the server is ours too, nothing older is spoken
-		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
+		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
-	if !c.Own && c.Protocol == model.GRPC { // a client is limited to 1.2 by default, and pickers of Penstock in other clusters speak 1.3
+	// a client is limited to 1.2 by default, and pickers of Penstock in other clusters speak 1.3
+	if !c.Own && c.Protocol == model.GRPC {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
 	if c.Peer {
-		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
+		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
 	cl.TransportSocket = b.socket("tls", &tlsv3.UpstreamTlsContext{Sni: c.TLS.SNI, CommonTlsContext: common})
 	// Whatever matches none of these gets the socket above.
 	plain := func(key string) {
 		cl.TransportSocketMatches = append(cl.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
-			Name: key, Match: field(key, structpb.NewBoolValue(true)), TransportSocket: b.socket("raw_buffer", &rawv3.RawBuffer{}),
+			Name: key, Match: field(key, structpb.NewBoolValue(true)),
+			TransportSocket: b.socket("raw_buffer", &rawv3.RawBuffer{}),
 		})
 	}
 	if c.Hops {
@@ -67,7 +71,8 @@ func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 	}
 	check := &tlsv3.CertificateValidationContext{}
 	expect := func(kind tlsv3.SubjectAltNameMatcher_SanType, m *matcherv3.StringMatcher) {
-		check.MatchTypedSubjectAltNames = append(check.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{SanType: kind, Matcher: m})
+		check.MatchTypedSubjectAltNames = append(check.MatchTypedSubjectAltNames,
+			&tlsv3.SubjectAltNameMatcher{SanType: kind, Matcher: m})
 	}
 	for _, san := range t.SANs {
 		expect(tlsv3.SubjectAltNameMatcher_DNS, dnsName(san))
@@ -84,7 +89,8 @@ func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 }
 
 // trusted is a validation context whose CAs come over SDS.
-func (b *builder) trusted(check *tlsv3.CertificateValidationContext, trust string) *tlsv3.CommonTlsContext_CombinedValidationContext {
+func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
+	trust string) *tlsv3.CommonTlsContext_CombinedValidationContext {
 	return &tlsv3.CommonTlsContext_CombinedValidationContext{
 		CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 			DefaultValidationContext:         check,
@@ -93,14 +99,16 @@ func (b *builder) trusted(check *tlsv3.CertificateValidationContext, trust strin
 	}
 }
 
-// dnsName matches names of a certificate. A wildcard in one is Envoy's business; one that a user asks for stands for any
-// first label, that of another wildcard included.
+// dnsName matches names of a certificate. A wildcard in one is Envoy's business; one that a user
+// asks for stands for any first label, that of another wildcard included.
 func dnsName(san string) *matcherv3.StringMatcher {
 	rest, wild := strings.CutPrefix(san, "*")
 	if !wild {
 		return exact(san)
 	}
-	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(`[^.]+` + regexp.QuoteMeta(rest))}}
+	return &matcherv3.StringMatcher{
+		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(`[^.]+` + regexp.QuoteMeta(rest))},
+	}
 }
 
 func (b *builder) socket(name string, config proto.Message) *corev3.TransportSocket {

@@ -18,15 +18,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// metaUpload marks a call about an upload. Its value is how many bytes of bodies the Envoy may hold in all.
+// metaUpload marks a call about an upload. Its value is how many bytes of bodies the Envoy may hold
+// in all.
 const metaUpload = "x-penstock-upload"
 
-// largeBody matches the Content-Length of bodies that count: of 10,000 bytes and more. Smaller ones are bounded by the
-// number of connections: 50,000 of them hold a quarter of a heap of 2 GiB.
+// largeBody matches the Content-Length of bodies that count: of 10,000 bytes and more. Smaller ones
+// are bounded by the number of connections: 50,000 of them hold a quarter of a heap of 2 GiB.
 const largeBody = "[0-9]{5,}"
 
-// chunkedHeader has the Transfer-Encoding of a request, which Envoy removes before its filters see it. Our picker removes it
-// when it is asked about the upload.
+// chunkedHeader has the Transfer-Encoding of a request, which Envoy removes before its filters see
+// it. Our picker removes it when it is asked about the upload.
 const chunkedHeader = "x-penstock-chunked"
 
 func noteChunked() *mutationv3.HeaderMutation {
@@ -36,10 +37,12 @@ func noteChunked() *mutationv3.HeaderMutation {
 	}}}
 }
 
-// uploads is a place that asks our picker about each request with a large body, or with one of unknown length (chunked
-// transfer coding), before anything holds it: scripts, pickers and the router's retries hold up to maxBody until the request
-// ends. Envoy bounds neither their sum nor, in HTTP/1.1, resets the largest (its overload manager keeps no account of them).
-// The call lasts as long as the request. If the picker fails, requests pass: the overload manager is the last resort.
+// uploads is a place that asks our picker about each request with a large body, or with one of
+// unknown length (chunked transfer coding), before anything holds it: scripts, pickers and the
+// router's retries hold up to maxBody until the request ends. Envoy bounds neither their sum nor,
+// in HTTP/1.1, resets the largest (its overload manager keeps no account of them). The call lasts
+// as long as the request. If the picker fails, requests pass: the overload manager is the last
+// resort.
 func (b *builder) uploads(limit int64) proto.Message {
 	if limit <= 0 {
 		return &compositev3.Composite{}
@@ -60,7 +63,8 @@ func (b *builder) uploads(limit int64) proto.Message {
 		RouteCacheAction:  extprocv3.ExternalProcessor_RETAIN,
 		StatPrefix:        filterUploads,
 	}
-	return b.asking(b.anyHeader(map[string]string{"content-length": largeBody, chunkedHeader: ".+"}), filterUploads, call)
+	return b.asking(b.anyHeader(map[string]string{"content-length": largeBody, chunkedHeader: ".+"}), filterUploads,
+		call)
 }
 
 // Parts of match trees.
@@ -74,9 +78,12 @@ type (
 func (b *builder) anyHeader(patterns map[string]string) *predicate {
 	var any []*predicate
 	for _, name := range slices.Sorted(maps.Keys(patterns)) {
-		any = append(any, b.matching(name, &envoymatcherv3.HttpRequestHeaderMatchInput{HeaderName: name}, patterns[name]))
+		any = append(any,
+			b.matching(name, &envoymatcherv3.HttpRequestHeaderMatchInput{HeaderName: name}, patterns[name]))
 	}
-	return &predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_OrMatcher{OrMatcher: &predicates{Predicate: any}}}
+	return &predicate{
+		MatchType: &matcherxds.Matcher_MatcherList_Predicate_OrMatcher{OrMatcher: &predicates{Predicate: any}},
+	}
 }
 
 // matching matches an input, of any name, with a regular expression.
@@ -84,7 +91,8 @@ func (b *builder) matching(name string, input proto.Message, pattern string) *pr
 	return b.single(name, input, &singlePredicate{
 		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcherxds.StringMatcher{
 			MatchPattern: &matcherxds.StringMatcher_SafeRegex{SafeRegex: &matcherxds.RegexMatcher{
-				EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}}, Regex: pattern,
+				EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}},
+				Regex:      pattern,
 			}},
 		}},
 	})

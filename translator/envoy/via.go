@@ -11,13 +11,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3). Each of ours is "1.1 penstock".
+// headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3). Each of
+// ours is "1.1 penstock".
 const headerVia = "via"
 
-// ringStatus answers a request that has passed through too many gateways: Loop Detected (RFC 5842, section 7.2).
+// ringStatus answers a request that has passed through too many gateways: Loop Detected (RFC 5842,
+// section 7.2).
 const ringStatus = 508
 
-// via counts this gateway in a request to one of another cluster, and takes the other one out of its answer.
+// via counts this gateway in a request to one of another cluster, and takes the other one out of
+// its answer.
 func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: headerVia, Value: "1.1 penstock"},
@@ -26,8 +29,8 @@ func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.ResponseHeadersToRemove = append(slices.Clip(share.ResponseHeadersToRemove), headerVia)
 }
 
-// maxGateways is how many gateways a request may have passed through that this one sends to another cluster's: the least of a rule's
-// backends; 0 if none of them is in another cluster.
+// maxGateways is how many gateways a request may have passed through that this one sends to another
+// cluster's: the least of a rule's backends; 0 if none of them is in another cluster.
 func maxGateways(f *model.Forward) (least uint32) {
 	if f == nil {
 		return 0
@@ -40,21 +43,28 @@ func maxGateways(f *model.Forward) (least uint32) {
 	return least
 }
 
-// ringRoutes take the requests of a rule that have passed through too many gateways: their routes name each other's imports. Only the
-// rule's other backends get them. Without one they end here. (A Lua filter of the cluster would cost 275 KiB a cluster.)
+// ringRoutes take the requests of a rule that have passed through too many gateways: their routes
+// name each other's imports. Only the rule's other backends get them. Without one they end here. (A
+// Lua filter of the cluster would cost 275 KiB a cluster.)
 func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32) []*routev3.Route {
 	one, action := *r, *r.Action
 	one.Name, one.Action = r.Name+"#ring", &action
 	f := *action.Forward
-	f.Backends = slices.DeleteFunc(slices.Clone(f.Backends), func(w model.WeightedBackend) bool { return w.MaxGateways > 0 })
+	f.Backends = slices.DeleteFunc(slices.Clone(f.Backends),
+		func(w model.WeightedBackend) bool { return w.MaxGateways > 0 })
 	if action.Forward = &f; weightSum(f.Backends) == 0 {
 		action = model.Action{
-			Direct:          &model.Direct{Status: ringStatus, Body: fmt.Sprintf("the request has passed through %d gateways or more, and no further one may be asked: their routes form a ring", limit)},
+			Direct: &model.Direct{Status: ringStatus,
+				Body: fmt.Sprintf(
+					"the request has passed through %d gateways or more, and no further one may be asked: their "+
+						"routes form a ring", limit)},
 			ResponseHeaders: model.HeaderChanges{Set: []model.Header{{Name: headerReason, Value: "gateway_loop"}}},
 		}
 	}
 	routes := b.allRoutes(vh, &one)
-	passed := header(headerVia, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(fmt.Sprintf("(.*penstock){%d}.*", limit))}})
+	passed := header(headerVia, &matcherv3.StringMatcher{
+		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(fmt.Sprintf("(.*penstock){%d}.*", limit))},
+	})
 	for _, route := range routes {
 		route.Match.Headers = append(route.Match.Headers, passed)
 	}

@@ -23,7 +23,8 @@ type Encoded struct {
 	Owners []report.Ref
 }
 
-// VirtualHost encodes one host of a chain. It checks what it has made, like all that make whole resources.
+// VirtualHost encodes one host of a chain. It checks what it has made, like all that make whole
+// resources.
 func VirtualHost(vh *model.VirtualHost) (*Encoded, error) {
 	b := &builder{hops: vh.Chain == model.HopListener}
 	host := &routev3.VirtualHost{
@@ -85,16 +86,17 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	return routes
 }
 
-// blocks is how many blocks the virtual hosts of a route configuration are spread over. With 5,000 hosts, a change then
-// encodes some 300 of them again and finds the rest encoded; more blocks would make each of the many route
-// configurations that have few hosts larger.
+// blocks is how many blocks the virtual hosts of a route configuration are spread over. With 5,000
+// hosts, a change then encodes some 300 of them again and finds the rest encoded; more blocks would
+// make each of the many route configurations that have few hosts larger.
 const blocks = 16
 
-// BlockOf is the block that a host belongs to, in [0, 16). Names that differ only in capitals, which Envoy takes for
-// repeats, fall into one.
+// BlockOf is the block that a host belongs to, in [0, 16). Names that differ only in capitals,
+// which Envoy takes for repeats, fall into one.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
-// Block is some of the virtual hosts of a route configuration, encoded one behind the other. Immutable.
+// Block is some of the virtual hosts of a route configuration, encoded one behind the other.
+// Immutable.
 type Block struct {
 	hosts []string // their names, sorted
 	part  *resource.Part
@@ -106,7 +108,8 @@ func (b *Block) Equal(o *Block) bool { return b == o || b != nil && o != nil && 
 // virtualHostsField is the number of RouteConfiguration.virtual_hosts.
 const virtualHostsField = 2
 
-// NewBlock puts encoded virtual hosts together, without decoding them. A host that comes twice is an error: Envoy would reject it.
+// NewBlock puts encoded virtual hosts together, without decoding them. A host that comes twice is
+// an error: Envoy would reject it.
 func NewBlock(hosts []*Encoded) (*Block, error) {
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b *Encoded) int { return cmp.Compare(a.Host, b.Host) })
 	b := &Block{hosts: make([]string, len(hosts))}
@@ -134,9 +137,10 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 	return b, nil
 }
 
-// RouteConfiguration is made of blocks of virtual hosts, which it shares with the version before: one host of thousands
-// changes at a time. No host is in two blocks. The name is that of the chain. Hosts of other listeners of the
-// port (chain.Misdirected) answer 421; hosts that no listener and no route has get Envoy's 404.
+// RouteConfiguration is made of blocks of virtual hosts, which it shares with the version before:
+// one host of thousands changes at a time. No host is in two blocks. The name is that of the chain.
+// Hosts of other listeners of the port (chain.Misdirected) answer 421; hosts that no listener and
+// no route has get Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	rc := &routev3.RouteConfiguration{
 		Name: name,
@@ -163,8 +167,9 @@ func routesOf(rc *routev3.RouteConfiguration, hosts []*Block) (*resource.Resourc
 	return resource.FromParts(resource.RouteConfiguration, rc.Name, parts...), nil
 }
 
-// misdirected answers for hosts of other listeners of the same port, which a client asked for on a connection that it
-// opened for this one: 421 makes it open another (Gateway API, listener isolation; RFC 9110, 15.5.20).
+// misdirected answers for hosts of other listeners of the same port, which a client asked for on a
+// connection that it opened for this one: 421 makes it open another (Gateway API, listener
+// isolation; RFC 9110, 15.5.20).
 func misdirected(domains []string, hosts []*Block) *routev3.VirtualHost {
 	own := func(d string) bool {
 		return slices.ContainsFunc(hosts, func(b *Block) bool {

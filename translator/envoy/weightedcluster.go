@@ -16,10 +16,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// framing are the headers by which the end of a body is found. An external picker may change a body's
-// length, or one of the headers alone: the server would read what is left of the body as the next
-// request of the connection, and the client as the next response. So both are removed after the pick,
-// and Envoy writes its own. Our picker writes content-length itself.
+// framing are the headers by which the end of a body is found. An external picker may change a
+// body's length, or one of the headers alone: the server would read what is left of the body as the
+// next request of the connection, and the client as the next response. So both are removed after
+// the pick, and Envoy writes its own. Our picker writes content-length itself.
 var framing = []string{"content-length", "transfer-encoding"}
 
 // ownFraming removes framing from a response, after its picker has seen it.
@@ -49,7 +49,8 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 		}
 		further := len(w.Members) > 0 // hops
 		if (b.hops || b.peers) && w.Peer == "" && !further {
-			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers, peerAttempt, peerSession)
+			s.RequestHeadersToRemove = append(slices.Clip(s.RequestHeadersToRemove), peerSender, peerOthers,
+				peerAttempt, peerSession)
 		}
 		if further { // a picker that names one cluster alone has written it
 			s.RequestHeadersToAdd = append(slices.Clip(s.RequestHeadersToAdd), &corev3.HeaderValueOption{
@@ -58,10 +59,12 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 			})
 		}
 		if b.hops && !further {
-			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost) // a hop alone writes it
+			// a hop alone writes it
+			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), peerLost)
 		}
 		if b.hops && w.Peer == "" && !further {
-			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark) // only a hop marks answers, and a member's gateway
+			// only a hop marks answers, and a member's gateway
+			s.ResponseHeadersToRemove = append(s.ResponseHeadersToRemove, peerMark)
 		}
 		if w.Picker != nil && !further {
 			s.ResponseHeadersToRemove = append(slices.Clip(s.ResponseHeadersToRemove), deadMark)
@@ -96,7 +99,8 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 	return shares
 }
 
-// metadata is what requests to a backend carry in their dynamic metadata: for an external picker, and for the access log.
+// metadata is what requests to a backend carry in their dynamic metadata: for an external picker,
+// and for the access log.
 func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {
 	if p := w.Picker; p != nil && p.Subset != nil && p.Cluster.External() {
 		list = append(list, subsetHint(p))

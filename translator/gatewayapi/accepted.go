@@ -12,13 +12,14 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonRouteConflict is the reason of a route that is not accepted because one of another kind has its hosts; the
-// specification leaves it open.
+// reasonRouteConflict is the reason of a route that is not accepted because one of another kind has
+// its hosts; the specification leaves it open.
 const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
-// Attach decides one route: where it is attached, what its rules do, and its report. losses are those of the
-// route, on every listener. A route of whose parents none is ours comes back without rules. One that is not Accepted
-// because of its rules keeps its Places all the same: its requests get what its rules have become, which is 500.
+// Attach decides one route: where it is attached, what its rules do, and its report. losses are
+// those of the route, on every listener. A route of whose parents none is ours comes back without
+// rules. One that is not Accepted because of its rules keeps its Places all the same: its requests
+// get what its rules have become, which is 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if len(a.Parents) == 0 {
@@ -38,7 +39,8 @@ func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []mode
 
 // placed attaches a route where its candidate has won. Its rules are still missing.
 func placed(c *model.Candidate, losses []model.Loss) *model.Attachment {
-	a := &model.Attachment{Route: c.Route, Created: c.Created, Hostnames: c.Hostnames, Findings: slices.Clone(c.Findings)}
+	a := &model.Attachment{Route: c.Route, Created: c.Created, Hostnames: c.Hostnames,
+		Findings: slices.Clone(c.Findings)}
 	for i := range c.Parents {
 		attachParent(a, &c.Parents[i], losses)
 	}
@@ -54,7 +56,9 @@ func placed(c *model.Candidate, losses []model.Loss) *model.Attachment {
 // attachParent takes over what is left of a parent's places when the losses are taken off.
 func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []model.Loss) {
 	if parent.NotAccepted != nil {
-		a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{*parent.NotAccepted}})
+		a.Parents = append(a.Parents, report.Parent{
+			Ref: parent.Ref, Conditions: []report.Condition{*parent.NotAccepted},
+		})
 		return
 	}
 	kept := 0
@@ -80,18 +84,25 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 			case loss.Gateway != place.Gateway || loss.Listener != place.Listener:
 			case loss.Host == "":
 				gone = true
-				messages = append(messages, fmt.Sprintf("on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a hostname, and it came first", place.Listener, loss.Winner))
+				messages = append(messages,
+					fmt.Sprintf(
+						"on listener %s the hostnames belong to %s: routes of HTTP and of gRPC do not share a "+
+							"hostname, and it came first", place.Listener, loss.Winner))
 			default:
-				place.Hosts = slices.DeleteFunc(slices.Clone(place.Hosts), func(h string) bool { return h == loss.Host })
-				messages = append(messages, fmt.Sprintf("on listener %s %s%s go to %s, which is %s", place.Listener, carried(a.Route.Kind),
-					hostText(loss.Host), loss.Winner, precedence(a.Route.Kind)))
+				place.Hosts = slices.DeleteFunc(slices.Clone(place.Hosts),
+					func(h string) bool { return h == loss.Host })
+				messages = append(messages,
+					fmt.Sprintf("on listener %s %s%s go to %s, which is %s", place.Listener, carried(a.Route.Kind),
+						hostText(loss.Host), loss.Winner, precedence(a.Route.Kind)))
 			}
 		}
 		if gone {
 			continue
 		}
 		kept++
-		if !slices.ContainsFunc(a.Places, func(o model.Place) bool { return o.Gateway == place.Gateway && o.Listener == place.Listener }) {
+		if !slices.ContainsFunc(a.Places, func(o model.Place) bool {
+			return o.Gateway == place.Gateway && o.Listener == place.Listener
+		}) {
 			a.Places = append(a.Places, place)
 		}
 	}

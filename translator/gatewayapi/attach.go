@@ -15,9 +15,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Candidate follows a route's parentRefs. key is one of store.ByRoute; nil if there is no such route. gateways returns a
-// Gateway of ours, decided; false for others.
-func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool), key string) *model.Candidate {
+// Candidate follows a route's parentRefs. key is one of store.ByRoute; nil if there is no such
+// route. gateways returns a Gateway of ours, decided; false for others.
+func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gateway, bool),
+	key string) *model.Candidate {
 	rt, ok := findRoute(r, key)
 	if !ok {
 		return nil
@@ -42,10 +43,12 @@ type parentFinder struct {
 
 func (p *parentFinder) find() {
 	if p.route.common.UseDefaultGateways == gatewayv1.GatewayDefaultScopeAll {
-		p.report(report.Warning, "spec.useDefaultGateways", "default Gateways are not supported", "name the Gateway in parentRefs")
+		p.report(report.Warning, "spec.useDefaultGateways", "default Gateways are not supported",
+			"name the Gateway in parentRefs")
 	}
 	if len(p.route.common.ParentRefs) == 0 {
-		p.report(report.Warning, "spec.parentRefs", "the route has no parent and takes no traffic", "name a Gateway in parentRefs")
+		p.report(report.Warning, "spec.parentRefs", "the route has no parent and takes no traffic",
+			"name a Gateway in parentRefs")
 	}
 	for i := range p.route.common.ParentRefs {
 		p.parent(i)
@@ -77,7 +80,8 @@ func (p *parentFinder) parent(i int) {
 	field := fmt.Sprintf("spec.parentRefs[%d]", i)
 	ref := parentRef(p.route.ref.Namespace, &p.route.common.ParentRefs[i])
 	if ref.Group != gatewayv1.GroupName || ref.Kind != "Gateway" && ref.Kind != "ListenerSet" {
-		p.report(report.Warning, field, fmt.Sprintf("parents of kind %s (%s) are not supported", ref.Kind, ref.Group), "name a Gateway or a ListenerSet")
+		p.report(report.Warning, field, fmt.Sprintf("parents of kind %s (%s) are not supported", ref.Kind, ref.Group),
+			"name a Gateway or a ListenerSet")
 		return
 	}
 	gw := p.gateway(ref, field)
@@ -90,12 +94,16 @@ func (p *parentFinder) parent(i int) {
 	if parent.NotAccepted != nil {
 		p.report(report.Error, field, parent.NotAccepted.Message, "")
 	} else if first := parent.Places[0]; ref.SectionName != "" && first.Chain != "" && len(first.Hosts) == 0 {
-		p.report(report.Warning, field, fmt.Sprintf("listener %s takes no request for the route's hostnames: they belong to listeners with more specific hostnames", ref.SectionName), "")
+		p.report(report.Warning, field,
+			fmt.Sprintf(
+				"listener %s takes no request for the route's hostnames: they belong to listeners with more "+
+					"specific hostnames", ref.SectionName), "")
 	}
 	p.out.Parents = append(p.out.Parents, parent)
 }
 
-// gateway is the Gateway of ours that a parentRef leads to, by way of a ListenerSet or not; nil if there is none.
+// gateway is the Gateway of ours that a parentRef leads to, by way of a ListenerSet or not; nil if
+// there is none.
 func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gateway {
 	key := objectid.Join(ref.Namespace, ref.Name)
 	severity := report.Error
@@ -132,13 +140,15 @@ func (p *parentFinder) missing(kind store.Kind, key string) string {
 // fixMissing is what to do about a parent that does not exist.
 const fixMissing = "create it, or name one that exists"
 
-// places are where a route is attached to the listeners of a parent, or the condition with the reason why there are none: the one
-// that came nearest to being accepted.
-func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place, notAccepted *report.Condition) {
+// places are where a route is attached to the listeners of a parent, or the condition with the
+// reason why there are none: the one that came nearest to being accepted.
+func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []model.Place,
+	notAccepted *report.Condition) {
 	owner := report.Ref{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 	selected, allowed := 0, 0
 	for _, l := range gw.Listeners {
-		if l.Owner != owner || ref.SectionName != "" && ref.SectionName != l.Name || ref.Port != 0 && ref.Port != int32(l.Port) {
+		if l.Owner != owner || ref.SectionName != "" && ref.SectionName != l.Name ||
+			ref.Port != 0 && ref.Port != int32(l.Port) {
 			continue
 		}
 		selected++
@@ -156,18 +166,26 @@ func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []mo
 	}
 	switch {
 	case selected == 0 && !slices.ContainsFunc(gw.Listeners, func(l *model.Listener) bool { return l.Owner == owner }):
-		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener that is part of a Gateway: see its conditions", owner))
+		return none(gatewayv1.RouteReasonNoMatchingParent,
+			fmt.Sprintf("%s has no listener that is part of a Gateway: see its conditions", owner))
 	case selected == 0 && ref.Port != 0 && ref.SectionName != "":
-		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s with port %d", owner, ref.SectionName, ref.Port))
+		return none(gatewayv1.RouteReasonNoMatchingParent,
+			fmt.Sprintf("%s has no listener %s with port %d", owner, ref.SectionName, ref.Port))
 	case selected == 0 && ref.Port != 0:
-		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener with port %d", owner, ref.Port))
+		return none(gatewayv1.RouteReasonNoMatchingParent,
+			fmt.Sprintf("%s has no listener with port %d", owner, ref.Port))
 	case selected == 0:
-		return none(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("%s has no listener %s%s", owner, ref.SectionName, DidYouMean(ref.SectionName, listenerNames(gw, owner))))
+		return none(gatewayv1.RouteReasonNoMatchingParent,
+			fmt.Sprintf("%s has no listener %s%s", owner, ref.SectionName,
+				DidYouMean(ref.SectionName, listenerNames(gw, owner))))
 	case allowed == 0:
-		return none(gatewayv1.RouteReasonNotAllowedByListeners, fmt.Sprintf("no listener of %s allows %ss of namespace %s (see its protocol and allowedRoutes)",
-			owner, p.route.ref.Kind, p.route.ref.Namespace))
+		return none(gatewayv1.RouteReasonNotAllowedByListeners,
+			fmt.Sprintf("no listener of %s allows %ss of namespace %s (see its protocol and allowedRoutes)",
+				owner, p.route.ref.Kind, p.route.ref.Namespace))
 	case len(out) == 0:
-		return none(gatewayv1.RouteReasonNoMatchingListenerHostname, fmt.Sprintf("no listener of %s has a hostname that goes with %s", owner, strings.Join(p.out.Hostnames, ", ")))
+		return none(gatewayv1.RouteReasonNoMatchingListenerHostname,
+			fmt.Sprintf("no listener of %s has a hostname that goes with %s", owner,
+				strings.Join(p.out.Hostnames, ", ")))
 	}
 	return out, nil
 }
@@ -188,7 +206,8 @@ func (p *parentFinder) allowed(l *model.Listener) bool {
 		allowedNamespace(p.r, l.Allowed.From, l.Allowed.Selector, l.Owner.Namespace, p.route.ref.Namespace)
 }
 
-// allowedNamespace reports whether a namespace is one of those that a from and a selector mean, seen from owner's.
+// allowedNamespace reports whether a namespace is one of those that a from and a selector mean,
+// seen from owner's.
 func allowedNamespace(r store.Reader, from, selector, owner, namespace string) bool {
 	switch gatewayv1.FromNamespaces(from) {
 	case gatewayv1.NamespacesFromAll:
@@ -202,8 +221,8 @@ func allowedNamespace(r store.Reader, from, selector, owner, namespace string) b
 	return false
 }
 
-// namespaceLabels are a namespace's labels with the name label that every cluster adds, so that a selector by name
-// works where no Namespace object was written.
+// namespaceLabels are a namespace's labels with the name label that every cluster adds, so that a
+// selector by name works where no Namespace object was written.
 func namespaceLabels(r store.Reader, name string) labels.Set {
 	set := labels.Set{corev1.LabelMetadataName: name}
 	if ns, ok := store.Namespaces.Get(r, name); ok {
@@ -214,10 +233,11 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 	return set
 }
 
-// place intersects the route's hostnames with a listener's. Hosts that belong to a more specific listener are left to
-// it; a listener without a chain has no hosts but counts as attached.
+// place intersects the route's hostnames with a listener's. Hosts that belong to a more specific
+// listener are left to it; a listener without a chain has no hosts but counts as attached.
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
-	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(), Passthrough: l.Passthrough, ListenerHost: l.Hostname}
+	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(),
+		Passthrough: l.Passthrough, ListenerHost: l.Hostname}
 	meet := false
 	for _, h := range p.out.Hostnames {
 		host, ok := intersect(l.Hostname, h)
@@ -235,5 +255,7 @@ func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place,
 }
 
 func (p *parentFinder) report(severity report.Severity, field, problem, fix string) {
-	p.out.Findings = append(p.out.Findings, report.Finding{Severity: severity, Owner: p.out.Route, Field: field, Problem: problem, Fix: fix})
+	p.out.Findings = append(p.out.Findings, report.Finding{
+		Severity: severity, Owner: p.out.Route, Field: field, Problem: problem, Fix: fix,
+	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// externalAuth reads an ExternalAuth filter. One whose service cannot be resolved must not be skipped (specification,
-// HTTPRouteFilter): the requests are answered 500.
+// externalAuth reads an ExternalAuth filter. One whose service cannot be resolved must not be
+// skipped (specification, HTTPRouteFilter): the requests are answered 500.
 func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthFilter, field string) {
 	a := &model.ExternalAuth{}
 	switch {
@@ -45,7 +45,8 @@ func (b *ruleBuilder) externalAuth(f *filters, spec *gatewayv1.HTTPExternalAuthF
 	f.auth, f.clusters = a, append(f.clusters, a.Cluster)
 }
 
-// authPath is a path prefix without a slash at its end. Envoy would append the client's path to anything.
+// authPath is a path prefix without a slash at its end. Envoy would append the client's path to
+// anything.
 func (b *ruleBuilder) authPath(path, field string) string {
 	if path == "" {
 		return ""

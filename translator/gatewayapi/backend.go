@@ -34,12 +34,14 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
-		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) { // an object without a grant neither changes the route nor has a status because of it
+		// an object without a grant neither changes the route nor has a status because of it
+		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) {
 			b.out.Backends = append(b.out.Backends, s.backend)
 			b.ambiguous(ref, at)
 		}
 		if res.Reason != "" {
-			c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason), res.Message)
+			c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason),
+				res.Message)
 			b.unresolved = append(b.unresolved, c)
 			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
 		} else {
@@ -60,10 +62,12 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 // speakHTTP2 is what the author of a pool or an import can do about servers that take no gRPC.
 const speakHTTP2 = "set appProtocol: kubernetes.io/h2c on it if its servers speak that"
 
-// takesGRPC reports whether gRPC requests may be sent to a pool, or to an exporting cluster of an import.
+// takesGRPC reports whether gRPC requests may be sent to a pool, or to an exporting cluster of an
+// import.
 func takesGRPC(t Target) bool { return t.Protocol == model.H2C }
 
-// withoutGRPC warns of the exporting clusters of an import that take none of a GRPCRoute's requests.
+// withoutGRPC warns of the exporting clusters of an import that take none of a GRPCRoute's
+// requests.
 func (b *ruleBuilder) withoutGRPC(res Resolution, ref report.Ref, field string) {
 	if !b.grpc() || res.Members == nil {
 		return
@@ -89,7 +93,8 @@ func (b *ruleBuilder) ambiguous(ref report.Ref, field string) {
 // drained warns of backends whose targets take no new request, though their weight is above zero.
 func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, field string) {
 	takes := func(s share) bool {
-		return s.weight > 0 && (len(s.targets) == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }))
+		return s.weight > 0 &&
+			(len(s.targets) == 0 || slices.ContainsFunc(s.targets, func(t Target) bool { return t.Share > 0 }))
 	}
 	become := b.answered()
 	fix := "end its drain, or add a backend that takes requests"
@@ -99,21 +104,24 @@ func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, 
 	for i, s := range shares {
 		if s.weight > 0 && !takes(s) {
 			ref := backendRef(b.out.Route.Namespace, &specs[i].BackendObjectReference)
-			b.warn(fmt.Sprintf("%s.backendRefs[%d]", field, i), fmt.Sprintf("%s takes no new requests: %s", ref, become), fix)
+			b.warn(fmt.Sprintf("%s.backendRefs[%d]", field, i),
+				fmt.Sprintf("%s takes no new requests: %s", ref, become), fix)
 		}
 	}
 }
 
-// onlyService resolves what only a Service can be: where requests are mirrored to, or asked about. Its cluster is zero if it
-// could not be resolved; a finding has the reason.
-func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster model.ClusterID, ref report.Ref) {
+// onlyService resolves what only a Service can be: where requests are mirrored to, or asked about.
+// Its cluster is zero if it could not be resolved; a finding has the reason.
+func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster model.ClusterID,
+	ref report.Ref) {
 	ref = backendRef(b.out.Route.Namespace, spec)
 	res := unresolved(gatewayv1.RouteReasonInvalidKind, "%s %s (%q): use a Service", why, ref, ref.Group)
 	if ref.Group == "" && ref.Kind == "Service" {
 		res = b.resolve(ref, spec.Port)
 	}
 	if res.Reason != "" {
-		c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason), res.Message)
+		c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason),
+			res.Message)
 		b.unresolved = append(b.unresolved, c)
 		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
 		return model.ClusterID{}, ref
@@ -123,13 +131,15 @@ func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, f
 	return res.Targets[0].Cluster, ref
 }
 
-// addressNotAllowed is the reason of ResolvedRefs for a backend with addresses that may not become endpoints.
+// addressNotAllowed is the reason of ResolvedRefs for a backend with addresses that may not become
+// endpoints.
 const addressNotAllowed gatewayv1.RouteConditionReason = "AddressNotAllowed"
 
 // outside reports a backend with addresses that may not become endpoints.
 func (b *ruleBuilder) outside(res Resolution, field string) {
 	if res.Outside != "" {
-		b.unresolved = append(b.unresolved, falseCondition(gatewayv1.RouteConditionResolvedRefs, addressNotAllowed, res.Outside))
+		b.unresolved = append(b.unresolved,
+			falseCondition(gatewayv1.RouteConditionResolvedRefs, addressNotAllowed, res.Outside))
 		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Outside, ""))
 	}
 }
@@ -149,31 +159,41 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 	return ref
 }
 
-// isPool reports whether a reference is to a pool or an import. Routes of the InferenceModel era name pools in the group that
-// now has the imports: either group does for either.
+// isPool reports whether a reference is to a pool or an import. Routes of the InferenceModel era
+// name pools in the group that now has the imports: either group does for either.
 func isPool(ref report.Ref) bool {
 	pools, imports := store.InferencePools, store.InferencePoolImports
-	return (ref.Group == pools.Group() || ref.Group == imports.Group()) && (ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
+	return (ref.Group == pools.Group() || ref.Group == imports.Group()) &&
+		(ref.Kind == pools.Kind() || ref.Kind == imports.Kind())
 }
 
-// resolve finds the clusters of a backend, or the reason why there are none. The kind comes first, then the grant, then
-// the object: without a grant, nothing about the object is disclosed.
+// resolve finds the clusters of a backend, or the reason why there are none. The kind comes first,
+// then the grant, then the object: without a grant, nothing about the object is disclosed.
 func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolution {
 	pool := isPool(ref)
 	switch {
 	case pool && b.streams():
-		return unresolved(gatewayv1.RouteReasonInvalidKind, "%s picks endpoints for requests, and a %s has %s only: use a Service", ref, b.out.Route.Kind, b.carried())
+		return unresolved(gatewayv1.RouteReasonInvalidKind,
+			"%s picks endpoints for requests, and a %s has %s only: use a Service", ref, b.out.Route.Kind, b.carried())
 	case !pool && b.streams() && !isService(ref):
-		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service or a ServiceImport (%s)", ref.Kind, ref.Group, store.ServiceImports.Group())
+		return unresolved(gatewayv1.RouteReasonInvalidKind,
+			"backends of kind %s (%q) are not supported: use a Service or a ServiceImport (%s)", ref.Kind, ref.Group,
+			store.ServiceImports.Group())
 	case !pool && !isService(ref):
 		if group := groupOf(ref.Kind); group != "" {
-			return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s in group %q are not supported: did you mean group: %s?",
+			return unresolved(gatewayv1.RouteReasonInvalidKind,
+				"backends of kind %s in group %q are not supported: did you mean group: %s?",
 				ref.Kind, ref.Group, group)
 		}
-		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s), an InferencePoolImport (%s) or a ServiceImport (%s)",
-			ref.Kind, ref.Group, store.InferencePools.Group(), store.InferencePoolImports.Group(), store.ServiceImports.Group())
+		return unresolved(gatewayv1.RouteReasonInvalidKind,
+			"backends of kind %s (%q) are not supported: use a Service, an InferencePool (%s), an "+
+				"InferencePoolImport (%s) or a ServiceImport (%s)",
+			ref.Kind, ref.Group, store.InferencePools.Group(), store.InferencePoolImports.Group(),
+			store.ServiceImports.Group())
 	case !Granted(b.r, b.out.Route, ref):
-		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, b.out.Route.Kind, b.out.Route.Namespace, ref)
+		return unresolved(gatewayv1.RouteReasonRefNotPermitted,
+			"no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, b.out.Route.Kind,
+			b.out.Route.Namespace, ref)
 	case pool:
 		var p int32
 		if port != nil {
@@ -189,7 +209,8 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 		}
 		return res
 	case port == nil:
-		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "a backendRef to a Service or ServiceImport needs a port: %s%s",
+		return unresolved(gatewayv1.RouteReasonUnsupportedValue,
+			"a backendRef to a Service or ServiceImport needs a port: %s%s",
 			ref, b.poolMeant(ref))
 	}
 	res := service(b.r, b.out.Route, ref, *port)
@@ -209,15 +230,16 @@ func groupOf(kind string) string {
 	return ""
 }
 
-// poolMeant suggests the pool that has the name of a Service: a backendRef without group and kind names a
-// Service. Without a grant nothing is disclosed.
+// poolMeant suggests the pool that has the name of a Service: a backendRef without group and kind
+// names a Service. Without a grant nothing is disclosed.
 func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 	kind := store.InferencePools
 	pool := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Namespace: ref.Namespace, Name: ref.Name}
 	if _, ok := store.InferencePools.Get(b.r, pool.Key()); !ok || b.streams() || !Granted(b.r, b.out.Route, pool) {
 		return ""
 	}
-	return fmt.Sprintf("; did you mean the InferencePool %s? Then write group: %s and kind: %s", ref.Name, pool.Group, pool.Kind)
+	return fmt.Sprintf("; did you mean the InferencePool %s? Then write group: %s and kind: %s", ref.Name, pool.Group,
+		pool.Kind)
 }
 
 // portCluster is the cluster of one port of a Service or ServiceImport.
@@ -234,7 +256,8 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	kind := from.Kind
 	svc, ok := services.Find(r, ref)
 	if !ok {
-		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s; create or correct it, or name one that exists", Missing(r, from, ref, ref.String()+" does not exist, or is invalid"))
+		return unresolved(gatewayv1.RouteReasonBackendNotFound, "%s; create or correct it, or name one that exists",
+			Missing(r, from, ref, ref.String()+" does not exist, or is invalid"))
 	}
 	p := services.Port(svc.Service, port, services.TransportOf(kind))
 	if p == nil {
@@ -246,11 +269,13 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 		if _, secured := services.Protocol(p, kind, true); secured {
 			why = "and no BackendTLSPolicy names the CA certificates to trust"
 		}
-		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, %s", port, ref, services.ProtocolText(p), why)
+		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of %s speaks %s, %s", port, ref,
+			services.ProtocolText(p), why)
 	}
 	if policy := PolicyFor(r, ref, p.Name); protocol == model.UDP && policy != nil {
 		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol,
-			"port %d of %s speaks UDP, and %s asks for TLS: name the ports that have it in its sectionName", port, ref, policy.Policy)
+			"port %d of %s speaks UDP, and %s asks for TLS: name the ports that have it in its sectionName", port, ref,
+			policy.Policy)
 	}
 	outside, off := svc.Outside(r), false
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
@@ -258,7 +283,8 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 		outside, off = host.Outside, !allowed
 	}
 	if off {
-		return unresolved(gatewayv1.RouteReasonUnsupportedValue, "%s is of type ExternalName, which is not allowed here: %s", ref, ExternalNameFix)
+		return unresolved(gatewayv1.RouteReasonUnsupportedValue,
+			"%s is of type ExternalName, which is not allowed here: %s", ref, ExternalNameFix)
 	}
 	cluster := portCluster(ref, model.ServiceKind, port)
 	switch {
@@ -269,14 +295,16 @@ func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	case kind == "GRPCRoute":
 		cluster = cluster.WithKind(model.GRPCKind)
 	}
-	res := Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}}, Clusters: []model.ClusterID{cluster}}
+	res := Resolution{Targets: []Target{{Cluster: cluster, Share: 1, Protocol: protocol}},
+		Clusters: []model.ClusterID{cluster}}
 	if outside != "" { // the addresses that are allowed serve
 		res.Outside = fmt.Sprintf("%s: %s; %s", ref, outside, addresses.Fix(outside))
 	}
 	return res
 }
 
-// ExternalNameFix is what the author of an object can do about a Service of type ExternalName that has no endpoints.
+// ExternalNameFix is what the author of an object can do about a Service of type ExternalName that
+// has no endpoints.
 const ExternalNameFix = "use a Service with endpoints, or ask the operator of Penstock for --allow-external-name"
 
 func unresolved(reason gatewayv1.RouteConditionReason, format string, args ...any) Resolution {

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// BackendTLS is what a BackendTLSPolicy makes of the connections to a backend; nil is the lack of a policy.
+// BackendTLS is what a BackendTLSPolicy makes of the connections to a backend; nil is the lack of a
+// policy.
 type BackendTLS struct {
 	Policy report.Ref
 	TLS    *model.UpstreamTLS // nil: the policy has no valid CA certificate, and connections must fail
@@ -27,8 +28,8 @@ func (b *BackendTLS) Secure(c *model.Cluster) {
 	}
 }
 
-// Trusts reports whether the backend may have endpoints. Without a valid CA certificate its cluster has none: requests
-// are answered 503, and not sent in clear.
+// Trusts reports whether the backend may have endpoints. Without a valid CA certificate its cluster
+// has none: requests are answered 503, and not sent in clear.
 func (b *BackendTLS) Trusts() bool { return b == nil || b.TLS != nil }
 
 // BackendPolicy is the policy in force for the object of a cluster; nil if there is none.
@@ -56,8 +57,9 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 	return PolicyFor(r, target, section)
 }
 
-// pickerSection is the section of an import for the picker of an exporting cluster alone: model servers may speak cleartext behind a
-// picker that speaks TLS. A policy for the cluster, or for the whole import, reaches its picker too.
+// pickerSection is the section of an import for the picker of an exporting cluster alone: model
+// servers may speak cleartext behind a picker that speaks TLS. A policy for the cluster, or for the
+// whole import, reaches its picker too.
 func pickerSection(cluster string) string { return cluster + ".picker" }
 
 // PolicyKeys are the keys of the policies that name the object of a cluster, or a section of it.
@@ -80,7 +82,8 @@ func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 	return keys
 }
 
-// policyTarget is the object that a policy for a cluster names; false for a cluster that can have none.
+// policyTarget is the object that a policy for a cluster names; false for a cluster that can have
+// none.
 func policyTarget(id model.ClusterID) (report.Ref, bool) {
 	target := services.RefOf(id)
 	switch id.Kind {
@@ -100,8 +103,9 @@ func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy
 	return store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetKey(target.Kind, target.Namespace, target.Name))
 }
 
-// PolicyFor is the policy in force for a backend; nil if there is none. The section is the name of a Service's port, or
-// of an exporting cluster of an import: a policy for it precedes one for the whole.
+// PolicyFor is the policy in force for a backend; nil if there is none. The section is the name of
+// a Service's port, or of an exporting cluster of an import: a policy for it precedes one for the
+// whole.
 func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	p := winner(r, target, section)
 	if p == nil {
@@ -125,8 +129,8 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	return &model.Secret{Name: model.PolicyTrust(p.Namespace, p.Name), CA: bundle, Owners: owners}, len(bundle) > 0
 }
 
-// winner is the policy that counts for a section of a target: of equal ones the oldest, then the first by name. A policy for
-// NAME-CLUSTER is one for that section of the import NAME.
+// winner is the policy that counts for a section of a target: of equal ones the oldest, then the
+// first by name. A policy for NAME-CLUSTER is one for that section of the import NAME.
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
 	list := policiesOf(r, target)
 	if p := oldest(list, target, section); section != "" {
@@ -171,8 +175,8 @@ func isImport(t report.Ref) bool {
 	return t.Group == store.InferencePoolImports.Group() && t.Kind == store.InferencePoolImports.Kind()
 }
 
-// unaliased is the import with one of its exporting clusters as section, where a policy names NAME-CLUSTER; other targets are
-// left as they are.
+// unaliased is the import with one of its exporting clusters as section, where a policy names
+// NAME-CLUSTER; other targets are left as they are.
 func unaliased(r store.Reader, target report.Ref, section string) (report.Ref, string) {
 	if !isImport(target) || section != "" {
 		return target, section
@@ -186,7 +190,8 @@ func unaliased(r store.Reader, target report.Ref, section string) (report.Ref, s
 
 func selects(p *gatewayv1.BackendTLSPolicy, target report.Ref, section string) bool {
 	return slices.ContainsFunc(p.Spec.TargetRefs, func(t gatewayv1.LocalPolicyTargetReferenceWithSectionName) bool {
-		return string(t.Group) == target.Group && string(t.Kind) == target.Kind && string(t.Name) == target.Name && sectionOf(t) == section
+		return string(t.Group) == target.Group && string(t.Kind) == target.Kind && string(t.Name) == target.Name &&
+			sectionOf(t) == section
 	})
 }
 
@@ -210,7 +215,8 @@ type policyDecision struct {
 
 func policyRefs(p *gatewayv1.BackendTLSPolicy) (refs []report.Ref) {
 	for _, c := range p.Spec.Validation.CACertificateRefs {
-		refs = append(refs, report.Ref{Group: string(c.Group), Kind: string(c.Kind), Namespace: p.Namespace, Name: string(c.Name)})
+		refs = append(refs,
+			report.Ref{Group: string(c.Group), Kind: string(c.Kind), Namespace: p.Namespace, Name: string(c.Name)})
 	}
 	return refs
 }
@@ -224,17 +230,21 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 		var messages []string
 		for _, t := range problems {
 			messages = append(messages, t.text)
-			d.findings = append(d.findings, finding(ref, fmt.Sprintf("spec.validation.caCertificateRefs[%d]", t.index), t.text, ""))
+			d.findings = append(d.findings,
+				finding(ref, fmt.Sprintf("spec.validation.caCertificateRefs[%d]", t.index), t.text, ""))
 		}
 		if len(problems) > 0 {
 			reason := gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef
 			if problems[0].why == caKind {
 				reason = gatewayv1.BackendTLSPolicyReasonInvalidKind
 			}
-			d.resolved = falseCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, reason, strings.Join(messages, "; "))
+			d.resolved = falseCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, reason,
+				strings.Join(messages, "; "))
 		}
 		if len(bundle) == 0 {
-			d.accepted = falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, strings.Join(messages, "; ")+"; requests are answered 503")
+			d.accepted = falseCondition(gatewayv1.PolicyConditionAccepted,
+				gatewayv1.BackendTLSPolicyReasonNoValidCACertificate,
+				strings.Join(messages, "; ")+"; requests are answered 503")
 		}
 		d.tls.Trust = model.PolicyTrust(p.Namespace, p.Name)
 	case v.WellKnownCACertificates == nil || *v.WellKnownCACertificates != gatewayv1.WellKnownCACertificatesSystem:
@@ -242,8 +252,11 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 		if v.WellKnownCACertificates != nil {
 			problem = fmt.Sprintf("there is no set of CA certificates called %s", *v.WellKnownCACertificates)
 		}
-		d.accepted = falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonInvalid, problem+"; requests are answered 503")
-		d.findings = append(d.findings, finding(ref, "spec.validation.wellKnownCACertificates", problem, "use System, or name a ConfigMap in caCertificateRefs"))
+		d.accepted = falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonInvalid,
+			problem+"; requests are answered 503")
+		d.findings = append(d.findings,
+			finding(ref, "spec.validation.wellKnownCACertificates", problem,
+				"use System, or name a ConfigMap in caCertificateRefs"))
 	}
 	for _, s := range v.SubjectAltNames {
 		if s.Type == gatewayv1.URISubjectAltNameType {
@@ -256,7 +269,8 @@ func decidePolicy(r store.Reader, p *gatewayv1.BackendTLSPolicy) policyDecision 
 		d.tls.SANs = []string{string(v.Hostname)}
 	}
 	for _, option := range sortedKeys(p.Spec.Options) {
-		f := finding(ref, fmt.Sprintf("spec.options[%s]", option), "TLS options are not supported: it has no effect", "")
+		f := finding(ref, fmt.Sprintf("spec.options[%s]", option), "TLS options are not supported: it has no effect",
+			"")
 		f.Severity = report.Warning
 		d.findings = append(d.findings, f)
 	}

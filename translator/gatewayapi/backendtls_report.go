@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PolicyTargets looks up what policies are about: decided pools and imports by key, and the routes that need a cluster.
+// PolicyTargets looks up what policies are about: decided pools and imports by key, and the routes
+// that need a cluster.
 type PolicyTargets interface {
 	Pool(r store.Reader, key string) (*model.Pool, bool)
 	Import(r store.Reader, key string) (*model.Import, bool)
@@ -25,8 +26,8 @@ type RouteGateways struct {
 	Gateways []report.Ref
 }
 
-// PolicyReport reports on the BackendTLSPolicy with a key, towards each Gateway that sends requests to its targets: its
-// ancestors (GEP-713).
+// PolicyReport reports on the BackendTLSPolicy with a key, towards each Gateway that sends requests
+// to its targets: its ancestors (GEP-713).
 func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Report, bool) {
 	p, ok := store.BackendTLSPolicies.Get(r, key)
 	if !ok {
@@ -42,11 +43,15 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 				d.findings = append(d.findings, f)
 			}
 		}
-		target, section := unaliased(r, report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}, sectionOf(t))
+		target, section := unaliased(r, report.Ref{
+			Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name),
+		}, sectionOf(t))
 		c := targeted(r, p, target, section, sections(r, target, targets))
 		if c.Status == report.True && target.Kind == store.InferencePools.Kind() {
-			d.findings = append(d.findings, report.Finding{Severity: report.Info, Owner: ref, Field: fmt.Sprintf("spec.targetRefs[%d]", i),
-				Problem: fmt.Sprintf("requests to %s go over TLS; Penstock's own picker still reads its metrics without", target)})
+			d.findings = append(d.findings,
+				report.Finding{Severity: report.Info, Owner: ref, Field: fmt.Sprintf("spec.targetRefs[%d]", i),
+					Problem: fmt.Sprintf(
+						"requests to %s go over TLS; Penstock's own picker still reads its metrics without", target)})
 		}
 		if c.Status == report.True {
 			found = append(found, c)
@@ -62,14 +67,16 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 	case d.accepted.Type != "":
 		accepted = d.accepted
 	}
-	resolved := trueCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, gatewayv1.BackendTLSPolicyReasonResolvedRefs)
+	resolved := trueCondition(gatewayv1.BackendTLSPolicyConditionResolvedRefs,
+		gatewayv1.BackendTLSPolicyReasonResolvedRefs)
 	if d.resolved.Type != "" {
 		resolved = d.resolved
 	}
 	out := report.Report{Owner: ref, Findings: d.findings}
 	for _, s := range policyStreams(r, p, targets) {
 		out.Findings = append(out.Findings, report.Finding{Severity: report.Info, Owner: ref, Field: "spec.targetRefs",
-			Problem: fmt.Sprintf("connections of %s are TLS between client and backend already: the policy does not touch them", s)})
+			Problem: fmt.Sprintf(
+				"connections of %s are TLS between client and backend already: the policy does not touch them", s)})
 	}
 	for _, gw := range policyGateways(r, p, targets) {
 		out.Parents = append(out.Parents, report.Parent{
@@ -81,21 +88,28 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 }
 
 // targeted is the Accepted condition of a policy as far as one of its targets goes.
-func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, section string, sections []string) report.Condition {
+func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, section string,
+	sections []string) report.Condition {
 	missing := func(format string, args ...any) report.Condition {
-		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonTargetNotFound, fmt.Sprintf(format, args...))
+		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonTargetNotFound,
+			fmt.Sprintf(format, args...))
 	}
 	switch {
 	case !policyTargets(target):
-		return missing("targets of kind %s (%q) are not supported: use a Service, a ServiceImport, an InferencePool or an InferencePoolImport", target.Kind, target.Group)
+		return missing(
+			"targets of kind %s (%q) are not supported: use a Service, a ServiceImport, an InferencePool or an "+
+				"InferencePoolImport", target.Kind, target.Group)
 	case sections == nil:
 		return missing("%s", NotExist(r, store.BackendTLSPolicies.Ref(p), target))
 	case section != "" && !slices.Contains(sections, section):
-		return missing("%s has no section %s%s: a Service or ServiceImport has the names of its ports, an InferencePoolImport its exporting clusters, and CLUSTER.picker for the picker of one", target, section,
+		return missing(
+			"%s has no section %s%s: a Service or ServiceImport has the names of its ports, an InferencePoolImport "+
+				"its exporting clusters, and CLUSTER.picker for the picker of one", target, section,
 			DidYouMean(section, sections))
 	}
 	if w := winner(r, target, section); store.ID(w) != store.ID(p) {
-		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonConflicted, fmt.Sprintf("BackendTLSPolicy %s is about the same target and is older, or first by name", store.ID(w)))
+		return falseCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonConflicted,
+			fmt.Sprintf("BackendTLSPolicy %s is about the same target and is older, or first by name", store.ID(w)))
 	}
 	return trueCondition(gatewayv1.PolicyConditionAccepted, gatewayv1.PolicyReasonAccepted)
 }
@@ -144,7 +158,9 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 // policyGateways are the Gateways that send requests to what a policy is about.
 func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, t := range p.Spec.TargetRefs {
-		target, section := unaliased(r, report.Ref{Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name)}, sectionOf(t))
+		target, section := unaliased(r, report.Ref{
+			Group: string(t.Group), Kind: string(t.Kind), Namespace: p.Namespace, Name: string(t.Name),
+		}, sectionOf(t))
 		for _, cluster := range policyClusters(r, target, section, targets) {
 			for _, route := range targets.Attached(r, cluster) {
 				out = append(out, route.Gateways...)
@@ -155,10 +171,13 @@ func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Polic
 	return slices.Compact(out)
 }
 
-// policyStreams are the routes whose connections reach what a policy is about as TLS already, which no policy changes.
+// policyStreams are the routes whose connections reach what a policy is about as TLS already, which
+// no policy changes.
 func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, target := range p.Spec.TargetRefs {
-		svc, ok := services.Find(r, report.Ref{Group: string(target.Group), Kind: string(target.Kind), Namespace: p.Namespace, Name: string(target.Name)})
+		svc, ok := services.Find(r,
+			report.Ref{Group: string(target.Group), Kind: string(target.Kind), Namespace: p.Namespace,
+				Name: string(target.Name)})
 		if !ok {
 			continue
 		}
@@ -172,8 +191,8 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 	return slices.Compact(out)
 }
 
-// policyClusters are all clusters that can be made of a policy's target, those of pickers as plain ones. section counts for an import
-// alone: "" for all of its exporting clusters.
+// policyClusters are all clusters that can be made of a policy's target, those of pickers as plain
+// ones. section counts for an import alone: "" for all of its exporting clusters.
 func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
 	switch namespace, name := target.Namespace, target.Name; target.Kind {
 	case store.Services.Kind(), store.ServiceImports.Kind():
@@ -196,7 +215,8 @@ func policyClusters(r store.Reader, target report.Ref, section string, targets P
 				if m.Local {
 					continue
 				}
-				if section == "" || section == m.Name || section == pickerSection(m.Name) { // routes lead to both or to none
+				// routes lead to both or to none
+				if section == "" || section == m.Name || section == pickerSection(m.Name) {
 					out = append(out, m.Cluster, m.Cluster.As(model.LastVariant))
 				}
 			}

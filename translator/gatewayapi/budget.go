@@ -139,8 +139,8 @@ type Cut struct {
 	// From is the oldest route that does not fit beside older ones; nil: all fit except for routes
 	// that are above the budget alone.
 	From *Age
-	// Copies is the Cut of what routes of wildcard hostnames take again in narrower hosts, of half the
-	// budget; nil: all of these routes stand there.
+	// Copies is the Cut of what routes of wildcard hostnames take again in narrower hosts, of half
+	// the budget; nil: all of these routes stand there.
 	Copies *Cut
 }
 
@@ -194,19 +194,24 @@ func BudgetLoss(route report.Ref, budget time.Duration, charge ChainCharge) mode
 	}
 	return model.Loss{Route: route, Gateway: charge.Gateway, Chain: charge.Chain, Over: fmt.Sprintf(
 		"the routes of namespace %s may take %v of Envoy's time for each change on %s of Gateway %s, and %s %v (%v)%s",
-		route.Namespace, budget, charge.Chain, charge.Gateway, who, takes.Round(10*time.Microsecond), charge.Cost, more)}
+		route.Namespace, budget, charge.Chain, charge.Gateway, who, takes.Round(10*time.Microsecond), charge.Cost,
+		more)}
 }
 
 // CopiesLoss is that of a route which does not stand in narrower hosts because of the budget.
 func CopiesLoss(route report.Ref, budget time.Duration, at ChainCharge, hosts int, takes time.Duration) model.Loss {
 	return model.Loss{Route: route, Gateway: at.Gateway, Chain: at.Chain, Copies: true, Over: fmt.Sprintf(
-		"the routes of namespace %s may take %v of Envoy's time for each change again in narrower hosts on %s of Gateway %s. "+
-			"This route has no room there: it takes %v in each of up to %d hosts, so no request for a narrower hostname comes to it",
+		"the routes of namespace %s may take %v of Envoy's time for each change again in narrower hosts on %s of "+
+			"Gateway %s. "+
+			"This route has no room there: it takes %v in each of up to %d hosts, so no request for a narrower "+
+			"hostname comes to it",
 		route.Namespace, budget, at.Chain, at.Gateway, takes.Round(time.Microsecond), hosts)}
 }
 
 // budgetFix is what to write instead of a route without a place.
 func budgetFix(loss model.Loss) string {
-	return fmt.Sprintf("write fewer hostnames, matches and conditions, attach the route to a Gateway of namespace %s, or "+
-		"have the owner of Gateway %s raise routes.budgetMilliseconds in its EnvoyFleet", loss.Route.Namespace, loss.Gateway)
+	return fmt.Sprintf(
+		"write fewer hostnames, matches and conditions, attach the route to a Gateway of namespace %s, or "+
+			"have the owner of Gateway %s raise routes.budgetMilliseconds in its EnvoyFleet", loss.Route.Namespace,
+		loss.Gateway)
 }

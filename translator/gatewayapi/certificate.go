@@ -25,9 +25,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// certificate resolves a listener's reference to a Secret: its SDS name and the certificate, or a false ResolvedRefs
-// condition.
-func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name string, leaf *x509.Certificate, cond report.Condition) {
+// certificate resolves a listener's reference to a Secret: its SDS name and the certificate, or a
+// false ResolvedRefs condition.
+func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name string, leaf *x509.Certificate,
+	cond report.Condition) {
 	target := secretRef(b.owner.Namespace, ref)
 	secret, leaf, problem := usableCertificate(b.r, b.owner, target)
 	if problem == "" {
@@ -60,26 +61,33 @@ func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref
 	return target
 }
 
-// usableCertificate resolves a reference to a certificate. problem is a sentence if it cannot be used. The kind comes
-// first, then the grant, then the object: without a grant, nothing about the object is disclosed.
-func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.Secret, leaf *x509.Certificate, problem string) {
+// usableCertificate resolves a reference to a certificate. problem is a sentence if it cannot be
+// used. The kind comes first, then the grant, then the object: without a grant, nothing about the
+// object is disclosed.
+func usableCertificate(r store.Reader, from, target report.Ref) (secret *model.Secret, leaf *x509.Certificate,
+	problem string) {
 	switch {
 	case target.Group != "" || target.Kind != "Secret":
-		return nil, nil, fmt.Sprintf("certificates of kind %s (%q) are not supported: use a Secret", target.Kind, target.Group)
+		return nil, nil,
+			fmt.Sprintf("certificates of kind %s (%q) are not supported: use a Secret", target.Kind, target.Group)
 	case !Granted(r, from, target):
-		return nil, nil, fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", target.Namespace, from.Kind, from.Namespace, target)
+		return nil, nil,
+			fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", target.Namespace,
+				from.Kind, from.Namespace, target)
 	}
 	return readCertificate(r, target.Namespace, target.Name)
 }
 
-// Certificate reads a certificate and its key from a Secret and checks that Envoy can use them. problem is a sentence
-// that names the Secret if it cannot; "" otherwise. Dates are not checked: that would need a clock.
+// Certificate reads a certificate and its key from a Secret and checks that Envoy can use them.
+// problem is a sentence that names the Secret if it cannot; "" otherwise. Dates are not checked:
+// that would need a clock.
 func Certificate(r store.Reader, namespace, name string) (secret *model.Secret, problem string) {
 	secret, _, problem = readCertificate(r, namespace, name)
 	return secret, problem
 }
 
-func readCertificate(r store.Reader, namespace, name string) (secret *model.Secret, leaf *x509.Certificate, problem string) {
+func readCertificate(r store.Reader, namespace, name string) (secret *model.Secret, leaf *x509.Certificate,
+	problem string) {
 	s, ok := store.Secrets.Get(r, objectid.Join(namespace, name))
 	if !ok {
 		ref := store.RefOf(store.Secrets, objectid.Join(namespace, name))
@@ -109,8 +117,8 @@ func readCertificate(r store.Reader, namespace, name string) (secret *model.Secr
 	return &model.Secret{Name: model.SecretName(namespace, name), Chain: chain, Key: key, Owners: owners}, leaf, ""
 }
 
-// encode writes a certificate and its key as PEM again. Envoy parses PEM more strictly than Go: it rejects a certificate with
-// headers, for instance.
+// encode writes a certificate and its key as PEM again. Envoy parses PEM more strictly than Go: it
+// rejects a certificate with headers, for instance.
 func encode(pair *certificates.Pair) (chain, key []byte, err error) {
 	for _, c := range pair.Chain {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
@@ -155,7 +163,8 @@ func usable(leaf *x509.Certificate) error {
 	return nil
 }
 
-// demandsOCSP reports whether an extension is must-staple. Envoy looks for the one feature status_request alone.
+// demandsOCSP reports whether an extension is must-staple. Envoy looks for the one feature
+// status_request alone.
 func demandsOCSP(e pkix.Extension) bool {
 	return e.Id.Equal(mustStaple) && bytes.Equal(e.Value, []byte{0x30, 3, 2, 1, 5})
 }

@@ -26,7 +26,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A certificate that Envoy rejects would leave its listener without one, and no report would explain why.
+// A certificate that Envoy rejects would leave its listener without one, and no report would
+// explain why.
 func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	must := func(key crypto.Signer, err error) crypto.Signer {
 		if err != nil {
@@ -149,7 +150,8 @@ func TestCertificate_IsJudgedAsEnvoyDoes(t *testing.T) {
 			gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}}
 			refs := []gatewayv1.SecretObjectReference{{Name: "s"}}
 			gw.Spec.Listeners = []gatewayv1.Listener{{
-				Name: "a", Port: 443, Protocol: gatewayv1.HTTPSProtocolType, TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: refs},
+				Name: "a", Port: 443, Protocol: gatewayv1.HTTPSProtocolType,
+				TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: refs},
 			}}
 			w := decide(view(t, []store.Op{store.Gateways.Put(gw), store.Secrets.Put(&corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},

@@ -17,11 +17,16 @@ func Class(r store.Reader, cfg Config, name string) *report.Report {
 	}
 	out := &report.Report{Owner: store.GatewayClasses.Ref(class)}
 	if _, bad := classParameters(r, class); bad != nil {
-		out.Conditions = []report.Condition{falseCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonInvalidParameters, bad.field+": "+bad.problem)}
+		out.Conditions = []report.Condition{
+			falseCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonInvalidParameters,
+				bad.field+": "+bad.problem),
+		}
 		out.Findings = []report.Finding{finding(out.Owner, bad.field, bad.problem, bad.fix)}
 		return out
 	}
-	out.Conditions = []report.Condition{trueCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonAccepted)}
+	out.Conditions = []report.Condition{
+		trueCondition(gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonAccepted),
+	}
 	return out
 }
 
@@ -35,7 +40,8 @@ func ours(r store.Reader, cfg Config, gw *gatewayv1.Gateway) (bool, report.Findi
 		return true, report.Finding{}
 	case ok:
 		f.Severity = report.Info
-		f.Problem = fmt.Sprintf("GatewayClass %s belongs to controller %s: this Gateway is not served here", name, class.Spec.ControllerName)
+		f.Problem = fmt.Sprintf("GatewayClass %s belongs to controller %s: this Gateway is not served here", name,
+			class.Spec.ControllerName)
 		return false, f
 	default:
 		f.Severity = report.Warning

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clientRule is what a Gateway demands of the certificates of its clients (spec.tls.frontend), for one port or for those that
-// have no rule of their own (port 0).
+// clientRule is what a Gateway demands of the certificates of its clients (spec.tls.frontend), for
+// one port or for those that have no rule of their own (port 0).
 type clientRule struct {
 	port       uint16
 	field      string                           // JSON path
@@ -28,7 +28,9 @@ func clientRules(gw *gatewayv1.Gateway) []clientRule {
 	out := []clientRule{{0, "spec.tls.frontend.default.validation", f.Default.Validation}}
 	for i := range f.PerPort {
 		p := &f.PerPort[i]
-		out = append(out, clientRule{uint16(p.Port), fmt.Sprintf("spec.tls.frontend.perPort[%d].tls.validation", i), p.TLS.Validation})
+		out = append(out,
+			clientRule{uint16(p.Port), fmt.Sprintf("spec.tls.frontend.perPort[%d].tls.validation", i),
+				p.TLS.Validation})
 	}
 	return out
 }
@@ -48,7 +50,8 @@ func ruleFor(rules []clientRule, port uint16) (out clientRule) {
 
 func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	for _, ref := range c.validation.CACertificateRefs {
-		out := report.Ref{Group: string(ref.Group), Kind: string(ref.Kind), Namespace: gw.Namespace, Name: string(ref.Name)}
+		out := report.Ref{Group: string(ref.Group), Kind: string(ref.Kind), Namespace: gw.Namespace,
+			Name: string(ref.Name)}
 		if ref.Namespace != nil && *ref.Namespace != "" {
 			out.Namespace = string(*ref.Namespace)
 		}
@@ -57,8 +60,8 @@ func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	return refs
 }
 
-// ClientTrust is the bundle of CA certificates by which a Gateway verifies its clients: those of the rule for a port, or the
-// default one's (0). False if there is none.
+// ClientTrust is the bundle of CA certificates by which a Gateway verifies its clients: those of
+// the rule for a port, or the default one's (0). False if there is none.
 func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -75,8 +78,9 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	return nil, false
 }
 
-// clients reads the CA certificates by which an HTTPS listener verifies its clients. A reference that cannot be resolved is
-// in the listener's conditions; without any that can, the listener stays closed.
+// clients reads the CA certificates by which an HTTPS listener verifies its clients. A reference
+// that cannot be resolved is in the listener's conditions; without any that can, the listener stays
+// closed.
 func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	c := ruleFor(clientRules(b.gw), l.Port)
 	if c.validation == nil {
@@ -96,7 +100,8 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, strings.Join(messages, "; "))
 	}
 	if len(bundle) == 0 {
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonNoValidCACertificate, strings.Join(messages, "; "))
+		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonNoValidCACertificate,
+			strings.Join(messages, "; "))
 		return
 	}
 	l.Clients = &model.ClientValidation{
@@ -105,8 +110,8 @@ func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	}
 }
 
-// clientFindings reports, once for all listeners, what is wrong with the rules about clients, and which of them let in
-// clients without a valid certificate. The condition is nil if none does.
+// clientFindings reports, once for all listeners, what is wrong with the rules about clients, and
+// which of them let in clients without a valid certificate. The condition is nil if none does.
 func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	var open []string
 	for _, c := range clientRules(gw) {
@@ -115,11 +120,13 @@ func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *
 		}
 		_, problems := trust(r, out.Ref, c.refs(gw))
 		for _, p := range problems {
-			out.Findings = append(out.Findings, finding(out.Ref, fmt.Sprintf("%s.caCertificateRefs[%d]", c.field, p.index), p.text, ""))
+			out.Findings = append(out.Findings,
+				finding(out.Ref, fmt.Sprintf("%s.caCertificateRefs[%d]", c.field, p.index), p.text, ""))
 		}
 		if c.validation.Mode == gatewayv1.AllowInsecureFallback {
 			open = append(open, c.field)
-			f := finding(out.Ref, c.field+".mode", "clients are let in without a valid certificate", "use AllowValidOnly, or have the backends look at x-forwarded-client-cert")
+			f := finding(out.Ref, c.field+".mode", "clients are let in without a valid certificate",
+				"use AllowValidOnly, or have the backends look at x-forwarded-client-cert")
 			f.Severity = report.Warning
 			out.Findings = append(out.Findings, f)
 		}
@@ -127,13 +134,15 @@ func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *
 	if len(open) == 0 {
 		return nil
 	}
-	c := trueCondition(gatewayv1.GatewayConditionInsecureFrontendValidationMode, gatewayv1.GatewayReasonConfigurationChanged)
+	c := trueCondition(gatewayv1.GatewayConditionInsecureFrontendValidationMode,
+		gatewayv1.GatewayReasonConfigurationChanged)
 	c.Message = "AllowInsecureFallback is set in " + strings.Join(open, ", ")
 	return &c
 }
 
-// ownCertificate is the certificate that a Gateway shows to backends (spec.tls.backend). It returns a false ResolvedRefs
-// condition if there is none where one is asked for: backends are then shown none.
+// ownCertificate is the certificate that a Gateway shows to backends (spec.tls.backend). It returns
+// a false ResolvedRefs condition if there is none where one is asked for: backends are then shown
+// none.
 func ownCertificate(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	if gw.Spec.TLS == nil || gw.Spec.TLS.Backend == nil || gw.Spec.TLS.Backend.ClientCertificateRef == nil {
 		return nil

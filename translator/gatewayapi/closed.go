@@ -14,10 +14,11 @@ import (
 // reasonInternalError is the reason of a route whose translation panics.
 const reasonInternalError gatewayv1.RouteConditionReason = "InternalError"
 
-// Retain decides a route for which Attach panics. Its rules stay what they were in last, at the places that the route has now: a
-// listener that no longer allows the route does not keep it. A route without a last attachment keeps its places too, and its rules
-// answer 500, or close the connection, so that its requests go nowhere else. A rule of which even the matches cannot be read takes
-// no request.
+// Retain decides a route for which Attach panics. Its rules stay what they were in last, at the
+// places that the route has now: a listener that no longer allows the route does not keep it. A
+// route without a last attachment keeps its places too, and its rules answer 500, or close the
+// connection, so that its requests go nowhere else. A rule of which even the matches cannot be read
+// takes no request.
 func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if last != nil && !closed(last) {
@@ -36,7 +37,8 @@ func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses [
 	for i := range a.Parents {
 		conditions := a.Parents[i].Conditions
 		if conditions[0].Status == report.True {
-			conditions[0] = falseCondition(gatewayv1.RouteConditionAccepted, reasonInternalError, "the route's translation panics, which is a bug of Penstock")
+			conditions[0] = falseCondition(gatewayv1.RouteConditionAccepted, reasonInternalError,
+				"the route's translation panics, which is a bug of Penstock")
 		}
 		a.Parents[i].Conditions = append(conditions, b.resolvedRefs())
 	}
@@ -45,7 +47,9 @@ func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses [
 
 // closed reports whether an attachment never had rules of its own.
 func closed(a *model.Attachment) bool {
-	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool { return p.Conditions[0].Reason == string(reasonInternalError) })
+	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool {
+		return p.Conditions[0].Reason == string(reasonInternalError)
+	})
 }
 
 // closedRule gives a rule its matches, and an error for them.

@@ -10,15 +10,17 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clash is why two listeners are not distinct: a reason, the field to change, and a sentence about the other one; ""
-// if they are. Listeners of protocols that are not supported are distinct from all others.
+// clash is why two listeners are not distinct: a reason, the field to change, and a sentence about
+// the other one; "" if they are. Listeners of protocols that are not supported are distinct from
+// all others.
 func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, field, problem string) {
 	name := o.Name
 	if o.Owner != l.Owner {
 		name = fmt.Sprintf("%s of %s", o.Name, o.Owner)
 	}
 	switch {
-	case o.Socket() != l.Socket() || len(routeKinds(l.Protocol, l.Passthrough)) == 0 || len(routeKinds(o.Protocol, o.Passthrough)) == 0:
+	case o.Socket() != l.Socket() || len(routeKinds(l.Protocol, l.Passthrough)) == 0 ||
+		len(routeKinds(o.Protocol, o.Passthrough)) == 0:
 		return "", "", ""
 	case l.ByName() && o.ByName() && l.Protocol != o.Protocol && l.Hostname == o.Hostname:
 		return gatewayv1.ListenerReasonHostnameConflict, "hostname",
@@ -38,9 +40,10 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 	return "", "", ""
 }
 
-// conflicts marks listeners that are not distinct. Of those of one object none wins (Gateway API, "Handling indistinct
-// Listeners"); the Gateway's own win over those of its ListenerSets, and of these the ones with higher precedence
-// (ListenerSetSpec.Listeners). A listener that lost conflicts with no other.
+// conflicts marks listeners that are not distinct. Of those of one object none wins (Gateway API,
+// "Handling indistinct Listeners"); the Gateway's own win over those of its ListenerSets, and of
+// these the ones with higher precedence (ListenerSetSpec.Listeners). A listener that lost conflicts
+// with no other.
 func (b *listenerBuilder) conflicts() {
 	for first := 0; first < len(b.state); {
 		last := first
@@ -48,7 +51,8 @@ func (b *listenerBuilder) conflicts() {
 			last++
 		}
 		for i := first; i < last; i++ {
-			b.against(i, 0, first, "the Gateway's own listeners come first, then those of older ListenerSets: make them distinct")
+			b.against(i, 0, first,
+				"the Gateway's own listeners come first, then those of older ListenerSets: make them distinct")
 		}
 		lost := make([]bool, last)
 		for i := first; i < last; i++ {
@@ -65,7 +69,8 @@ func (b *listenerBuilder) conflicts() {
 	}
 }
 
-// against marks listener i if it is not distinct from one of those from a on, before z, that are served.
+// against marks listener i if it is not distinct from one of those from a on, before z, that are
+// served.
 func (b *listenerBuilder) against(i, a, z int, fix string) bool {
 	for j := a; j < z; j++ {
 		if b.state[j].source != b.state[i].source && b.state[j].conflicted.Type != "" {
@@ -76,7 +81,8 @@ func (b *listenerBuilder) against(i, a, z int, fix string) bool {
 			continue
 		}
 		s := &b.state[i]
-		s.conflicted = report.Condition{Type: string(gatewayv1.ListenerConditionConflicted), Status: report.True, Reason: string(reason), Message: problem}
+		s.conflicted = report.Condition{Type: string(gatewayv1.ListenerConditionConflicted), Status: report.True,
+			Reason: string(reason), Message: problem}
 		b.found = append(b.found, finding(b.out.Listeners[i].Owner, s.field+"."+field, problem, fix))
 		return true
 	}
@@ -108,11 +114,14 @@ func (b *listenerBuilder) finish(rejected bool) {
 			l.Chain = chainName(l)
 		case s.conflicted.Type != "":
 		case accepted.Status != report.True:
-			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid, accepted.Message)
+			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid,
+				accepted.Message)
 		case s.noCertificate:
-			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid, "no usable certificate")
+			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid,
+				"no usable certificate")
 		default:
-			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid, "the Gateway is not accepted")
+			programmed = falseCondition(gatewayv1.ListenerConditionProgrammed, gatewayv1.ListenerReasonInvalid,
+				"the Gateway is not accepted")
 		}
 		l.Conditions = []report.Condition{accepted, programmed, resolved, conflicted}
 	}
@@ -125,13 +134,15 @@ func chainName(l *model.Listener) string {
 	return model.ChainName(l.ByName(), l.Port, l.Hostname)
 }
 
-// overlaps marks HTTPS listeners whose hostnames overlap with another's of the same port that goes by the server name: a
-// client may reuse one's connection for the other (Gateway API, OverlappingTLSConfig; such requests are answered 421).
+// overlaps marks HTTPS listeners whose hostnames overlap with another's of the same port that goes
+// by the server name: a client may reuse one's connection for the other (Gateway API,
+// OverlappingTLSConfig; such requests are answered 421).
 func overlaps(out *model.Gateway) {
 	for _, l := range out.Listeners {
 		var others []string
 		for _, o := range out.Listeners {
-			if o == l || o.Socket() != l.Socket() || o.Chain == "" || l.Chain == "" || l.Protocol != string(gatewayv1.HTTPSProtocolType) {
+			if o == l || o.Socket() != l.Socket() || o.Chain == "" || l.Chain == "" ||
+				l.Protocol != string(gatewayv1.HTTPSProtocolType) {
 				continue
 			}
 			if _, ok := intersect(o.Hostname, l.Hostname); ok {
@@ -141,8 +152,9 @@ func overlaps(out *model.Gateway) {
 		if len(others) > 0 {
 			l.Conditions = append(l.Conditions, report.Condition{
 				Type: string(gatewayv1.ListenerConditionOverlappingTLSConfig), Status: report.True,
-				Reason:  string(gatewayv1.ListenerReasonOverlappingHostnames),
-				Message: "the hostname overlaps with that of listener " + strings.Join(others, ", ") + "; misdirected requests are answered 421",
+				Reason: string(gatewayv1.ListenerReasonOverlappingHostnames),
+				Message: "the hostname overlaps with that of listener " + strings.Join(others, ", ") +
+					"; misdirected requests are answered 421",
 			})
 		}
 	}

@@ -10,13 +10,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Contest decides between the candidates of one listener that cannot have the same hosts; what it returns are the
-// losses, by host and route.
+// Contest decides between the candidates of one listener that cannot have the same hosts; what it
+// returns are the losses, by host and route.
 func Contest(gateway, listener string, candidates []*model.Candidate) []model.Loss {
 	var all []contender
 	for _, c := range candidates {
 		for _, parent := range c.Parents {
-			i := slices.IndexFunc(parent.Places, func(p model.Place) bool { return p.Gateway == gateway && p.Listener == listener })
+			i := slices.IndexFunc(parent.Places, func(p model.Place) bool {
+				return p.Gateway == gateway && p.Listener == listener
+			})
 			if i >= 0 {
 				all = append(all, contender{c, parent.Places[i]})
 				break
@@ -46,12 +48,14 @@ func (c contender) compare(o contender) int {
 }
 
 func (c contender) loss(host string, winner report.Ref) model.Loss {
-	return model.Loss{Route: c.from.Route, Gateway: c.place.Gateway, Listener: c.place.Listener, Host: host, Winner: winner}
+	return model.Loss{Route: c.from.Route, Gateway: c.place.Gateway, Listener: c.place.Listener, Host: host,
+		Winner: winner}
 }
 
-// streamLosses: of routes of connections one has a host, the one with the most specific hostname of its own for it and
-// then the first. The others keep what they have beside it, and all are accepted (the conformance suite asks for it:
-// TCPRouteMultipleRoutesAttachment, UDPRouteMultipleRoutesAttachment).
+// streamLosses: of routes of connections one has a host, the one with the most specific hostname of
+// its own for it and then the first. The others keep what they have beside it, and all are accepted
+// (the conformance suite asks for it: TCPRouteMultipleRoutesAttachment,
+// UDPRouteMultipleRoutesAttachment).
 func streamLosses(all []contender) (losses []model.Loss) {
 	byHost := map[string][]contender{}
 	for _, c := range all {
@@ -71,8 +75,8 @@ func streamLosses(all []contender) (losses []model.Loss) {
 	return losses
 }
 
-// kindLosses: HTTPRoutes and GRPCRoutes do not mix. Of two whose hostnames intersect the first gets the listener, and the
-// other is not accepted there (Gateway API, GRPCRouteSpec.Hostnames).
+// kindLosses: HTTPRoutes and GRPCRoutes do not mix. Of two whose hostnames intersect the first gets
+// the listener, and the other is not accepted there (Gateway API, GRPCRouteSpec.Hostnames).
 func kindLosses(all []contender) (losses []model.Loss) {
 	taken := map[string]*claims{}
 	for _, kind := range []string{"HTTPRoute", "GRPCRoute"} {

@@ -24,7 +24,8 @@ func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.
 	out.Credentials = spec.AllowCredentials != nil && *spec.AllowCredentials
 	for i, o := range spec.AllowOrigins {
 		if o != "*" && !originForm.MatchString(string(o)) {
-			b.unsupported(fmt.Sprintf("%s.allowOrigins[%d]", field, i), "%q is not an origin such as https://example.com or https://*.example.com", o)
+			b.unsupported(fmt.Sprintf("%s.allowOrigins[%d]", field, i),
+				"%q is not an origin such as https://example.com or https://*.example.com", o)
 			continue
 		}
 		out.Origins = append(out.Origins, origin(string(o)))

@@ -13,12 +13,14 @@ import (
 func datagramShare(backend int, weight uint32, endpoints int) (s gatewayapi.DatagramShare) {
 	s.Weight = weight
 	for i := range endpoints {
-		s.Endpoints = append(s.Endpoints, netip.MustParseAddrPort(fmt.Sprintf("10.%d.%d.%d:53", backend, i/250, i%250+1)))
+		s.Endpoints = append(s.Endpoints,
+			netip.MustParseAddrPort(fmt.Sprintf("10.%d.%d.%d:53", backend, i/250, i%250+1)))
 	}
 	return s
 }
 
-// sums adds the weights of endpoints by the second byte of their address, which is the backend; 255 is what is dropped.
+// sums adds the weights of endpoints by the second byte of their address, which is the backend; 255
+// is what is dropped.
 func sums(t *testing.T, endpoints []model.Endpoint) (by map[byte]uint64, all uint64) {
 	t.Helper()
 	by = map[byte]uint64{}

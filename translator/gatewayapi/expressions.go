@@ -14,25 +14,29 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonExpressions is the reason of a route some of whose rules have regular expressions above a budget; the specification
-// leaves it open.
+// reasonExpressions is the reason of a route some of whose rules have regular expressions above a
+// budget; the specification leaves it open.
 const reasonExpressions gatewayv1.RouteConditionReason = "TooManyRegularExpressions"
 
-// Budgets of regular expressions, as Envoy compiles them: for each host and each of its own routes again. Envoy compiles all
-// of a route configuration again with each change of it, at 1 to 3 us an instruction, on its main thread: 50,000 of them are
-// some 100 ms for every change of every route of the chain. An expression takes Envoy 3 KiB, 20 bytes an instruction, and up to
-// 2.8 MiB of states once clients send what it was made to be slow for: 512 of them fit into Envoy's default heap.
+// Budgets of regular expressions, as Envoy compiles them: for each host and each of its own routes
+// again. Envoy compiles all of a route configuration again with each change of it, at 1 to 3 us an
+// instruction, on its main thread: 50,000 of them are some 100 ms for every change of every route
+// of the chain. An expression takes Envoy 3 KiB, 20 bytes an instruction, and up to 2.8 MiB of
+// states once clients send what it was made to be slow for: 512 of them fit into Envoy's default
+// heap.
 var (
 	routeBudget     = model.Expressions{Number: 128, Size: 10_000} // of one host
 	namespaceBudget = model.Expressions{Number: 256, Size: 25_000} // on one Gateway
 	gatewayBudget   = model.Expressions{Number: 512, Size: 50_000}
 )
 
-// Share is what the regular expressions of one of several namespaces with routes may be on a Gateway.
+// Share is what the regular expressions of one of several namespaces with routes may be on a
+// Gateway.
 func Share(namespaces int) model.Expressions {
 	n := uint32(max(1, namespaces))
 	return model.Expressions{
-		Number: min(namespaceBudget.Number, gatewayBudget.Number/n), Size: min(namespaceBudget.Size, gatewayBudget.Size/n),
+		Number: min(namespaceBudget.Number, gatewayBudget.Number/n),
+		Size:   min(namespaceBudget.Size, gatewayBudget.Size/n),
 	}
 }
 
@@ -64,12 +68,14 @@ func HasExpressions(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Rules, func(r model.Rule) bool { return !r.Expressions.IsZero() })
 }
 
-// Overruns are the rules of a namespace's routes on a Gateway whose regular expressions are above a budget: of each route what
-// is above its own, and then what the share of the namespace does not have place for. The rules of older routes come first.
-// attached are the routes of the namespace that have expressions. The result is sorted by route and rule.
+// Overruns are the rules of a namespace's routes on a Gateway whose regular expressions are above a
+// budget: of each route what is above its own, and then what the share of the namespace does not
+// have place for. The rules of older routes come first. attached are the routes of the namespace
+// that have expressions. The result is sorted by route and rule.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {
-		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name), strings.Compare(a.Route.Kind, b.Route.Kind))
+		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name),
+			strings.Compare(a.Route.Kind, b.Route.Kind))
 	})
 	share := Share(namespaces)
 	var used model.Expressions
@@ -77,7 +83,9 @@ func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out
 		var own model.Expressions
 		hosts := HostsOn(gateway, a)
 		over := func(r *model.Rule, format string, args ...any) {
-			out = append(out, model.Overrun{Gateway: gateway, Route: store.TargetKey(a.Route.Kind, a.Route.Namespace, a.Route.Name), Rule: r.Index, Budget: fmt.Sprintf(format, args...)})
+			out = append(out,
+				model.Overrun{Gateway: gateway, Route: store.TargetKey(a.Route.Kind, a.Route.Namespace, a.Route.Name),
+					Rule: r.Index, Budget: fmt.Sprintf(format, args...)})
 		}
 		for i := range a.Rules {
 			r := &a.Rules[i]
@@ -89,7 +97,8 @@ func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out
 			case !route.Within(routeBudget):
 				over(r, "the budget of a route, %s", expressionText(routeBudget))
 			case !tenant.Within(share):
-				over(r, "the share of namespace %s on Gateway %s, which has %s with routes: %s%s", a.Route.Namespace, gateway, namespacesText(namespaces), expressionText(share), timesText(hosts))
+				over(r, "the share of namespace %s on Gateway %s, which has %s with routes: %s%s", a.Route.Namespace,
+					gateway, namespacesText(namespaces), expressionText(share), timesText(hosts))
 			default:
 				own, used = route, tenant
 			}
@@ -143,12 +152,14 @@ func HostsOn(gateway string, a *model.Attachment) (n int) {
 	return n
 }
 
-// overrun adds the rules that are above a budget on one Gateway to the conditions of a parent there.
+// overrun adds the rules that are above a budget on one Gateway to the conditions of a parent
+// there.
 func overrun(a *model.Attachment, conditions []report.Condition, overruns []model.Overrun) []report.Condition {
 	b := ruleBuilder{out: a}
 	for _, o := range overruns {
 		b.dropped = append(b.dropped, o.Rule)
-		b.problems = append(b.problems, problem{field: overrunField(o), reason: reasonExpressions, text: overrunText(o)})
+		b.problems = append(b.problems,
+			problem{field: overrunField(o), reason: reasonExpressions, text: overrunText(o)})
 	}
 	now, rest := b.conditions(slices.Clone(conditions[:1])), conditions[1:]
 	const partially = string(gatewayv1.RouteConditionPartiallyInvalid)
@@ -158,7 +169,8 @@ func overrun(a *model.Attachment, conditions []report.Condition, overruns []mode
 	case len(now) > 1: // the rules are invalid for other reasons too
 		now[1].Reason, now[1].Message = before.Reason, before.Message+"; "+now[1].Message
 	}
-	return append(now, slices.DeleteFunc(slices.Clone(rest), func(c report.Condition) bool { return c.Type == partially })...)
+	return append(now,
+		slices.DeleteFunc(slices.Clone(rest), func(c report.Condition) bool { return c.Type == partially })...)
 }
 
 func overrunField(o model.Overrun) string { return fmt.Sprintf("spec.rules[%d]", o.Rule) }

@@ -9,7 +9,8 @@ import (
 
 // fault panics at an HTTPRoute with the annotation penstock.dev/fault: panic.
 func fault(r store.Reader, ref report.Ref) {
-	if o, ok := store.HTTPRoutes.Get(r, ref.Key()); ok && ref.Kind == store.HTTPRoutes.Kind() && o.Annotations["penstock.dev/fault"] == "panic" {
+	if o, ok := store.HTTPRoutes.Get(r, ref.Key()); ok && ref.Kind == store.HTTPRoutes.Kind() &&
+		o.Annotations["penstock.dev/fault"] == "panic" {
 		panic("the fault that " + ref.String() + " asks for")
 	}
 }

@@ -24,27 +24,33 @@ type filters struct {
 	auth              *model.ExternalAuth
 	clusters          []model.ClusterID    // what mirrors and auth stand on
 	subset            *v1alpha1.PoolPolicy // of an ExtensionRef
-	// fails is set if a filter that must not be skipped refers to an object that does not exist: requests are answered 500.
+	// fails is set if a filter that must not be skipped refers to an object that does not exist:
+	// requests are answered 500.
 	fails bool
 }
 
 // own are the filters of a backendRef that need a route; nil if there are none.
 func (f *filters) own() *model.OwnFilters {
-	if f.redirect == nil && f.rewritePath == (model.PathChange{}) && f.mirrors == nil && f.cors == nil && f.auth == nil {
+	if f.redirect == nil && f.rewritePath == (model.PathChange{}) && f.mirrors == nil && f.cors == nil &&
+		f.auth == nil {
 		return nil
 	}
-	return &model.OwnFilters{Redirect: f.redirect, RewritePath: f.rewritePath, Mirrors: f.mirrors, CORS: f.cors, Auth: f.auth}
+	return &model.OwnFilters{Redirect: f.redirect, RewritePath: f.rewritePath, Mirrors: f.mirrors, CORS: f.cors,
+		Auth: f.auth}
 }
 
 // filters reads a rule's filters, or those of a backend. field is the list's.
-func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model.Match, field string, backend bool) filters {
+func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model.Match, field string,
+	backend bool) filters {
 	var f filters
 	var seen []gatewayv1.HTTPRouteFilterType
 	for i := range specs {
 		spec := &specs[i]
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if slices.Contains(seen, spec.Type) && spec.Type != gatewayv1.HTTPRouteFilterRequestMirror && spec.Type != gatewayv1.HTTPRouteFilterExtensionRef {
-			b.problem(at, gatewayv1.RouteReasonIncompatibleFilters, fmt.Sprintf("filter %s is given twice", spec.Type), "put all into one")
+		if slices.Contains(seen, spec.Type) && spec.Type != gatewayv1.HTTPRouteFilterRequestMirror &&
+			spec.Type != gatewayv1.HTTPRouteFilterExtensionRef {
+			b.problem(at, gatewayv1.RouteReasonIncompatibleFilters, fmt.Sprintf("filter %s is given twice", spec.Type),
+				"put all into one")
 		}
 		seen = append(seen, spec.Type)
 		switch {
@@ -72,8 +78,10 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 			b.unsupported(at, "filter %s is not supported", spec.Type)
 		}
 	}
-	if slices.Contains(seen, gatewayv1.HTTPRouteFilterRequestRedirect) && slices.Contains(seen, gatewayv1.HTTPRouteFilterURLRewrite) {
-		b.problem(field, gatewayv1.RouteReasonIncompatibleFilters, "RequestRedirect and URLRewrite do not go together", "remove one of them")
+	if slices.Contains(seen, gatewayv1.HTTPRouteFilterRequestRedirect) &&
+		slices.Contains(seen, gatewayv1.HTTPRouteFilterURLRewrite) {
+		b.problem(field, gatewayv1.RouteReasonIncompatibleFilters, "RequestRedirect and URLRewrite do not go together",
+			"remove one of them")
 	}
 	if f.redirect != nil && len(f.mirrors) > 0 {
 		b.warn(field, "requests that are redirected are not mirrored", "remove the RequestMirror filter")
@@ -81,8 +89,8 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	return f
 }
 
-// headers reads a header modifier; of equal names the first counts. Envoy changes the Host header only by rewriting:
-// setting it is that, where host is given.
+// headers reads a header modifier; of equal names the first counts. Envoy changes the Host header
+// only by rewriting: setting it is that, where host is given.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
@@ -119,8 +127,8 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 // token is the form of a header's name (RFC 9110, 5.6.2).
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// headerName is a header's name in lower case. The schema leaves some lists of names unchecked, and Envoy rejects a
-// whole route configuration for one bad name.
+// headerName is a header's name in lower case. The schema leaves some lists of names unchecked, and
+// Envoy rejects a whole route configuration for one bad name.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {
 		b.unsupported(field, "%q is not the name of a header", name)
@@ -135,7 +143,8 @@ func (b *ruleBuilder) text(s, field string) {
 	}
 }
 
-func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matches []model.Match, field string) *model.Redirect {
+func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matches []model.Match,
+	field string) *model.Redirect {
 	out := &model.Redirect{Code: 302, Path: b.pathChange(spec.Path, matches, field+".path")}
 	if spec.Scheme != nil {
 		out.Scheme = strings.ToLower(*spec.Scheme)
@@ -160,7 +169,8 @@ func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matche
 }
 
 // pathChange reads a path modifier. Replacing a prefix needs matches that have one.
-func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []model.Match, field string) model.PathChange {
+func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []model.Match,
+	field string) model.PathChange {
 	switch {
 	case spec == nil:
 		return model.PathChange{}
@@ -187,7 +197,8 @@ func (b *ruleBuilder) duration(spec *gatewayv1.Duration, field string) *time.Dur
 	}
 	d, err := time.ParseDuration(string(*spec))
 	if err != nil || !gep2257.MatchString(string(*spec)) {
-		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("%q is not a duration", *spec), "write one such as 500ms, 10s or 1h30m")
+		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("%q is not a duration", *spec),
+			"write one such as 500ms, 10s or 1h30m")
 		return nil
 	}
 	return &d
@@ -197,9 +208,11 @@ func (b *ruleBuilder) timeouts(spec *gatewayv1.HTTPRouteTimeouts, field string) 
 	if spec == nil {
 		return nil, nil
 	}
-	request, backend = b.duration(spec.Request, field+".request"), b.duration(spec.BackendRequest, field+".backendRequest")
+	request, backend = b.duration(spec.Request, field+".request"),
+		b.duration(spec.BackendRequest, field+".backendRequest")
 	if request != nil && backend != nil && *request > 0 && *backend > *request {
-		b.unsupported(field+".backendRequest", "one attempt (%s) may not take longer than the whole request (%s)", *backend, *request)
+		b.unsupported(field+".backendRequest", "one attempt (%s) may not take longer than the whole request (%s)",
+			*backend, *request)
 	}
 	return request, backend
 }

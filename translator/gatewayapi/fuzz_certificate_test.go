@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// FuzzCertificate_AgreesWithTLS: a Secret counts as a certificate only if it has one with its key, and what Envoy gets is the
-// same chain and key, in PEM that has nothing else.
+// FuzzCertificate_AgreesWithTLS: a Secret counts as a certificate only if it has one with its key,
+// and what Envoy gets is the same chain and key, in PEM that has nothing else.
 func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 	seeds := pemSeeds(f)
 	for i := 0; i < len(seeds); i += 2 {
@@ -28,7 +28,8 @@ func FuzzCertificate_AgreesWithTLS(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, chain, key []byte) {
 		v := view(t, []store.Op{store.Secrets.Put(&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
+			Data:       map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key},
 		})})
 		secret, problem := gatewayapi.Certificate(v, "default", "s")
 		if (secret == nil) != (problem != "") {
@@ -92,12 +93,14 @@ func sameChain(t *testing.T, got, want [][]byte) {
 	}
 }
 
-// onlyPEM checks that a text is blocks as pem.Encode writes them, without headers: other parsers read others differently.
+// onlyPEM checks that a text is blocks as pem.Encode writes them, without headers: other parsers
+// read others differently.
 func onlyPEM(t *testing.T, text []byte) {
 	t.Helper()
 	for rest := text; len(rest) > 0; {
 		block, next := pem.Decode(rest)
-		if block == nil || len(block.Headers) > 0 || !bytes.Equal(pem.EncodeToMemory(block), rest[:len(rest)-len(next)]) {
+		if block == nil || len(block.Headers) > 0 ||
+			!bytes.Equal(pem.EncodeToMemory(block), rest[:len(rest)-len(next)]) {
 			t.Fatalf("Envoy gets %q", rest)
 		}
 		rest = next
@@ -115,11 +118,14 @@ func FuzzCABundle_AgreesWithX509(f *testing.F) {
 	}
 	gw := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}}
 	gw.Spec.TLS = &gatewayv1.GatewayTLSConfig{Frontend: &gatewayv1.FrontendTLSConfig{Default: gatewayv1.TLSConfig{
-		Validation: &gatewayv1.FrontendTLSValidation{CACertificateRefs: []gatewayv1.ObjectReference{{Kind: "ConfigMap", Name: "ca"}}},
+		Validation: &gatewayv1.FrontendTLSValidation{
+			CACertificateRefs: []gatewayv1.ObjectReference{{Kind: "ConfigMap", Name: "ca"}},
+		},
 	}}}
 	f.Fuzz(func(t *testing.T, bundle []byte) {
 		v := view(t, []store.Op{store.Gateways.Put(gw), store.ConfigMaps.Put(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"}, BinaryData: map[string][]byte{"ca.crt": bundle},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"},
+			BinaryData: map[string][]byte{"ca.crt": bundle},
 		})})
 		secret, ok := gatewayapi.ClientTrust(v, "default/gw", 0)
 		var want [][]byte

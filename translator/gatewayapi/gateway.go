@@ -18,8 +18,8 @@ import (
 // anyAddress is what a Gateway binds that asks for no address.
 const anyAddress = "0.0.0.0"
 
-// Gateway decides a Gateway and all of its listeners. key is "namespace/name". It is nil for a Gateway that does not
-// exist or is not ours (NotOurs has the reason).
+// Gateway decides a Gateway and all of its listeners. key is "namespace/name". It is nil for a
+// Gateway that does not exist or is not ours (NotOurs has the reason).
 func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -35,7 +35,8 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	if out.Fleet, bad = parameters(r, gw); bad != nil {
 		out.Findings = append(out.Findings, finding(out.Ref, bad.field, bad.problem, bad.fix))
 		if rejected == nil {
-			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters, bad.field+": "+bad.problem)
+			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonInvalidParameters,
+				bad.field+": "+bad.problem)
 			rejected = &c
 		}
 	}
@@ -63,14 +64,17 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	return out
 }
 
-// bindings fills in what to bind. It returns the condition of a Gateway that asks for what we do not have.
+// bindings fills in what to bind. It returns the condition of a Gateway that asks for what we do
+// not have.
 func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Condition {
 	for i, a := range gw.Spec.Addresses {
 		field := fmt.Sprintf("spec.addresses[%d]", i)
 		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {
-			problem, fix := fmt.Sprintf("addresses of type %s are not supported", *a.Type), "use type IPAddress, or leave addresses out"
+			problem, fix := fmt.Sprintf("addresses of type %s are not supported", *a.Type),
+				"use type IPAddress, or leave addresses out"
 			out.Findings = append(out.Findings, finding(out.Ref, field+".type", problem, fix))
-			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, field+": "+problem+": "+fix)
+			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress,
+				field+": "+problem+": "+fix)
 			return &c
 		}
 		if a.Value == "" { // any address of the type will do
@@ -79,9 +83,11 @@ func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Con
 		}
 		ip, err := netip.ParseAddr(a.Value)
 		if err != nil || ip.Zone() != "" { // Envoy rejects a listener with a zone
-			problem, fix := fmt.Sprintf("%q is not an IP address", a.Value), "write an address such as 127.0.0.1, or leave addresses out"
+			problem, fix := fmt.Sprintf("%q is not an IP address", a.Value),
+				"write an address such as 127.0.0.1, or leave addresses out"
 			out.Findings = append(out.Findings, finding(out.Ref, field+".value", problem, fix))
-			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress, field+": "+problem+": "+fix)
+			c := falseCondition(gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonUnsupportedAddress,
+				field+": "+problem+": "+fix)
 			return &c
 		}
 		out.Addresses = append(out.Addresses, ip.String())
@@ -101,17 +107,21 @@ func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 		f.Severity = report.Warning
 		out.Findings = append(out.Findings, f)
 	}
-	if l := gw.Spec.AllowedListeners; l != nil && l.Namespaces != nil && l.Namespaces.From != nil && *l.Namespaces.From == gatewayv1.NamespacesFromSelector {
+	if l := gw.Spec.AllowedListeners; l != nil && l.Namespaces != nil && l.Namespaces.From != nil &&
+		*l.Namespaces.From == gatewayv1.NamespacesFromSelector {
 		if _, err := metav1.LabelSelectorAsSelector(l.Namespaces.Selector); err != nil || l.Namespaces.Selector == nil {
-			warn("spec.allowedListeners.namespaces.selector", "without a valid selector no ListenerSet is taken", "write a label selector, such as matchLabels")
+			warn("spec.allowedListeners.namespaces.selector", "without a valid selector no ListenerSet is taken",
+				"write a label selector, such as matchLabels")
 		}
 	}
 	if gw.Spec.DefaultScope == gatewayv1.GatewayDefaultScopeAll {
-		warn("spec.defaultScope", "default Gateways are not supported: only routes that name this Gateway attach", "name it in the routes' parentRefs")
+		warn("spec.defaultScope", "default Gateways are not supported: only routes that name this Gateway attach",
+			"name it in the routes' parentRefs")
 	}
 }
 
-// gatewayConditions sums up the listeners (Gateway API, GatewayConditionType), after what is wrong with the Gateway itself.
+// gatewayConditions sums up the listeners (Gateway API, GatewayConditionType), after what is wrong
+// with the Gateway itself.
 func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) {
 	var bad, unresolved []string
 	own, serving := 0, 0
@@ -144,22 +154,26 @@ func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) 
 	programmed := trueCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonProgrammed)
 	switch {
 	case rejected != nil:
-		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "not accepted: "+rejected.Message)
+		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid,
+			"not accepted: "+rejected.Message)
 	case serving == 0:
-		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid, "no listener takes traffic")
+		programmed = falseCondition(gatewayv1.GatewayConditionProgrammed, gatewayv1.GatewayReasonInvalid,
+			"no listener takes traffic")
 	}
 	resolved := trueCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonResolvedRefs)
 	switch {
 	case unshown != nil:
 		resolved = *unshown
 	case len(unresolved) > 0:
-		resolved = falseCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonListenersNotResolved, "not resolved: listener "+strings.Join(unresolved, ", "))
+		resolved = falseCondition(gatewayv1.GatewayConditionResolvedRefs, gatewayv1.GatewayReasonListenersNotResolved,
+			"not resolved: listener "+strings.Join(unresolved, ", "))
 	}
 	out.Conditions = []report.Condition{accepted, programmed, resolved}
 }
 
-// Ports are what a Gateway binds, sorted by number, with a filter chain for each HTTPS listener and one for all
-// cleartext listeners of a port, and the ports of UDP. Streams come from routes and are not known here.
+// Ports are what a Gateway binds, sorted by number, with a filter chain for each HTTPS listener and
+// one for all cleartext listeners of a port, and the ports of UDP. Streams come from routes and are
+// not known here.
 func Ports(gw *model.Gateway) []model.Port {
 	ports := map[model.Socket]*model.Port{}
 	for _, l := range gw.Listeners {
@@ -168,7 +182,8 @@ func Ports(gw *model.Gateway) []model.Port {
 		}
 		p := ports[l.Socket()]
 		if p == nil {
-			p = &model.Port{Gateway: gw.Ref.Key(), Number: l.Port, Addresses: gw.Addresses, Edge: edge(gw.Fleet), Owners: []report.Ref{gw.Ref}}
+			p = &model.Port{Gateway: gw.Ref.Key(), Number: l.Port, Addresses: gw.Addresses, Edge: edge(gw.Fleet),
+				Owners: []report.Ref{gw.Ref}}
 			if l.Datagrams() {
 				p.Datagrams = model.DatagramCluster(gw.Ref.Namespace, gw.Ref.Name, l.Port)
 			}

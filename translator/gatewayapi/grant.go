@@ -5,8 +5,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Granted reports whether an object of from's group, kind and namespace may refer to the object to: because both are in
-// one namespace, or because a ReferenceGrant in to's namespace allows it. from's name does not matter.
+// Granted reports whether an object of from's group, kind and namespace may refer to the object to:
+// because both are in one namespace, or because a ReferenceGrant in to's namespace allows it.
+// from's name does not matter.
 func Granted(r store.Reader, from, to report.Ref) bool {
 	if from.Namespace == to.Namespace {
 		return true
@@ -14,7 +15,8 @@ func Granted(r store.Reader, from, to report.Ref) bool {
 	for _, g := range store.ReferenceGrants.By(r, store.ByNamespace, to.Namespace) {
 		fromFits, toFits := false, false
 		for _, f := range g.Spec.From {
-			fromFits = fromFits || string(f.Group) == from.Group && string(f.Kind) == from.Kind && string(f.Namespace) == from.Namespace
+			fromFits = fromFits || string(f.Group) == from.Group && string(f.Kind) == from.Kind &&
+				string(f.Namespace) == from.Namespace
 		}
 		for _, t := range g.Spec.To {
 			toFits = toFits || string(t.Group) == to.Group && string(t.Kind) == to.Kind &&

@@ -47,7 +47,8 @@ func TestReferenceGrant_WithoutOneNoEndpoints(t *testing.T) {
 	if got := without.attached[0].Clusters; len(got) != 0 {
 		t.Errorf("without a grant the route needs clusters %v, whose endpoints Envoy would get", got)
 	}
-	for _, want := range []string{"ResolvedRefs=False RefNotPermitted: no ReferenceGrant in namespace other", "PathPrefix / -> 500"} {
+	for _, want := range []string{"ResolvedRefs=False RefNotPermitted: no ReferenceGrant in namespace other",
+		"PathPrefix / -> 500"} {
 		if got := without.String(); !strings.Contains(got, want) {
 			t.Errorf("without a grant there is no %q in\n%s", want, got)
 		}
@@ -55,7 +56,8 @@ func TestReferenceGrant_WithoutOneNoEndpoints(t *testing.T) {
 	if got := with.attached[0].Clusters; len(got) != 1 || !strings.Contains(got[0].String(), "other/web") {
 		t.Errorf("with a grant the route needs clusters %v", got)
 	}
-	if got := with.String(); !strings.Contains(got, "ResolvedRefs=True") || strings.Contains(got, "RefNotPermitted") || strings.Contains(got, "-> 500") {
+	if got := with.String(); !strings.Contains(got, "ResolvedRefs=True") || strings.Contains(got, "RefNotPermitted") ||
+		strings.Contains(got, "-> 500") {
 		t.Errorf("with a grant the reference is not resolved:\n%s", got)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A GRPCRoute's rules are an HTTPRoute's but for their matches: filters, backends and session persistence have the same
-// fields, at the same places.
+// A GRPCRoute's rules are an HTTPRoute's but for their matches: filters, backends and session
+// persistence have the same fields, at the same places.
 
 func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	if len(rules) == 0 { // a route without rules has every gRPC request, and no backend for it
@@ -18,12 +18,15 @@ func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	}
 	for i := range rules {
 		spec := &rules[i]
-		as := gatewayv1.HTTPRouteRule{Name: spec.Name, Filters: grpcFilters(spec.Filters), SessionPersistence: spec.SessionPersistence}
+		as := gatewayv1.HTTPRouteRule{Name: spec.Name, Filters: grpcFilters(spec.Filters),
+			SessionPersistence: spec.SessionPersistence}
 		for j := range spec.BackendRefs {
 			ref := &spec.BackendRefs[j]
-			as.BackendRefs = append(as.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: ref.BackendRef, Filters: grpcFilters(ref.Filters)})
+			as.BackendRefs = append(as.BackendRefs,
+				gatewayv1.HTTPBackendRef{BackendRef: ref.BackendRef, Filters: grpcFilters(ref.Filters)})
 		}
-		b.out.Rules = append(b.out.Rules, b.rule(&as, i, func(field string) []model.Match { return b.grpcMatches(spec.Matches, field) }))
+		b.out.Rules = append(b.out.Rules,
+			b.rule(&as, i, func(field string) []model.Match { return b.grpcMatches(spec.Matches, field) }))
 	}
 }
 

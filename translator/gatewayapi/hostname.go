@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Hostnames are in lower case, and of three forms: "example.com", "*.example.com" (any number of labels before the
-// suffix, at least one) and "*" (every host; what an empty hostname of a listener or route means).
+// Hostnames are in lower case, and of three forms: "example.com", "*.example.com" (any number of
+// labels before the suffix, at least one) and "*" (every host; what an empty hostname of a listener
+// or route means).
 
 // covers reports whether pattern matches every host that host matches.
 func covers(pattern, host string) bool {
@@ -19,7 +20,8 @@ func covers(pattern, host string) bool {
 	return wild && strings.HasSuffix(strings.TrimPrefix(host, "*"), suffix)
 }
 
-// intersect returns the hosts that both match: the more specific of two hostnames, of which one must cover the other.
+// intersect returns the hosts that both match: the more specific of two hostnames, of which one
+// must cover the other.
 func intersect(a, b string) (string, bool) {
 	switch {
 	case covers(a, b):
@@ -30,7 +32,8 @@ func intersect(a, b string) (string, bool) {
 	return "", false
 }
 
-// bySpecificity orders hostnames as the specification tries them: exact ones first, then wildcards, longest first.
+// bySpecificity orders hostnames as the specification tries them: exact ones first, then wildcards,
+// longest first.
 func bySpecificity(a, b string) int {
 	return cmp.Or(
 		cmp.Compare(wildness(a), wildness(b)),
@@ -46,8 +49,8 @@ func wildness(host string) int {
 	return 0
 }
 
-// Covering lists every hostname whose routes may answer for host, host itself first, then by falling specificity:
-// for x.a.com it is x.a.com, *.a.com, *.com and *.
+// Covering lists every hostname whose routes may answer for host, host itself first, then by
+// falling specificity: for x.a.com it is x.a.com, *.a.com, *.com and *.
 func Covering(host string) []string {
 	out := []string{host}
 	rest := strings.TrimPrefix(host, "*.")
@@ -64,9 +67,10 @@ func Covering(host string) []string {
 	}
 }
 
-// ownerOf is the listener that a host belongs to: of those with the same port as l that take traffic and are
-// distinguished in the same way, the one with the most specific hostname that covers the host (Gateway API, "Listener
-// Isolation"). The server name distinguishes both HTTPS and TLS listeners.
+// ownerOf is the listener that a host belongs to: of those with the same port as l that take
+// traffic and are distinguished in the same way, the one with the most specific hostname that
+// covers the host (Gateway API, "Listener Isolation"). The server name distinguishes both HTTPS and
+// TLS listeners.
 func ownerOf(gw *model.Gateway, l *model.Listener, host string) *model.Listener {
 	var owner *model.Listener
 	for _, o := range gw.Listeners {

@@ -11,14 +11,16 @@ import (
 	"github.com/penstock-project/penstock/multicluster/selection"
 )
 
-// Imported reads the import with a key, as its object and the Offers of the cluster set's members have it, within the clusters that its
-// PoolPolicy allows; false if there is neither object nor Offer. Without the object, the import has the Offers alone.
+// Imported reads the import with a key, as its object and the Offers of the cluster set's members
+// have it, within the clusters that its PoolPolicy allows; false if there is neither object nor
+// Offer. Without the object, the import has the Offers alone.
 func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, _, ok := ImportedWithin(r, key)
 	return obj, ok
 }
 
-// ImportedWithin is Imported, with the names of the clusters that the import would have without spec.selection.within of its PoolPolicy.
+// ImportedWithin is Imported, with the names of the clusters that the import would have without
+// spec.selection.within of its PoolPolicy.
 func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePoolImport, outside []string, ok bool) {
 	obj, ok = imported(r, key)
 	if !ok {
@@ -57,11 +59,14 @@ func OwnPlace(r store.Reader) selection.Place {
 	return selection.Place{Name: m.Cluster, Region: m.Region, Zone: m.Zone}
 }
 
-// PoolPolicies lists the policies of a pool. The first is in force: the oldest, then the first by name.
+// PoolPolicies lists the policies of a pool. The first is in force: the oldest, then the first by
+// name.
 func PoolPolicies(r store.Reader, kind, namespace, name string) []*v1alpha1.PoolPolicy {
-	return slices.SortedStableFunc(slices.Values(store.PoolPolicies.By(r, store.ByTarget, store.TargetKey(kind, namespace, name))), func(a, b *v1alpha1.PoolPolicy) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
+	return slices.SortedStableFunc(
+		slices.Values(store.PoolPolicies.By(r, store.ByTarget, store.TargetKey(kind, namespace, name))),
+		func(a, b *v1alpha1.PoolPolicy) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		})
 }
 
 // ImportPolicies is PoolPolicies for a whole import: none if its name means a cluster of another

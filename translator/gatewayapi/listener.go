@@ -17,8 +17,9 @@ import (
 // routeKind is a kind of route of Gateway API.
 func routeKind(kind string) report.Ref { return report.Ref{Group: gatewayv1.GroupName, Kind: kind} }
 
-// routeKinds are the kinds of route that a listener takes, by its protocol and TLS mode; none for a protocol that is not
-// supported. Only the server name distinguishes connections that pass a gateway unread, so it takes no TCPRoute.
+// routeKinds are the kinds of route that a listener takes, by its protocol and TLS mode; none for a
+// protocol that is not supported. Only the server name distinguishes connections that pass a
+// gateway unread, so it takes no TCPRoute.
 func routeKinds(protocol string, passthrough bool) []report.Ref {
 	switch gatewayv1.ProtocolType(protocol) {
 	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
@@ -36,8 +37,8 @@ func routeKinds(protocol string, passthrough bool) []report.Ref {
 	return nil
 }
 
-// listenerBuilder decides the listeners of one Gateway and its ListenerSets: each by itself first, then against each
-// other.
+// listenerBuilder decides the listeners of one Gateway and its ListenerSets: each by itself first,
+// then against each other.
 type listenerBuilder struct {
 	r     store.Reader
 	gw    *gatewayv1.Gateway
@@ -67,11 +68,13 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 		l.Hostname = strings.ToLower(string(*spec.Hostname))
 	}
 	s := listenerState{field: field, source: source}
-	l.Passthrough = spec.Protocol == gatewayv1.TLSProtocolType && spec.TLS != nil && spec.TLS.Mode != nil && *spec.TLS.Mode == gatewayv1.TLSModePassthrough
+	l.Passthrough = spec.Protocol == gatewayv1.TLSProtocolType && spec.TLS != nil && spec.TLS.Mode != nil &&
+		*spec.TLS.Mode == gatewayv1.TLSModePassthrough
 	kinds := routeKinds(l.Protocol, l.Passthrough)
 	if len(kinds) == 0 {
 		problem := fmt.Sprintf("protocol %s is not supported", spec.Protocol)
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedProtocol, problem)
+		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedProtocol,
+			problem)
 		b.find(field+".protocol", problem, "use HTTP, HTTPS, TLS, TCP or UDP")
 	} else {
 		b.allowed(l, &s, spec, kinds, field)
@@ -81,7 +84,8 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 	}
 	if b.reserved != 0 && l.Port == b.reserved && !l.Datagrams() {
 		problem := fmt.Sprintf("port %d is taken in the proxies' pods, by their readiness probe", l.Port)
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonPortUnavailable, problem+"; choose another port")
+		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonPortUnavailable,
+			problem+"; choose another port")
 		b.find(field+".port", problem, "choose another port")
 	}
 	b.out.Listeners = append(b.out.Listeners, l)
@@ -89,7 +93,8 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 }
 
 // allowed reads allowedRoutes.
-func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gatewayv1.Listener, kinds []report.Ref, field string) {
+func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gatewayv1.Listener, kinds []report.Ref,
+	field string) {
 	l.Allowed = model.AllowedRoutes{Kinds: kinds, From: string(gatewayv1.NamespacesFromSame)}
 	l.SupportedKinds = kinds
 	a := spec.AllowedRoutes
@@ -114,7 +119,8 @@ func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gat
 			problem = err.Error()
 		}
 		l.Allowed.From = string(gatewayv1.NamespacesFromNone)
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedValue, problem)
+		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedValue,
+			problem)
 		b.find(field+".allowedRoutes.namespaces.selector", problem, "write a label selector, such as matchLabels")
 		return
 	}
@@ -122,7 +128,8 @@ func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gat
 }
 
 // kinds are those of the wanted kinds that are supported, in the order of the spec.
-func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupKind, supported []report.Ref, field string) (out []report.Ref) {
+func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupKind, supported []report.Ref,
+	field string) (out []report.Ref) {
 	for i, k := range wanted {
 		ref := report.Ref{Group: gatewayv1.GroupName, Kind: string(k.Kind)}
 		if k.Group != nil {
@@ -135,7 +142,8 @@ func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupK
 			continue
 		}
 		problem := fmt.Sprintf("routes of kind %s (%s) are not supported on this listener", ref.Kind, ref.Group)
-		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonInvalidRouteKinds, problem)
+		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonInvalidRouteKinds,
+			problem)
 		b.find(fmt.Sprintf("%s.allowedRoutes.kinds[%d]", field, i), problem, "use "+kindNames(supported))
 	}
 	return out
@@ -157,21 +165,24 @@ func (b *listenerBuilder) tls(l *model.Listener, s *listenerState, spec *gateway
 	}
 	if spec.TLS != nil && spec.TLS.Mode != nil && *spec.TLS.Mode != gatewayv1.TLSModeTerminate {
 		problem := fmt.Sprintf("TLS mode %s does not go with protocol HTTPS", *spec.TLS.Mode)
-		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedValue, problem)
+		s.accepted = falseCondition(gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonUnsupportedValue,
+			problem)
 		b.find(field+".tls.mode", problem, "use Terminate")
 		return
 	}
 	if spec.TLS == nil || len(spec.TLS.CertificateRefs) == 0 {
 		problem := fmt.Sprintf("a listener of protocol %s needs a certificate", spec.Protocol)
 		s.noCertificate = true
-		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonInvalidCertificateRef, problem)
+		s.resolved = falseCondition(gatewayv1.ListenerConditionResolvedRefs,
+			gatewayv1.ListenerReasonInvalidCertificateRef, problem)
 		b.find(field+".tls.certificateRefs", problem, "name a Secret of type kubernetes.io/tls")
 		return
 	}
 	b.certificates(l, s, spec.TLS, field+".tls")
 }
 
-func (b *listenerBuilder) certificates(l *model.Listener, s *listenerState, spec *gatewayv1.ListenerTLSConfig, field string) {
+func (b *listenerBuilder) certificates(l *model.Listener, s *listenerState, spec *gatewayv1.ListenerTLSConfig,
+	field string) {
 	var leaves []*x509.Certificate
 	for i, ref := range spec.CertificateRefs {
 		name, leaf, cond := b.certificate(ref)
@@ -187,7 +198,8 @@ func (b *listenerBuilder) certificates(l *model.Listener, s *listenerState, spec
 	}
 	s.noCertificate = len(l.Secrets) == 0
 	if !s.noCertificate && !fits(l.Hostname, leaves) {
-		b.warn(field+".certificateRefs", fmt.Sprintf("no certificate is valid for %s: clients will reject the connection", l.Hostname), "")
+		b.warn(field+".certificateRefs",
+			fmt.Sprintf("no certificate is valid for %s: clients will reject the connection", l.Hostname), "")
 	}
 	for _, option := range sortedKeys(spec.Options) {
 		b.warn(fmt.Sprintf("%s.options[%s]", field, option), "TLS options are not supported: it has no effect", "")

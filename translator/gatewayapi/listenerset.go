@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonParentNotProgrammed is a reason of a ListenerSet's Programmed condition that has no constant.
+// reasonParentNotProgrammed is a reason of a ListenerSet's Programmed condition that has no
+// constant.
 const reasonParentNotProgrammed gatewayv1.ListenerSetConditionReason = "ParentNotProgrammed"
 
 // parentOf is the key of the Gateway that a ListenerSet names; "" if it names something else.
@@ -31,7 +32,8 @@ func parentOf(set *gatewayv1.ListenerSet) string {
 	return objectid.Join(ns, string(p.Name))
 }
 
-// listenerSets are the ListenerSets that name a Gateway, by falling precedence: older first, then by name.
+// listenerSets are the ListenerSets that name a Gateway, by falling precedence: older first, then
+// by name.
 func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	sets := store.ListenerSets.By(r, store.ByParent, key)
 	return slices.SortedFunc(slices.Values(sets), func(a, b *gatewayv1.ListenerSet) int {
@@ -39,7 +41,8 @@ func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	})
 }
 
-// takes reports whether a Gateway's allowedListeners let a ListenerSet of a namespace in; by default they do not.
+// takes reports whether a Gateway's allowedListeners let a ListenerSet of a namespace in; by
+// default they do not.
 func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	a := gw.Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
@@ -68,8 +71,11 @@ func (b *listenerBuilder) sets() {
 				b.add(&listener, i+1, j)
 			}
 		} else {
-			problem := fmt.Sprintf("Gateway %s does not allow ListenerSets of namespace %s (see its spec.allowedListeners)", b.out.Ref.Key(), set.Namespace)
-			out.Conditions = setConditions(gatewayv1.ListenerSetReasonNotAllowed, gatewayv1.ListenerSetReasonNotAllowed, problem)
+			problem := fmt.Sprintf(
+				"Gateway %s does not allow ListenerSets of namespace %s (see its spec.allowedListeners)",
+				b.out.Ref.Key(), set.Namespace)
+			out.Conditions = setConditions(gatewayv1.ListenerSetReasonNotAllowed, gatewayv1.ListenerSetReasonNotAllowed,
+				problem)
 			out.Findings = append(out.Findings, finding(out.Ref, "spec.parentRef", problem, ""))
 		}
 		b.out.Sets = append(b.out.Sets, out)
@@ -77,8 +83,8 @@ func (b *listenerBuilder) sets() {
 	b.owner = b.out.Ref
 }
 
-// finishSets sums up the listeners of each ListenerSet (Gateway API, ListenerSetConditionType). gateway is the Gateway's
-// own Accepted condition, programmed its Programmed one.
+// finishSets sums up the listeners of each ListenerSet (Gateway API, ListenerSetConditionType).
+// gateway is the Gateway's own Accepted condition, programmed its Programmed one.
 func (b *listenerBuilder) finishSets(gateway, programmed report.Condition) {
 	for i := range b.out.Sets {
 		set := &b.out.Sets[i]
@@ -97,9 +103,11 @@ func (b *listenerBuilder) finishSets(gateway, programmed report.Condition) {
 		message := "not served: listener " + strings.Join(bad, ", ")
 		switch {
 		case gateway.Status != report.True && gateway.Reason != string(gatewayv1.GatewayReasonListenersNotValid):
-			set.Conditions = setConditions(gatewayv1.ListenerSetReasonParentNotAccepted, reasonParentNotProgrammed, "the Gateway is not accepted: "+gateway.Message)
+			set.Conditions = setConditions(gatewayv1.ListenerSetReasonParentNotAccepted, reasonParentNotProgrammed,
+				"the Gateway is not accepted: "+gateway.Message)
 		case len(bad) == all:
-			set.Conditions = setConditions(gatewayv1.ListenerSetReasonListenersNotValid, gatewayv1.ListenerSetReasonListenersNotValid, message)
+			set.Conditions = setConditions(gatewayv1.ListenerSetReasonListenersNotValid,
+				gatewayv1.ListenerSetReasonListenersNotValid, message)
 		default:
 			set.Accepted = true
 			set.Conditions = []report.Condition{
@@ -107,10 +115,12 @@ func (b *listenerBuilder) finishSets(gateway, programmed report.Condition) {
 				trueCondition(gatewayv1.ListenerSetConditionProgrammed, gatewayv1.ListenerSetReasonProgrammed),
 			}
 			if len(bad) > 0 {
-				set.Conditions[0].Reason, set.Conditions[0].Message = string(gatewayv1.ListenerSetReasonListenersNotValid), message
+				set.Conditions[0].Reason, set.Conditions[0].Message = string(
+					gatewayv1.ListenerSetReasonListenersNotValid), message
 			}
 			if programmed.Status != report.True {
-				set.Conditions[1] = falseCondition(gatewayv1.ListenerSetConditionProgrammed, reasonParentNotProgrammed, "the Gateway is not programmed: "+programmed.Message)
+				set.Conditions[1] = falseCondition(gatewayv1.ListenerSetConditionProgrammed, reasonParentNotProgrammed,
+					"the Gateway is not programmed: "+programmed.Message)
 			}
 		}
 	}
@@ -136,9 +146,11 @@ func (b *listenerBuilder) share() {
 	}
 }
 
-// ListenerSetReport reports on the ListenerSet with a key; nil if there is none or its Gateway is another
-// controller's. gateways returns a Gateway of ours, decided; attached counts the routes of a listener key of it.
-func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool), attached func(gateway, listener string) int32) *report.Report {
+// ListenerSetReport reports on the ListenerSet with a key; nil if there is none or its Gateway is
+// another controller's. gateways returns a Gateway of ours, decided; attached counts the routes of
+// a listener key of it.
+func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool),
+	attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)
 	if !ok {
 		return nil
@@ -146,7 +158,11 @@ func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key
 	ref := store.ListenerSets.Ref(set)
 	parent := parentOf(set)
 	if parent == "" {
-		return &report.Report{Owner: ref, Findings: []report.Finding{finding(ref, "spec.parentRef", "the parent of a ListenerSet must be a Gateway", "name a Gateway")}}
+		return &report.Report{
+			Owner: ref, Findings: []report.Finding{
+				finding(ref, "spec.parentRef", "the parent of a ListenerSet must be a Gateway", "name a Gateway"),
+			},
+		}
 	}
 	gw, mine := gateways(parent)
 	if !mine {

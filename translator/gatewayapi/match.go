@@ -16,11 +16,13 @@ import (
 // pathForm is what the schema asks of exact paths and prefixes (HTTPPathMatch).
 var pathForm = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
 
-// wideEscape is an escape of a character above \xFF: Go accepts it, and Envoy, which reads bytes, rejects it.
+// wideEscape is an escape of a character above \xFF: Go accepts it, and Envoy, which reads bytes,
+// rejects it.
 var wideEscape = regexp.MustCompile(`(^|[^\\])(\\\\)*\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}`)
 
 var methods = []gatewayv1.HTTPMethod{
-	gatewayv1.HTTPMethodGet, gatewayv1.HTTPMethodHead, gatewayv1.HTTPMethodPost, gatewayv1.HTTPMethodPut, gatewayv1.HTTPMethodDelete,
+	gatewayv1.HTTPMethodGet, gatewayv1.HTTPMethodHead, gatewayv1.HTTPMethodPost, gatewayv1.HTTPMethodPut,
+	gatewayv1.HTTPMethodDelete,
 	gatewayv1.HTTPMethodConnect, gatewayv1.HTTPMethodOptions, gatewayv1.HTTPMethodTrace, gatewayv1.HTTPMethodPatch,
 }
 
@@ -142,8 +144,9 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	}
 }
 
-// regexProblem is what is wrong with a regular expression; "" if Envoy accepts it. An expression must match the
-// whole value. Envoy rejects a whole route configuration for one bad expression, so it must be found here.
+// regexProblem is what is wrong with a regular expression; "" if Envoy accepts it. An expression
+// must match the whole value. Envoy rejects a whole route configuration for one bad expression, so
+// it must be found here.
 func regexProblem(pattern string) string {
 	if wideEscape.MatchString(pattern) {
 		return "characters above \\xFF must be written as they are, not as \\x{...}"

@@ -105,7 +105,8 @@ func wholeImport(r store.Reader, namespace, name string) (m Meaning, ok bool) {
 // oneCluster is an exporting cluster of an import.
 func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok bool) {
 	m = Meaning{Namespace: namespace, Import: name, Cluster: cluster}
-	if o, offered := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster))); offered && o.Import == name {
+	if o, offered := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster))); offered &&
+		o.Import == name {
 		m.since, ok = o.Since, true
 	}
 	obj, exists := store.InferencePoolImports.Get(r, m.Key())
@@ -124,8 +125,8 @@ func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok 
 	return m, ok || imported
 }
 
-// entered is since when an import has an entry of a cluster, as store.Offer.Since. imported is false
-// if the hub that wrote the entry does not import that cluster.
+// entered is since when an import has an entry of a cluster, as store.Offer.Since. imported is
+// false if the hub that wrote the entry does not import that cluster.
 func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) (since int64, imported bool) {
 	if made(obj) {
 		since = created(obj)
@@ -180,7 +181,8 @@ func Ambiguous(r store.Reader, owner report.Ref, field, namespace, name string) 
 		return f, true
 	}
 	f.Problem = fmt.Sprintf("%s means %s, and not %s, which is not older", name, &list[0], &list[1])
-	f.Fix = fmt.Sprintf("have one of the two pools exported under another name, or write an InferencePoolImport %s/%s, "+
-		"which has its exact name", namespace, name)
+	f.Fix = fmt.Sprintf(
+		"have one of the two pools exported under another name, or write an InferencePoolImport %s/%s, "+
+			"which has its exact name", namespace, name)
 	return f, true
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Missing is why the object of a reference has no effect, as a sentence without a period: it is invalid,
-// or else absent, which is such a sentence, followed by the name that from may mean.
+// Missing is why the object of a reference has no effect, as a sentence without a period: it is
+// invalid, or else absent, which is such a sentence, followed by the name that from may mean.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
@@ -29,7 +29,8 @@ func NotExist(r store.Reader, from, ref report.Ref) string {
 	return Missing(r, from, ref, ref.String()+" does not exist")
 }
 
-// meantObject suggests the object of a reference's kind and namespace with a similar name, if from may refer to it.
+// meantObject suggests the object of a reference's kind and namespace with a similar name, if from
+// may refer to it.
 func meantObject(r store.Reader, from, ref report.Ref) string {
 	if !Granted(r, from, ref) {
 		return ""
@@ -42,9 +43,9 @@ func meantObject(r store.Reader, from, ref report.Ref) string {
 	return DidYouMean(ref.Name, names)
 }
 
-// Elsewhere suggests the pool or import of another namespace that has the name of one which is missing:
-// "; did you mean …?", or "". Where several users have namespaces, it discloses nothing about those that
-// from may not refer to. A folder's files are one user's.
+// Elsewhere suggests the pool or import of another namespace that has the name of one which is
+// missing: "; did you mean …?", or "". Where several users have namespaces, it discloses nothing
+// about those that from may not refer to. A folder's files are one user's.
 func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	if invalid(r, ref) {
 		return ""
@@ -66,12 +67,13 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	return ""
 }
 
-// mostNames is among how many objects a suggestion is looked for: each change of one of them translates anew
-// what refers to a missing one.
+// mostNames is among how many objects a suggestion is looked for: each change of one of them
+// translates anew what refers to a missing one.
 const mostNames = 64
 
-// idsOf lists the primary keys of the objects of a reference's kind with a key of an index; none if there are
-// more than mostNames, of a kind without the index, or of which the store has only what is read.
+// idsOf lists the primary keys of the objects of a reference's kind with a key of an index; none if
+// there are more than mostNames, of a kind without the index, or of which the store has only what
+// is read.
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
 	is := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
 	i := slices.IndexFunc(store.Tables(), is)
@@ -89,8 +91,8 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// onDemand reports whether a kind's table has only what is read: then it cannot be searched. A folder's tables
-// have everything.
+// onDemand reports whether a kind's table has only what is read: then it cannot be searched. A
+// folder's tables have everything.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)

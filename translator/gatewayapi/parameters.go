@@ -17,8 +17,8 @@ import (
 // badParameters is a parametersRef that leads nowhere.
 type badParameters struct{ field, problem, fix string }
 
-// parameters are the EnvoyFleets of a Gateway and of its class, merged: the Gateway's fields win where both set one
-// (GEP-1867). Never nil; empty if neither names an EnvoyFleet.
+// parameters are the EnvoyFleets of a Gateway and of its class, merged: the Gateway's fields win
+// where both set one (GEP-1867). Never nil; empty if neither names an EnvoyFleet.
 func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	of, base := &v1alpha1.EnvoyFleetSpec{}, &v1alpha1.EnvoyFleetSpec{}
 	if class, ok := store.GatewayClasses.Get(r, string(gw.Spec.GatewayClassName)); ok {
@@ -33,7 +33,8 @@ func parameters(r store.Reader, gw *gatewayv1.Gateway) (*v1alpha1.EnvoyFleetSpec
 		}
 	}
 	if i := gw.Spec.Infrastructure; i != nil && i.ParametersRef != nil {
-		found, bad := envoyFleet(r, string(i.ParametersRef.Group), string(i.ParametersRef.Kind), gw.Namespace, i.ParametersRef.Name)
+		found, bad := envoyFleet(r, string(i.ParametersRef.Group), string(i.ParametersRef.Kind), gw.Namespace,
+			i.ParametersRef.Name)
 		if bad != nil {
 			bad.field = "spec.infrastructure.parametersRef" + bad.field
 			return nil, bad
@@ -62,8 +63,11 @@ func classParameters(r store.Reader, class *gatewayv1.GatewayClass) (*v1alpha1.E
 
 func envoyFleet(r store.Reader, group, kind, namespace, name string) (*v1alpha1.EnvoyFleetSpec, *badParameters) {
 	if group != v1alpha1.Group || kind != store.EnvoyFleets.Kind() {
-		return nil, &badParameters{"", fmt.Sprintf("parameters of kind %s (%s) are not supported, only those of kind %s (%s)", kind, cmp.Or(group, "core"), store.EnvoyFleets.Kind(), v1alpha1.Group),
-			fmt.Sprintf("name an EnvoyFleet (group %s), or remove it", v1alpha1.Group)}
+		return nil,
+			&badParameters{"",
+				fmt.Sprintf("parameters of kind %s (%s) are not supported, only those of kind %s (%s)", kind,
+					cmp.Or(group, "core"), store.EnvoyFleets.Kind(), v1alpha1.Group),
+				fmt.Sprintf("name an EnvoyFleet (group %s), or remove it", v1alpha1.Group)}
 	}
 	if namespace == "" {
 		return nil, &badParameters{".namespace", "is not given", "write the namespace of the EnvoyFleet"}

@@ -23,13 +23,17 @@ func TestEnvoyFleet_OfTheGatewayWinsOverTheClass(t *testing.T) {
 	if diff := cmp.Diff(want, gatewayapi.Gateway(v, gatewayapi.Config{}, "default/both").Fleet); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if lost := gatewayapi.Gateway(v, gatewayapi.Config{}, "default/lost"); lost.Fleet != nil || lost.Listeners[0].Chain == "" {
+	if lost := gatewayapi.Gateway(v, gatewayapi.Config{}, "default/lost"); lost.Fleet != nil ||
+		lost.Listeners[0].Chain == "" {
 		t.Errorf("a lost reference must leave what runs: fleet %v, chain %q", lost.Fleet, lost.Listeners[0].Chain)
 	}
 }
 
 func TestGatewayAddresses_BehindAServiceAreNotBound(t *testing.T) {
-	v := view(t, operations(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  addresses: [{value: 192.0.2.1}]\n  listeners: [{name: http, port: 80, protocol: HTTP}]\n"))
+	v := view(t,
+		operations(t,
+			"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: g}\nspec:\n  addresses: "+
+				"[{value: 192.0.2.1}]\n  listeners: [{name: http, port: 80, protocol: HTTP}]\n"))
 	for behind, want := range map[bool]string{false: "192.0.2.1", true: "0.0.0.0"} {
 		g := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, BehindService: behind}, "default/g")
 		if len(g.Addresses) != 1 || g.Addresses[0] != want {
@@ -66,7 +70,9 @@ spec:
 		gw := gatewayapi.Gateway(v, gatewayapi.Config{AnyClass: true, ReservedPort: of.reserved}, "default/"+of.gateway)
 		l := gw.Listeners[len(gw.Listeners)-1]
 		accepted := report.Find(l.Conditions, "Accepted")
-		if (l.Chain != "") != of.free || !of.free && (accepted.Reason != "PortUnavailable" || !strings.Contains(accepted.Message, "port 19003 is taken in the proxies' pods")) {
+		if (l.Chain != "") != of.free || !of.free &&
+			(accepted.Reason != "PortUnavailable" ||
+				!strings.Contains(accepted.Message, "port 19003 is taken in the proxies' pods")) {
 			t.Errorf("%+v: chain %q, %+v", of, l.Chain, accepted)
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// compare is the order in which matches are tried (Gateway API, HTTPRouteSpec.Hostnames, HTTPRouteRule.Matches and
-// GRPCRouteRule.Matches). Matches of the two kinds never meet: Contest sees to that.
+// compare is the order in which matches are tried (Gateway API, HTTPRouteSpec.Hostnames,
+// HTTPRouteRule.Matches and GRPCRouteRule.Matches). Matches of the two kinds never meet: Contest
+// sees to that.
 func (c candidate) compare(o candidate) int {
 	byPath := cmp.Or(
 		cmp.Compare(pathRank(c.match), pathRank(o.match)),
@@ -31,8 +32,8 @@ func (c candidate) compare(o candidate) int {
 	)
 }
 
-// pathRank puts regular expressions, whose place the specification leaves open, between exact paths and prefixes:
-// behind prefixes, any rule for "/" would hide them.
+// pathRank puts regular expressions, whose place the specification leaves open, between exact paths
+// and prefixes: behind prefixes, any rule for "/" would hide them.
 func pathRank(m *model.Match) int {
 	switch m.PathKind {
 	case model.PathExact:

@@ -19,13 +19,15 @@ import (
 // request is what a client sends.
 type request struct{ host, path, method, header string }
 
-// oracle answers a request by the specification's text, straight from the objects: the listener by the most
-// specific hostname, then the best of all matches of the routes attached to it. "" is 404.
+// oracle answers a request by the specification's text, straight from the objects: the listener by
+// the most specific hostname, then the best of all matches of the routes attached to it. "" is 404.
 func oracle(gw *gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute, q request) string {
 	var listener *gatewayv1.Listener
 	for i := range gw.Spec.Listeners {
 		l := &gw.Spec.Listeners[i]
-		if hostMatches(hostnameOf(l.Hostname), q.host) && (listener == nil || len(hostnameOf(l.Hostname)) > len(hostnameOf(listener.Hostname)) && wild(hostnameOf(listener.Hostname)) || !wild(hostnameOf(l.Hostname))) {
+		if hostMatches(hostnameOf(l.Hostname), q.host) &&
+			(listener == nil || len(hostnameOf(l.Hostname)) > len(hostnameOf(listener.Hostname)) &&
+				wild(hostnameOf(listener.Hostname)) || !wild(hostnameOf(l.Hostname))) {
 			listener = l
 		}
 	}
@@ -69,7 +71,8 @@ func oracle(gw *gatewayv1.Gateway, routes []*gatewayv1.HTTPRoute, q request) str
 					method = 1
 				}
 				a := &answer{
-					[]int{exactHost, anyHost, exact, prefix, method, len(m.Headers), -int(route.CreationTimestamp.Unix())},
+					[]int{exactHost, anyHost, exact, prefix, method, len(m.Headers),
+						-int(route.CreationTimestamp.Unix())},
 					route.Namespace + "/" + route.Name, fmt.Sprintf("%s/%s %d", route.Namespace, route.Name, i),
 				}
 				if best == nil || cmp.Or(slices.Compare(a.key, best.key), strings.Compare(best.last, a.last)) > 0 {
@@ -122,11 +125,13 @@ func prefixed(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// asEnvoy answers a request as Envoy does: the virtual host of the most specific domain, its first route that matches.
+// asEnvoy answers a request as Envoy does: the virtual host of the most specific domain, its first
+// route that matches.
 func asEnvoy(hosts []*model.VirtualHost, q request) string {
 	var best *model.VirtualHost
 	for _, vh := range hosts {
-		if hostMatches(vh.Host, q.host) && (best == nil || !wild(vh.Host) || wild(best.Host) && len(vh.Host) > len(best.Host)) {
+		if hostMatches(vh.Host, q.host) &&
+			(best == nil || !wild(vh.Host) || wild(best.Host) && len(vh.Host) > len(best.Host)) {
 			best = vh
 		}
 	}
@@ -138,7 +143,8 @@ func asEnvoy(hosts []*model.VirtualHost, q request) string {
 		if r.Match.PathKind == model.PathPrefix {
 			ok = prefixed(q.path, r.Match.Path)
 		}
-		if ok && (r.Match.Method == "" || r.Match.Method == q.method) && (len(r.Match.Headers) == 0 || r.Match.Headers[0].Value == q.header) {
+		if ok && (r.Match.Method == "" || r.Match.Method == q.method) &&
+			(len(r.Match.Headers) == 0 || r.Match.Headers[0].Value == q.header) {
 			return fmt.Sprintf("%s %d", r.Owner.Key(), r.Rule)
 		}
 	}
@@ -147,7 +153,8 @@ func asEnvoy(hosts []*model.VirtualHost, q request) string {
 
 var (
 	someHosts   = []string{"", "*.com", "*.a.com", "x.a.com", "y.a.com", "*.x.a.com", "z.x.a.com", "b.com"}
-	someQueries = []string{"x.a.com", "y.a.com", "w.a.com", "z.x.a.com", "v.x.a.com", "b.com", "c.com", "a.com", "other.org"}
+	someQueries = []string{"x.a.com", "y.a.com", "w.a.com", "z.x.a.com", "v.x.a.com", "b.com", "c.com", "a.com",
+		"other.org"}
 	somePaths   = []string{"/", "/a", "/a/", "/a/b", "/ab"}
 	someMethods = []string{"GET", "POST"}
 )
@@ -168,7 +175,8 @@ func TestHTTPRoute_PrecedenceFollowsTheSpecification(t *testing.T) {
 					for _, header := range []string{"", "1"} {
 						q := request{host, path, method, header}
 						if want, got := oracle(gw, routes, q), asEnvoy(hosts, q); want != got {
-							t.Fatalf("seed %d, %+v: %q answers, the specification demands %q\n%s", seed, q, got, want, w)
+							t.Fatalf("seed %d, %+v: %q answers, the specification demands %q\n%s", seed, q, got, want,
+								w)
 						}
 					}
 				}
@@ -187,7 +195,8 @@ func randomWorld(random *rand.Rand) (*gatewayv1.Gateway, []*gatewayv1.HTTPRoute)
 			continue
 		}
 		used[string(h)] = true
-		l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprintf("l%d", len(gw.Spec.Listeners))), Port: 80, Protocol: gatewayv1.HTTPProtocolType}
+		l := gatewayv1.Listener{Name: gatewayv1.SectionName(fmt.Sprintf("l%d", len(gw.Spec.Listeners))), Port: 80,
+			Protocol: gatewayv1.HTTPProtocolType}
 		if h != "" {
 			l.Hostname = &h
 		}
@@ -261,8 +270,12 @@ func TestHTTPRoute_ReorderingRulesRenamesNothing(t *testing.T) {
 		}
 		before := names()
 		for _, r := range routes {
-			random.Shuffle(len(r.Spec.Rules), func(i, j int) { r.Spec.Rules[i], r.Spec.Rules[j] = r.Spec.Rules[j], r.Spec.Rules[i] })
-			random.Shuffle(len(r.Spec.Hostnames), func(i, j int) { r.Spec.Hostnames[i], r.Spec.Hostnames[j] = r.Spec.Hostnames[j], r.Spec.Hostnames[i] })
+			random.Shuffle(len(r.Spec.Rules), func(i, j int) {
+				r.Spec.Rules[i], r.Spec.Rules[j] = r.Spec.Rules[j], r.Spec.Rules[i]
+			})
+			random.Shuffle(len(r.Spec.Hostnames), func(i, j int) {
+				r.Spec.Hostnames[i], r.Spec.Hostnames[j] = r.Spec.Hostnames[j], r.Spec.Hostnames[i]
+			})
 		}
 		if after := names(); !slices.Equal(before, after) {
 			t.Fatalf("seed %d: names were %v, are %v", seed, before, after)

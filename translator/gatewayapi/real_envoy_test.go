@@ -68,7 +68,8 @@ func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost)
 	return string(text)
 }
 
-// bootstrap makes one listener a route configuration, all with the same transport socket (JSON; "" for cleartext).
+// bootstrap makes one listener a route configuration, all with the same transport socket (JSON; ""
+// for cleartext).
 func bootstrap(transport string, routes ...string) string {
 	var listeners []string
 	for i, rc := range routes {
@@ -76,13 +77,15 @@ func bootstrap(transport string, routes ...string) string {
 		if transport != "" {
 			socket = `"transport_socket": ` + transport + ","
 		}
-		listeners = append(listeners, fmt.Sprintf(`{"name": "l%d", "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
+		listeners = append(listeners,
+			fmt.Sprintf(`{"name": "l%d", "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
 			"filter_chains": [{%s "filters": [{"name": "hcm", "typed_config": {
 				"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
 				"stat_prefix": "x", "route_config": %s,
 				"http_filters": [{"name": "r", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}`,
-			i, socket, rc))
+				i, socket, rc))
 	}
-	return fmt.Sprintf(`{"layered_runtime": {"layers": [{"name": "s", "static_layer": {"re2.max_program_size.error_level": 100000}}]},
+	return fmt.Sprintf(
+		`{"layered_runtime": {"layers": [{"name": "s", "static_layer": {"re2.max_program_size.error_level": 100000}}]},
 		"static_resources": {"listeners": [%s]}}`, strings.Join(listeners, ","))
 }

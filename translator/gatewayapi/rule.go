@@ -23,8 +23,8 @@ type problem struct {
 
 // ruleBuilder decides the rules of one route.
 //
-// A rule with a problem answers 500 for every match that can be expressed: its traffic must not fall to a rule that
-// was never meant to have it.
+// A rule with a problem answers 500 for every match that can be expressed: its traffic must not
+// fall to a rule that was never meant to have it.
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
@@ -86,7 +86,8 @@ func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
 	}
 	for i := range rules {
 		spec := &rules[i]
-		b.out.Rules = append(b.out.Rules, b.rule(spec, i, func(field string) []model.Match { return b.matches(spec.Matches, field) }))
+		b.out.Rules = append(b.out.Rules,
+			b.rule(spec, i, func(field string) []model.Match { return b.matches(spec.Matches, field) }))
 	}
 }
 
@@ -112,8 +113,9 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	return rule
 }
 
-// errorAction is the action of a rule that cannot do what it should: 500 (Gateway API, HTTPRouteRule), or UNAVAILABLE to a
-// gRPC request (GRPCRouteRule), which is what Envoy makes of 503.
+// errorAction is the action of a rule that cannot do what it should: 500 (Gateway API,
+// HTTPRouteRule), or UNAVAILABLE to a gRPC request (GRPCRouteRule), which is what Envoy makes of
+// 503.
 func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {
@@ -159,7 +161,8 @@ func (b *ruleBuilder) answered() string {
 	return "requests for it are answered 500"
 }
 
-// elsewhere adds what becomes of the requests of a match that cannot be read: which requests these are is unknown.
+// elsewhere adds what becomes of the requests of a match that cannot be read: which requests these
+// are is unknown.
 func (b *ruleBuilder) elsewhere() string {
 	if !b.unread {
 		return ""
@@ -167,9 +170,10 @@ func (b *ruleBuilder) elsewhere() string {
 	return ", and go where other rules lead if only a match that cannot be read stands for them"
 }
 
-// action reads what a rule does. What is wrong goes to b.problems; with more of them than before the rule was read, the
-// result does not count and needs nothing.
-func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string, before int) model.Action {
+// action reads what a rule does. What is wrong goes to b.problems; with more of them than before
+// the rule was read, the result does not count and needs nothing.
+func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string,
+	before int) model.Action {
 	f := b.filters(spec.Filters, matches, field+".filters", false)
 	action := model.Action{RequestHeaders: f.request, ResponseHeaders: f.response, CORS: f.cors, Auth: f.auth}
 	timeout, perTry := b.timeouts(spec.Timeouts, field+".timeouts")
@@ -177,7 +181,8 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	session := b.session(spec, matches, field+".sessionPersistence")
 	shares := b.shares(spec.BackendRefs, matches, field)
 	if f.redirect != nil && len(spec.BackendRefs) > 0 {
-		b.problem(field+".backendRefs", gatewayv1.RouteReasonIncompatibleFilters, "a rule with a RequestRedirect filter cannot have backendRefs", "remove one of them")
+		b.problem(field+".backendRefs", gatewayv1.RouteReasonIncompatibleFilters,
+			"a rule with a RequestRedirect filter cannot have backendRefs", "remove one of them")
 	}
 	if len(b.problems) > before {
 		return action
@@ -221,8 +226,9 @@ func (b *ruleBuilder) warn(field, text, fix string) {
 	b.out.Findings = append(b.out.Findings, f)
 }
 
-// conditions adds the problems of the rules to the Accepted condition of one parent. A route of whose rules all have problems
-// is not accepted; of some, it is PartiallyInvalid (Gateway API, RouteConditionPartiallyInvalid: "Dropped Rule").
+// conditions adds the problems of the rules to the Accepted condition of one parent. A route of
+// whose rules all have problems is not accepted; of some, it is PartiallyInvalid (Gateway API,
+// RouteConditionPartiallyInvalid: "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent
@@ -244,7 +250,8 @@ func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	return append(parent, c)
 }
 
-// resolvedRefs is the route's ResolvedRefs condition: the first reference that does not resolve gives the reason.
+// resolvedRefs is the route's ResolvedRefs condition: the first reference that does not resolve
+// gives the reason.
 func (b *ruleBuilder) resolvedRefs() report.Condition {
 	if len(b.unresolved) == 0 {
 		return trueCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs)

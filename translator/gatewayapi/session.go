@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// session reads a rule's sessionPersistence. It is for Services and imports, whose sessions stay in one cluster. The
-// endpoint of a pool here is its picker's choice, which weighs what a prompt has in common with those before it better
-// than a cookie does.
+// session reads a rule's sessionPersistence. It is for Services and imports, whose sessions stay in
+// one cluster. The endpoint of a pool here is its picker's choice, which weighs what a prompt has
+// in common with those before it better than a cookie does.
 func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string) *model.Session {
 	s := spec.SessionPersistence
 	if s == nil {
@@ -28,28 +28,37 @@ func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Mat
 			return nil
 		}
 	}
-	out := &model.Session{Header: s.Type != nil && *s.Type == gatewayv1.HeaderBasedSessionPersistence, Path: commonPrefix(matches)}
-	permanent := s.CookieConfig != nil && s.CookieConfig.LifetimeType != nil && *s.CookieConfig.LifetimeType == gatewayv1.PermanentCookieLifetimeType
+	out := &model.Session{Header: s.Type != nil && *s.Type == gatewayv1.HeaderBasedSessionPersistence,
+		Path: commonPrefix(matches)}
+	permanent := s.CookieConfig != nil && s.CookieConfig.LifetimeType != nil &&
+		*s.CookieConfig.LifetimeType == gatewayv1.PermanentCookieLifetimeType
 	if d := b.duration(s.AbsoluteTimeout, field+".absoluteTimeout"); d != nil {
 		out.Timeout = *d
 	}
 	switch {
 	case out.Header && out.Timeout > 0:
-		b.problem(field+".absoluteTimeout", gatewayv1.RouteReasonUnsupportedValue, "sessions in a header have no timeout", "remove it, or use type Cookie")
+		b.problem(field+".absoluteTimeout", gatewayv1.RouteReasonUnsupportedValue,
+			"sessions in a header have no timeout", "remove it, or use type Cookie")
 	case permanent && out.Timeout <= 0:
-		b.problem(field+".absoluteTimeout", gatewayv1.RouteReasonUnsupportedValue, "a permanent cookie needs a timeout", "write one such as 12h")
+		b.problem(field+".absoluteTimeout", gatewayv1.RouteReasonUnsupportedValue, "a permanent cookie needs a timeout",
+			"write one such as 12h")
 	case !permanent && out.Timeout > 0:
-		b.warn(field+".cookieConfig.lifetimeType", "a session cookie with a timeout is kept until that is over, also when the browser is closed before", "use Permanent, or remove absoluteTimeout")
+		b.warn(field+".cookieConfig.lifetimeType",
+			"a session cookie with a timeout is kept until that is over, also when the browser is closed before",
+			"use Permanent, or remove absoluteTimeout")
 	}
 	out.Name = b.sessionName(s, out.Header, matches, spec.Name, field+".sessionName")
 	if len(spec.BackendRefs) > 1 && out.Header {
-		b.warn(field+".type", "a header keeps a client at an endpoint, and not at one of several backendRefs: there its session begins anew", "use type Cookie")
+		b.warn(field+".type",
+			"a header keeps a client at an endpoint, and not at one of several backendRefs: there its session "+
+				"begins anew", "use type Cookie")
 	}
 	return out
 }
 
 // sessionName is the user's, or one that no other rule has.
-func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, matches []model.Match, rule *gatewayv1.SectionName, field string) string {
+func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, matches []model.Match,
+	rule *gatewayv1.SectionName, field string) string {
 	if s.SessionName != nil && *s.SessionName != "" {
 		if !token.MatchString(*s.SessionName) {
 			b.unsupported(field, "%q is not the name of a cookie or header", *s.SessionName)
@@ -74,7 +83,8 @@ func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, 
 	return fmt.Sprintf("%s%016x", prefix, xxhash.Sum64String(id))
 }
 
-// commonPrefix is the path that all matches of a rule share, for its cookies; "/" if they do not, or if no cookie can have it.
+// commonPrefix is the path that all matches of a rule share, for its cookies; "/" if they do not,
+// or if no cookie can have it.
 func commonPrefix(matches []model.Match) string {
 	path := ""
 	for _, m := range matches {

@@ -9,12 +9,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream decides a rule of a route of connections or datagrams: a TLSRoute's, TCPRoute's or UDPRoute's. Only the first
-// counts; the schema of today takes no others.
+// stream decides a rule of a route of connections or datagrams: a TLSRoute's, TCPRoute's or
+// UDPRoute's. Only the first counts; the schema of today takes no others.
 func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	if i > 0 {
-		b.problem(field, gatewayv1.RouteReasonUnsupportedValue, "rules cannot distinguish "+b.carried()+": only the first rule counts", "write a route for it")
+		b.problem(field, gatewayv1.RouteReasonUnsupportedValue,
+			"rules cannot distinguish "+b.carried()+": only the first rule counts", "write a route for it")
 		return
 	}
 	rule := model.Rule{Index: i}
@@ -40,9 +41,10 @@ func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.Back
 	b.out.Rules = append(b.out.Rules, rule)
 }
 
-// Stream decides the filter chain of one host of a listener of connections, or what a UDP listener hands on. chain is the listener's; attached are the
-// routes that have the host there, of which there is one at most. Nil if no such listener takes traffic, or if neither
-// it nor a route has the host.
+// Stream decides the filter chain of one host of a listener of connections, or what a UDP listener
+// hands on. chain is the listener's; attached are the routes that have the host there, of which
+// there is one at most. Nil if no such listener takes traffic, or if neither it nor a route has the
+// host.
 func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment) *model.Stream {
 	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && l.Stream() })
 	if i < 0 || len(attached) == 0 && gw.Listeners[i].Hostname != host {
@@ -76,7 +78,8 @@ func streamName(l *model.Listener, host string) string {
 	return model.StreamName(l.ByName(), l.Port, host)
 }
 
-// DatagramListener is the UDP listener whose cluster an ID is; nil if there is none that takes traffic.
+// DatagramListener is the UDP listener whose cluster an ID is; nil if there is none that takes
+// traffic.
 func DatagramListener(gw *model.Gateway, id model.ClusterID) *model.Listener {
 	for _, l := range gw.Listeners {
 		if l.Datagrams() && l.Chain != "" && int32(l.Port) == id.Port {

@@ -9,11 +9,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// extension reads an ExtensionRef filter: the PoolPolicy whose subset is for one backend. One that cannot be resolved must not be skipped
-// (specification, HTTPRouteFilter): the requests are answered 500.
+// extension reads an ExtensionRef filter: the PoolPolicy whose subset is for one backend. One that
+// cannot be resolved must not be skipped (specification, HTTPRouteFilter): the requests are
+// answered 500.
 func (b *ruleBuilder) extension(f *filters, spec *gatewayv1.LocalObjectReference, field string, backend bool) {
 	policies := store.PoolPolicies
-	ref := report.Ref{Group: string(spec.Group), Kind: string(spec.Kind), Namespace: b.out.Route.Namespace, Name: string(spec.Name)}
+	ref := report.Ref{Group: string(spec.Group), Kind: string(spec.Kind), Namespace: b.out.Route.Namespace,
+		Name: string(spec.Name)}
 	unresolved := func(reason gatewayv1.RouteConditionReason, format string, args ...any) {
 		f.fails = true
 		c := falseCondition(gatewayv1.RouteConditionResolvedRefs, reason, fmt.Sprintf(format, args...))
@@ -22,7 +24,9 @@ func (b *ruleBuilder) extension(f *filters, spec *gatewayv1.LocalObjectReference
 	}
 	switch {
 	case ref.Group != policies.Group() || ref.Kind != policies.Kind():
-		b.unsupported(field, "filter ExtensionRef to a %s (%q) is not supported: a backendRef takes a PoolPolicy (%s) with a subset", ref.Kind, ref.Group, policies.Group())
+		b.unsupported(field,
+			"filter ExtensionRef to a %s (%q) is not supported: a backendRef takes a PoolPolicy (%s) with a subset",
+			ref.Kind, ref.Group, policies.Group())
 		return
 	case !backend:
 		b.unsupported(field, "a PoolPolicy is a filter of a backendRef, not of a rule: write it there")
@@ -47,7 +51,9 @@ func (b *ruleBuilder) restrict(res *Resolution, ref report.Ref, f *filters, fiel
 	switch {
 	case f.subset == nil || res.Reason != "":
 	case ref.Kind != store.InferencePools.Kind():
-		b.unsupported(field, "a PoolPolicy's subset selects endpoints of an InferencePool by their labels, and %s is none: remove the filter", ref)
+		b.unsupported(field,
+			"a PoolPolicy's subset selects endpoints of an InferencePool by their labels, and %s is none: remove "+
+				"the filter", ref)
 	default:
 		*res = b.backends.Restrict(b.r, ref, f.subset)
 	}

@@ -51,10 +51,13 @@ func trust(r store.Reader, from report.Ref, refs []report.Ref) (bundle []byte, p
 
 func caCertificates(r store.Reader, from, ref report.Ref) ([]*x509.Certificate, caProblem, string) {
 	if ref.Group != "" || ref.Kind != "ConfigMap" {
-		return nil, caKind, fmt.Sprintf("CA certificates of kind %s (%q) are not supported: use a ConfigMap", ref.Kind, ref.Group)
+		return nil, caKind,
+			fmt.Sprintf("CA certificates of kind %s (%q) are not supported: use a ConfigMap", ref.Kind, ref.Group)
 	}
 	if !Granted(r, from, ref) {
-		return nil, caDenied, fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, from.Kind, from.Namespace, ref)
+		return nil, caDenied,
+			fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", ref.Namespace, from.Kind,
+				from.Namespace, ref)
 	}
 	m, ok := store.ConfigMaps.Get(r, ref.Key())
 	if !ok {

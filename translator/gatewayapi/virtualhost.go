@@ -12,16 +12,21 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// VirtualHost puts the routes of one host of a chain in order. attached are the routes that are attached to the host or
-// to hostnames that cover it (Covering), in any order; routes of other listeners among them are left out. Nil if
-// neither a listener nor a route has the host on this chain.
+// VirtualHost puts the routes of one host of a chain in order. attached are the routes that are
+// attached to the host or to hostnames that cover it (Covering), in any order; routes of other
+// listeners among them are left out. Nil if neither a listener nor a route has the host on this
+// chain.
 //
-// The specification orders rules across the hostnames of a listener: what x.a.com does not match, *.a.com may answer.
-// Envoy's virtual hosts do not fall through, so x.a.com carries the routes of *.a.com behind its own.
+// The specification orders rules across the hostnames of a listener: what x.a.com does not match,
+// *.a.com may answer. Envoy's virtual hosts do not fall through, so x.a.com carries the routes of
+// *.a.com behind its own.
 //
 // Rules whose regular expressions are above a budget answer 500.
-func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment, budget Budget) *model.VirtualHost {
-	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool { return l.Chain == chain && chain != "" && !l.Stream() })
+func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attachment,
+	budget Budget) *model.VirtualHost {
+	i := slices.IndexFunc(gw.Listeners, func(l *model.Listener) bool {
+		return l.Chain == chain && chain != "" && !l.Stream()
+	})
 	if i < 0 {
 		return nil
 	}
@@ -82,8 +87,8 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	return vh
 }
 
-// mostSpecific is the most specific of a route's hostnames that covers host. It is the route's own and not what is
-// left of it on the listener: on a listener x.a.com, *.a.com still comes before *.
+// mostSpecific is the most specific of a route's hostnames that covers host. It is the route's own
+// and not what is left of it on the listener: on a listener x.a.com, *.a.com still comes before *.
 func mostSpecific(hostnames []string, host string) (best string) {
 	for _, h := range hostnames {
 		if covers(h, host) && (best == "" || bySpecificity(h, best) < 0) {
@@ -116,8 +121,8 @@ func candidates(a *model.Attachment, host string, wider bool) []candidate {
 	return out
 }
 
-// wideRules bounds the regular expressions of wider hostnames in one virtual host: each host that stands under them has them
-// again.
+// wideRules bounds the regular expressions of wider hostnames in one virtual host: each host that
+// stands under them has them again.
 type wideRules struct {
 	allowed, used model.Expressions
 	rules         map[*model.Rule]bool // whether each is above
@@ -154,7 +159,8 @@ func matchKey(m *model.Match) string {
 	fmt.Fprintf(&b, "%s %q %s", m.PathKind, m.Path, m.Method)
 	for _, list := range [][]model.ValueMatch{m.Headers, m.Query} {
 		b.WriteString(" |")
-		sorted := slices.SortedFunc(slices.Values(list), func(a, b model.ValueMatch) int { return strings.Compare(a.Name, b.Name) })
+		sorted := slices.SortedFunc(slices.Values(list),
+			func(a, b model.ValueMatch) int { return strings.Compare(a.Name, b.Name) })
 		for _, v := range sorted {
 			fmt.Fprintf(&b, " %q %t %q", v.Name, v.Regex, v.Value)
 		}
@@ -162,8 +168,8 @@ func matchKey(m *model.Match) string {
 	return b.String()
 }
 
-// routeName is "KIND/NAMESPACE/NAME/RULE/HASH": RULE is the rule's name and left out if it has none, HASH is of
-// the match. So reordering rules renames nothing.
+// routeName is "KIND/NAMESPACE/NAME/RULE/HASH": RULE is the rule's name and left out if it has
+// none, HASH is of the match. So reordering rules renames nothing.
 func routeName(owner report.Ref, rule, match string) string {
 	parts := []string{owner.Kind, owner.Namespace, owner.Name}
 	if rule != "" {

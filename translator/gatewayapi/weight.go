@@ -22,9 +22,9 @@ type share struct {
 	own               *model.OwnFilters
 }
 
-// weigh turns the weights of a rule's backendRefs and the shares within them into exact weights of clusters. What takes
-// nothing is left out: an import whose clusters all have weight 0 is a backendRef of weight 0. A backend that was not
-// resolved keeps its share, with no cluster: 500.
+// weigh turns the weights of a rule's backendRefs and the shares within them into exact weights of
+// clusters. What takes nothing is left out: an import whose clusters all have weight 0 is a
+// backendRef of weight 0. A backend that was not resolved keeps its share, with no cluster: 500.
 //
 // An import with several exporting clusters is one cluster of hops to them.
 func weigh(shares []share) []model.WeightedBackend {
@@ -68,13 +68,15 @@ func weigh(shares []share) []model.WeightedBackend {
 // to is the share's backend with one of its targets.
 func (s *share) to(t Target) model.WeightedBackend {
 	return model.WeightedBackend{
-		Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External, MaxGateways: t.MaxGateways, Peer: t.Peer, Hop: t.Hop,
-		RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: cmp.Or(t.Hostname, s.rewriteHost), Own: s.own,
+		Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External,
+		MaxGateways: t.MaxGateways, Peer: t.Peer, Hop: t.Hop,
+		RequestHeaders: s.request, ResponseHeaders: s.response, RewriteHost: cmp.Or(t.Hostname, s.rewriteHost),
+		Own: s.own,
 	}
 }
 
-// integers scales fractions by the least number that makes all of them whole. If their sum then exceeds most, it
-// divides that number among them, the largest remainders first.
+// integers scales fractions by the least number that makes all of them whole. If their sum then
+// exceeds most, it divides that number among them, the largest remainders first.
 func integers(parts []*big.Rat, most int64) []uint32 {
 	out := make([]uint32, len(parts))
 	scale := big.NewInt(1)

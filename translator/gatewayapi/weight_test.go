@@ -34,7 +34,8 @@ func TestWeight_ImportWithSeveralClustersIsOneBackend(t *testing.T) {
 		shares []share
 		want   []model.ClusterID
 	}{
-		"two clusters":                        {[]share{of(backendOf(1, 2, 3)), local}, []model.ClusterID{members, {Name: "c"}}},
+		"two clusters": {[]share{of(backendOf(1, 2, 3)), local},
+			[]model.ClusterID{members, {Name: "c"}}},
 		"none takes requests now":             {[]share{of(backendOf(1, 0, 0)), local}, []model.ClusterID{{Name: "c"}}},
 		"a filter that fails is answered 500": {[]share{failed, local}, []model.ClusterID{{}, {Name: "c"}}},
 	} {
@@ -59,7 +60,8 @@ func TestWeight_SplitsExactly(t *testing.T) {
 		{"zero takes nothing", []share{backendOf(0, 1), backendOf(1, 1)}, []uint32{1}},
 		{"nothing at all", []share{backendOf(0, 1)}, nil},
 		{"pool and import of two clusters", []share{backendOf(50, 1), backendOf(50, 1, 1)}, []uint32{50, 25, 25}},
-		{"pool and import of three clusters", []share{backendOf(50, 1), backendOf(50, 1, 1, 1)}, []uint32{150, 50, 50, 50}},
+		{"pool and import of three clusters", []share{backendOf(50, 1), backendOf(50, 1, 1, 1)},
+			[]uint32{150, 50, 50, 50}},
 		{"unequal clusters", []share{backendOf(1, 1), backendOf(1, 2, 1)}, []uint32{3, 2, 1}},
 		{"a drained cluster", []share{backendOf(1, 1), backendOf(1, 0, 1)}, []uint32{1, 1}},
 		{"all clusters drained", []share{backendOf(50, 1), backendOf(50, 0, 0)}, []uint32{50}},
@@ -75,8 +77,8 @@ func TestWeight_SplitsExactly(t *testing.T) {
 	}
 }
 
-// Sixteen backends of primes cannot be exact in 32 bits: they must be as near as it gets, and never exceed Envoy's
-// limit on their sum.
+// Sixteen backends of primes cannot be exact in 32 bits: they must be as near as it gets, and never
+// exceed Envoy's limit on their sum.
 func TestWeight_OverflowStaysWithinOnePart(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for range 200 {

@@ -30,8 +30,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// operations decodes YAML documents. $CERT, $KEY and $OTHERKEY stand for a certificate of example.com, its key, and a
-// key of another certificate.
+// operations decodes YAML documents. $CERT, $KEY and $OTHERKEY stand for a certificate of
+// example.com, its key, and a key of another certificate.
 func operations(t *testing.T, text string) []store.Op {
 	t.Helper()
 	tables := map[string]store.Kind{}
@@ -41,7 +41,8 @@ func operations(t *testing.T, text string) []store.Op {
 	if strings.Contains(text, "$CERT") {
 		cert, key := certificate(t)
 		_, other := certificate(t)
-		text = strings.NewReplacer("$CERT", strconv.Quote(cert), "$KEY", strconv.Quote(key), "$OTHERKEY", strconv.Quote(other)).Replace(text)
+		text = strings.NewReplacer("$CERT", strconv.Quote(cert), "$KEY", strconv.Quote(key), "$OTHERKEY",
+			strconv.Quote(other)).Replace(text)
 	}
 	var ops []store.Op
 	for _, doc := range strings.Split(text, "\n---\n") {
@@ -77,7 +78,8 @@ func certificate(t *testing.T) (cert, key string) {
 func selfSigned(t *testing.T, private crypto.Signer, changes ...func(*x509.Certificate)) (cert, key string) {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.com"}, DNSNames: []string{"example.com", "*.example.com"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.com"},
+		DNSNames:  []string{"example.com", "*.example.com"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0),
 	}
 	for _, change := range changes {
@@ -105,7 +107,8 @@ func view(t *testing.T, ops []store.Op) *store.View {
 	return s.View()
 }
 
-// fakeBackends knows the pools and imports in the store; an import's targets are its clusters with their weights.
+// fakeBackends knows the pools and imports in the store; an import's targets are its clusters with
+// their weights.
 type fakeBackends struct{}
 
 func (b fakeBackends) Restrict(r store.Reader, ref report.Ref, _ *v1alpha1.PoolPolicy) gatewayapi.Resolution {
@@ -117,7 +120,15 @@ func (fakeBackends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.
 		if _, ok := store.InferencePools.Get(r, ref.Key()); ok {
 			cluster := model.PoolCluster(ref.Namespace, ref.Name)
 			return gatewayapi.Resolution{
-				Targets:  []gatewayapi.Target{{Cluster: cluster, Share: 1, Picker: &model.PickerCall{Cluster: model.OurPicker, Pool: objectid.Target{Pool: objectid.Pool{Namespace: ref.Namespace, Name: ref.Name}}}}},
+				Targets: []gatewayapi.Target{
+					{
+						Cluster: cluster, Share: 1,
+						Picker: &model.PickerCall{
+							Cluster: model.OurPicker,
+							Pool:    objectid.Target{Pool: objectid.Pool{Namespace: ref.Namespace, Name: ref.Name}},
+						},
+					},
+				},
 				Clusters: []model.ClusterID{cluster, model.OurPicker},
 			}
 		}
@@ -140,7 +151,8 @@ func importTargets(imp *inferenceapi.InferencePoolImport) (res gatewayapi.Resolu
 	return res
 }
 
-// world is everything that is decided about the objects in a view, as the root of translator would have it.
+// world is everything that is decided about the objects in a view, as the root of translator would
+// have it.
 type world struct {
 	view     store.Reader
 	cfg      gatewayapi.Config
@@ -227,7 +239,10 @@ func (w *world) hosts(gw *model.Gateway, chain string) (out []*model.VirtualHost
 	}
 	slices.Sort(names)
 	for _, h := range slices.Compact(names) {
-		out = append(out, gatewayapi.VirtualHost(gw, chain, h, w.passed, gatewayapi.Budget{Over: func(*model.Attachment, int) bool { return false }, Wider: gatewayapi.Share(1)}))
+		out = append(out,
+			gatewayapi.VirtualHost(gw, chain, h, w.passed,
+				gatewayapi.Budget{Over: func(*model.Attachment, int) bool { return false },
+					Wider: gatewayapi.Share(1)}))
 	}
 	return out
 }
@@ -305,7 +320,8 @@ func (w *world) chain(b *bytes.Buffer, gw *model.Gateway, p model.Port, c model.
 	for _, vh := range w.hosts(gw, c.Name) {
 		fmt.Fprintf(b, "    host %s\n", vh.Host)
 		for _, r := range vh.Routes {
-			fmt.Fprintf(b, "      %s -> %s  (%s rule %d)\n", matchText(r.Match), actionText(r.Action), r.Owner.Key(), r.Rule)
+			fmt.Fprintf(b, "      %s -> %s  (%s rule %d)\n", matchText(r.Match), actionText(r.Action), r.Owner.Key(),
+				r.Rule)
 		}
 	}
 }
@@ -389,14 +405,17 @@ func actionText(a *model.Action) string {
 	case a.Direct != nil:
 		parts = append(parts, strconv.Itoa(int(a.Direct.Status)))
 	case a.Redirect != nil:
-		parts = append(parts, fmt.Sprintf("%d scheme=%q host=%q port=%d%s", a.Redirect.Code, a.Redirect.Scheme, a.Redirect.Host, a.Redirect.Port, pathText(a.Redirect.Path)))
+		parts = append(parts,
+			fmt.Sprintf("%d scheme=%q host=%q port=%d%s", a.Redirect.Code, a.Redirect.Scheme, a.Redirect.Host,
+				a.Redirect.Port, pathText(a.Redirect.Path)))
 	case a.Forward != nil:
 		for _, w := range a.Forward.Backends {
 			cluster := w.Cluster.String()
 			if cluster == "" {
 				cluster = "500"
 			}
-			part := fmt.Sprintf("%d:%s%s%s", w.Weight, cluster, headerText("request", w.RequestHeaders), headerText("response", w.ResponseHeaders))
+			part := fmt.Sprintf("%d:%s%s%s", w.Weight, cluster, headerText("request", w.RequestHeaders),
+				headerText("response", w.ResponseHeaders))
 			if w.RewriteHost != "" {
 				part += " host=" + w.RewriteHost
 			}
@@ -437,7 +456,8 @@ func actionText(a *model.Action) string {
 	if a.Auth != nil {
 		parts = append(parts, fmt.Sprintf("auth=%+v", *a.Auth))
 	}
-	return strings.Join(parts, " ") + headerText("request", a.RequestHeaders) + headerText("response", a.ResponseHeaders)
+	return strings.Join(parts, " ") + headerText("request", a.RequestHeaders) +
+		headerText("response", a.ResponseHeaders)
 }
 
 func pathText(p model.PathChange) string {

@@ -14,8 +14,9 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Table, o.Table), strings.Compare(k.Index, o.Index), strings.Compare(k.Key, o.Key))
 }
 
-// Demand makes each Diff list which keys of some tables of the store begin and cease to be read: only what is read has
-// to be in the store. Call it before the first Update. Until WaitForDemands, rows are computed from what the store has.
+// Demand makes each Diff list which keys of some tables of the store begin and cease to be read:
+// only what is read has to be in the store. Call it before the first Update. Until WaitForDemands,
+// rows are computed from what the store has.
 func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
 
 // Follow is Demand for tables whose rows come late, or never: no row waits for them.
@@ -36,9 +37,11 @@ func (r *Reader) OnDemand(table string) bool {
 	return ok && wait
 }
 
-// WaitForDemands makes rows wait from now on for the keys that they begin to read, until an Update has the keys among those
-// that have arrived. A row that waits keeps its last value, and so does a row that would go while a row that is its source waits. A row without one does not exist yet, and a row that reads it by
-// its key waits too: so a change takes effect when all that it reads is there, and nothing else waits for it.
+// WaitForDemands makes rows wait from now on for the keys that they begin to read, until an Update
+// has the keys among those that have arrived. A row that waits keeps its last value, and so does a
+// row that would go while a row that is its source waits. A row without one does not exist yet, and
+// a row that reads it by its key waits too: so a change takes effect when all that it reads is
+// there, and nothing else waits for it.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
@@ -81,14 +84,16 @@ func (e *Engine) arrive(keys []Key) {
 	}
 }
 
-// sourceWaits reports whether a source has a key because of the last value of a row that waits. Rows that read that value may name
-// the row of the key, which therefore does not go before. (A Gateway's new certificate has not arrived, and the old one is
-// deleted: its listener still names the old one.)
+// sourceWaits reports whether a source has a key because of the last value of a row that waits.
+// Rows that read that value may name the row of the key, which therefore does not go before. (A
+// Gateway's new certificate has not arrived, and the old one is deleted: its listener still names
+// the old one.)
 func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }
 
-// keep makes the next Update compute a row again: the end of a source's wait, alone, invalidates no row.
+// keep makes the next Update compute a row again: the end of a source's wait, alone, invalidates no
+// row.
 func (t *Table[K, V]) keep(key K) {
 	if t.kept == nil {
 		t.kept = map[K]struct{}{}

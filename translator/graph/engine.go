@@ -28,7 +28,8 @@ type Engine struct {
 
 // New makes an engine without tables.
 func New() *Engine {
-	return &Engine{names: map[string]bool{}, columns: map[[2]string]*column[string]{}, demanded: map[string]bool{}, demand: &demand{}}
+	return &Engine{names: map[string]bool{}, columns: map[[2]string]*column[string]{}, demanded: map[string]bool{},
+		demand: &demand{}}
 }
 
 // column finds or makes the column of an index of the store.
@@ -68,17 +69,18 @@ type Diff struct {
 	changes map[string]any // []Change by table
 	// Computed counts the rows that were computed, Changed those that came out different, by table.
 	Computed, Changed map[string]int
-	// Wanted are keys of the tables that Demand named which some row reads now and none did before; Unwanted, the other way
-	// around. Both are sorted.
+	// Wanted are keys of the tables that Demand named which some row reads now and none did before;
+	// Unwanted, the other way around. Both are sorted.
 	Wanted, Unwanted []Key
-	// Panics are the rows whose computation panicked; Recovered, those that panicked before and do not any more.
+	// Panics are the rows whose computation panicked; Recovered, those that panicked before and do
+	// not any more.
 	Panics    []*Panic
 	Recovered []Recovered
 }
 
-// Update brings every row up to date with view. changes must name everything that is different from the view of the
-// last Update; for a new engine that is store.Everything. arrived are keys that a Diff wanted and whose objects, if there are
-// any, are in view now.
+// Update brings every row up to date with view. changes must name everything that is different from
+// the view of the last Update; for a new engine that is store.Everything. arrived are keys that a
+// Diff wanted and whose objects, if there are any, are in view now.
 func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key) *Diff {
 	e.world, e.revision = view, uint32(view.Revision())
 	d := &Diff{changes: map[string]any{}, Computed: map[string]int{}, Changed: map[string]int{}}
@@ -95,11 +97,12 @@ func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key
 	return d
 }
 
-// Rows counts the rows that were computed since the engine was made. It is safe to call while Update runs, which is stuck if the
-// number stays.
+// Rows counts the rows that were computed since the engine was made. It is safe to call while
+// Update runs, which is stuck if the number stays.
 func (e *Engine) Rows() uint64 { return e.rows.Load() }
 
-// Reader is what a Compute function reads through. It implements store.Reader, and records what is read.
+// Reader is what a Compute function reads through. It implements store.Reader, and records what is
+// read.
 type Reader struct {
 	engine    *Engine
 	layer     int
@@ -127,7 +130,8 @@ func (r *Reader) check(table string, layer int) {
 	}
 }
 
-// Work lists how many rows each table computed and changed, the most first: for logs and debug pages.
+// Work lists how many rows each table computed and changed, the most first: for logs and debug
+// pages.
 func (d *Diff) Work() string {
 	names := slices.SortedFunc(maps.Keys(d.Computed), func(a, b string) int {
 		return cmp.Or(d.Computed[b]-d.Computed[a], strings.Compare(a, b))

@@ -12,23 +12,26 @@ type Explanation struct {
 	Key   string `json:"key"`
 	// Exists is false for a key that a source has and for which Compute makes no row.
 	Exists bool `json:"exists"`
-	// Waits is true while the row keeps its last value because something that it reads has not arrived (WaitForDemands).
+	// Waits is true while the row keeps its last value because something that it reads has not
+	// arrived (WaitForDemands).
 	Waits bool `json:"waits,omitempty"`
-	// Computed and Changed are the revisions of the store at which the row was recomputed, and came out different, last.
+	// Computed and Changed are the revisions of the store at which the row was recomputed, and came
+	// out different, last.
 	Computed uint32 `json:"computed"`
 	Changed  uint32 `json:"changed"`
-	// Cause is what changed and made the last recomputation necessary, as in Reads; empty: the key came to a source.
+	// Cause is what changed and made the last recomputation necessary, as in Reads; empty: the key
+	// came to a source.
 	Cause string `json:"cause,omitempty"`
-	// Reads are the keys that the row was computed from, sorted: of the store ("store KIND by INDEX: KEY"), or of other
-	// tables ("TABLE: KEY", "TABLE by INDEX: KEY").
+	// Reads are the keys that the row was computed from, sorted: of the store ("store KIND by
+	// INDEX: KEY"), or of other tables ("TABLE: KEY", "TABLE by INDEX: KEY").
 	Reads []string `json:"reads,omitempty"`
-	// Readers are the rows that have read this one, sorted: "TABLE: KEY". Rows that found it through an index or by reading
-	// the whole table are left out.
+	// Readers are the rows that have read this one, sorted: "TABLE: KEY". Rows that found it
+	// through an index or by reading the whole table are left out.
 	Readers []string `json:"readers,omitempty"`
 }
 
-// Explain returns the rows, of all tables, whose key is the given text; if there are none, those whose key contains it.
-// It walks over all rows: for debug pages only.
+// Explain returns the rows, of all tables, whose key is the given text; if there are none, those
+// whose key contains it. It walks over all rows: for debug pages only.
 func (e *Engine) Explain(key string) []Explanation {
 	list := e.explain(func(k string) bool { return k == key })
 	if len(list) == 0 {
@@ -52,7 +55,8 @@ func (t *Table[K, V]) explain(matches func(string) bool) []Explanation {
 		if !matches(key) {
 			continue
 		}
-		x := Explanation{Table: t.Name, Key: key, Exists: n.exist, Waits: n.waits, Computed: n.computed, Changed: n.changed}
+		x := Explanation{Table: t.Name, Key: key, Exists: n.exist, Waits: n.waits, Computed: n.computed,
+			Changed: n.changed}
 		if n.cause != nil {
 			x.Cause = n.cause.key.describe()
 		}

@@ -24,9 +24,9 @@ func (z zone) compare(o zone) int {
 	return cmp.Or(strings.Compare(z.region, o.region), strings.Compare(z.name, o.name))
 }
 
-// world is a small translation. The label "wants" of a pod lists services; a service that some pod wants has a row, which
-// reads its ConfigMap, whether that exists or not; a zone lists the services that name it, and a copy repeats
-// the first service that a pod wants.
+// world is a small translation. The label "wants" of a pod lists services; a service that some pod
+// wants has a row, which reads its ConfigMap, whether that exists or not; a zone lists the services
+// that name it, and a copy repeats the first service that a pod wants.
 type world struct {
 	engine    *graph.Engine
 	wants     *graph.Table[string, string]
@@ -106,11 +106,17 @@ func (w *world) dump() map[string]string {
 }
 
 func wanting(name, services string) store.Op {
-	return store.Pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"wants": services}}})
+	return store.Pods.Put(
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+				Labels: map[string]string{"wants": services}},
+		})
 }
 
 func inZone(service, zone string) store.Op {
-	return store.ConfigMaps.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: service}, Data: map[string]string{"zone": zone}})
+	return store.ConfigMaps.Put(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: service}, Data: map[string]string{"zone": zone},
+	})
 }
 
 // lab is a store with an engine behind it.
@@ -230,7 +236,8 @@ func TestGraph_DemandNamesTheKeysThatBeginAndCeaseToBeRead(t *testing.T) {
 	if d := l.apply(wanting("p2", "s1")); len(d.Wanted)+len(d.Unwanted) != 0 {
 		t.Errorf("a second reader: wanted %v, unwanted %v", d.Wanted, d.Unwanted)
 	}
-	if d := l.apply(store.Pods.Delete("default/p1"), store.Pods.Delete("default/p2")); !slices.Equal(d.Unwanted, []graph.Key{key}) || len(d.Wanted) != 0 {
+	if d := l.apply(store.Pods.Delete("default/p1"), store.Pods.Delete("default/p2")); !slices.Equal(d.Unwanted,
+		[]graph.Key{key}) || len(d.Wanted) != 0 {
 		t.Errorf("without readers: wanted %v, unwanted %v", d.Wanted, d.Unwanted)
 	}
 }
@@ -292,7 +299,8 @@ func TestGraph_RowKeepsItsValueWhileItWaits(t *testing.T) {
 	}
 }
 
-// As a Gateway (pod) whose new certificate (ConfigMap) has not arrived when the old one is deleted: its listener still names the old one.
+// As a Gateway (pod) whose new certificate (ConfigMap) has not arrived when the old one is deleted:
+// its listener still names the old one.
 func TestGraph_RowThatIsNamedByALastValueStays(t *testing.T) {
 	e, s := graph.New(), store.New()
 	gateways := graph.Declare(e, graph.Table[string, string]{
@@ -305,7 +313,10 @@ func TestGraph_RowThatIsNamedByALastValueStays(t *testing.T) {
 	})
 	certificates := graph.Declare(e, graph.Table[string, string]{
 		Name: "certificates", Order: strings.Compare,
-		Sources: []graph.Source[string]{graph.NewIndex(gateways, "certificate", func(_, certificate string) []string { return []string{certificate} })},
+		Sources: []graph.Source[string]{
+			graph.NewIndex(gateways, "certificate",
+				func(_, certificate string) []string { return []string{certificate} }),
+		},
 		Compute: func(r *graph.Reader, key string) (string, bool) {
 			c, ok := store.ConfigMaps.Get(r, "default/"+key)
 			if !ok {
@@ -329,10 +340,12 @@ func TestGraph_RowThatIsNamedByALastValueStays(t *testing.T) {
 	}
 	update(nil, wanting("gw", "old"), inZone("old", "a"))
 	e.WaitForDemands()
-	if got := update(nil, wanting("gw", "new"), store.ConfigMaps.Delete("default/old")); !slices.Equal(got, []string{"old"}) {
+	if got := update(nil, wanting("gw", "new"), store.ConfigMaps.Delete("default/old")); !slices.Equal(got,
+		[]string{"old"}) {
 		t.Errorf("while the new certificate is waited for, there are %q, want the old one", got)
 	}
-	if got := update([]graph.Key{{Table: "ConfigMap", Index: store.ByID, Key: "default/new"}}, inZone("new", "b")); !slices.Equal(got, []string{"new"}) {
+	if got := update([]graph.Key{{Table: "ConfigMap", Index: store.ByID, Key: "default/new"}},
+		inZone("new", "b")); !slices.Equal(got, []string{"new"}) {
 		t.Errorf("after the arrival there are %q, want the new one", got)
 	}
 }
@@ -361,7 +374,8 @@ func TestGraph_RowsThatWaitedEqualFresh(t *testing.T) {
 		}
 		name := func(kind string, n int) string { return fmt.Sprint(kind, rng.IntN(n)) }
 		for step := range 30 {
-			ops := []store.Op{wanting(name("pod", 6), name("s", 6)+"_"+name("s", 6)), inZone(name("s", 6), []string{"a", "b", "none", "hidden"}[rng.IntN(4)])}
+			ops := []store.Op{wanting(name("pod", 6), name("s", 6)+"_"+name("s", 6)),
+				inZone(name("s", 6), []string{"a", "b", "none", "hidden"}[rng.IntN(4)])}
 			if rng.IntN(2) == 0 {
 				ops = append(ops, store.Pods.Delete("default/"+name("pod", 6)))
 			}
@@ -380,7 +394,9 @@ func TestGraph_RowsThatWaitedEqualFresh(t *testing.T) {
 			view := l.store.View()
 			fresh.engine.Update(view, store.Everything(view))
 			if diff := gocmp.Diff(fresh.dump(), l.dump()); diff != "" {
-				t.Fatalf("seed %d step %d: when everything has arrived, the rows differ from fresh ones (-fresh +incremental):\n%s", seed, step, diff)
+				t.Fatalf(
+					"seed %d step %d: when everything has arrived, the rows differ from fresh ones (-fresh "+
+						"+incremental):\n%s", seed, step, diff)
 			}
 		}
 	}
@@ -390,7 +406,10 @@ func TestGraph_TableReadsOnlyEarlierOnes(t *testing.T) {
 	e := graph.New()
 	var late *graph.Table[string, string]
 	table := func(name string, compute func(*graph.Reader, string) (string, bool)) *graph.Table[string, string] {
-		return graph.Declare(e, graph.Table[string, string]{Name: name, Order: strings.Compare, Sources: []graph.Source[string]{e.Stored("Pod", store.ByID)}, Compute: compute})
+		return graph.Declare(e, graph.Table[string, string]{
+			Name: name, Order: strings.Compare, Sources: []graph.Source[string]{e.Stored("Pod", store.ByID)},
+			Compute: compute,
+		})
 	}
 	table("early", func(r *graph.Reader, key string) (string, bool) { return late.Get(r, key) })
 	late = table("late", func(*graph.Reader, string) (string, bool) { return "", true })
@@ -414,18 +433,27 @@ func TestGraph_ExplainNamesCauseReadsAndReaders(t *testing.T) {
 		}
 		w.engine.Update(s.View(), rev.Changes)
 	}
-	apply(store.Pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", Labels: map[string]string{"wants": "web"}}}))
-	apply(store.ConfigMaps.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Data: map[string]string{"zone": "a"}}))
+	apply(
+		store.Pods.Put(
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p",
+					Labels: map[string]string{"wants": "web"}},
+			}))
+	apply(
+		store.ConfigMaps.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Data: map[string]string{"zone": "a"}}))
 
 	want := []graph.Explanation{{
-		Table: "services", Key: "web", Exists: true, Computed: 2, Changed: 2, Cause: "store ConfigMap by id: default/web",
+		Table: "services", Key: "web", Exists: true, Computed: 2, Changed: 2,
+		Cause: "store ConfigMap by id: default/web",
 		Reads: []string{"store ConfigMap by id: default/web"}, Readers: []string{"copies: default/p"},
 	}}
 	if diff := gocmp.Diff(want, w.engine.Explain("web")); diff != "" {
 		t.Errorf("of the service (-want +got):\n%s", diff)
 	}
 	zone := w.engine.Explain("eu")
-	if len(zone) != 1 || zone[0].Cause != "" || !slices.Contains(zone[0].Reads, "services by zone: {eu a}") || !slices.Contains(zone[0].Reads, "wants by service: web") {
+	if len(zone) != 1 || zone[0].Cause != "" || !slices.Contains(zone[0].Reads, "services by zone: {eu a}") ||
+		!slices.Contains(zone[0].Reads, "wants by service: web") {
 		t.Errorf("of a key that contains the text: %+v", zone)
 	}
 	if list := w.engine.Explain("no such key"); len(list) != 0 {

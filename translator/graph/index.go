@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Index holds a table's rows by further keys, of type I. It is a source of these keys for later tables.
+// Index holds a table's rows by further keys, of type I. It is a source of these keys for later
+// tables.
 type Index[K comparable, V any, I comparable] struct {
 	table *Table[K, V]
 	keys  func(key K, value V) []I
@@ -21,8 +22,10 @@ type index[K comparable, V any] interface {
 	move(n *row[K, V])
 }
 
-// NewIndex adds an index to a table. keys must be a pure function: it is called again for a value that goes.
-func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string, keys func(key K, value V) []I) *Index[K, V, I] {
+// NewIndex adds an index to a table. keys must be a pure function: it is called again for a value
+// that goes.
+func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string,
+	keys func(key K, value V) []I) *Index[K, V, I] {
 	ix := &Index[K, V, I]{table: t, keys: keys, rows: map[I][]*row[K, V]{}}
 	ix.reads.name = t.Name + " by " + name
 	t.indexes = append(t.indexes, ix)
@@ -43,7 +46,8 @@ func (ix *Index[K, V, I]) feed(to dependent[I]) {
 // few is how many keys are compared one by one.
 const few = 16
 
-// prepare computes the keys that a change takes a row from, and to. Nothing has changed yet if it panics.
+// prepare computes the keys that a change takes a row from, and to. Nothing has changed yet if it
+// panics.
 func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	ix.old, ix.now = nil, nil
 	if c.Had {
@@ -54,9 +58,9 @@ func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	}
 }
 
-// move takes a row from its old keys to its new ones. A key that both values have cannot have come or gone: rows that
-// exist because of it stay, and are recomputed only if they have read it. (Else each change of a route would recompute
-// its clusters and their endpoints.)
+// move takes a row from its old keys to its new ones. A key that both values have cannot have come
+// or gone: rows that exist because of it stay, and are recomputed only if they have read it. (Else
+// each change of a route would recompute its clusters and their endpoints.)
 func (ix *Index[K, V, I]) move(n *row[K, V]) {
 	old, now := ix.old, ix.now
 	ix.old, ix.now = nil, nil
@@ -113,7 +117,8 @@ func (ix *Index[K, V, I]) By(r *Reader, key I) []Row[K, V] {
 	return rows
 }
 
-// Each is By without a copy: how many rows there are, and a walk over them. Walk before the Compute ends.
+// Each is By without a copy: how many rows there are, and a walk over them. Walk before the Compute
+// ends.
 func (ix *Index[K, V, I]) Each(r *Reader, key I) (n int, rows iter.Seq2[K, V]) {
 	list := ix.read(r, key)
 	return len(list), walk(list)

@@ -1,7 +1,7 @@
 package graph
 
-// column is one set of keys that can be read: of the store, of a table, or of an index. Of reads there are more than of
-// anything else, so a column has its own map and a read is one lookup.
+// column is one set of keys that can be read: of the store, of a table, or of an index. Of reads
+// there are more than of anything else, so a column has its own map and a read is one lookup.
 type column[K comparable] struct {
 	name       string // for people: the table, and the index
 	subjects   map[K]*keyed[K]
@@ -37,9 +37,11 @@ func (s *keyed[K]) describe() string { return describe(s.column.name, s.value) }
 type node struct {
 	row   anyRow // the row that holds it
 	reads []*subject
-	// cause is the read whose change led to the last recomputation; nil: the row's key came to, or went from, a source.
+	// cause is the read whose change led to the last recomputation; nil: the row's key came to, or
+	// went from, a source.
 	cause *subject
-	// computed and changed are the revisions of the store at which it was recomputed, and came out different, last.
+	// computed and changed are the revisions of the store at which it was recomputed, and came out
+	// different, last.
 	computed, changed uint32
 }
 
@@ -52,14 +54,15 @@ type anyRow interface {
 // crowd is how many readers are looked through one by one.
 const crowd = 16
 
-// readers is a set of rows. Nearly all have one to three, for which a list or a map would take more than the rest of a subject.
+// readers is a set of rows. Nearly all have one to three, for which a list or a map would take more
+// than the rest of a subject.
 type readers struct {
 	first *node // nil: the set is empty
 	more  *moreReaders
 }
 
-// moreReaders are further rows of a set, as a linked list of pairs: only the first pair may have one row alone. If the set is
-// large, many has all of them instead.
+// moreReaders are further rows of a set, as a linked list of pairs: only the first pair may have
+// one row alone. If the set is large, many has all of them instead.
 type moreReaders struct {
 	pair [2]*node
 	next *moreReaders
@@ -173,8 +176,8 @@ func (s *subject) invalidate() {
 	}
 }
 
-// changed marks everything dirty that has read a key and, if the key may have come or gone (moved), every row whose
-// existence depends on it.
+// changed marks everything dirty that has read a key and, if the key may have come or gone (moved),
+// every row whose existence depends on it.
 func (c *column[K]) changed(key K, moved bool) {
 	if s := c.subjects[key]; s != nil {
 		s.invalidate()

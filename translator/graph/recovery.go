@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Panic is a row whose computation panicked. The row keeps its last value, or gets what Table.Recover makes. It is the one
-// exception to "incremental equals fresh", and ends with the first computation that does not panic.
+// Panic is a row whose computation panicked. The row keeps its last value, or gets what
+// Table.Recover makes. It is the one exception to "incremental equals fresh", and ends with the
+// first computation that does not panic.
 type Panic struct {
 	Table string
 	Key   any
@@ -25,16 +26,19 @@ type Recovered struct {
 	Key   any
 }
 
-// misuse is the panic of a program that reads tables in the wrong order. No row recovers from it: it shows in every test.
+// misuse is the panic of a program that reads tables in the wrong order. No row recovers from it:
+// it shows in every test.
 type misuse string
 
 // fallen is a row whose last computation panicked.
 type fallen struct {
-	good []*subject // what the last good value was computed from: it must stay in the store as long as that value is used
+	// what the last good value was computed from: it must stay in the store as long as that value
+	// is used
+	good []*subject
 }
 
-// compute makes a row's new value, or its old one again if that panics or waits for what has not arrived. It reports whether
-// they differ, and whether the row waits.
+// compute makes a row's new value, or its old one again if that panics or waits for what has not
+// arrived. It reports whether they differ, and whether the row waits.
 func (t *Table[K, V]) compute(c *Change[K, V], n *row[K, V], d *Diff) (changed, waits bool) {
 	r := &Reader{engine: t.engine, layer: t.layer, remembers: true}
 	changed, p := t.try(r, c, t.Compute)
@@ -84,7 +88,8 @@ func (t *Table[K, V]) try(r *Reader, c *Change[K, V], compute func(*Reader, K) (
 	return true, nil
 }
 
-// fell notes that a row panicked, and adds to the reads of the computation in progress those of the row's last good value.
+// fell notes that a row panicked, and adds to the reads of the computation in progress those of the
+// row's last good value.
 func (t *Table[K, V]) fell(key K, n *row[K, V]) {
 	f, again := t.fallen[key]
 	if !again && n != nil {

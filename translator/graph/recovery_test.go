@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/graph"
 )
 
-// fragile is a table of what pods want, which cannot take "bug", with an index that cannot take "index", and a table behind it.
+// fragile is a table of what pods want, which cannot take "bug", with an index that cannot take
+// "index", and a table behind it.
 type fragile struct {
 	engine *graph.Engine
 	wants  *graph.Table[string, string]
@@ -95,7 +96,8 @@ func TestPanic_KeepsTheRowsLastValueAndAllOthers(t *testing.T) {
 			t.Errorf("panics %q and %d recovered, want %q and %d", got, len(d.Recovered), panicked, recovered)
 		}
 	}
-	step(map[string]string{"default/a": "s1", "default/b": "s1", "s1": "++"}, nil, 0, wanting("a", "s1"), wanting("b", "s1"))
+	step(map[string]string{"default/a": "s1", "default/b": "s1", "s1": "++"}, nil, 0, wanting("a", "s1"),
+		wanting("b", "s1"))
 	step(map[string]string{"default/a": "s1", "default/b": "s2", "s1": "+", "s2": "+"},
 		[]string{"wants: default/a: no label may be bug"}, 0, wanting("a", "bug"), wanting("b", "s2"))
 	// A key that only the last value has read.
@@ -111,7 +113,8 @@ func TestPanic_KeepsTheRowsLastValueAndAllOthers(t *testing.T) {
 	// Without a last value there is no row, and its end is no panic.
 	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"},
 		[]string{"wants: default/c: no label may be bug"}, 0, wanting("c", "bug"))
-	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"}, nil, 1, store.Pods.Delete("default/c"))
+	step(map[string]string{"default/a": "s4", "default/b": "s2", "s2": "+", "s4": "+"}, nil, 1,
+		store.Pods.Delete("default/c"))
 }
 
 func TestPanic_RecoverStandsInForARow(t *testing.T) {
@@ -122,7 +125,9 @@ func TestPanic_RecoverStandsInForARow(t *testing.T) {
 		return "closed", true
 	})
 	s := store.New()
-	for _, step := range []struct{ wants, row string }{{"bug", "closed"}, {"s1", "s1"}, {"bug", "closed"}, {"s9", "s9"}, {"bug", "s9"}, {"index", "s9"}} {
+	for _, step := range []struct{ wants, row string }{
+		{"bug", "closed"}, {"s1", "s1"}, {"bug", "closed"}, {"s9", "s9"}, {"bug", "s9"}, {"index", "s9"},
+	} {
 		rev, err := s.Apply(wanting("a", step.wants))
 		if err != nil {
 			t.Fatal(err)

@@ -7,17 +7,19 @@ import (
 	"slices"
 )
 
-// Table is one kind of result: rows of V, each with a key of type K. Declare adds it to an engine, which fills it.
+// Table is one kind of result: rows of V, each with a key of type K. Declare adds it to an engine,
+// which fills it.
 type Table[K comparable, V any] struct {
 	Name string
 	// Order compares keys: rows are computed and listed in it.
 	Order func(a, b K) int
 	// Sources hold the keys of the rows.
 	Sources []Source[K]
-	// Compute makes the row of a key; false if there is none after all. It must be a pure function of what it reads
-	// through r and of key, and must not change what it was given or gave.
+	// Compute makes the row of a key; false if there is none after all. It must be a pure function
+	// of what it reads through r and of key, and must not change what it was given or gave.
 	Compute func(r *Reader, key K) (V, bool)
-	// Recover makes the row of a key for which Compute panicked; last is its value before, if it had one. nil keeps that value.
+	// Recover makes the row of a key for which Compute panicked; last is its value before, if it
+	// had one. nil keeps that value.
 	Recover func(r *Reader, key K, last V, had bool) (V, bool)
 	// Equal reports whether two values mean the same; nil is reflect.DeepEqual.
 	Equal func(a, b V) bool
@@ -181,8 +183,8 @@ func (t *Table[K, V]) equal(a, b V) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// set gives a row its new value, moves it to the value's index keys, and invalidates what has read the row or one of
-// those keys.
+// set gives a row its new value, moves it to the value's index keys, and invalidates what has read
+// the row or one of those keys.
 func (t *Table[K, V]) set(n *row[K, V], c Change[K, V]) {
 	n.value, n.exist = c.New, c.Has
 	moved := c.Had != c.Has

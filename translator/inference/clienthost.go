@@ -36,12 +36,14 @@ func NewClientHosts(r store.Reader, key string) *ClientHosts {
 	return c
 }
 
-// At finds the gateway of an exporting cluster that has an address, or else the cluster's first. False if there is no such cluster, or its
-// gateways are asked for a Host of their own, or for the pool (peer listeners).
+// At finds the gateway of an exporting cluster that has an address, or else the cluster's first.
+// False if there is no such cluster, or its gateways are asked for a Host of their own, or for the
+// pool (peer listeners).
 func (c *ClientHosts) At(member string, at netip.AddrPort) (out ClientHost, ok bool) {
 	m := slices.IndexFunc(c.members, func(m model.ImportMember) bool { return m.Name == member })
 	i := slices.IndexFunc(c.entries, func(e inferenceapi.ImportedCluster) bool { return e.Name == member })
-	if m < 0 || i < 0 || c.members[m].Cluster.Kind != model.ParentKind || c.members[m].Problem != "" || c.members[m].Hostname != "" {
+	if m < 0 || i < 0 || c.members[m].Cluster.Kind != model.ParentKind || c.members[m].Problem != "" ||
+		c.members[m].Hostname != "" {
 		return out, false
 	}
 	for j, p := range c.entries[i].Parents {

@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// withDocument returns the policy of a whole import as its EndpointPickerConfig has it, if that chooses among clusters: the document is another
-// form of selection. Any other document is for pools, and has no effect here (ineffectiveOn). One that is invalid leaves what the policy has.
+// withDocument returns the policy of a whole import as its EndpointPickerConfig has it, if that
+// chooses among clusters: the document is another form of selection. Any other document is for
+// pools, and has no effect here (ineffectiveOn). One that is invalid leaves what the policy has.
 func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
 	if policy == nil || policy.Spec.Picker.Strategy != v1alpha1.StrategyPlugins || policy.Spec.Picker.ConfigRef == nil {
 		return policy, nil
@@ -27,10 +28,12 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 	if s := policy.Spec.Selection; s != nil {
 		selection = *s
 	}
-	if p := selection.Policy; p != "" && p != v1alpha1.SelectWeighted && p != v1alpha1.SelectLeastLoad || selection.Affinity != "" {
+	if p := selection.Policy; p != "" && p != v1alpha1.SelectWeighted && p != v1alpha1.SelectLeastLoad ||
+		selection.Affinity != "" {
 		return &is, append(findings, report.Finding{
 			Severity: report.Warning, Owner: owner, Field: fieldConfigRef,
-			Problem: "the document has no effect: spec.selection has a policy or an affinity of its own", Fix: "remove picker.configRef and picker.strategy, or selection.policy and selection.affinity",
+			Problem: "the document has no effect: spec.selection has a policy or an affinity of its own",
+			Fix:     "remove picker.configRef and picker.strategy, or selection.policy and selection.affinity",
 		})
 	}
 	selection.Policy, selection.Affinity = v1alpha1.SelectLeastLoad, v1alpha1.AffinityNone

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unknownEngine is the finding that labels of a pool's servers name no engine whose metrics can be read. There is one for each pool,
-// which names the first server: a wrong template of pods has all of them wrong.
+// unknownEngine is the finding that labels of a pool's servers name no engine whose metrics can be
+// read. There is one for each pool, which names the first server: a wrong template of pods has all
+// of them wrong.
 func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, found bool) {
 	if p.External || !needsPages(&p.Settings) {
 		return f, false
@@ -36,7 +37,9 @@ func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, fou
 	if strings.Contains(first.Pod, "/") {
 		kind = "ModelServers"
 	}
-	problem := fmt.Sprintf("%s %s has the label %s: %.63q, which is no known engine: its metrics are read as those of %s", kind, first.Pod, label, value, cmp.Or(p.Settings.Engine, endpointpicker.Engines[0]))
+	problem := fmt.Sprintf(
+		"%s %s has the label %s: %.63q, which is no known engine: its metrics are read as those of %s", kind, first.Pod,
+		label, value, cmp.Or(p.Settings.Engine, endpointpicker.Engines[0]))
 	if more := len(unknown) - 1; more > 0 {
 		have := "have"
 		if more == 1 {
@@ -45,8 +48,10 @@ func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, fou
 		problem += fmt.Sprintf("; %d more %s an unknown engine", more, have)
 	}
 	last := len(endpointpicker.Engines) - 1
-	fix := "write " + strings.Join(endpointpicker.Engines[:last], ", ") + " or " + endpointpicker.Engines[last] + " in the label, or remove it and set picker.metrics in a PoolPolicy"
-	if i := slices.IndexFunc(endpointpicker.Engines, func(known string) bool { return strings.EqualFold(known, value) }); i >= 0 {
+	fix := "write " + strings.Join(endpointpicker.Engines[:last], ", ") + " or " + endpointpicker.Engines[last] +
+		" in the label, or remove it and set picker.metrics in a PoolPolicy"
+	if i := slices.IndexFunc(endpointpicker.Engines,
+		func(known string) bool { return strings.EqualFold(known, value) }); i >= 0 {
 		fix = "write " + endpointpicker.Engines[i] + " in the label, in lower case"
 	}
 	return report.Finding{

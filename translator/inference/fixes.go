@@ -37,6 +37,7 @@ func (f exporterFixes) pickerTLS() string {
 		return "leave appProtocol: kubernetes.io/h2c out of the service's port"
 	}
 	return "in cluster " + f.cluster + ", for Penstock's own picker start penstock with --xds-cert, --xds-key and " +
-		"--xds-client-ca, and write spec.peerListener in the ClusterSet; for a picker with a Service of its own, leave " +
+		"--xds-client-ca, and write spec.peerListener in the ClusterSet; for a picker with a Service of its " +
+		"own, leave " +
 		"appProtocol: kubernetes.io/h2c out of the Service's port"
 }

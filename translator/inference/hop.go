@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Hop decides what a hop sends to: the last variants of its pool or import. False if there is no such
-// pool, or none of its clusters takes traffic.
+// Hop decides what a hop sends to: the last variants of its pool or import. False if there is no
+// such pool, or none of its clusters takes traffic.
 func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	hop := &model.Hop{Name: id}
 	if id.Import {
@@ -34,8 +34,9 @@ func Hop(r store.Reader, id model.HopID) (*model.Hop, bool) {
 	return hop, true
 }
 
-// importHop decides what a hop to an import sends to: to the hops of its exporting clusters if there are several, so that another one serves what one
-// declines; one of them if the hop names it; or with model.AnyMember, all by weight.
+// importHop decides what a hop to an import sends to: to the hops of its exporting clusters if
+// there are several, so that another one serves what one declines; one of them if the hop names it;
+// or with model.AnyMember, all by weight.
 func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	id := hop.Name
 	one := id.Member != "" && id.Member != model.AnyMember // of several, or the only one
@@ -81,7 +82,8 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 			}
 			continue
 		}
-		if !m.Takes() || m.Local { // a spill leads to other clusters: the pool of the same name may be the one that spills
+		// a spill leads to other clusters: the pool of the same name may be the one that spills
+		if !m.Takes() || m.Local {
 			continue
 		}
 		if m.Pool != nil {
@@ -95,14 +97,17 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 			if several {
 				cluster = cluster.As(model.LastVariant)
 			}
-			hop.Backends = append(hop.Backends, model.WeightedBackend{Cluster: cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: m.Share, MaxGateways: m.MaxGateways, Peer: m.Peer, RewriteHost: m.Hostname})
+			hop.Backends = append(hop.Backends, model.WeightedBackend{
+				Cluster: cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name),
+				Weight: m.Share, MaxGateways: m.MaxGateways, Peer: m.Peer, RewriteHost: m.Hostname,
+			})
 		}
 	}
 	return hop, len(hop.Backends) > 0
 }
 
-// NoGRPC reports of which exporting clusters of an import gRPC requests are kept away: of those that speak HTTP/1.1, if
-// another one speaks HTTP/2.
+// NoGRPC reports of which exporting clusters of an import gRPC requests are kept away: of those
+// that speak HTTP/1.1, if another one speaks HTTP/2.
 func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	speaks := map[string]model.Protocol{}
 	some := false
@@ -147,7 +152,8 @@ func throughMembers(r store.Reader, hop *model.Hop, imp *model.Import) *model.Ho
 
 // lastBackend sends to a pool as a hop does: asked at its own picker, spilling no further.
 func lastBackend(p *model.Pool, weight uint32) model.WeightedBackend {
-	b := model.WeightedBackend{Cluster: p.Last, Backend: store.TargetKey(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name), Weight: weight}
+	b := model.WeightedBackend{Cluster: p.Last, Backend: store.TargetKey(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name),
+		Weight: weight}
 	if !p.Picker.Cluster.IsZero() {
 		call := p.Picker
 		call.Spills, call.Spill, call.Last = false, nil, true

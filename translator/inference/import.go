@@ -44,8 +44,10 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 		if spills && policy != whole && !imp.Cluster.IsZero() {
 			imp.Findings = append(imp.Findings, report.Finding{
 				Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-				Problem: fmt.Sprintf("it is for requests that name cluster %s alone: those for the whole import are sent to another of its clusters", m.Name),
-				Fix:     "to have them spill once all clusters decline, write a PoolPolicy whose targetRef is the import",
+				Problem: fmt.Sprintf(
+					"it is for requests that name cluster %s alone: those for the whole import are sent to another "+
+						"of its clusters", m.Name),
+				Fix: "to have them spill once all clusters decline, write a PoolPolicy whose targetRef is the import",
 			})
 		}
 		switch {
@@ -55,7 +57,9 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 		case m.Cluster.Kind != model.ImportKind && !m.Local && spills && (policy != whole || imp.Cluster.IsZero()):
 			imp.Findings = append(imp.Findings, report.Finding{
 				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-				Problem: fmt.Sprintf("exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its requests do not spill", m.Name),
+				Problem: fmt.Sprintf(
+					"exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its "+
+						"requests do not spill", m.Name),
 			})
 		}
 	}
@@ -69,7 +73,9 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 			fields = append(fields, "spec.retryOn")
 		}
 		if len(fields) > 0 {
-			imp.Findings = append(imp.Findings, unused(policy, fields, "it is among the clusters of "+imp.Ref.String()+", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
+			imp.Findings = append(imp.Findings,
+				unused(policy, fields, "it is among the clusters of "+imp.Ref.String()+
+					", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
 		}
 	}
 	imp.Findings = unique(imp.Findings) // those about a policy are the same for each of its clusters
@@ -90,14 +96,17 @@ func unique(findings []report.Finding) (out []report.Finding) {
 	return out
 }
 
-// baseImport is Import without the spill targets, as basePool is to Pool. whole is its policy, policies are those of the members.
-func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy, policies []*v1alpha1.PoolPolicy, ok bool) {
+// baseImport is Import without the spill targets, as basePool is to Pool. whole is its policy,
+// policies are those of the members.
+func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy,
+	policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, outside, ok := gatewayapi.ImportedWithin(r, key)
 	if !ok {
 		return nil, nil, nil, false
 	}
 	whole, ignored := importPolicy(r, obj.Namespace, obj.Name)
-	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj), Findings: append(ignored, beyond(whole, obj, outside)...)}
+	imp = &model.Import{Ref: store.InferencePoolImports.Ref(obj),
+		Findings: append(ignored, beyond(whole, obj, outside)...)}
 	whole, found := withDocument(r, whole)
 	imp.Findings = append(append(imp.Findings, found...), misnamed(r, whole, obj, outside)...)
 	clusters := obj.Status.Clusters
@@ -127,7 +136,8 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 		imp.Members, policies = append(imp.Members, m), append(policies, policy)
 	}
 	imp.Accepted = report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
-	imp.Ready = report.Condition{Type: "Ready", Status: report.True, Reason: "Ready", Message: fmt.Sprintf("%d of %d exporting clusters can be used", usable, len(clusters))}
+	imp.Ready = report.Condition{Type: "Ready", Status: report.True, Reason: "Ready",
+		Message: fmt.Sprintf("%d of %d exporting clusters can be used", usable, len(clusters))}
 	if usable == 0 {
 		imp.Ready.Status, imp.Ready.Reason = report.False, "NoUsableCluster"
 	}
@@ -142,16 +152,19 @@ func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, 
 	slices.Sort(outside)
 	return []report.Finding{{
 		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldWithin,
-		Problem: fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests", obj.Namespace, obj.Name, strings.Join(outside, ", ")),
-		Fix:     "allow one of these clusters, or its region, or export the pool from one that is allowed",
+		Problem: fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests",
+			obj.Namespace, obj.Name, strings.Join(outside, ", ")),
+		Fix: "allow one of these clusters, or its region, or export the pool from one that is allowed",
 	}}
 }
 
 // listedNames bounds how many clusters a finding lists.
 const listedNames = 8
 
-// misnamed are the findings about the clusters that a policy names and that do not export the pool: no cluster may have such a name.
-func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, outside []string) (out []report.Finding) {
+// misnamed are the findings about the clusters that a policy names and that do not export the pool:
+// no cluster may have such a name.
+func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport,
+	outside []string) (out []report.Finding) {
 	if policy == nil || policy.Spec.Selection == nil {
 		return nil
 	}
@@ -161,16 +174,22 @@ func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.Inf
 	}
 	check := func(field string, names []string, absent bool) {
 		for i, name := range names {
-			exports := slices.Contains(outside, name) || slices.ContainsFunc(obj.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == name })
+			exports := slices.Contains(outside, name) ||
+				slices.ContainsFunc(obj.Status.Clusters,
+					func(c inferenceapi.ImportedCluster) bool { return c.Name == name })
 			f := report.Finding{Owner: store.PoolPolicies.Ref(policy), Field: fmt.Sprintf("%s[%d]", field, i)}
 			switch {
 			case exports:
 				continue
 			case known != nil && !slices.Contains(known, name):
-				f.Severity, f.Problem = report.Warning, fmt.Sprintf("no cluster of the ClusterSet has the name %q", name)
-				f.Fix = "write the name of one that it has (" + strings.Join(known[:min(len(known), listedNames)], ", ") + "), or add the cluster to it"
+				f.Severity, f.Problem = report.Warning,
+					fmt.Sprintf("no cluster of the ClusterSet has the name %q", name)
+				f.Fix = "write the name of one that it has (" +
+					strings.Join(known[:min(len(known), listedNames)], ", ") + "), or add the cluster to it"
 			case absent:
-				f.Severity, f.Problem = report.Info, fmt.Sprintf("cluster %q does not export InferencePoolImport %s/%s now", name, obj.Namespace, obj.Name)
+				f.Severity, f.Problem = report.Info,
+					fmt.Sprintf("cluster %q does not export InferencePoolImport %s/%s now", name, obj.Namespace,
+						obj.Name)
 			default:
 				continue
 			}
@@ -187,16 +206,22 @@ func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.Inf
 // fieldWithin bounds the clusters of an import.
 const fieldWithin = "spec.selection.within"
 
-// memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the whole import.
-func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
-	// Whether the name means this cluster costs as much as the import has clusters: it is asked only where there is a policy.
-	if own, ignored := policyFor(r, "InferencePoolImport", imp.Namespace, gatewayapi.AliasName(imp.Name, member)); own != nil && gatewayapi.IsImportAlias(r, imp.Namespace, imp.Name, member) {
+// memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the
+// whole import.
+func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy,
+	[]report.Finding) {
+	// Whether the name means this cluster costs as much as the import has clusters: it is asked
+	// only where there is a policy.
+	if own, ignored := policyFor(r, "InferencePoolImport", imp.Namespace,
+		gatewayapi.AliasName(imp.Name, member)); own != nil &&
+		gatewayapi.IsImportAlias(r, imp.Namespace, imp.Name, member) {
 		return own, ignored
 	}
 	return whole, nil
 }
 
-// notReady is the reason of the condition Ready, if that is False. Unknown is not False: an exporter that falls silent withdraws nothing.
+// notReady is the reason of the condition Ready, if that is False. Unknown is not False: an
+// exporter that falls silent withdraws nothing.
 func notReady(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")
@@ -204,10 +229,12 @@ func notReady(conditions []metav1.Condition) string {
 	return ""
 }
 
-// withheld is why a cluster of an import takes no new requests although its own conditions allow them: the reason of the condition
-// Accepted or Ready of the whole import, or of the controller that lists the cluster, if that is False; "" if none is. What Penstock's
-// own controllers write has no such effect: a member would withhold the clusters of others, and those that a user wrote.
-func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus, cluster string) (f report.Finding, reason string) {
+// withheld is why a cluster of an import takes no new requests although its own conditions allow
+// them: the reason of the condition Accepted or Ready of the whole import, or of the controller
+// that lists the cluster, if that is False; "" if none is. What Penstock's own controllers write
+// has no such effect: a member would withhold the clusters of others, and those that a user wrote.
+func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus,
+	cluster string) (f report.Finding, reason string) {
 	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {
 		return f, "" // the conditions are not about the export of a member
 	}
@@ -219,7 +246,8 @@ func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePool
 	}
 	for i := 0; no == nil && i < len(status.Controllers); i++ {
 		c := &status.Controllers[i]
-		if !ours(*c) && slices.ContainsFunc(c.ExportingClusters, func(e upstream.ExportingCluster) bool { return string(e.Name) == cluster }) {
+		if !ours(*c) && slices.ContainsFunc(c.ExportingClusters,
+			func(e upstream.ExportingCluster) bool { return string(e.Name) == cluster }) {
 			no, f.Field = declined(c.Conditions), fmt.Sprintf("status.controllers[%d].conditions", i)
 		}
 	}
@@ -227,7 +255,9 @@ func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePool
 		return f, ""
 	}
 	reason = cmp.Or(no.Reason, "Not"+no.Type)
-	f.Problem = fmt.Sprintf("cluster %s takes no new requests: the controller of the import reports %s=False, reason %s", cluster, no.Type, reason)
+	f.Problem = fmt.Sprintf(
+		"cluster %s takes no new requests: the controller of the import reports %s=False, reason %s", cluster, no.Type,
+		reason)
 	return f, reason
 }
 
@@ -253,12 +283,16 @@ func importMember(
 		m.Share = 0
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: imp.Ref, Field: field + ".conditions",
-			Problem: fmt.Sprintf("cluster %s takes no new requests: its controller reports Ready=False, reason %s", c.Name, m.NotReady),
+			Problem: fmt.Sprintf("cluster %s takes no new requests: its controller reports Ready=False, reason %s",
+				c.Name, m.NotReady),
 		})
 	}
 	problem := func(sub, problem, fix string) {
 		m.Problem, m.Reason = problem, reasonNotSupported
-		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem, Fix: fix})
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Error, Owner: imp.Ref, Field: field + sub, Problem: "cluster " + c.Name + ": " + problem,
+			Fix: fix,
+		})
 	}
 	if strings.ContainsFunc(c.Name, unicode.IsControl) { // Envoy sends the name in a header
 		problem(".name", "the name has control characters", "write the name of the exporting cluster")
@@ -298,8 +332,10 @@ func importMember(
 			if why := unusableHostname(&m, parent.Hostname, len(m.Parents) > 0); why != "" {
 				imp.Findings = append(imp.Findings, report.Finding{
 					Severity: report.Error, Owner: imp.Ref, Field: fmt.Sprintf("%s.parents[%d].hostname", field, i),
-					Problem: fmt.Sprintf("cluster %s: gateway %.64s/%.64s is not used: %s", c.Name, parent.Namespace, parent.Name, why),
-					Fix:     "write the host name that its route has, such as api.example.com, the same at each parent of the cluster",
+					Problem: fmt.Sprintf("cluster %s: gateway %.64s/%.64s is not used: %s", c.Name, parent.Namespace,
+						parent.Name, why),
+					Fix: "write the host name that its route has, such as api.example.com, the same at each parent " +
+						"of the cluster",
 				})
 				continue
 			}
@@ -307,7 +343,9 @@ func importMember(
 				waiting = why
 				imp.Findings = append(imp.Findings, report.Finding{
 					Severity: report.Info, Owner: imp.Ref, Field: fmt.Sprintf("%s.parents[%d].conditions", field, i),
-					Problem: fmt.Sprintf("cluster %s: gateway %.64s/%.64s takes no new requests: its condition Ready is False, reason %s", c.Name, parent.Namespace, parent.Name, why),
+					Problem: fmt.Sprintf(
+						"cluster %s: gateway %.64s/%.64s takes no new requests: its condition Ready is "+
+							"False, reason %s", c.Name, parent.Namespace, parent.Name, why),
 				})
 				continue
 			}
@@ -339,7 +377,8 @@ func importMember(
 		return m
 	}
 	if c.EndpointPicker == nil {
-		problem(".endpointPicker", "EndpointMode needs the remote picker", "add endpointPicker with its service, or use ParentMode")
+		problem(".endpointPicker", "EndpointMode needs the remote picker",
+			"add endpointPicker with its service, or use ParentMode")
 		return m
 	}
 	pickers, outside := dialablePickers(r, allowed, names, c.EndpointPicker.Service, field+".endpointPicker.service")
@@ -355,19 +394,25 @@ func importMember(
 			m.Problem, m.Reason = "the ClusterSet here has no certificates of "+c.Name, reasonNotSupported
 			return m
 		}
-		problem(".endpointPicker", "its picker serves members of its cluster set alone, and the ClusterSet here has no certificates of "+c.Name,
-			"add it to the ClusterSet here (penstock clusters join), or have the pool exported for clusters that are no members")
+		problem(".endpointPicker",
+			"its picker serves members of its cluster set alone, and the ClusterSet here has no certificates of "+
+				c.Name,
+			"add it to the ClusterSet here (penstock clusters join), or have the pool exported for clusters that are "+
+				"no members")
 		return m
 	}
 	tls := gatewayapi.BackendPolicy(r, at)
 	if !tls.Trusts() {
-		problem(".endpointPicker", fmt.Sprintf("%s for its picker has no valid CA certificate", tls.Policy), "correct the policy")
+		problem(".endpointPicker", fmt.Sprintf("%s for its picker has no valid CA certificate", tls.Policy),
+			"correct the policy")
 		return m
 	}
 	m.Pool = remotePool(imp, policy, c, m.Cluster, field)
 	if name := c.EndpointPicker.Pool; name != "" {
-		if id, ok := objectid.ParseTarget(name); !ok || id.Imported() || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			problem(".endpointPicker.pool", fmt.Sprintf("%.100q is not the name of a pool", name), "write NAMESPACE/NAME, or remove it")
+		if id, ok := objectid.ParseTarget(name); !ok || id.Imported() ||
+			strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			problem(".endpointPicker.pool", fmt.Sprintf("%.100q is not the name of a pool", name),
+				"write NAMESPACE/NAME, or remove it")
 			return m
 		}
 		m.Pool.Picker.RemotePool = name
@@ -399,8 +444,8 @@ func importMember(
 	return m
 }
 
-// gatewaysProtocol is what the gateways of an exporting cluster are spoken to in, by the appProtocols of their addresses:
-// they are one cluster for Envoy.
+// gatewaysProtocol is what the gateways of an exporting cluster are spoken to in, by the
+// appProtocols of their addresses: they are one cluster for Envoy.
 func gatewaysProtocol(imp *model.Import, cluster, field string, appProtocols []string) model.Protocol {
 	h2c := func(p string) bool { return protocolOf(p) == model.H2C }
 	other := func(p string) bool { return !h2c(p) }
@@ -412,18 +457,21 @@ func gatewaysProtocol(imp *model.Import, cluster, field string, appProtocols []s
 	}
 	imp.Findings = append(imp.Findings, report.Finding{
 		Severity: report.Warning, Owner: imp.Ref, Field: field,
-		Problem: fmt.Sprintf("cluster %s: some of its gateways have appProtocol kubernetes.io/h2c and others have not: "+
-			"all get HTTP/1.1, and no gRPC", cluster),
+		Problem: fmt.Sprintf(
+			"cluster %s: some of its gateways have appProtocol kubernetes.io/h2c and others have not: "+
+				"all get HTTP/1.1, and no gRPC", cluster),
 		Fix: "write the same appProtocol for all gateways of the cluster",
 	})
 	return model.HTTP1
 }
 
 func remotePool(
-	imp *model.Import, policy *v1alpha1.PoolPolicy, c *inferenceapi.ImportedCluster, cluster model.ClusterID, field string,
+	imp *model.Import, policy *v1alpha1.PoolPolicy, c *inferenceapi.ImportedCluster, cluster model.ClusterID,
+	field string,
 ) *model.Pool {
 	p := &model.Pool{
-		Name:     objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}, Member: c.Name},
+		Name: objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name},
+			Member: c.Name},
 		Ref:      imp.Ref,
 		Cluster:  cluster,
 		Protocol: protocolOf(c.AppProtocol),
@@ -440,7 +488,8 @@ func remotePool(
 		p.Ports = append(p.Ports, uint16(port.Number))
 		if port.AppProtocol != "" && port.AppProtocol != cmp.Or(c.AppProtocol, "http") {
 			p.Findings = append(p.Findings, report.Finding{
-				Severity: report.Warning, Owner: imp.Ref, Field: fmt.Sprintf("%s.targetPorts[%d].appProtocol", field, i),
+				Severity: report.Warning, Owner: imp.Ref,
+				Field:   fmt.Sprintf("%s.targetPorts[%d].appProtocol", field, i),
 				Problem: fmt.Sprintf("cluster %s: it has no effect", c.Name), Fix: "write appProtocol of the cluster",
 			})
 		}
@@ -451,8 +500,8 @@ func remotePool(
 	return p
 }
 
-// declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself. It returns why none of them is allowed; "" if one is,
-// or there is none.
+// declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself. It
+// returns why none of them is allowed; "" if one is, or there is none.
 func declaredEndpoints(
 	r store.Reader, p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, field string,
 ) (denied string) {
@@ -473,7 +522,8 @@ func declaredEndpoints(
 		}
 		if why := cmp.Or(policy.Written(addr), allowed.outside(addr)); why != "" {
 			denied = cmp.Or(denied, fmt.Sprintf("none of its model servers is allowed: address %s %s", e.Address, why))
-			is := outside{fmt.Sprintf("%s.endpoints[%d].address", field, i), fmt.Sprintf("address %s %s", e.Address, why)}
+			is := outside{fmt.Sprintf("%s.endpoints[%d].address", field, i),
+				fmt.Sprintf("address %s %s", e.Address, why)}
 			found = append(found, notAllowed(imp.Ref, c.Name, []outside{is})...)
 			continue
 		}
@@ -496,19 +546,23 @@ func declaredEndpoints(
 	return denied
 }
 
-// relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and has it added to the
-// cluster before it answers. It returns why it can name none; "" if it can.
+// relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and
+// has it added to the cluster before it answers. It returns why it can name none; "" if it can.
 func relayed(
 	p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress,
 	field string,
 ) (denied string) {
-	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}
-	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field, Within: allowed.lists()}
+	p.Picker = model.PickerCall{Cluster: model.OurPicker, Names: p.Picker.Names, Pool: p.Name,
+		RemotePool: p.Picker.RemotePool, Body: model.BodyBuffered, Served: true, Open: p.FailOpen}
+	p.Relay = &model.Relay{Pickers: pickers, Import: imp.Ref.Key(), Member: c.Name, Field: field,
+		Within: allowed.lists()}
 	if len(p.Relay.Within) == 0 {
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Warning, Owner: imp.Ref, Field: field + ".podCIDRs",
-			Problem: fmt.Sprintf("cluster %s names neither its pods nor their range: its picker may name any allowed address but loopback ones", c.Name),
-			Fix:     "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
+			Problem: fmt.Sprintf(
+				"cluster %s names neither its pods nor their range: its picker may name any allowed address but "+
+					"loopback ones", c.Name),
+			Fix: "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
 		})
 	}
 	if why := allowed.disjoint(); why != "" {
@@ -524,14 +578,17 @@ const (
 	reasonNotAllowed   = "NotAllowed"
 )
 
-// unaddressed notes that a member has no address to be reached at: none is allowed of those denied, which have findings, or none is known yet.
+// unaddressed notes that a member has no address to be reached at: none is allowed of those denied,
+// which have findings, or none is known yet.
 func unaddressed(imp *model.Import, m *model.ImportMember, denied []outside, field, unknown, fix string) {
 	if len(denied) > 0 {
 		m.Reason, m.Problem = reasonNotAllowed, denied[0].problem
 		return
 	}
 	m.Reason, m.Problem = "", unknown
-	imp.Findings = append(imp.Findings, report.Finding{Severity: report.Error, Owner: imp.Ref, Field: field, Problem: "cluster " + m.Name + ": " + unknown, Fix: fix})
+	imp.Findings = append(imp.Findings, report.Finding{
+		Severity: report.Error, Owner: imp.Ref, Field: field, Problem: "cluster " + m.Name + ": " + unknown, Fix: fix,
+	})
 }
 
 // outside is a field with an address that may not become an endpoint.
@@ -540,13 +597,15 @@ type outside struct{ field, problem string }
 // notAllowed are the findings about such fields of an exporting cluster.
 func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.Finding) {
 	for _, o := range list {
-		out = append(out, report.Finding{Severity: report.Error, Owner: owner, Field: o.field, Problem: "cluster " + cluster + ": " + o.problem, Fix: fixOutside(o.problem)})
+		out = append(out,
+			report.Finding{Severity: report.Error, Owner: owner, Field: o.field,
+				Problem: "cluster " + cluster + ": " + o.problem, Fix: fixOutside(o.problem)})
 	}
 	return few(out)
 }
 
-// few returns the first findings about the elements of a list, and one that counts the others: a member of the cluster set
-// decides how many there are.
+// few returns the first findings about the elements of a list, and one that counts the others: a
+// member of the cluster set decides how many there are.
 func few(list []report.Finding) []report.Finding {
 	more := len(list) - mostErrors
 	if more <= 0 {
@@ -556,7 +615,8 @@ func few(list []report.Finding) []report.Finding {
 	if i := strings.LastIndexByte(last.Field, '['); i >= 0 {
 		last.Field = last.Field[:i]
 	}
-	last.Problem, last.Fix = fmt.Sprintf("%d more elements have such a problem", more), "see the other findings of this object"
+	last.Problem, last.Fix = fmt.Sprintf("%d more elements have such a problem", more),
+		"see the other findings of this object"
 	return append(list[:mostErrors:mostErrors], last)
 }
 
@@ -564,7 +624,8 @@ func few(list []report.Finding) []report.Finding {
 // looked up. cleartext decides by the port's appProtocol whether it is spoken to without TLS. field
 // is where the list is, and names are those that are looked up. A name is resolved once a route
 // uses the import (useNames).
-func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string, cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
+func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string,
+	cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
 		if len(s.Ports) == 0 {
 			continue
@@ -577,10 +638,14 @@ func dialable(r store.Reader, allowed ranges, names hostNames, list []inferencea
 			host := services.Mention(r, a)
 			for _, ip := range host.Addresses {
 				if why := allowed.outside(ip); why != "" {
-					no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), fmt.Sprintf("address %s %s", ip, why)})
+					no = append(no,
+						outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j),
+							fmt.Sprintf("address %s %s", ip, why)})
 					continue
 				}
-				out = append(out, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(port.Number)), Cleartext: cleartext(port.AppProtocol)})
+				out = append(out, model.RemoteAddress{
+					Addr: netip.AddrPortFrom(ip, uint16(port.Number)), Cleartext: cleartext(port.AppProtocol),
+				})
 			}
 			if host.Outside != "" {
 				no = append(no, outside{fmt.Sprintf("%s[%d].addresses[%d]", field, i, j), host.Outside})
@@ -604,12 +669,14 @@ func distinct(list []model.RemoteAddress) []model.RemoteAddress {
 	return slices.CompactFunc(list, func(a, b model.RemoteAddress) bool { return a.Addr == b.Addr })
 }
 
-func dialablePickers(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string) ([]model.RemoteAddress, []outside) {
+func dialablePickers(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport,
+	field string) ([]model.RemoteAddress, []outside) {
 	return dialable(r, allowed, names, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
 }
 
 // Dialable lists where the picker of an exporting cluster of an import is asked.
-func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedCluster) []model.RemoteAddress {
+func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport,
+	c *inferenceapi.ImportedCluster) []model.RemoteAddress {
 	if c.EndpointPicker == nil {
 		return nil
 	}
@@ -622,7 +689,8 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport, c *inferenc
 }
 
 // importNamed finds the import that a name means (gatewayapi.ImportNamed), with get.
-func importNamed(r store.Reader, namespace, name string, get func(key string) (*model.Import, bool)) (*model.Import, bool) {
+func importNamed(r store.Reader, namespace, name string, get func(key string) (*model.Import, bool)) (*model.Import,
+	bool) {
 	key, cluster, ok := gatewayapi.ImportNamed(r, namespace, name)
 	if !ok {
 		return nil, false
@@ -634,8 +702,8 @@ func importNamed(r store.Reader, namespace, name string, get func(key string) (*
 	return pinnedTo(imp, cluster)
 }
 
-// pinnedTo is an import with one of its exporting clusters alone, whose weight among the others then means nothing; false if
-// it has no such cluster.
+// pinnedTo is an import with one of its exporting clusters alone, whose weight among the others
+// then means nothing; false if it has no such cluster.
 func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
 	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == member })
 	if i < 0 {

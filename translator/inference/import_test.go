@@ -47,7 +47,9 @@ func imported(t *testing.T, documents string) (*store.View, *model.Import) {
 }
 
 func resolve(v *store.View, name string) (clusters []string, shares []uint32, reason string) {
-	res := inference.Backends{Tables: direct{}}.Resolve(v, report.Ref{Group: "inference.networking.x-k8s.io", Kind: "InferencePoolImport", Namespace: "default", Name: name}, 0)
+	res := inference.Backends{Tables: direct{}}.Resolve(v,
+		report.Ref{Group: "inference.networking.x-k8s.io", Kind: "InferencePoolImport", Namespace: "default",
+			Name: name}, 0)
 	for _, t := range res.Targets {
 		clusters, shares = append(clusters, t.Cluster.String()), append(shares, t.Share)
 	}
@@ -60,7 +62,8 @@ func TestInferencePoolImport_ClustersShareItsWeight(t *testing.T) {
 		t.Errorf("ready: %+v", imp.Ready)
 	}
 	clusters, shares, _ := resolve(v, "llm")
-	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{1, 3}) {
+	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) ||
+		!slices.Equal(shares, []uint32{1, 3}) {
 		t.Errorf("clusters %v, shares %v", clusters, shares)
 	}
 }
@@ -96,10 +99,12 @@ metadata: {name: llm.east}
 Endpoints: ["10.1.0.5:8000"]
 `)
 	p := imp.Members[0].Pool
-	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/llm@east" || p.Picker.Body != model.BodyBuffered {
+	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/llm@east" ||
+		p.Picker.Body != model.BodyBuffered {
 		t.Errorf("picker %+v", p.Picker)
 	}
-	if p.Relay == nil || p.Relay.Pickers[0].Cleartext || fmt.Sprint(p.Relay.Within) != "[[10.0.0.0/8] [10.1.0.0/16]]" || p.Relay.Pickers[0].Addr.String() != "192.0.2.1:9002" {
+	if p.Relay == nil || p.Relay.Pickers[0].Cleartext || fmt.Sprint(p.Relay.Within) != "[[10.0.0.0/8] [10.1.0.0/16]]" ||
+		p.Relay.Pickers[0].Addr.String() != "192.0.2.1:9002" {
 		t.Errorf("relay %+v", p.Relay)
 	}
 	if m := inference.Members(v, p); len(m) != 1 || m[0].Address.String() != "10.1.0.5:8000" {
@@ -108,22 +113,28 @@ Endpoints: ["10.1.0.5:8000"]
 }
 
 func TestEndpointMode_WithDeclaredPodsAsksTheRemotePickerDirectly(t *testing.T) {
-	_, imp := imported(t, strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "endpoints: [{address: 10.1.0.2}, {address: 10.1.0.1}, {address: 10.1.0.3, draining: true}, {address: nonsense}]", 1)+westHost)
+	_, imp := imported(t,
+		strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]",
+			"endpoints: [{address: 10.1.0.2}, {address: 10.1.0.1}, {address: 10.1.0.3, draining: true}, {address: "+
+				"nonsense}]", 1)+westHost)
 	p := imp.Members[0].Pool
-	if !p.External || p.Relay != nil || p.Picker.Cluster.InAnyConfig().String() != "import-picker/default/llm/east" || p.Picker.Body != model.BodyDuplex {
+	if !p.External || p.Relay != nil || p.Picker.Cluster.InAnyConfig().String() != "import-picker/default/llm/east" ||
+		p.Picker.Body != model.BodyDuplex {
 		t.Errorf("picker %+v, relay %+v", p.Picker, p.Relay)
 	}
 	if len(p.Remote) != 2 || p.Remote[0].String() != "10.1.0.1:8000" {
 		t.Errorf("endpoints %v", p.Remote)
 	}
-	if text := texts(imp.Findings); !strings.Contains(text, `status.clusters[1].endpoints[3].address: "nonsense" is not an IP address`) {
+	if text := texts(imp.Findings); !strings.Contains(text,
+		`status.clusters[1].endpoints[3].address: "nonsense" is not an IP address`) {
 		t.Errorf("findings: %s", text)
 	}
 }
 
 func TestInferencePoolImport_UnreachableClusterIsReportedAndTakesNoTraffic(t *testing.T) {
 	v, imp := imported(t, llmImport) // the host name is not known
-	if text := texts(imp.Findings); !strings.Contains(text, "status.clusters[0].parents: cluster west-2: no parent gateway has a known address") {
+	if text := texts(imp.Findings); !strings.Contains(text,
+		"status.clusters[0].parents: cluster west-2: no parent gateway has a known address") {
 		t.Errorf("findings: %s", text)
 	}
 	if clusters, _, _ := resolve(v, "llm"); !slices.Equal(clusters, []string{"import/default/llm/east"}) {
@@ -151,7 +162,8 @@ func TestEndpointMode_WithoutPodCIDRsWarns(t *testing.T) {
 
 func TestEndpointMode_LostPickIsRepeatedWhereNoPodIsKnown(t *testing.T) {
 	for _, mode := range []string{"FailClose", "FailOpen"} {
-		v, imp := imported(t, strings.Replace(llmImport, "targetPortNumber", "failureMode: "+mode+"\n    targetPortNumber", 1)+westHost)
+		v, imp := imported(t,
+			strings.Replace(llmImport, "targetPortNumber", "failureMode: "+mode+"\n    targetPortNumber", 1)+westHost)
 		p := imp.Members[0].Pool
 		if !p.PicksAgain() || p.Last.String() != "last/import/default/llm/east" || p.FailOpen != (mode == "FailOpen") {
 			t.Errorf("%s: picks again %t, last %s, fails open %t", mode, p.PicksAgain(), p.Last, p.FailOpen)
@@ -173,10 +185,12 @@ kind: PoolPolicy
 metadata: {name: q}
 spec: {targetRef: {name: big}, spill: [{kind: InferencePoolImport, name: llm-east}]}
 `)
-	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last.String() != "last/import/default/llm/east" || p.OwnHop().String() != "hop.default.import.llm@east" {
+	if p := imp.Members[0].Pool; len(p.Spill) != 1 || p.Last.String() != "last/import/default/llm/east" ||
+		p.OwnHop().String() != "hop.default.import.llm@east" {
 		t.Errorf("spill %+v, last %s, own hop %s", p.Spill, p.Last, p.OwnHop())
 	}
-	if len(imp.Spill) != 1 || imp.Cluster.String() != "members/default/llm" || strings.Contains(texts(imp.Findings), "do not spill") {
+	if len(imp.Spill) != 1 || imp.Cluster.String() != "members/default/llm" ||
+		strings.Contains(texts(imp.Findings), "do not spill") {
 		t.Errorf("the whole import: cluster %s, spill %+v, findings %s", imp.Cluster, imp.Spill, texts(imp.Findings))
 	}
 	_, one := imported(t, llmImport[:strings.Index(llmImport, "  - name: east")]+westHost+"\n---\n"+bigPool+`
@@ -185,7 +199,8 @@ kind: PoolPolicy
 metadata: {name: p}
 spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{name: big}]}
 `)
-	if text := texts(one.Findings); !one.Cluster.IsZero() || !strings.Contains(text, "west-2 is reached through its gateway") {
+	if text := texts(one.Findings); !one.Cluster.IsZero() ||
+		!strings.Contains(text, "west-2 is reached through its gateway") {
 		t.Errorf("no finding reports that ParentMode does not spill: cluster %s, %s", one.Cluster, text)
 	}
 	_, apart := imported(t, llmImport+westHost+"\n---\n"+bigPool+`
@@ -194,20 +209,24 @@ kind: PoolPolicy
 metadata: {name: p}
 spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{name: big}]}
 `)
-	if text := texts(apart.Findings); len(apart.Spill) > 0 || !strings.Contains(text, "PoolPolicy default/p spec.spill: it is for requests that name cluster east alone") {
+	if text := texts(apart.Findings); len(apart.Spill) > 0 ||
+		!strings.Contains(text, "PoolPolicy default/p spec.spill: it is for requests that name cluster east alone") {
 		t.Errorf("a policy of one cluster: spill %+v, %s", apart.Spill, text)
 	}
 	hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm-east"))
 	if !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {
 		t.Errorf("hop %+v", hop)
 	}
-	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm@east")); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {
+	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm@east")); !ok || len(hop.Backends) != 1 ||
+		hop.Backends[0].Cluster.String() != "last/import/default/llm/east" {
 		t.Errorf("a cluster's own hop %+v", hop)
 	}
 	if _, ok := inference.Hop(v, hopID(t, "hop.default.import.llm@nowhere")); ok {
 		t.Error("a hop to a cluster that the import does not have")
 	}
-	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm")); !ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/members/default/llm" || len(hop.Backends[0].Members) != 2 || len(hop.Behind) != 2 || hop.Behind[0].Hop.String() != "hop.default.import.llm@east" {
+	if hop, ok := inference.Hop(v, hopID(t, "hop.default.import.llm")); !ok || len(hop.Backends) != 1 ||
+		hop.Backends[0].Cluster.String() != "last/members/default/llm" || len(hop.Backends[0].Members) != 2 ||
+		len(hop.Behind) != 2 || hop.Behind[0].Hop.String() != "hop.default.import.llm@east" {
 		t.Errorf("a hop to a whole import leads to the hops of its clusters: %+v", hop)
 	}
 	any := model.HopTo("InferencePoolImport", "default", "llm")
@@ -232,9 +251,11 @@ status:
 	v, _ := imported(t, two) // b has no address, which is of no consequence
 	clusters, shares, reason := resolve(v, "llm")
 	if reason != "" || !slices.Equal(shares, []uint32{0, 0}) {
-		t.Errorf("an import that counts as weight 0 must resolve without a share: clusters %v, shares %v, reason %q", clusters, shares, reason)
+		t.Errorf("an import that counts as weight 0 must resolve without a share: clusters %v, shares %v, reason %q",
+			clusters, shares, reason)
 	}
-	v, _ = imported(t, strings.Replace(two, "name: b, routingMode: ParentMode, weight: 0", "name: b, routingMode: ParentMode", 1))
+	v, _ = imported(t,
+		strings.Replace(two, "name: b, routingMode: ParentMode, weight: 0", "name: b, routingMode: ParentMode", 1))
 	if _, _, reason := resolve(v, "llm"); reason != "BackendNotFound" {
 		t.Errorf("the only cluster with a weight cannot be reached: reason %q", reason)
 	}
@@ -245,7 +266,8 @@ func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T
     conditions: [{type: Ready, status: "False", reason: Draining, message: the exporter is being upgraded, lastTransitionTime: "2026-01-01T00:00:00Z"}]`, 1)
 	v, imp := imported(t, notReady+westHost)
 	clusters, shares, _ := resolve(v, "llm")
-	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) || !slices.Equal(shares, []uint32{0, 3}) {
+	if !slices.Equal(clusters, []string{"last/import/default/llm/east", "last/parent/default/llm/west-2"}) ||
+		!slices.Equal(shares, []uint32{0, 3}) {
 		t.Errorf("clusters %v, shares %v; its cluster must stay for the requests in flight", clusters, shares)
 	}
 	if _, shares, reason := resolve(v, "llm-east"); reason != "" || !slices.Equal(shares, []uint32{0}) {
@@ -254,7 +276,9 @@ func TestInferencePoolImport_ClusterThatIsNotReadyTakesNoNewRequest(t *testing.T
 	if _, ok := inference.Hop(v, hopID(t, "hop.default.import.llm-east")); ok {
 		t.Error("a pool spills to it")
 	}
-	if text := texts(imp.Findings); !strings.Contains(text, "status.clusters[1].conditions: cluster east takes no new requests: its controller reports Ready=False, reason Draining") {
+	if text := texts(imp.Findings); !strings.Contains(text,
+		"status.clusters[1].conditions: cluster east takes no new requests: its controller reports Ready=False, "+
+			"reason Draining") {
 		t.Errorf("findings: %s", text)
 	}
 	v, _ = imported(t, strings.Replace(notReady, `status: "False"`, `status: Unknown`, 1)+westHost)
@@ -270,11 +294,14 @@ func TestInferencePoolImport_WithheldByItsControllerTakesNoNewRequest(t *testing
 		shares []uint32
 		field  string
 	}{
-		{"  conditions: [" + strings.Replace(declined, "TYPE", "Accepted", 1) + "]\n", []uint32{0, 0}, "status.conditions"},
-		{"  conditions: [" + strings.Replace(declined, "TYPE", "Ready", 1) + "]\n", []uint32{0, 0}, "status.conditions"},
+		{"  conditions: [" + strings.Replace(declined, "TYPE", "Accepted", 1) + "]\n", []uint32{0, 0},
+			"status.conditions"},
+		{"  conditions: [" + strings.Replace(declined, "TYPE", "Ready", 1) + "]\n", []uint32{0, 0},
+			"status.conditions"},
 		{"  conditions: [" + strings.Replace(declined, "TYPE", "Other", 1) + "]\n", []uint32{1, 3}, ""},
 		{"  controllers: [{name: example.net/c, exportingClusters: [{name: east}], conditions: [" +
-			strings.Replace(declined, "TYPE", "Accepted", 1) + "]}]\n", []uint32{0, 3}, "status.controllers[0].conditions"},
+			strings.Replace(declined, "TYPE", "Accepted", 1) + "]}]\n", []uint32{0, 3},
+			"status.controllers[0].conditions"},
 		{"  conditions: [" + strings.Replace(declined, "TYPE", "Ready", 1) + "]\n" +
 			"  controllers: [{name: penstock.dev/multicluster-hub, exportingClusters: [{name: east}], conditions: [" +
 			strings.Replace(declined, "TYPE", "Ready", 1) + "]}]\n", []uint32{1, 3}, ""},
@@ -286,7 +313,9 @@ func TestInferencePoolImport_WithheldByItsControllerTakesNoNewRequest(t *testing
 			t.Errorf("%s: shares %v, want %v", c.status, shares, c.shares)
 		}
 		text := texts(imp.Findings)
-		if want := c.field + ": cluster east takes no new requests: the controller of the import reports"; strings.Contains(text, want) != (c.field != "") {
+		if want := c.field +
+			": cluster east takes no new requests: the controller of the import reports"; strings.Contains(text,
+			want) != (c.field != "") {
 			t.Errorf("%s: findings %s", c.status, text)
 		}
 		if c.shares[1] == 0 && (imp.Ready.Status != "False" || imp.Ready.Reason != "NoUsableCluster") {
@@ -310,7 +339,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, spill: [{kind: Inferen
 `)
 	for i, want := range []string{"hop.default.import.llm-west-2", "hop.default.import.llm-east"} {
 		p := imp.Members[i].Pool
-		if len(p.Spill) != 1 || p.Spill[0].Hop.String() != want || !p.Picker.Spills || p.Spill[0].Backends[0].Cluster == p.Last {
+		if len(p.Spill) != 1 || p.Spill[0].Hop.String() != want || !p.Picker.Spills ||
+			p.Spill[0].Backends[0].Cluster == p.Last {
 			t.Errorf("cluster %s spills to %+v, want %s", imp.Members[i].Name, p.Spill, want)
 		}
 	}
@@ -350,7 +380,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-south}}
 	if p := imp.Members[0].Pool; fmt.Sprint(p.Relay.Within) != "[[10.9.0.0/16] [10.1.0.0/16]]" || len(p.Spill) != 1 {
 		t.Errorf("ranges %v, spill %+v", p.Relay.Within, p.Spill)
 	}
-	for name, want := range map[string]string{"whole": "Accepted", "east": "Accepted", "second": "Conflicted", "south": "TargetNotFound"} {
+	for name, want := range map[string]string{"whole": "Accepted", "east": "Accepted", "second": "Conflicted",
+		"south": "TargetNotFound"} {
 		rep, ok := inference.PolicyReport(v, direct{}, "default/"+name)
 		if !ok || rep.Conditions[0].Reason != want {
 			t.Errorf("%s: %+v, want reason %s", name, rep.Conditions, want)
@@ -373,7 +404,8 @@ spec:
   validation: {hostname: ` + name + `.example, wellKnownCACertificates: System}
 `
 	}
-	v, _ := imported(t, llmImport+westHost+policy("whole", "llm", "")+policy("by-name", "llm-east", "")+policy("by-section", "llm", ", sectionName: west-2"))
+	v, _ := imported(t, llmImport+westHost+policy("whole", "llm", "")+policy("by-name", "llm-east", "")+
+		policy("by-section", "llm", ", sectionName: west-2"))
 	for cluster, want := range map[model.ClusterID]string{
 		model.ImportCluster("default", "llm", "east"):   "by-name",
 		model.ParentCluster("default", "llm", "west-2"): "by-section",
@@ -411,7 +443,8 @@ status:
       - {addresses: [192.0.2.4, 192.0.2.3], ports: [{number: 9002, appProtocol: kubernetes.io/h2c}]}
 `
 	_, imp := imported(t, mixed)
-	want := map[string]bool{"192.0.2.1:443": false, "192.0.2.2:80": true, "192.0.2.3:9002": false, "192.0.2.4:9002": true}
+	want := map[string]bool{"192.0.2.1:443": false, "192.0.2.2:80": true, "192.0.2.3:9002": false,
+		"192.0.2.4:9002": true}
 	for _, a := range slices.Concat(imp.Members[0].Pool.Relay.Pickers, imp.Members[1].Parents) {
 		if cleartext, ok := want[a.Addr.String()]; !ok || cleartext != a.Cleartext {
 			t.Errorf("%s in cleartext: %t", a.Addr, a.Cleartext)
@@ -423,11 +456,18 @@ status:
 	}
 	text := texts(inference.Exposed(imp))
 	for _, want := range []string{
-		"status.clusters[0].parents: cluster west: requests, with their prompts, are sent to its gateways in cleartext; set appProtocol: https on the service's port, or write a BackendTLSPolicy for InferencePoolImport default/llm with sectionName west",
-		"status.clusters[0].parents: cluster west: requests are sent to its gateways over TLS, and the certificate is not verified",
-		"status.clusters[1].endpointPicker.service: cluster east: requests, with their prompts, are sent to its picker in cleartext; leave appProtocol: kubernetes.io/h2c out",
-		"status.clusters[1].endpointPicker.service: cluster east: requests are sent to its picker over TLS, and the certificate is not verified; write a BackendTLSPolicy for InferencePoolImport default/llm with sectionName east.picker",
-		"status.clusters[1]: cluster east: requests, with their prompts, are sent to its model servers in cleartext; write a BackendTLSPolicy",
+		"status.clusters[0].parents: cluster west: requests, with their prompts, are sent to its gateways in " +
+			"cleartext; set appProtocol: https on the service's port, or write a BackendTLSPolicy for " +
+			"InferencePoolImport default/llm with sectionName west",
+		"status.clusters[0].parents: cluster west: requests are sent to its gateways over TLS, and the certificate " +
+			"is not verified",
+		"status.clusters[1].endpointPicker.service: cluster east: requests, with their prompts, are sent to its " +
+			"picker in cleartext; leave appProtocol: kubernetes.io/h2c out",
+		"status.clusters[1].endpointPicker.service: cluster east: requests are sent to its picker over TLS, and the " +
+			"certificate is not verified; write a BackendTLSPolicy for InferencePoolImport default/llm with " +
+			"sectionName east.picker",
+		"status.clusters[1]: cluster east: requests, with their prompts, are sent to its model servers in cleartext; " +
+			"write a BackendTLSPolicy",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no finding %q in\n%s", want, text)
@@ -435,8 +475,10 @@ status:
 	}
 	used := inference.ImportReport(imp, nil, []report.Ref{{Kind: "Gateway", Name: "gw"}}, false)
 	spilledTo, unused := inference.ImportReport(imp, nil, nil, true), inference.ImportReport(imp, nil, nil, false)
-	if !strings.Contains(texts(used.Findings), text) || !strings.Contains(texts(spilledTo.Findings), text) || strings.Contains(texts(unused.Findings), "in cleartext") {
-		t.Errorf("reported where requests are sent:\n%s\nwhere a pool spills:\n%s\nwhere none is:\n%s", texts(used.Findings), texts(spilledTo.Findings), texts(unused.Findings))
+	if !strings.Contains(texts(used.Findings), text) || !strings.Contains(texts(spilledTo.Findings), text) ||
+		strings.Contains(texts(unused.Findings), "in cleartext") {
+		t.Errorf("reported where requests are sent:\n%s\nwhere a pool spills:\n%s\nwhere none is:\n%s",
+			texts(used.Findings), texts(spilledTo.Findings), texts(unused.Findings))
 	}
 }
 
@@ -460,27 +502,34 @@ func TestBackendTLSPolicy_ReachesThePickerOfAnImport(t *testing.T) {
 		if p := gatewayapi.BackendPolicy(v, pods); (p != nil) != both {
 			t.Errorf("%s: the policy of the pods is %+v", section, p)
 		}
-		if text := texts(inference.Exposed(imp)); strings.Contains(text, "not verified") || strings.Contains(text, "its model servers in cleartext") == both {
+		if text := texts(inference.Exposed(imp)); strings.Contains(text, "not verified") ||
+			strings.Contains(text, "its model servers in cleartext") == both {
 			t.Errorf("%s: findings %s", section, text)
 		}
 		if rep, _ := gatewayapi.PolicyReport(v, "default/secured", direct{}); len(rep.Findings) > 0 {
 			t.Errorf("%s: %s", section, texts(rep.Findings))
 		}
 	}
-	_, imp := imported(t, llmImport+westHost+fmt.Sprintf(pickerPolicy, "east.picker", "caCertificateRefs: [{group: \"\", kind: ConfigMap, name: missing}]"))
-	if m := imp.Members[0]; m.Pool != nil || !strings.Contains(m.Problem, "BackendTLSPolicy default/secured for its picker has no valid CA certificate") {
+	_, imp := imported(t,
+		llmImport+westHost+fmt.Sprintf(pickerPolicy, "east.picker",
+			"caCertificateRefs: [{group: \"\", kind: ConfigMap, name: missing}]"))
+	if m := imp.Members[0]; m.Pool != nil || !strings.Contains(m.Problem,
+		"BackendTLSPolicy default/secured for its picker has no valid CA certificate") {
 		t.Errorf("without a CA to trust the picker is asked: %q", m.Problem)
 	}
 }
 
 func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T) {
 	const draining = `conditions: [{type: Ready, status: "False", reason: Draining, message: m, lastTransitionTime: "2026-01-01T00:00:00Z"}], `
-	two := strings.Replace(llmImport, `parents: [{service`, `parents: [{name: old, namespace: web, `+draining+`service: [{addresses: [192.0.2.81], ports: [{number: 80}]}]}, {service`, 1)
+	two := strings.Replace(llmImport, `parents: [{service`,
+		`parents: [{name: old, namespace: web, `+draining+
+			`service: [{addresses: [192.0.2.81], ports: [{number: 80}]}]}, {service`, 1)
 	_, imp := imported(t, two+westHost)
 	if m := imp.Members[1]; len(m.Parents) != 1 || m.Parents[0].Addr.String() != "192.0.2.80:80" || m.Share != 3 {
 		t.Errorf("%+v", m)
 	}
-	if text := texts(imp.Findings); !strings.Contains(text, "status.clusters[0].parents[0].conditions: cluster west-2: gateway web/old takes no new requests") {
+	if text := texts(imp.Findings); !strings.Contains(text,
+		"status.clusters[0].parents[0].conditions: cluster west-2: gateway web/old takes no new requests") {
 		t.Errorf("findings: %s", text)
 	}
 	v, imp := imported(t, strings.Replace(llmImport, `parents: [{`, `parents: [{`+draining, 1)+westHost)
@@ -490,7 +539,9 @@ func TestInferencePoolImport_ParentThatIsNotReadyTakesNoNewRequest(t *testing.T)
 	if _, shares, _ := resolve(v, "llm"); !slices.Equal(shares, []uint32{1, 0}) {
 		t.Errorf("shares %v; its cluster must stay for the requests in flight", shares)
 	}
-	_, imp = imported(t, strings.Replace(llmImport, `parents: [{`, `parents: [{`+strings.Replace(draining, `"False"`, "Unknown", 1), 1)+westHost)
+	_, imp = imported(t,
+		strings.Replace(llmImport, `parents: [{`, `parents: [{`+strings.Replace(draining, `"False"`, "Unknown", 1), 1)+
+			westHost)
 	if m := imp.Members[1]; len(m.Parents) != 1 || m.Share != 3 {
 		t.Errorf("a gateway whose state is not known: %+v", m)
 	}
@@ -514,7 +565,8 @@ metadata: {name: narrow}
 spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `}
 `
 	}
-	two := strings.Replace(llmImport, `{service: [{addresses: [192.0.2.1], ports`, `{service: [{addresses: [192.0.2.1, 192.0.3.1], ports`, 1)
+	two := strings.Replace(llmImport, `{service: [{addresses: [192.0.2.1], ports`,
+		`{service: [{addresses: [192.0.2.1, 192.0.3.1], ports`, 1)
 	_, imp := imported(t, two+policy("{addresses: [192.0.3.0/24, 198.51.100.0/24]}"))
 	if p := imp.Members[0].Pool; len(p.Relay.Pickers) != 1 || p.Relay.Pickers[0].Addr.String() != "192.0.3.1:9002" {
 		t.Errorf("pickers %v", p.Relay.Pickers)
@@ -522,18 +574,26 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 	if m := imp.Members[1]; len(m.Parents) != 0 || m.Problem == "" { // a name that resolves to 192.0.2.80
 		t.Errorf("gateways %v", m.Parents)
 	}
-	if text := texts(imp.Findings); strings.Count(text, "is outside spec.remote.addresses of PoolPolicy default/narrow") != 2 {
+	if text := texts(imp.Findings); strings.Count(text,
+		"is outside spec.remote.addresses of PoolPolicy default/narrow") != 2 {
 		t.Errorf("findings: %s", text)
 	}
-	declared := strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]", "podCIDRs: [10.1.0.0/16, 10.2.0.0/16]\n    endpoints: [{address: 10.1.0.5}, {address: 10.2.0.5}, {address: 10.3.0.5}]", 1)
+	declared := strings.Replace(llmImport, "podCIDRs: [10.1.0.0/16]",
+		"podCIDRs: [10.1.0.0/16, 10.2.0.0/16]\n    endpoints: [{address: 10.1.0.5}, {address: 10.2.0.5}, {address: "+
+			"10.3.0.5}]", 1)
 	_, imp = imported(t, declared+policy("{podCIDRs: [10.2.0.0/15]}"))
-	if got := fmt.Sprint(imp.Members[0].Pool.Remote); got != "[10.2.0.5:8000]" { // neither what the policy nor what the exporter leaves out
+	// neither what the policy nor what the exporter leaves out
+	if got := fmt.Sprint(imp.Members[0].Pool.Remote); got != "[10.2.0.5:8000]" {
 		t.Errorf("declared pods %s", got)
 	}
-	if text := texts(imp.Findings); !strings.Contains(text, "address 10.1.0.5 is outside spec.remote.podCIDRs of PoolPolicy default/narrow") || !strings.Contains(text, "address 10.3.0.5 is outside podCIDRs of the exporting cluster") {
+	if text := texts(imp.Findings); !strings.Contains(text,
+		"address 10.1.0.5 is outside spec.remote.podCIDRs of PoolPolicy default/narrow") ||
+		!strings.Contains(text, "address 10.3.0.5 is outside podCIDRs of the exporting cluster") {
 		t.Errorf("findings: %s", text)
 	}
-	if obj, ok := gatewayapi.Imported(world(t, two+policy("{addresses: [192.0.3.0/24]}")), "default/llm"); !ok || len(inference.Dialable(world(t, two+policy("{addresses: [192.0.3.0/24]}")), obj, &obj.Status.Clusters[1])) != 1 {
+	if obj, ok := gatewayapi.Imported(world(t, two+policy("{addresses: [192.0.3.0/24]}")), "default/llm"); !ok ||
+		len(inference.Dialable(world(t, two+policy("{addresses: [192.0.3.0/24]}")), obj, &obj.Status.Clusters[1])) !=
+			1 {
 		t.Error("Envoy calls a picker outside the ranges")
 	}
 }
@@ -546,7 +606,8 @@ kind: PoolPolicy
 metadata: {name: spills}
 spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: InferencePoolImport, name: llm-west-2}]}
 `)
-	if p := imp.Members[0].Pool; p.Relay == nil || len(p.Spill) != 1 || !p.ViaHops() || p.Cluster.Variant != model.HopsVariant {
+	if p := imp.Members[0].Pool; p.Relay == nil || len(p.Spill) != 1 || !p.ViaHops() ||
+		p.Cluster.Variant != model.HopsVariant {
 		t.Errorf("%+v", p)
 	}
 }
@@ -574,7 +635,8 @@ status:
     endpointPicker: {service: [{addresses: [%s], ports: [{number: 9002}]}]}
 `, list, picker))
 		n := len(imp.Findings)
-		if n < 2 || n > 20 || !slices.ContainsFunc(imp.Findings, func(f report.Finding) bool { return strings.Contains(f.Problem, "more elements") }) {
+		if n < 2 || n > 20 || !slices.ContainsFunc(imp.Findings,
+			func(f report.Finding) bool { return strings.Contains(f.Problem, "more elements") }) {
 			t.Errorf("%s: %d findings: %v", what, n, imp.Findings[:min(n, 3)])
 		}
 	}
@@ -584,14 +646,21 @@ status:
 func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for what, entry := range map[string]string{
-		"podCIDRs":   "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [" + long + "], endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
-		"endpoint":   "routingMode: EndpointMode, targetPortNumber: 8000, endpoints: [{address: " + long + "}], endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
-		"picker":     "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.1.0.0/16], endpointPicker: {service: [{addresses: [" + long + "], ports: [{number: 9002}]}]}",
-		"gateway":    "routingMode: ParentMode, parents: [{name: " + long + ", namespace: " + long + ", hostname: \"a b\", service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]",
-		"hostname":   "routingMode: ParentMode, parents: [{hostname: " + long + ", service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]",
-		"pickerPool": "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.1.0.0/16], endpointPicker: {pool: " + long + ", service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
+		"podCIDRs": "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [" + long +
+			"], endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
+		"endpoint": "routingMode: EndpointMode, targetPortNumber: 8000, endpoints: [{address: " + long +
+			"}], endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
+		"picker": "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.1.0.0/16], endpointPicker: " +
+			"{service: [{addresses: [" + long + "], ports: [{number: 9002}]}]}",
+		"gateway": "routingMode: ParentMode, parents: [{name: " + long + ", namespace: " + long +
+			", hostname: \"a b\", service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]",
+		"hostname": "routingMode: ParentMode, parents: [{hostname: " + long +
+			", service: [{addresses: [192.0.2.1], ports: [{number: 80}]}]}]",
+		"pickerPool": "routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.1.0.0/16], " +
+			"endpointPicker: {pool: " + long + ", service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}",
 	} {
-		_, imp := imported(t, "\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus:\n  clusters:\n  - {name: east, "+entry+"}\n")
+		_, imp := imported(t,
+			"\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus:\n  clusters:\n  - {name: east, "+entry+"}\n")
 		for _, f := range imp.Findings {
 			if len(f.String()) > 1000 {
 				t.Errorf("%s: a finding of %d bytes: %.200s", what, len(f.String()), f)

@@ -18,33 +18,52 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	}
 	spec := &policy.Spec.Picker
 	if p.External {
-		out = append(out, unused(policy, pickerFields(spec), p.Ref.String()+" has an external picker, which decides alone", "remove it, or remove endpointPickerRef from the pool"))
+		out = append(out,
+			unused(policy, pickerFields(spec), p.Ref.String()+" has an external picker, which decides alone",
+				"remove it, or remove endpointPickerRef from the pool"))
 	} else {
 		if p.Settings.Criticality != string(v1alpha1.Standard) && !readsCriticality(&p.Settings) {
-			out = append(out, unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, set shedAfter or flowControl, or use strategy tree or load"))
+			out = append(out,
+				unused(policy, []string{"spec.picker.criticality"}, "strategy "+p.Settings.Strategy+" does not read it",
+					"remove it, set shedAfter or flowControl, or use strategy tree or load"))
 		}
-		if p.Settings.ShedAfter > 0 && p.Settings.Criticality != string(v1alpha1.Sheddable) && !p.Settings.ReadsModels && !p.Settings.TrustHeaders {
-			out = append(out, unused(policy, []string{"spec.picker.shedAfter"}, "requests of criticality "+p.Settings.Criticality+" are not shed", "remove it, set criticality: Sheddable, or write an InferenceModel that does"))
+		if p.Settings.ShedAfter > 0 && p.Settings.Criticality != string(v1alpha1.Sheddable) &&
+			!p.Settings.ReadsModels && !p.Settings.TrustHeaders {
+			out = append(out,
+				unused(policy, []string{"spec.picker.shedAfter"},
+					"requests of criticality "+p.Settings.Criticality+" are not shed",
+					"remove it, set criticality: Sheddable, or write an InferenceModel that does"))
 		}
 		if spec.CHWBL != nil && p.Settings.Strategy != string(v1alpha1.StrategyCHWBL) {
-			out = append(out, unused(policy, []string{"spec.picker.chwbl"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy chwbl"))
+			out = append(out,
+				unused(policy, []string{"spec.picker.chwbl"}, "strategy "+p.Settings.Strategy+" does not read it",
+					"remove it, or use strategy chwbl"))
 		}
 		if spec.Session != nil && !readsSessions(&p.Settings) {
-			out = append(out, unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it", "remove it, or use strategy session"))
+			out = append(out,
+				unused(policy, []string{"spec.picker.session"}, "strategy "+p.Settings.Strategy+" does not read it",
+					"remove it, or use strategy session"))
 		}
 		if spec.KVEvents != nil && !comparesPrefixes(&p.Settings) {
 			why := " reads no prompts"
 			if readsBody(&p.Settings) {
 				why = " compares no prompts with what servers have cached"
 			}
-			out = append(out, unused(policy, []string{"spec.picker.kvEvents"}, "strategy "+p.Settings.Strategy+why, "remove it, or use strategy load with prefix: true"))
+			out = append(out,
+				unused(policy, []string{"spec.picker.kvEvents"}, "strategy "+p.Settings.Strategy+why,
+					"remove it, or use strategy load with prefix: true"))
 		}
 		if spec.Metrics != nil && !needsPages(&p.Settings) {
-			out = append(out, unused(policy, []string{"spec.picker.metrics"}, "neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics", "remove it, or use strategy load or tree"))
+			out = append(out,
+				unused(policy, []string{"spec.picker.metrics"},
+					"neither strategy "+p.Settings.Strategy+" nor a threshold in spec.picker.full reads metrics",
+					"remove it, or use strategy load or tree"))
 		}
 	}
 	if spec.Prefix != nil && *spec.Prefix && !p.External && !p.Settings.Prefix {
-		out = append(out, unused(policy, []string{"spec.picker.prefix"}, "strategy "+p.Settings.Strategy+" reads no prompts", "remove it, or use strategy load"))
+		out = append(out,
+			unused(policy, []string{"spec.picker.prefix"}, "strategy "+p.Settings.Strategy+" reads no prompts",
+				"remove it, or use strategy load"))
 	}
 	if !p.External && spec.HeadersTimeout == v1alpha1.HeadersTimeoutLearned {
 		out = append(out, withoutHeadersTimeout(p, policy))
@@ -60,7 +79,9 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 		remote = append(remote, fieldMaxGateways)
 	}
 	if len(remote) > 0 {
-		out = append(out, unused(policy, remote, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster", "remove it"))
+		out = append(out,
+			unused(policy, remote, "it is for InferencePoolImports, and "+p.Ref.String()+" is in this cluster",
+				"remove it"))
 	}
 	return drop(out)
 }
@@ -71,7 +92,8 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	fields := []string{"spec.picker.headersTimeout"}
 	switch {
 	case p.Settings.Fallbacks == 0:
-		return unused(policy, fields, "a pick names no further server, to which a stream could go", "remove it, or set fallbacks")
+		return unused(policy, fields, "a pick names no further server, to which a stream could go",
+			"remove it, or set fallbacks")
 	case !readsBody(&p.Settings):
 		why := "strategy " + p.Settings.Strategy + " reads no bodies, which show that an answer is streamed"
 		return unused(policy, fields, why, "remove it, or use body: Buffered")
@@ -79,8 +101,8 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	return report.Finding{}
 }
 
-// NotListening is the finding about a policy by which model servers connect to publish KV events, for a process without an address for
-// them.
+// NotListening is the finding about a policy by which model servers connect to publish KV events,
+// for a process without an address for them.
 func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {
@@ -88,7 +110,8 @@ func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	}
 	return report.Finding{
 		Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.kvEvents.mode",
-		Problem: "model servers cannot connect: penstock was started without --picker-kv-events", Fix: "start it with --picker-kv-events HOST:PORT, or use mode Dial",
+		Problem: "model servers cannot connect: penstock was started without --picker-kv-events",
+		Fix:     "start it with --picker-kv-events HOST:PORT, or use mode Dial",
 	}, true
 }
 
@@ -97,7 +120,8 @@ const modeListen = "Listen"
 
 // readsCriticality reports whether something in a policy reads the criticality of requests.
 func readsCriticality(s *model.PickerSettings) bool {
-	return s.Strategy == string(v1alpha1.StrategyTree) || s.Strategy == string(v1alpha1.StrategyLoad) || s.ShedAfter > 0 || s.FlowControl.On
+	return s.Strategy == string(v1alpha1.StrategyTree) || s.Strategy == string(v1alpha1.StrategyLoad) ||
+		s.ShedAfter > 0 || s.FlowControl.On
 }
 
 // readsSessions reports whether a strategy keeps sessions at an endpoint.
@@ -105,7 +129,8 @@ func readsSessions(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
 }
 
-// comparesPrefixes reports whether a strategy, or its shadow, compares what servers have cached of a prompt, and prompts are read.
+// comparesPrefixes reports whether a strategy, or its shadow, compares what servers have cached of
+// a prompt, and prompts are read.
 func comparesPrefixes(s *model.PickerSettings) bool {
 	compares := s.Strategy == string(v1alpha1.StrategyLoad) || s.Shadow == string(v1alpha1.StrategyLoad)
 	if s.Strategy == string(v1alpha1.StrategyPlugins) {
@@ -116,7 +141,8 @@ func comparesPrefixes(s *model.PickerSettings) bool {
 
 // needsPages reports whether something in a policy reads metrics pages.
 func needsPages(s *model.PickerSettings) bool {
-	return readsPages(s) || readsPages(&model.PickerSettings{Strategy: s.Shadow}) || s.FullQueue > 0 || s.FullKVCachePercent > 0 || s.ShedAfter > 0 || s.FlowControl.On
+	return readsPages(s) || readsPages(&model.PickerSettings{Strategy: s.Shadow}) || s.FullQueue > 0 ||
+		s.FullKVCachePercent > 0 || s.ShedAfter > 0 || s.FlowControl.On
 }
 
 // readsPages reports whether a strategy reads metrics pages.
@@ -130,9 +156,11 @@ func readsPages(s *model.PickerSettings) bool {
 	return false
 }
 
-// ineffectiveOn are the findings about fields of a policy that have no effect on an import, or on those of its exporting clusters that
-// the policy is in force for. whole: it is the policy of the whole import.
-func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy, whole bool) (out []report.Finding) {
+// ineffectiveOn are the findings about fields of a policy that have no effect on an import, or on
+// those of its exporting clusters that the policy is in force for. whole: it is the policy of the
+// whole import.
+func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy,
+	whole bool) (out []report.Finding) {
 	if policy == nil {
 		return nil
 	}
@@ -141,7 +169,8 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 			return nil // it is in force for the whole import
 		}
 		return []report.Finding{{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec",
-			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own", ref), Fix: "remove it, or one of theirs"}}
+			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own",
+				ref), Fix: "remove it, or one of theirs"}}
 	}
 	spec := policy.Spec.Picker
 	if whole && keepsSessions(policy) {
@@ -150,10 +179,15 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	if whole && chooses(policy) {
 		spec.ResponseAffinity = false // the same
 	}
-	out = append(out, unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(), "remove it, and configure the picker there"))
+	out = append(out,
+		unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(),
+			"remove it, and configure the picker there"))
 	pickers := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.Pool != nil })
 	if policy.Spec.ExternalPicker != nil && !pickers {
-		out = append(out, unused(policy, []string{"spec.externalPicker"}, fmt.Sprintf("no exporting cluster of %s has a picker that is asked: their gateways are", ref), "remove it"))
+		out = append(out,
+			unused(policy, []string{"spec.externalPicker"},
+				fmt.Sprintf("no exporting cluster of %s has a picker that is asked: their gateways are", ref),
+				"remove it"))
 	}
 	if whole && chooses(policy) && policy.Spec.Picker.ResponseAffinity && pickers {
 		out = append(out, report.Finding{
@@ -165,15 +199,21 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	parents := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.MaxGateways > 0 })
 	if policy.Spec.Remote.MaxGateways != nil && !parents {
-		out = append(out, unused(policy, []string{fieldMaxGateways}, fmt.Sprintf("no exporting cluster of %s is reached through gateways", ref), "remove it"))
+		out = append(out,
+			unused(policy, []string{fieldMaxGateways},
+				fmt.Sprintf("no exporting cluster of %s is reached through gateways", ref), "remove it"))
 	}
 	if len(policy.Spec.Remote.PodCIDRs) > 0 && !pickers {
-		out = append(out, unused(policy, []string{"spec.remote.podCIDRs"}, fmt.Sprintf("no exporting cluster of %s has pods that are asked: their gateways are", ref), "remove it"))
+		out = append(out,
+			unused(policy, []string{"spec.remote.podCIDRs"},
+				fmt.Sprintf("no exporting cluster of %s has pods that are asked: their gateways are", ref),
+				"remove it"))
 	}
 	return drop(out)
 }
 
-// pickerFields are the fields of spec.picker that a user has set. Values that are defaults may be the API server's.
+// pickerFields are the fields of spec.picker that a user has set. Values that are defaults may be
+// the API server's.
 func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	for _, f := range []struct {
 		name string
@@ -217,7 +257,8 @@ func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) repor
 		problem = "it and " + strings.Join(fields[1:], ", ") + " have no effect: " + why
 		fix = strings.Replace(fix, "remove it", "remove them", 1)
 	}
-	return report.Finding{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fields[0], Problem: problem, Fix: fix}
+	return report.Finding{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fields[0],
+		Problem: problem, Fix: fix}
 }
 
 // drop leaves zero findings out.

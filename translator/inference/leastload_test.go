@@ -19,7 +19,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, selection: {policy: Le
 
 func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 	_, imp := imported(t, llmImport+westHost+leastLoad(""))
-	if c := imp.Choice; c == nil || c.Margin != 100*time.Millisecond || c.Picker.Pool.String() != "default/llm@" || c.Picker.Cluster != model.OurPicker || c.Picker.Body != model.BodyBuffered {
+	if c := imp.Choice; c == nil || c.Margin != 100*time.Millisecond || c.Picker.Pool.String() != "default/llm@" ||
+		c.Picker.Cluster != model.OurPicker || c.Picker.Body != model.BodyBuffered {
 		t.Fatalf("%+v", c)
 	}
 	_, imp = imported(t, llmImport+westHost+leastLoad(", affinity: None, localMargin: 2s"))
@@ -27,7 +28,8 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	for _, policy := range []string{"LeastLoad", "Latency"} {
-		_, with := imported(t, llmImport+westHost+strings.Replace(leastLoad(", affinity: Session"), "LeastLoad", policy, 1))
+		_, with := imported(t, llmImport+westHost+
+			strings.Replace(leastLoad(", affinity: Session"), "LeastLoad", policy, 1))
 		if c := with.Choice; c == nil || !c.Sessions || !c.Picker.Served || c.Picker.Body != model.BodyNone {
 			t.Errorf("%s with affinity Session: %+v", policy, c)
 		}
@@ -35,7 +37,8 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 	if imp.Choice.Sessions || imp.Choice.Picker.Served {
 		t.Error("sessions are kept without affinity Session")
 	}
-	if text := texts(imp.Findings); !strings.Contains(text, "spec.selection.localMargin: it has no effect: this cluster is not among those of") {
+	if text := texts(imp.Findings); !strings.Contains(text,
+		"spec.selection.localMargin: it has no effect: this cluster is not among those of") {
 		t.Errorf("findings: %s", text)
 	}
 	if _, imp = imported(t, llmImport+leastLoad("")); imp.Choice != nil {
@@ -43,10 +46,12 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 	}
 }
 
-// The sessions of an import are those of its own policy; without affinity, and for one of its clusters, a finding reports that the field has no effect.
+// The sessions of an import are those of its own policy; without affinity, and for one of its
+// clusters, a finding reports that the field has no effect.
 func TestSession_PolicyOfTheImportSetsCookieAndTTL(t *testing.T) {
 	with := func(selection string) string {
-		return strings.Replace(leastLoad(selection), "targetRef:", "picker: {session: {ttlSeconds: 60, cookieName: sid}}, targetRef:", 1)
+		return strings.Replace(leastLoad(selection), "targetRef:",
+			"picker: {session: {ttlSeconds: 60, cookieName: sid}}, targetRef:", 1)
 	}
 	_, imp := imported(t, llmImport+westHost+with(", affinity: Session"))
 	if c := imp.Choice; c == nil || !c.Sessions || c.SessionTTL != 60 || c.SessionCookie != "sid" {
@@ -56,11 +61,15 @@ func TestSession_PolicyOfTheImportSetsCookieAndTTL(t *testing.T) {
 		t.Errorf("findings: %s", text)
 	}
 	_, imp = imported(t, llmImport+westHost+with(""))
-	if text := texts(imp.Findings); imp.Choice.SessionTTL != 0 || imp.Choice.SessionCookie != "" || !strings.Contains(text, "spec.picker.session: it has no effect") {
+	if text := texts(imp.Findings); imp.Choice.SessionTTL != 0 || imp.Choice.SessionCookie != "" ||
+		!strings.Contains(text, "spec.picker.session: it has no effect") {
 		t.Errorf("without affinity: %+v, findings %s", imp.Choice, text)
 	}
-	_, imp = imported(t, llmImport+westHost+leastLoad(", affinity: Session")+strings.Replace(strings.Replace(with(", affinity: Session"), "name: p", "name: one", 1), "name: llm", "name: llm-east", 1))
-	if text := texts(imp.Findings); imp.Choice.SessionTTL != 0 || !strings.Contains(text, "spec.picker.session: it has no effect") {
+	_, imp = imported(t, llmImport+westHost+leastLoad(", affinity: Session")+
+		strings.Replace(strings.Replace(with(", affinity: Session"), "name: p", "name: one", 1), "name: llm",
+			"name: llm-east", 1))
+	if text := texts(imp.Findings); imp.Choice.SessionTTL != 0 ||
+		!strings.Contains(text, "spec.picker.session: it has no effect") {
 		t.Errorf("of a policy for one cluster: %+v, findings %s", imp.Choice, text)
 	}
 }
@@ -92,7 +101,8 @@ func TestResponseAffinity_PolicyOfTheImportFindsTheCluster(t *testing.T) {
 
 func TestLatency_PickerChoosesWithoutReadingBodies(t *testing.T) {
 	_, imp := imported(t, llmImport+westHost+strings.Replace(leastLoad(", localMargin: 0s"), "LeastLoad", "Latency", 1))
-	if c := imp.Choice; c == nil || !c.Latency || c.Margin != 0 || c.Picker.Body != model.BodyNone || c.Picker.Cluster != model.OurPicker {
+	if c := imp.Choice; c == nil || !c.Latency || c.Margin != 0 || c.Picker.Body != model.BodyNone ||
+		c.Picker.Cluster != model.OurPicker {
 		t.Fatalf("%+v", c)
 	}
 	if _, imp = imported(t, llmImport+westHost+leastLoad("")); imp.Choice.Latency {

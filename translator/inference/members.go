@@ -24,8 +24,9 @@ func Selection(r store.Reader, key string) {
 	services.Candidates(r, obj.Namespace, selector)
 }
 
-// Members lists the model servers of a pool, sorted by address: pods and ModelServers that its selector matches, or what an
-// import declares and our picker has learned. Each target port is a server of its own (InferencePool, targetPorts).
+// Members lists the model servers of a pool, sorted by address: pods and ModelServers that its
+// selector matches, or what an import declares and our picker has learned. Each target port is a
+// server of its own (InferencePool, targetPorts).
 func Members(r store.Reader, p *model.Pool) []model.Member {
 	var out []model.Member
 	switch {

@@ -57,14 +57,15 @@ func TestMissing_SuggestsWhatIsMeant(t *testing.T) {
 		{store.Services, "other/epp", "Service other/epp does not exist"},
 	} {
 		ref := store.RefOf(c.kind, c.id)
-		if got := gatewayapi.NotExist(v, route, ref) + gatewayapi.Elsewhere(v, route, ref); !strings.HasSuffix(got, c.want) {
+		if got := gatewayapi.NotExist(v, route, ref) +
+			gatewayapi.Elsewhere(v, route, ref); !strings.HasSuffix(got, c.want) {
 			t.Errorf("%s: %q, want %q", ref, got, c.want)
 		}
 	}
 }
 
-// Each change of an object that a suggestion was looked for among translates anew what refers to a missing
-// one: among many there is none.
+// Each change of an object that a suggestion was looked for among translates anew what refers to a
+// missing one: among many there is none.
 func TestMissing_SuggestsNothingAmongMany(t *testing.T) {
 	var files strings.Builder
 	for i := range 65 {
@@ -85,8 +86,10 @@ func (shared) OnDemand(table string) bool { return table == store.Secrets.Kind()
 func TestMissing_DisclosesNothingOfOtherUsers(t *testing.T) {
 	v := shared{world(t, named)}
 	route := report.Ref{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute", Namespace: "default", Name: "r"}
-	for _, ref := range []report.Ref{store.RefOf(store.InferencePools, "default/llama"), store.RefOf(store.Secrets, "default/cret"), store.RefOf(store.InferencePools, "models/lama")} {
-		if got := gatewayapi.NotExist(v, route, ref) + gatewayapi.Elsewhere(v, route, ref); strings.Contains(got, "mean") {
+	for _, ref := range []report.Ref{store.RefOf(store.InferencePools, "default/llama"),
+		store.RefOf(store.Secrets, "default/cret"), store.RefOf(store.InferencePools, "models/lama")} {
+		if got := gatewayapi.NotExist(v, route, ref) +
+			gatewayapi.Elsewhere(v, route, ref); strings.Contains(got, "mean") {
 			t.Error(got)
 		}
 	}

@@ -25,20 +25,27 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	}
 	c := claimsOn(r, m.Namespace, m.Spec.PoolRef.Name, m.Spec.ModelName)
 	if other := c.model(); other != m {
-		notAccepted(rep, "ModelNameInUse", "spec.modelName", fmt.Sprintf("InferenceModel %s, which is older or comes first by name, has model %q of %s", other.Name, m.Spec.ModelName, pool.Ref), "write both into one InferenceModel, or remove one")
+		notAccepted(rep, "ModelNameInUse", "spec.modelName",
+			fmt.Sprintf("InferenceModel %s, which is older or comes first by name, has model %q of %s", other.Name,
+				m.Spec.ModelName, pool.Ref), "write both into one InferenceModel, or remove one")
 		return rep.Report, true
 	}
 	if _, rw, rule := c.targets(); rw != nil && len(m.Spec.TargetModels) > 0 {
-		rep.warn("spec.targetModels", fmt.Sprintf("they have no effect: rule %d of InferenceModelRewrite %s, which is older or comes first by name, rewrites model %q", rule, rw.Name, m.Spec.ModelName), "remove them, or that rule")
+		rep.warn("spec.targetModels",
+			fmt.Sprintf(
+				"they have no effect: rule %d of InferenceModelRewrite %s, which is older or comes first by name, "+
+					"rewrites model %q", rule, rw.Name, m.Spec.ModelName), "remove them, or that rule")
 	}
 	if c := m.Spec.Criticality; c != "" && c != string(v1alpha1.Standard) && !readsCriticality(&pool.Settings) {
-		rep.warn("spec.criticality", fmt.Sprintf("it has no effect: strategy %s of %s does not read it", pool.Settings.Strategy, pool.Ref),
+		rep.warn("spec.criticality",
+			fmt.Sprintf("it has no effect: strategy %s of %s does not read it", pool.Settings.Strategy, pool.Ref),
 			"use strategy load or tree in the pool's PoolPolicy, or set shedAfter or flowControl there")
 	}
 	return rep.Report, true
 }
 
-// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules another object goes before.
+// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules
+// another object goes before.
 func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	rw, ok := store.InferenceModelRewrites.Get(r, key)
 	if !ok {
@@ -79,15 +86,20 @@ func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bo
 			}
 		}
 		if len(rule.Targets) == 0 {
-			rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: rep.Owner, Field: fmt.Sprintf("spec.rules[%d]", i), Problem: "it has no targets: the requests that it matches keep their model"})
+			rep.Findings = append(rep.Findings, report.Finding{
+				Severity: report.Info, Owner: rep.Owner, Field: fmt.Sprintf("spec.rules[%d]", i),
+				Problem: "it has no targets: the requests that it matches keep their model",
+			})
 		}
 	}
 	if more := shadowed - mostErrors; more > 0 {
-		rep.warn("spec.rules", fmt.Sprintf("%d more matches have no effect", more), "see the other findings of this object")
+		rep.warn("spec.rules", fmt.Sprintf("%d more matches have no effect", more),
+			"see the other findings of this object")
 	}
 	switch {
 	case shadowed > 0 && effective == 0:
-		rep.Conditions[0] = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted", Message: rep.Findings[0].Field + ": " + rep.Findings[0].Problem}
+		rep.Conditions[0] = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted",
+			Message: rep.Findings[0].Field + ": " + rep.Findings[0].Problem}
 	case len(rw.Spec.Rules) == 0:
 		rep.warn("spec.rules", "there are none: the object has no effect", "write a rule, or remove the object")
 	}
@@ -100,7 +112,8 @@ func shadow(c *claims, rw *llmd.InferenceModelRewrite, i int) string {
 	case m != nil:
 		return "InferenceModel " + m.Name + ", which is older or comes first by name,"
 	case other != rw:
-		return fmt.Sprintf("rule %d of InferenceModelRewrite %s, which is older or comes first by name,", rule, other.Name)
+		return fmt.Sprintf("rule %d of InferenceModelRewrite %s, which is older or comes first by name,", rule,
+			other.Name)
 	case rule != i:
 		return fmt.Sprintf("rule %d", rule)
 	}
@@ -115,8 +128,13 @@ func ObjectiveReport(r store.Reader, tables Tables, key string) (report.Report, 
 	}
 	rep := newModelReport(store.InferenceObjectives.Ref(o))
 	problem, fix := invalidPoolRef(o.Spec.PoolRef.Group, o.Spec.PoolRef.Kind)
-	if pool := rep.pool(r, tables, o.Spec.PoolRef.Name, problem, "spec.poolRef", fix); pool != nil && !pool.Settings.TrustHeaders {
-		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: rep.Owner, Problem: "requests cannot name it: the header that does is a client's, and counts only if the pool trusts it", Fix: "set spec.picker.trustHeaders: true in a PoolPolicy of " + pool.Ref.String()})
+	if pool := rep.pool(r, tables, o.Spec.PoolRef.Name, problem, "spec.poolRef", fix); pool != nil &&
+		!pool.Settings.TrustHeaders {
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Info, Owner: rep.Owner,
+			Problem: "requests cannot name it: the header that does is a client's, and counts only if the " +
+				"pool trusts it", Fix: "set spec.picker.trustHeaders: true in a PoolPolicy of " + pool.Ref.String(),
+		})
 	}
 	return rep.Report, true
 }
@@ -125,10 +143,15 @@ func ObjectiveReport(r store.Reader, tables Tables, key string) (report.Report, 
 type modelReport struct{ report.Report }
 
 func newModelReport(owner report.Ref) *modelReport {
-	return &modelReport{report.Report{Owner: owner, Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}}}}
+	return &modelReport{
+		report.Report{
+			Owner: owner, Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}},
+		},
+	}
 }
 
-// pool finds the pool that the object names. It returns nil if the report is complete: the object has no effect.
+// pool finds the pool that the object names. It returns nil if the report is complete: the object
+// has no effect.
 func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field, fix string) *model.Pool {
 	if problem != "" {
 		notAccepted(rep, "Invalid", field, problem, fix)
@@ -140,28 +163,40 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		rep.Conditions = nil
 		return nil
 	case !ok:
-		notAccepted(rep, "PoolNotFound", "spec.poolRef.name", noneOf(r, store.InferencePools, rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
+		notAccepted(rep, "PoolNotFound", "spec.poolRef.name",
+			noneOf(r, store.InferencePools, rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
 		return nil
 	case p.External: // it may read the object, and write its conditions
 		rep.Conditions = nil
-		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: rep.Owner, Field: "spec.poolRef", Problem: fmt.Sprintf("it has no effect on what Penstock does: %s has an external picker, which decides alone", p.Ref), Fix: "remove endpointPickerRef from the pool to have Penstock's own picker"})
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Info, Owner: rep.Owner, Field: "spec.poolRef",
+			Problem: fmt.Sprintf(
+				"it has no effect on what Penstock does: %s has an external picker, which decides alone", p.Ref),
+			Fix: "remove endpointPickerRef from the pool to have Penstock's own picker",
+		})
 		return nil
 	}
 	return p
 }
 
-// elsewhere reports whether there is an InferencePool that is not picked from here: a stand-alone picker has one pool, and what belongs to
-// others is for their pickers.
+// elsewhere reports whether there is an InferencePool that is not picked from here: a stand-alone
+// picker has one pool, and what belongs to others is for their pickers.
 func elsewhere(r store.Reader, namespace, name string) bool {
 	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there
 }
 
 func notAccepted(rep *modelReport, reason, field, problem, fix string) {
-	rep.Conditions = []report.Condition{{Type: "Accepted", Status: report.False, Reason: reason, Message: field + ": " + problem + "; " + fix}}
-	rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix})
+	rep.Conditions = []report.Condition{
+		{Type: "Accepted", Status: report.False, Reason: reason, Message: field + ": " + problem + "; " + fix},
+	}
+	rep.Findings = append(rep.Findings, report.Finding{
+		Severity: report.Error, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix,
+	})
 }
 
 func (rep *modelReport) warn(field, problem, fix string) {
-	rep.Findings = append(rep.Findings, report.Finding{Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix})
+	rep.Findings = append(rep.Findings, report.Finding{
+		Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix,
+	})
 }

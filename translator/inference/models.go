@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Models collects what the InferenceModels, InferenceModelRewrites and InferenceObjectives of a pool do; nil if it has none. Invalid
-// objects have no effect.
+// Models collects what the InferenceModels, InferenceModelRewrites and InferenceObjectives of a
+// pool do; nil if it has none. Invalid objects have no effect.
 func Models(r store.Reader, id objectid.Target) *model.Models {
 	if id.Imported() { // of an import: the exporting cluster's picker has them
 		return nil
@@ -70,7 +70,8 @@ func Models(r store.Reader, id objectid.Target) *model.Models {
 	return out
 }
 
-// modelUse reports whether a pool's picker must read the models of requests, and whether it replaces some.
+// modelUse reports whether a pool's picker must read the models of requests, and whether it
+// replaces some.
 func modelUse(r store.Reader, namespace, pool string) (reads, rewrites bool) {
 	target := store.TargetKey("InferencePool", namespace, pool)
 	for _, m := range store.InferenceModels.By(r, store.ByTarget, target) {
@@ -86,7 +87,8 @@ func modelUse(r store.Reader, namespace, pool string) (reads, rewrites bool) {
 	return reads, rewrites
 }
 
-// claims are the objects that name one model of a pool, "" for all models. Each may be in a list twice.
+// claims are the objects that name one model of a pool, "" for all models. Each may be in a list
+// twice.
 type claims struct {
 	name     string
 	models   []*inferenceapi.InferenceModel
@@ -96,10 +98,12 @@ type claims struct {
 // claimsOn reads the claims on one model of a pool.
 func claimsOn(r store.Reader, namespace, pool, name string) *claims {
 	key := store.ModelKey(namespace, pool, name)
-	return &claims{name, store.InferenceModels.By(r, store.ByModel, key), store.InferenceModelRewrites.By(r, store.ByModel, key)}
+	return &claims{name, store.InferenceModels.By(r, store.ByModel, key),
+		store.InferenceModelRewrites.By(r, store.ByModel, key)}
 }
 
-// model is the InferenceModel that counts: the oldest, then the first by name. nil if there is none that is valid.
+// model is the InferenceModel that counts: the oldest, then the first by name. nil if there is none
+// that is valid.
 func (c *claims) model() *inferenceapi.InferenceModel {
 	return oldest(c.models, func(m *inferenceapi.InferenceModel) bool {
 		problem, _, _ := invalidModel(m)
@@ -107,7 +111,8 @@ func (c *claims) model() *inferenceapi.InferenceModel {
 	})
 }
 
-// rewrite is the InferenceModelRewrite that counts, and which of its rules: the oldest, then the first by name; its first rule.
+// rewrite is the InferenceModelRewrite that counts, and which of its rules: the oldest, then the
+// first by name; its first rule.
 func (c *claims) rewrite() (*llmd.InferenceModelRewrite, int) {
 	rw := oldest(c.rewrites, func(rw *llmd.InferenceModelRewrite) bool {
 		problem, _, _ := invalidRewrite(rw)
@@ -116,11 +121,14 @@ func (c *claims) rewrite() (*llmd.InferenceModelRewrite, int) {
 	if rw == nil {
 		return nil, -1
 	}
-	return rw, slices.IndexFunc(rw.Spec.Rules, func(rule llmd.InferenceModelRewriteRule) bool { return matches(&rule, c.name) })
+	return rw,
+		slices.IndexFunc(rw.Spec.Rules, func(rule llmd.InferenceModelRewriteRule) bool {
+			return matches(&rule, c.name)
+		})
 }
 
-// targets decides between the two kinds: the older one counts, and an InferenceModel without targetModels leaves the name to a
-// rewrite. At most one of the results is set.
+// targets decides between the two kinds: the older one counts, and an InferenceModel without
+// targetModels leaves the name to a rewrite. At most one of the results is set.
 func (c *claims) targets() (*inferenceapi.InferenceModel, *llmd.InferenceModelRewrite, int) {
 	m := c.model()
 	rw, rule := c.rewrite()
@@ -193,8 +201,8 @@ func matches(rule *llmd.InferenceModelRewriteRule, name string) bool {
 	return slices.ContainsFunc(rule.Matches, func(m llmd.Match) bool { return m.Model != nil && m.Model.Value == name })
 }
 
-// invalidModel returns what is wrong with an InferenceModel, in which field, and what to write instead. A schema reports the same; a
-// cluster may have an older one.
+// invalidModel returns what is wrong with an InferenceModel, in which field, and what to write
+// instead. A schema reports the same; a cluster may have an older one.
 func invalidModel(m *inferenceapi.InferenceModel) (problem, field, fix string) {
 	if problem, fix := invalidPoolRef(m.Spec.PoolRef.Group, m.Spec.PoolRef.Kind); problem != "" {
 		return problem, "spec.poolRef", fix
@@ -202,7 +210,8 @@ func invalidModel(m *inferenceapi.InferenceModel) (problem, field, fix string) {
 	weights := make([]*int32, len(m.Spec.TargetModels))
 	for i, t := range m.Spec.TargetModels {
 		if weights[i] = t.Weight; t.Name == "" {
-			return "it is empty", fmt.Sprintf("spec.targetModels[%d].name", i), "write the name of a model that the pool's servers have"
+			return "it is empty", fmt.Sprintf("spec.targetModels[%d].name", i),
+				"write the name of a model that the pool's servers have"
 		}
 	}
 	return invalidWeights(weights, "spec.targetModels")
@@ -220,7 +229,8 @@ func invalidRewrite(rw *llmd.InferenceModelRewrite) (problem, field, fix string)
 		weights, path := make([]*int32, len(rule.Targets)), fmt.Sprintf("spec.rules[%d].targets", i)
 		for j, t := range rule.Targets {
 			if weights[j] = t.Weight; t.ModelRewrite == "" {
-				return "it is empty", fmt.Sprintf("%s[%d].modelRewrite", path, j), "write the name of a model that the pool's servers have"
+				return "it is empty", fmt.Sprintf("%s[%d].modelRewrite", path, j),
+					"write the name of a model that the pool's servers have"
 			}
 		}
 		if problem, field, fix := invalidWeights(weights, path); problem != "" {
@@ -238,7 +248,8 @@ func invalidWeights(weights []*int32, path string) (problem, field, fix string) 
 		}
 		given++
 		if *w < 1 || *w > maxWeight {
-			return fmt.Sprintf("a weight of %d is not 1 to %d", *w, maxWeight), fmt.Sprintf("%s[%d].weight", path, i), "write a weight in this range, or remove the target to send it no requests"
+			return fmt.Sprintf("a weight of %d is not 1 to %d", *w, maxWeight), fmt.Sprintf("%s[%d].weight", path, i),
+				"write a weight in this range, or remove the target to send it no requests"
 		}
 	}
 	if given != 0 && given != len(weights) {
@@ -250,7 +261,8 @@ func invalidWeights(weights []*int32, path string) (problem, field, fix string) 
 // maxWeight of a target.
 const maxWeight = 1_000_000
 
-// invalidPoolRef returns what is wrong with the group and kind of a reference to a pool. Both groups of InferencePools may be named.
+// invalidPoolRef returns what is wrong with the group and kind of a reference to a pool. Both
+// groups of InferencePools may be named.
 func invalidPoolRef(group, kind string) (problem, fix string) {
 	fix = "name an InferencePool of the same namespace"
 	switch {

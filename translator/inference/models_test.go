@@ -81,9 +81,18 @@ func TestInferenceModel_OlderCountsAndExactGoesBeforeGeneric(t *testing.T) {
 	got := inference.Models(world(t, models), objectid.Target{Pool: objectid.Pool{Namespace: "default", Name: "chat"}})
 	want := &model.Models{
 		Named: map[string]model.ModelRule{
-			"llama": {Criticality: "Critical", Targets: []model.ModelTarget{{Name: "v1", Weight: 75}, {Name: "v2", Weight: 25}}},
-			"batch": {Criticality: "Sheddable", Targets: []model.ModelTarget{{Name: "young", Weight: 1}}}, // the InferenceModel has no targets of its own
-			"food":  {Criticality: "Critical", Targets: []model.ModelTarget{{Name: "food-v1", Weight: 10}, {Name: "food-v2", Weight: 90}}},
+			"llama": {
+				Criticality: "Critical", Targets: []model.ModelTarget{
+					{Name: "v1", Weight: 75}, {Name: "v2", Weight: 25},
+				},
+			},
+			// the InferenceModel has no targets of its own
+			"batch": {Criticality: "Sheddable", Targets: []model.ModelTarget{{Name: "young", Weight: 1}}},
+			"food": {
+				Criticality: "Critical", Targets: []model.ModelTarget{
+					{Name: "food-v1", Weight: 10}, {Name: "food-v2", Weight: 90},
+				},
+			},
 		},
 		Other:      &model.ModelRule{Targets: []model.ModelTarget{{Name: "any", Weight: 1}}},
 		Objectives: map[string]int32{"urgent": 10, "plain": 0},
@@ -98,32 +107,39 @@ func TestInferenceModel_EachEndsInAConditionThatNamesTheField(t *testing.T) {
 	for name, want := range map[string]string{
 		"first":    "True Accepted: ",
 		"a-second": `False ModelNameInUse: spec.modelName: InferenceModel first, which is older or comes first by name, has model "llama" of InferencePool default/chat`,
-		"zero":     "False Invalid: spec.targetModels[0].weight: a weight of 0 is not 1 to 1000000; write a weight in this range",
-		"half":     "False Invalid: spec.targetModels: 1 of 2 have a weight; write a weight for each, or for none",
-		"lost":     "False PoolNotFound: spec.poolRef.name: there is no InferencePool default/nowhere; name an InferencePool of the same namespace",
-		"late":     "True Accepted: warning spec.targetModels: they have no effect: rule 1 of InferenceModelRewrite old, which is older or comes first by name,",
+		"zero": "False Invalid: spec.targetModels[0].weight: a weight of 0 is not 1 to 1000000; write a weight " +
+			"in this range",
+		"half": "False Invalid: spec.targetModels: 1 of 2 have a weight; write a weight for each, or for none",
+		"lost": "False PoolNotFound: spec.poolRef.name: there is no InferencePool default/nowhere; name an " +
+			"InferencePool of the same namespace",
+		"late": "True Accepted: warning spec.targetModels: they have no effect: rule 1 of InferenceModelRewrite " +
+			"old, which is older or comes first by name,",
 	} {
 		rep, _ := inference.ModelReport(v, direct{}, "default/"+name)
 		accepts(t, name, rep, want)
 	}
 	for name, want := range map[string]string{
-		"old":     "True Accepted: ",
-		"young":   `True Accepted: warning spec.rules[0].matches[0]: it has no effect: rule 1 of InferenceModelRewrite old, which is older or comes first by name, rewrites model "food"`,
-		"useless": "False Conflicted: spec.rules[0]: it has no effect: rule 0 of InferenceModelRewrite old, which is older or comes first by name, rewrites all models without a rule of their own",
-		"minus":   "False Invalid: spec.rules[0].targets[0].weight: a weight of -3 is not 1 to 1000000",
+		"old":   "True Accepted: ",
+		"young": `True Accepted: warning spec.rules[0].matches[0]: it has no effect: rule 1 of InferenceModelRewrite old, which is older or comes first by name, rewrites model "food"`,
+		"useless": "False Conflicted: spec.rules[0]: it has no effect: rule 0 of InferenceModelRewrite old, which is " +
+			"older or comes first by name, rewrites all models without a rule of their own",
+		"minus": "False Invalid: spec.rules[0].targets[0].weight: a weight of -3 is not 1 to 1000000",
 	} {
 		rep, _ := inference.RewriteReport(v, direct{}, "default/"+name)
 		accepts(t, name, rep, want)
 	}
 	rep, _ := inference.RewriteReport(v, direct{}, "default/young")
-	if found := texts(rep.Findings); !strings.Contains(found, "spec.rules[1].matches[0]: it has no effect: rule 0 rewrites") || !strings.Contains(found, "spec.rules[2]: it has no effect") || len(rep.Findings) != 3 {
+	if found := texts(rep.Findings); !strings.Contains(found,
+		"spec.rules[1].matches[0]: it has no effect: rule 0 rewrites") ||
+		!strings.Contains(found, "spec.rules[2]: it has no effect") || len(rep.Findings) != 3 {
 		t.Errorf("young: %s", found)
 	}
 	rep, _ = inference.ObjectiveReport(v, direct{}, "default/urgent")
 	accepts(t, "urgent", rep, "True Accepted: info requests cannot name it: the header that does is a client's")
 }
 
-// accepts compares a report's condition Accepted and its first finding, which may be about what has no effect.
+// accepts compares a report's condition Accepted and its first finding, which may be about what has
+// no effect.
 func accepts(t *testing.T, name string, rep report.Report, want string) {
 	t.Helper()
 	c := report.Find(rep.Conditions, "Accepted")
@@ -150,7 +166,8 @@ metadata: {name: m}
 spec: {modelName: m, poolRef: {name: big}}
 `)
 	rep, _ := inference.ModelReport(v, direct{}, "default/m")
-	if len(rep.Conditions) > 0 || !strings.Contains(texts(rep.Findings), "InferencePool default/big has an external picker, which decides alone") {
+	if len(rep.Conditions) > 0 || !strings.Contains(texts(rep.Findings),
+		"InferencePool default/big has an external picker, which decides alone") {
 		t.Errorf("%+v", rep)
 	}
 }
@@ -166,11 +183,18 @@ spec: {targetRef: {name: chat}, picker: {strategy: random}, spill: [{name: big}]
 	if p := pool(t, world(t, random), "default/chat"); p.Picker.Body != model.BodyNone || p.ViaHops() {
 		t.Errorf("without models: body %q, via hops %v", p.Picker.Body, p.ViaHops())
 	}
-	reads := pool(t, world(t, random+"---\nkind: InferenceModel\nmetadata: {name: m}\nspec: {modelName: m, poolRef: {name: chat}}\n"), "default/chat")
+	reads := pool(t,
+		world(t,
+			random+"---\nkind: InferenceModel\nmetadata: {name: m}\nspec: {modelName: m, poolRef: {name: chat}}\n"),
+		"default/chat")
 	if reads.Picker.Body != model.BodyBuffered || reads.ViaHops() {
 		t.Errorf("with a model that keeps its name: body %q, via hops %v", reads.Picker.Body, reads.ViaHops())
 	}
-	rewrites := pool(t, world(t, random+"---\nkind: InferenceModelRewrite\nmetadata: {name: m}\nspec: {poolRef: {name: chat}, rules: [{targets: [{modelRewrite: x}]}]}\n"), "default/chat")
+	rewrites := pool(t,
+		world(t,
+			random+
+				"---\nkind: InferenceModelRewrite\nmetadata: {name: m}\nspec: {poolRef: {name: chat}, rules: "+
+				"[{targets: [{modelRewrite: x}]}]}\n"), "default/chat")
 	if rewrites.Picker.Body != model.BodyBuffered || !rewrites.ViaHops() {
 		t.Errorf("with a rewrite: body %q, via hops %v", rewrites.Picker.Body, rewrites.ViaHops())
 	}

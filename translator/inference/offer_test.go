@@ -35,14 +35,15 @@ func TestOffer_IsPartOfTheImportOfItsName(t *testing.T) {
 	for _, m := range imp.Members {
 		got = append(got, m.Name+" "+m.Cluster.String())
 	}
-	want := []string{"east parent/default/llm/east", "north import/default/llm/north", "west-2 parent/default/llm/west-2"}
+	want := []string{"east parent/default/llm/east", "north import/default/llm/north",
+		"west-2 parent/default/llm/west-2"}
 	if !slices.Equal(got, want) {
 		t.Errorf("members %q, want %q: an offer counts for its cluster, and other entries stay", got, want)
 	}
 }
 
-// What every cluster of an import costs must not grow with their number: a set of a hundred clusters that export the same hundred pools took minutes
-// to sync.
+// What every cluster of an import costs must not grow with their number: a set of a hundred
+// clusters that export the same hundred pools took minutes to sync.
 func TestOffer_CostOfAClusterDoesNotGrowWithTheirNumber(t *testing.T) {
 	allocated := func(clusters int) uint64 {
 		var docs []string
@@ -83,10 +84,12 @@ func TestOffer_NeedsNoImport(t *testing.T) {
 func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 	_, imp := imported(t, strings.Replace(strings.TrimPrefix(offers, "\n---"), "192.0.2.3", "192.0.2.3, 192.0.2.77", 1))
 	north := imp.Members[1]
-	if len(north.Pool.Relay.Pickers) != 1 || north.Pool.Relay.Pickers[0].Addr.String() != "192.0.2.3:9002" || len(north.Pool.Relay.Within) != 2 {
+	if len(north.Pool.Relay.Pickers) != 1 || north.Pool.Relay.Pickers[0].Addr.String() != "192.0.2.3:9002" ||
+		len(north.Pool.Relay.Within) != 2 {
 		t.Errorf("pickers %v, ranges %v", north.Pool.Relay.Pickers, north.Pool.Relay.Within)
 	}
-	if got := texts(imp.Findings); !strings.Contains(got, "address 192.0.2.77 is outside the ranges that the ClusterSet allows member north") {
+	if got := texts(imp.Findings); !strings.Contains(got,
+		"address 192.0.2.77 is outside the ranges that the ClusterSet allows member north") {
 		t.Errorf("findings: %s", got)
 	}
 	if east := imp.Members[0]; len(east.Parents) != 1 {
@@ -94,21 +97,36 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 	}
 }
 
-// A cluster of which nothing is allowed takes no request, and its exporter learns why (multicluster/imports).
+// A cluster of which nothing is allowed takes no request, and its exporter learns why
+// (multicluster/imports).
 func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 	const of = " is outside the ranges that the ClusterSet allows member "
 	endpoints := func(list string) string {
 		return strings.Replace(offers, "endpointPicker: {", "endpoints: ["+list+"], endpointPicker: {", 1)
 	}
 	for what, c := range map[string]struct{ offers, cluster, problem, reason, field string }{
-		"all allowed":        {offers, "north", "", "", ""},
-		"a model server":     {endpoints("{address: 10.3.1.1}, {address: 10.3.2.1}"), "north", "", "", "status.clusters[1].endpoints[1].address"},
-		"no model server":    {endpoints("{address: 10.3.2.1}, {address: 10.3.1.1, draining: true}"), "north", "none of its model servers is allowed: address 10.3.2.1" + of + "north", "NotAllowed", "status.clusters[1].endpoints[0].address"},
-		"no declared range":  {strings.Replace(offers, "10.3.0.0/16", "10.4.0.0/16", 1), "north", "none of its model servers is allowed: podCIDRs of the exporting cluster are outside the ranges that the ClusterSet allows member north", "NotAllowed", "status.clusters[1].podCIDRs"},
-		"no picker":          {strings.Replace(offers, "192.0.2.3", "192.0.2.77", 1), "north", "address 192.0.2.77" + of + "north", "NotAllowed", "status.clusters[1].endpointPicker.service[0].addresses[0]"},
-		"no gateway":         {offers + "Allowed: [192.0.2.0/30]\n", "east", "address 192.0.2.9" + of + "east", "NotAllowed", "status.clusters[0].parents[0].service[0].addresses[0]"},
-		"an unresolved name": {strings.Replace(offers, "[192.0.2.9]", "[gw.example.com]", 1), "east", "no parent gateway has a known address", "", ""},
-		"no certificates":    {strings.Replace(offers, "service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]", 1), "east", "its gateways take requests of members of its cluster set alone, and the ClusterSet here has no certificates of east", "NotSupported", ""},
+		"all allowed": {offers, "north", "", "", ""},
+		"a model server": {endpoints("{address: 10.3.1.1}, {address: 10.3.2.1}"), "north", "", "",
+			"status.clusters[1].endpoints[1].address"},
+		"no model server": {endpoints("{address: 10.3.2.1}, {address: 10.3.1.1, draining: true}"), "north",
+			"none of its model servers is allowed: address 10.3.2.1" + of + "north", "NotAllowed",
+			"status.clusters[1].endpoints[0].address"},
+		"no declared range": {strings.Replace(offers, "10.3.0.0/16", "10.4.0.0/16", 1), "north",
+			"none of its model servers is allowed: podCIDRs of the exporting cluster are outside the ranges that the " +
+				"ClusterSet allows member north", "NotAllowed", "status.clusters[1].podCIDRs"},
+		"no picker": {strings.Replace(offers, "192.0.2.3", "192.0.2.77", 1), "north",
+			"address 192.0.2.77" + of + "north", "NotAllowed",
+			"status.clusters[1].endpointPicker.service[0].addresses[0]"},
+		"no gateway": {offers + "Allowed: [192.0.2.0/30]\n", "east", "address 192.0.2.9" + of + "east",
+			"NotAllowed", "status.clusters[0].parents[0].service[0].addresses[0]"},
+		"an unresolved name": {strings.Replace(offers, "[192.0.2.9]", "[gw.example.com]", 1), "east",
+			"no parent gateway has a known address", "", ""},
+		"no certificates": {
+			strings.Replace(offers, "service: [{addresses: [192.0.2.9]",
+				"peer: true, service: [{addresses: [192.0.2.9]", 1), "east",
+			"its gateways take requests of members of its cluster set alone, and the ClusterSet here has no " +
+				"certificates of east", "NotSupported", "",
+		},
 	} {
 		_, imp := imported(t, strings.TrimPrefix(c.offers, "\n---"))
 		m := imp.Members[slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == c.cluster })]
@@ -118,20 +136,29 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		if c.field == "" {
 			continue
 		}
-		i := slices.IndexFunc(imp.Findings, func(f report.Finding) bool { return f.Field == c.field && strings.Contains(f.Problem, of[4:]) })
-		if i < 0 || imp.Findings[i].Fix != "add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the member in the ClusterSet here" {
+		i := slices.IndexFunc(imp.Findings, func(f report.Finding) bool {
+			return f.Field == c.field && strings.Contains(f.Problem, of[4:])
+		})
+		if i < 0 ||
+			imp.Findings[i].Fix !=
+				"add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the "+
+					"member in the ClusterSet here" {
 			t.Errorf("%s: %+v", what, imp.Findings)
 		}
-		if strings.Contains(texts(imp.Findings), "is known") || strings.Contains(texts(imp.Findings), "a known address") {
+		if strings.Contains(texts(imp.Findings), "is known") ||
+			strings.Contains(texts(imp.Findings), "a known address") {
 			t.Errorf("%s: beside what is denied, that there is none: %s", what, texts(imp.Findings))
 		}
 	}
 }
 
-// A member that has left the set is not trusted any more while its exports drain: it is not to be added again.
+// A member that has left the set is not trusted any more while its exports drain: it is not to be
+// added again.
 func TestOffer_ClusterThatTakesNoNewRequestsNeedsNoCertificates(t *testing.T) {
-	peers := strings.NewReplacer("service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]", "endpointPicker: {", "endpointPicker: {peer: true, ").Replace(offers)
-	drains := strings.ReplaceAll(peers, "routingMode:", `conditions: [{type: Ready, status: "False", reason: Draining}], routingMode:`)
+	peers := strings.NewReplacer("service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]",
+		"endpointPicker: {", "endpointPicker: {peer: true, ").Replace(offers)
+	drains := strings.ReplaceAll(peers, "routingMode:",
+		`conditions: [{type: Ready, status: "False", reason: Draining}], routingMode:`)
 	for offers, want := range map[string]bool{peers: true, drains: false} {
 		_, imp := imported(t, strings.TrimPrefix(offers, "\n---"))
 		if got := strings.Count(texts(imp.Findings), "has no certificates of"); (got == 2) != want || !want && got > 0 {
@@ -146,8 +173,12 @@ func TestOffer_ClusterThatTakesNoNewRequestsNeedsNoCertificates(t *testing.T) {
 }
 
 func TestImport_MissingOneIsMadeByAnExport(t *testing.T) {
-	res := inference.Backends{Tables: direct{}}.Resolve(store.New().View(), report.Ref{Group: "inference.networking.x-k8s.io", Kind: "InferencePoolImport", Namespace: "default", Name: "llm"}, 0)
-	if want := "there is no InferencePoolImport default/llm; have a cluster of the set export a pool of this name"; !strings.HasPrefix(res.Message, want) {
+	res := inference.Backends{Tables: direct{}}.Resolve(store.New().View(),
+		report.Ref{Group: "inference.networking.x-k8s.io", Kind: "InferencePoolImport", Namespace: "default",
+			Name: "llm"}, 0)
+	if want :=
+		"there is no InferencePoolImport default/llm; have a cluster of the set export a pool " +
+			"of this name"; !strings.HasPrefix(res.Message, want) {
 		t.Errorf("message %q, want %q", res.Message, want)
 	}
 }
@@ -157,12 +188,21 @@ func TestOffer_FixesAreForTheMembersCluster(t *testing.T) {
 	cleartext := strings.NewReplacer("number: 9002", "number: 9002, appProtocol: kubernetes.io/h2c").Replace(offers)
 	unresolved := strings.NewReplacer("192.0.2.3", "picker.example.com", "192.0.2.9", "gw.example.com").Replace(offers)
 	for _, c := range []struct{ offers, want string }{
-		{cleartext, "sent to its picker in cleartext; in cluster north, for Penstock's own picker start penstock with --xds-cert, --xds-key and --xds-client-ca, and"},
-		{cleartext, "sent to its gateways in cleartext; write spec.peerListener in the ClusterSet of cluster east, or write a BackendTLSPolicy"},
+		{
+			cleartext,
+			"sent to its picker in cleartext; in cluster north, for Penstock's own picker start penstock with " +
+				"--xds-cert, --xds-key and --xds-client-ca, and",
+		},
+		{
+			cleartext,
+			"sent to its gateways in cleartext; write spec.peerListener in the ClusterSet of cluster east, or write " +
+				"a BackendTLSPolicy",
+		},
 		{unresolved, "no address of the remote picker is known; in cluster north, give the picker an address"},
 		{unresolved, "no parent gateway has a known address; in cluster east, give the Gateways addresses"},
 	} {
-		if _, imp := imported(t, strings.TrimPrefix(c.offers, "\n---")); !strings.Contains(texts(append(imp.Findings, inference.Exposed(imp)...)), c.want) {
+		if _, imp := imported(t, strings.TrimPrefix(c.offers, "\n---")); !strings.Contains(
+			texts(append(imp.Findings, inference.Exposed(imp)...)), c.want) {
 			t.Errorf("no %q in\n%s%s", c.want, texts(imp.Findings), texts(inference.Exposed(imp)))
 		}
 	}
@@ -186,7 +226,8 @@ metadata: {name: llm}
 spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}]}
 `
 	clusters, shares, reason := resolve(world(t, strings.TrimPrefix(offers+own+pool, "\n---")), "llm")
-	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) || !slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
+	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) ||
+		!slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
 		t.Errorf("%q %v %s", clusters, shares, reason)
 	}
 	hub := `
@@ -198,10 +239,12 @@ status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetP
   {name: east, local: true, routingMode: ParentMode}]}
 `
 	clusters, shares, reason = resolve(world(t, strings.TrimPrefix(offers+hub+pool, "\n---")), "llm")
-	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) || !slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
+	if !slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/default/llm") }) ||
+		!slices.Equal(shares, []uint32{1, 3, 1}) || reason != "" {
 		t.Errorf("as a hub writes it, and a member that claims to be here: %q %v %s", clusters, shares, reason)
 	}
-	if clusters, shares, _ := resolve(world(t, strings.TrimPrefix(offers+own, "\n---")), "llm"); slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/") }) {
+	if clusters, shares, _ := resolve(world(t, strings.TrimPrefix(offers+own, "\n---")),
+		"llm"); slices.ContainsFunc(clusters, func(c string) bool { return strings.HasPrefix(c, "pool/") }) {
 		t.Errorf("without the pool: %q %v", clusters, shares)
 	}
 }
@@ -216,7 +259,8 @@ func TestOffer_GatewaysOfAMemberGetNoCleartextUnlessAllowed(t *testing.T) {
 		return &imp.Members[0], texts(imp.Findings)
 	}
 	m, text := east(denied)
-	if len(m.Parents) > 0 || m.Takes() || m.Reason != "NotAllowed" || !strings.Contains(m.Problem, "192.0.2.9:80 is reached in cleartext") {
+	if len(m.Parents) > 0 || m.Takes() || m.Reason != "NotAllowed" ||
+		!strings.Contains(m.Problem, "192.0.2.9:80 is reached in cleartext") {
 		t.Errorf("%+v", m)
 	}
 	if !strings.Contains(text, "write allow: {cleartext: true} for the member in the ClusterSet here") {
@@ -228,7 +272,8 @@ func TestOffer_GatewaysOfAMemberGetNoCleartextUnlessAllowed(t *testing.T) {
 	if m, _ := east(offers); len(m.Parents) != 1 || !m.Takes() {
 		t.Errorf("allowed: %+v", m)
 	}
-	if m, _ := east(strings.Replace(denied, "{number: 80}", "{number: 443, appProtocol: https}", 1)); len(m.Parents) != 1 || !m.Takes() {
+	if m, _ := east(strings.Replace(denied, "{number: 80}", "{number: 443, appProtocol: https}", 1)); len(
+		m.Parents) != 1 || !m.Takes() {
 		t.Errorf("a gateway with TLS: %+v", m)
 	}
 	const secured = `
@@ -243,7 +288,8 @@ spec:
 	if m, text := east(denied + secured); len(m.Parents) != 1 || !m.Takes() {
 		t.Errorf("with a BackendTLSPolicy: %+v, %s", m, text)
 	}
-	two := strings.Replace(denied, "ports: [{number: 80}]}]}]", "ports: [{number: 80}]}, {addresses: [192.0.2.10], ports: [{number: 443, appProtocol: https}]}]}]", 1)
+	two := strings.Replace(denied, "ports: [{number: 80}]}]}]",
+		"ports: [{number: 80}]}, {addresses: [192.0.2.10], ports: [{number: 443, appProtocol: https}]}]}]", 1)
 	if m, _ := east(two); len(m.Parents) != 1 || m.Parents[0].Cleartext || !m.Takes() {
 		t.Errorf("one gateway of two has TLS: %+v", m)
 	}

@@ -15,23 +15,36 @@ func TestInferencePoolImport_ParentsHostnameIsChecked(t *testing.T) {
 	for hostnames, want := range map[string]struct{ host, finding string }{
 		`{` + parent:                        {"", ""},
 		`{hostname: llm.example, ` + parent: {"llm.example", ""},
-		`{hostname: llm.example, ` + parent + `, {hostname: llm.example, ` + parent:   {"llm.example", ""},
-		`{hostname: llm.example, ` + parent + `, {hostname: other.example, ` + parent: {"llm.example", `status.clusters[0].parents[1].hostname: cluster west: gateway / is not used: it has hostname "other.example", and another one of the cluster has "llm.example"; write the host name`},
-		`{hostname: "*.example", ` + parent + `, {hostname: llm.example, ` + parent:   {"llm.example", `parents[0].hostname: cluster west: gateway / is not used: "*.example" is not a host name`},
-		`{hostname: "192.0.2.1", ` + parent:                                           {"", `"192.0.2.1" is not a host name`},
-		`{hostname: "a:80", ` + parent:                                                {"", `"a:80" is not a host name`},
+		`{hostname: llm.example, ` + parent + `, {hostname: llm.example, ` + parent: {"llm.example", ""},
+		`{hostname: llm.example, ` + parent + `, {hostname: other.example, ` + parent: {
+			"llm.example",
+			`status.clusters[0].parents[1].hostname: cluster west: gateway / is not used: it has hostname "other.example", and another one of the cluster has "llm.example"; write the host name`,
+		},
+		`{hostname: "*.example", ` + parent + `, {hostname: llm.example, ` + parent: {
+			"llm.example", `parents[0].hostname: cluster west: gateway / is not used: "*.example" is not a host name`,
+		},
+		`{hostname: "192.0.2.1", ` + parent: {
+			"", `"192.0.2.1" is not a host name`,
+		},
+		`{hostname: "a:80", ` + parent: {
+			"", `"a:80" is not a host name`,
+		},
 	} {
-		_, imp := imported(t, "\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus: {clusters: [{name: west, routingMode: ParentMode, parents: ["+hostnames+"]}]}\n")
+		_, imp := imported(t,
+			"\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus: {clusters: [{name: west, routingMode: "+
+				"ParentMode, parents: ["+hostnames+"]}]}\n")
 		if got := imp.Members[0].Hostname; got != want.host {
 			t.Errorf("%s: requests are for %q, want %q", hostnames, got, want.host)
 		}
-		if text := texts(imp.Findings); strings.Contains(text, "hostname") != (want.finding != "") || !strings.Contains(text, want.finding) {
+		if text := texts(imp.Findings); strings.Contains(text, "hostname") != (want.finding != "") ||
+			!strings.Contains(text, want.finding) {
 			t.Errorf("%s: %s", hostnames, text)
 		}
 	}
 }
 
-// Gateways whose ports have appProtocol kubernetes.io/h2c get HTTP/2, unless other gateways of the cluster don't take it.
+// Gateways whose ports have appProtocol kubernetes.io/h2c get HTTP/2, unless other gateways of the
+// cluster don't take it.
 func TestInferencePoolImport_ParentsAppProtocolDecides(t *testing.T) {
 	const h2c, plain = "appProtocol: kubernetes.io/h2c", "appProtocol: http"
 	for _, test := range []struct {
@@ -46,12 +59,16 @@ func TestInferencePoolImport_ParentsAppProtocolDecides(t *testing.T) {
 	} {
 		var parents []string
 		for i, port := range test.ports {
-			parents = append(parents, fmt.Sprintf("{service: [{addresses: [192.0.2.%d], ports: [{number: 80, %s}]}]}", i+1, port))
+			parents = append(parents,
+				fmt.Sprintf("{service: [{addresses: [192.0.2.%d], ports: [{number: 80, %s}]}]}", i+1, port))
 		}
-		_, imp := imported(t, "\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus: {clusters: [{name: west, routingMode: ParentMode, parents: ["+
-			strings.Join(parents, ", ")+"]}]}\n")
+		_, imp := imported(t,
+			"\nkind: InferencePoolImport\nmetadata: {name: llm}\nstatus: {clusters: [{name: west, routingMode: "+
+				"ParentMode, parents: ["+
+				strings.Join(parents, ", ")+"]}]}\n")
 		const want = "status.clusters[0].parents: cluster west: some of its gateways have appProtocol kubernetes.io/h2c"
-		if got := imp.Members[0].Protocol; got != test.speaks || strings.Contains(texts(imp.Findings), want) != test.mixed {
+		if got := imp.Members[0].Protocol; got != test.speaks ||
+			strings.Contains(texts(imp.Findings), want) != test.mixed {
 			t.Errorf("%v: %s, findings:\n%s", test.ports, got, texts(imp.Findings))
 		}
 	}

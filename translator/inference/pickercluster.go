@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// pickerHealth is the gRPC health service of pickers: followers of a leader-elected picker answer NOT_SERVING
-// (FIELD_NOTES 1).
+// pickerHealth is the gRPC health service of pickers: followers of a leader-elected picker answer
+// NOT_SERVING (FIELD_NOTES 1).
 const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // PickerCluster decides the cluster of an external picker. False if its object is gone.
@@ -87,7 +87,8 @@ func configured(c *model.Cluster) model.ClusterID {
 	return id
 }
 
-// ImportedCluster finds the exporting cluster of an import, as its exporter declares it: its place in status.clusters.
+// ImportedCluster finds the exporting cluster of an import, as its exporter declares it: its place
+// in status.clusters.
 func ImportedCluster(r store.Reader, id model.ClusterID) (imp *inferenceapi.InferencePoolImport, i int, ok bool) {
 	obj, ok := gatewayapi.Imported(r, id.Key())
 	if !ok {
@@ -106,5 +107,6 @@ func RemoteTLS(addrs []model.RemoteAddress) (some, mixed bool) {
 
 // PeerTLS is how a member is dialled by its Gateways' identity, under the name of one of its pools.
 func PeerTLS(member, name string) *model.UpstreamTLS {
-	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)}, Certificate: model.MemberCertificate}
+	return &model.UpstreamTLS{SNI: name, Trust: model.MemberTrust(member), URIs: []string{model.GatewayURI(member)},
+		Certificate: model.MemberCertificate}
 }

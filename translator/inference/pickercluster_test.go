@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// A control plane that starts has not probed any picker yet. If what a probe finds changed the hash, each start would replace
-// the clusters of all external pickers, and a fresh translation of the same files would differ from a running one.
+// A control plane that starts has not probed any picker yet. If what a probe finds changed the
+// hash, each start would replace the clusters of all external pickers, and a fresh translation of
+// the same files would differ from a running one.
 func TestPickerCluster_ProbedHealthChangesVariantAndNotHash(t *testing.T) {
 	s := store.New()
 	if _, err := s.Apply(
@@ -31,6 +32,7 @@ spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpo
 		t.Fatalf("the cluster of a picker that serves health is %s, as before; want another variant", after)
 	}
 	if after.Config == 0 || after.Config != before.Config {
-		t.Errorf("the hash of the configuration is %04x once the picker serves health, want %04x as before", after.Config, before.Config)
+		t.Errorf("the hash of the configuration is %04x once the picker serves health, want %04x as before",
+			after.Config, before.Config)
 	}
 }

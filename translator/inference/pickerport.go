@@ -14,17 +14,21 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// The entries of a Secret that a secretRef names; a client certificate has the ones of every TLS Secret.
+// The entries of a Secret that a secretRef names; a client certificate has the ones of every TLS
+// Secret.
 const (
 	tokenKey    = "token"
 	usernameKey = corev1.BasicAuthUsernameKey
 	passwordKey = corev1.BasicAuthPasswordKey
 )
 
-// PickerPort decides how a port of the picker of an exporting cluster is asked: in cleartext, or, with a secretRef, over TLS as the picker's
-// BackendTLSPolicy verifies it, with the Secret's credential. Where that cannot be, the port is not asked at all; problem and fix are
-// sentences then, about the secretRef. A Secret of another namespace is not read without a grant, so that nothing about it is disclosed.
-func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferenceapi.EndpointImport) (p model.PickerPort, problem, fix string) {
+// PickerPort decides how a port of the picker of an exporting cluster is asked: in cleartext, or,
+// with a secretRef, over TLS as the picker's BackendTLSPolicy verifies it, with the Secret's
+// credential. Where that cannot be, the port is not asked at all; problem and fix are sentences
+// then, about the secretRef. A Secret of another namespace is not read without a grant, so that
+// nothing about it is disclosed.
+func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferenceapi.EndpointImport) (p model.PickerPort,
+	problem, fix string) {
 	switch {
 	case at == nil:
 		return p, "", ""
@@ -38,15 +42,20 @@ func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferencea
 	policy := gatewayapi.BackendPolicy(r, model.ImportPickerCluster(owner.Namespace, owner.Name, cluster))
 	switch {
 	case secret.Name == "":
-		return p, "secretRef has no name", "name a Secret with a token, with a username and a password, or with tls.crt and tls.key"
+		return p, "secretRef has no name",
+			"name a Secret with a token, with a username and a password, or with tls.crt and tls.key"
 	case !gatewayapi.Granted(r, owner, secret):
-		return p, fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", secret.Namespace, owner.Kind, owner.Namespace, secret),
+		return p,
+			fmt.Sprintf("no ReferenceGrant in namespace %s lets %ss of namespace %s use %s", secret.Namespace,
+				owner.Kind, owner.Namespace, secret),
 			fmt.Sprintf("write that ReferenceGrant, or name a Secret of namespace %s", owner.Namespace)
 	case policy == nil:
 		return p, "no BackendTLSPolicy verifies the picker, and a credential is sent over verified TLS only",
 			fmt.Sprintf("write a BackendTLSPolicy for %s with sectionName %s.picker", owner, cluster)
 	case !policy.Trusts():
-		return p, fmt.Sprintf("%s has no valid CA certificate, and a credential is sent over verified TLS only", policy.Policy), "correct the policy"
+		return p,
+			fmt.Sprintf("%s has no valid CA certificate, and a credential is sent over verified TLS only",
+				policy.Policy), "correct the policy"
 	}
 	p = model.PickerPort{Port: uint16(at.Port), TLS: policy.TLS}
 	if problem, fix = credential(r, secret, &p); problem != "" {
@@ -55,26 +64,31 @@ func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferencea
 	return p, "", ""
 }
 
-// credential reads that of a Secret: a token, or else a username with a password, and a client certificate if there is one.
+// credential reads that of a Secret: a token, or else a username with a password, and a client
+// certificate if there is one.
 func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, fix string) {
 	s, ok := store.Secrets.Get(r, ref.Key())
 	if !ok {
 		return gatewayapi.NotExist(r, ref, ref), "create it, or name another one"
 	}
 	if s.Type == corev1.SecretTypeServiceAccountToken {
-		return ref.String() + " has a token of this cluster's API server, which no other cluster gets", "name a Secret with the credential of the picker's port"
+		return ref.String() + " has a token of this cluster's API server, which no other cluster gets",
+			"name a Secret with the credential of the picker's port"
 	}
-	token, user, password := gatewayapi.SecretData(s, tokenKey), gatewayapi.SecretData(s, usernameKey), gatewayapi.SecretData(s, passwordKey)
+	token, user, password := gatewayapi.SecretData(s, tokenKey), gatewayapi.SecretData(s, usernameKey),
+		gatewayapi.SecretData(s, passwordKey)
 	switch {
 	case len(token) > 0:
 		text := strings.TrimSpace(string(token)) // files end with a newline
 		if text == "" || strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			return fmt.Sprintf("%s of %s cannot be sent in a header", tokenKey, ref), "write a token of printable ASCII characters, without spaces"
+			return fmt.Sprintf("%s of %s cannot be sent in a header", tokenKey, ref),
+				"write a token of printable ASCII characters, without spaces"
 		}
 		p.Authorization = "Bearer " + text
 	case len(user) > 0 && len(password) > 0:
 		if strings.Contains(string(user), ":") { // RFC 7617, section 2
-			return fmt.Sprintf("%s of %s has a colon, which no user of HTTP's Basic authentication can have", usernameKey, ref), "write another name"
+			return fmt.Sprintf("%s of %s has a colon, which no user of HTTP's Basic authentication can have",
+				usernameKey, ref), "write another name"
 		}
 		p.Authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(string(user)+":"+string(password)))
 	}
@@ -86,7 +100,8 @@ func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, f
 		p.Chain, p.Key = own.Chain, own.Key
 	}
 	if p.Authorization == "" && p.Chain == nil {
-		return fmt.Sprintf("%s has neither %s, nor %s and %s, nor %s and %s", ref, tokenKey, usernameKey, passwordKey, corev1.TLSCertKey, corev1.TLSPrivateKeyKey),
+		return fmt.Sprintf("%s has neither %s, nor %s and %s, nor %s and %s", ref, tokenKey, usernameKey, passwordKey,
+				corev1.TLSCertKey, corev1.TLSPrivateKeyKey),
 			"write the credential that the picker's port demands under one of these names"
 	}
 	return "", ""
@@ -99,7 +114,8 @@ func asksWithSecret(c *inferenceapi.ImportedCluster) bool {
 	return c.EndpointPicker != nil && (named(c.EndpointPicker.Health) || named(c.EndpointPicker.Metrics))
 }
 
-// PickerPortFindings are those about the credentials of an import's pickers, for its report. The pickers take requests all the same.
+// PickerPortFindings are those about the credentials of an import's pickers, for its report. The
+// pickers take requests all the same.
 func PickerPortFindings(r store.Reader, key string) (out []report.Finding) {
 	imp, ok := gatewayapi.Imported(r, key)
 	if !ok {
@@ -119,8 +135,10 @@ func PickerPortFindings(r store.Reader, key string) (out []report.Finding) {
 		} {
 			if _, problem, fix := PickerPort(r, owner, c.Name, port.at); problem != "" {
 				out = append(out, report.Finding{
-					Severity: report.Error, Owner: owner, Field: fmt.Sprintf("status.clusters[%d].endpointPicker.%s.secretRef", i, port.name),
-					Problem: fmt.Sprintf("cluster %s: the %s port of its picker is not asked, and %s: %s", c.Name, port.name, port.follows, problem), Fix: fix,
+					Severity: report.Error, Owner: owner,
+					Field: fmt.Sprintf("status.clusters[%d].endpointPicker.%s.secretRef", i, port.name),
+					Problem: fmt.Sprintf("cluster %s: the %s port of its picker is not asked, and %s: %s", c.Name,
+						port.name, port.follows, problem), Fix: fix,
 				})
 			}
 		}

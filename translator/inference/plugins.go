@@ -25,8 +25,8 @@ const (
 	fieldConfigRef = "spec.picker.configRef"
 )
 
-// plugins sets the profile of a pool with the strategy plugins. An invalid one leaves the pool without: the picker then keeps the
-// last valid one.
+// plugins sets the profile of a pool with the strategy plugins. An invalid one leaves the pool
+// without: the picker then keeps the last valid one.
 func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Strategy != string(v1alpha1.StrategyPlugins) {
 		return
@@ -41,7 +41,10 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		p.Settings.Plugins = document(r, policy, found)
 	}
 	if profile := p.Settings.Plugins; profile != nil && profile.Clusters != nil {
-		found(fieldConfigRef, "", endpointpicker.Problem{Problem: "its plugins choose among clusters, and the policy is for a pool", Fix: "write a PoolPolicy whose targetRef is an InferencePoolImport"})
+		found(fieldConfigRef, "", endpointpicker.Problem{
+			Problem: "its plugins choose among clusters, and the policy is for a pool",
+			Fix:     "write a PoolPolicy whose targetRef is an InferencePoolImport",
+		})
 		p.Settings.Plugins = nil
 	}
 	profile := p.Settings.Plugins
@@ -57,27 +60,40 @@ func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		field = fieldConfigRef
 	}
 	if f := profile.Flow; f != nil && spec.FlowControl == nil {
-		p.Settings.FlowControl = model.FlowControl{On: true, Deadlines: f.Deadlines, Requests: int32(min(f.Requests, math.MaxInt32)), Bytes: f.Bytes,
+		p.Settings.FlowControl = model.FlowControl{On: true, Deadlines: f.Deadlines,
+			Requests: int32(min(f.Requests, math.MaxInt32)), Bytes: f.Bytes,
 			TTL: f.TTL, EmptyTTL: f.EmptyTTL, Queue: f.Queue, KVCache: f.KV, InFlight: f.InFlight}
 		for _, b := range f.TTLs {
 			p.Settings.FlowControl.TTLs = append(p.Settings.FlowControl.TTLs, model.BandTTL(b))
 		}
 	} else if f != nil {
-		found(field, "", endpointpicker.Problem{Warning: true, Problem: "the document's flowControl has no effect: spec.picker.flowControl is in force", Fix: "keep one of them"})
+		found(field, "",
+			endpointpicker.Problem{
+				Warning: true, Problem: "the document's flowControl has no effect: spec.picker.flowControl is in force",
+				Fix: "keep one of them",
+			})
 	}
 	if profile.Precise && spec.KVEvents == nil {
-		found(field, "", endpointpicker.Problem{Warning: true, Problem: endpointpicker.PrecisePrefixProducer + " has no KV events: prefixes are those of picks", Fix: "set spec.picker.kvEvents"})
+		found(field, "",
+			endpointpicker.Problem{
+				Warning: true, Problem: endpointpicker.PrecisePrefixProducer +
+					" has no KV events: prefixes are those of picks", Fix: "set spec.picker.kvEvents",
+			})
 	}
 	found(field, "", stageProblems(p, profile)...)
 	for _, s := range profile.External {
 		if problem, fix := servicePort(r, policy.Namespace, s.Service, s.Port); problem != "" {
-			found(field, "", endpointpicker.Problem{Problem: scorerProblem + problem, Fix: fmt.Sprintf(fix, "the scorer")})
+			found(field, "", endpointpicker.Problem{
+				Problem: scorerProblem + problem, Fix: fmt.Sprintf(fix, "the scorer"),
+			})
 		}
 	}
 }
 
-// document returns the profile of the document that a policy names, and passes its problems to found; nil if there is no valid one.
-func document(r store.Reader, policy *v1alpha1.PoolPolicy, found func(field, where string, problems ...endpointpicker.Problem)) *endpointpicker.Profile {
+// document returns the profile of the document that a policy names, and passes its problems to
+// found; nil if there is no valid one.
+func document(r store.Reader, policy *v1alpha1.PoolPolicy,
+	found func(field, where string, problems ...endpointpicker.Problem)) *endpointpicker.Profile {
 	ref := policy.Spec.Picker.ConfigRef
 	if ref.Kind == endpointpicker.Kind {
 		key := objectid.Join(policy.Namespace, ref.Name)
@@ -87,8 +103,10 @@ func document(r store.Reader, policy *v1alpha1.PoolPolicy, found func(field, whe
 		config := store.RefOf(store.EndpointPickerConfigs, objectid.Join(policy.Namespace, ref.Name))
 		doc, ok := store.EndpointPickerConfigs.Get(r, key)
 		if !ok {
-			found(fieldConfigRef+".name", "", endpointpicker.Problem{Problem: gatewayapi.Missing(r, config, config, "there is no valid "+config.String()),
-				Fix: "write it into a file of the folder; on Kubernetes put the document into a ConfigMap"})
+			found(fieldConfigRef+".name", "",
+				endpointpicker.Problem{Problem: gatewayapi.Missing(r, config, config,
+					"there is no valid "+config.String()),
+					Fix: "write it into a file of the folder; on Kubernetes put the document into a ConfigMap"})
 			return nil
 		}
 		profile, _ := endpointpicker.Resolve(doc) // discovery/file has reported its problems
@@ -108,7 +126,8 @@ func document(r store.Reader, policy *v1alpha1.PoolPolicy, found func(field, whe
 func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string, problems ...endpointpicker.Problem) {
 	return func(field, where string, problems ...endpointpicker.Problem) {
 		for i, problem := range problems {
-			f := report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem.Problem, Fix: problem.Fix}
+			f := report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem.Problem,
+				Fix: problem.Fix}
 			switch {
 			case problem.Warning:
 				f.Severity = report.Warning
@@ -135,29 +154,40 @@ func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpoi
 		return nil
 	}
 	if d.PrimaryPort != 0 && len(p.Ports) > 0 && !slices.Contains(p.Ports, d.PrimaryPort) {
-		out = append(out, endpointpicker.Problem{Warning: true, Problem: fmt.Sprintf("primaryPort %d of %s is not one of the pool's targetPorts: where no server has it, requests go to the ports of ranks", d.PrimaryPort, d.HandlerType),
-			Fix: "write the port that passes requests on to the ranks"})
+		out = append(out,
+			endpointpicker.Problem{Warning: true,
+				Problem: fmt.Sprintf(
+					"primaryPort %d of %s is not one of the pool's targetPorts: where no server has it, requests go "+
+						"to the ports of ranks", d.PrimaryPort, d.HandlerType),
+				Fix: "write the port that passes requests on to the ranks"})
 	}
 	for _, s := range []*endpointpicker.Stage{d.Prefill, d.Encode} {
 		if s != nil && !s.Decider.Always && !p.Settings.Prefix {
-			out = append(out, endpointpicker.Problem{Warning: true, Problem: "a decider of " + d.HandlerType + " reads prompts, which spec.picker.prefix turns off: it goes by content-length alone", Fix: "remove prefix: false"})
+			out = append(out, endpointpicker.Problem{
+				Warning: true, Problem: "a decider of " + d.HandlerType +
+					" reads prompts, which spec.picker.prefix turns off: it goes by content-length alone",
+				Fix: "remove prefix: false",
+			})
 			break
 		}
 	}
 	return out
 }
 
-// scorerProblem begins the problems of a scorer's Service: without it the scorer does not count, and all else is in force.
+// scorerProblem begins the problems of a scorer's Service: without it the scorer does not count,
+// and all else is in force.
 const scorerProblem = endpointpicker.ExternalScorer + ": "
 
-// servicePort returns why a process behind a port of a Service cannot be asked, and what to do, with %s for the process; "" if it can.
+// servicePort returns why a process behind a port of a Service cannot be asked, and what to do,
+// with %s for the process; "" if it can.
 func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {
 	svc, ok := store.Services.Get(r, objectid.Join(namespace, name))
 	switch {
 	case !ok:
 		return noService(r, namespace, name), "create it, or remove %s"
 	case !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }):
-		return fmt.Sprintf("Service %s/%s has no port %d", namespace, name, port), "name one of the Service's ports, or remove %s"
+		return fmt.Sprintf("Service %s/%s has no port %d", namespace, name, port),
+			"name one of the Service's ports, or remove %s"
 	}
 	return "", ""
 }
@@ -179,17 +209,23 @@ func invalidScorer(f report.Finding) bool {
 }
 
 // configMapText returns the text that a policy names, and its place; a problem if there is none.
-func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (text, where string, problem endpointpicker.Problem) {
+func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (text, where string,
+	problem endpointpicker.Problem) {
 	m, ok := store.ConfigMaps.Get(r, objectid.Join(namespace, ref.Name))
 	if !ok {
-		return "", "", endpointpicker.Problem{Field: "name", Problem: noneOf(r, store.ConfigMaps, namespace, ref.Name), Fix: "create it in the policy's namespace, or name another one"}
+		return "", "",
+			endpointpicker.Problem{Field: "name", Problem: noneOf(r, store.ConfigMaps, namespace, ref.Name),
+				Fix: "create it in the policy's namespace, or name another one"}
 	}
 	key, keys := ref.Key, slices.Sorted(maps.Keys(m.Data))
 	if key == "" && len(keys) == 1 {
 		key = keys[0]
 	}
 	if text, ok = m.Data[key]; !ok {
-		p := endpointpicker.Problem{Field: "key", Problem: fmt.Sprintf("ConfigMap %s/%s has no key %q", namespace, ref.Name, key), Fix: "write the key that has the document"}
+		p := endpointpicker.Problem{
+			Field: "key", Problem: fmt.Sprintf("ConfigMap %s/%s has no key %q", namespace, ref.Name, key),
+			Fix: "write the key that has the document",
+		}
 		if key == "" {
 			p.Problem = fmt.Sprintf("ConfigMap %s/%s has %d keys, and none is named", namespace, ref.Name, len(keys))
 		}
@@ -201,9 +237,11 @@ func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (t
 	return text, fmt.Sprintf("ConfigMap %s/%s, key %s", namespace, ref.Name, key), endpointpicker.Problem{}
 }
 
-// pluginsCondition is the condition Accepted of a policy whose plugins are invalid; false for any other.
+// pluginsCondition is the condition Accepted of a policy whose plugins are invalid; false for any
+// other.
 func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
-	invalid := slices.DeleteFunc(slices.Clone(findings), func(f report.Finding) bool { return !strings.HasPrefix(f.Field, fieldPlugins) || invalidScorer(f) })
+	invalid := slices.DeleteFunc(slices.Clone(findings),
+		func(f report.Finding) bool { return !strings.HasPrefix(f.Field, fieldPlugins) || invalidScorer(f) })
 	c := resolved("InvalidPlugins", invalid)
 	c.Type = "Accepted"
 	return c, c.Status == report.False

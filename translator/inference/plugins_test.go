@@ -31,14 +31,19 @@ func configMap(doc string, keys ...string) string {
 
 func TestPoolPolicy_PluginsReachThePicker(t *testing.T) {
 	for name, tt := range map[string]struct{ picker, more string }{
-		"inline":       {"{strategy: plugins, plugins: {scorers: [{type: prefix-cache-scorer, weight: 3}, {type: queue-scorer, weight: 2}]}}", ""},
-		"document":     {"{strategy: plugins, configRef: {kind: EndpointPickerConfig, name: scorers}}", "\n---\n" + scorers},
+		"inline": {
+			"{strategy: plugins, plugins: {scorers: [{type: prefix-cache-scorer, weight: 3}, {type: queue-scorer, " +
+				"weight: 2}]}}", "",
+		},
+		"document": {"{strategy: plugins, configRef: {kind: EndpointPickerConfig, name: scorers}}",
+			"\n---\n" + scorers},
 		"ConfigMap":    {"{strategy: plugins, configRef: {name: scorers}}", configMap(scorers, "config.yaml")},
 		"one of three": {"{strategy: plugins, configRef: {name: scorers, key: b}}", configMap(scorers, "a", "b", "c")},
 	} {
 		p := pool(t, world(t, poolWith(tt.picker)+tt.more), "default/chat")
 		profile := p.Settings.Plugins
-		if profile == nil || len(profile.Scorers) != 2 || profile.Scorers[0].Weight != 3 || profile.Scorers[1].Type != "queue-scorer" || profile.Picker != "max-score-picker" || len(p.Findings) > 0 {
+		if profile == nil || len(profile.Scorers) != 2 || profile.Scorers[0].Weight != 3 ||
+			profile.Scorers[1].Type != "queue-scorer" || profile.Picker != "max-score-picker" || len(p.Findings) > 0 {
 			t.Errorf("%s: %+v, findings %v", name, profile, p.Findings)
 		}
 		if !p.Settings.Prefix || p.Settings.EveryBody || p.Picker.Body != model.BodyBuffered {
@@ -48,16 +53,22 @@ func TestPoolPolicy_PluginsReachThePicker(t *testing.T) {
 }
 
 func TestFlowControl_DocumentTurnsItOnUnlessThePolicyDoes(t *testing.T) {
-	doc := scorers + "featureGates: [flowControl]\nflowControl: {defaultRequestTTL: 30s, defaultPriorityBand: {maxRequests: 7}}\n"
+	doc := scorers +
+		"featureGates: [flowControl]\nflowControl: {defaultRequestTTL: 30s, defaultPriorityBand: {maxRequests: 7}}\n"
 	for policy, want := range map[string]model.FlowControl{
-		"{strategy: plugins, configRef: {name: scorers}}":                                {On: true, TTL: 30 * time.Second, EmptyTTL: 30 * time.Second, Requests: 7},
-		"{strategy: plugins, configRef: {name: scorers}, flowControl: {ttlSeconds: 20}}": {On: true, TTL: 20 * time.Second},
+		"{strategy: plugins, configRef: {name: scorers}}": {
+			On: true, TTL: 30 * time.Second, EmptyTTL: 30 * time.Second, Requests: 7,
+		},
+		"{strategy: plugins, configRef: {name: scorers}, flowControl: {ttlSeconds: 20}}": {
+			On: true, TTL: 20 * time.Second,
+		},
 	} {
 		p := pool(t, world(t, poolWith(policy)+configMap(doc, "a")), "default/chat")
 		if diff := cmp.Diff(want, p.Settings.FlowControl); diff != "" {
 			t.Errorf("%s: %s", policy, diff)
 		}
-		if both := strings.Contains(policy, "ttl"); len(p.Findings) > 0 != both || both && !strings.Contains(p.Findings[0].Problem, "the document's flowControl has no effect") {
+		if both := strings.Contains(policy, "ttl"); len(p.Findings) > 0 != both ||
+			both && !strings.Contains(p.Findings[0].Problem, "the document's flowControl has no effect") {
 			t.Errorf("%s: findings %v", policy, p.Findings)
 		}
 	}
@@ -79,20 +90,38 @@ func TestPoolPolicy_PluginsDecideWhetherPromptsAreRead(t *testing.T) {
 
 func TestPoolPolicy_InvalidPluginsAreReported(t *testing.T) {
 	for name, tt := range map[string]struct{ picker, more, condition, reason, want string }{
-		"no ConfigMap": {"configRef: {name: scorers}", "", "ResolvedRefs", "InvalidConfigRef", "spec.picker.configRef.name: there is no ConfigMap default/scorers; create it"},
-		"two keys":     {"configRef: {name: scorers}", configMap(scorers, "a", "b"), "ResolvedRefs", "InvalidConfigRef", "spec.picker.configRef.key: ConfigMap default/scorers has 2 keys, and none is named; write the key that has the document, one of a, b"},
-		"other key":    {"configRef: {name: scorers, key: c}", configMap(scorers, "a"), "ResolvedRefs", "InvalidConfigRef", `ConfigMap default/scorers has no key "c"`},
-		"no document":  {"configRef: {name: scorers, kind: EndpointPickerConfig}", "", "ResolvedRefs", "InvalidConfigRef", "there is no valid EndpointPickerConfig default/scorers; write it"},
-		"unknown plugin": {"configRef: {name: scorers}", configMap(strings.ReplaceAll(scorers, "queue-scorer", "dyn-prefill-scorer"), "a"), "ResolvedRefs", "InvalidConfigRef",
+		"no ConfigMap": {"configRef: {name: scorers}", "", "ResolvedRefs", "InvalidConfigRef",
+			"spec.picker.configRef.name: there is no ConfigMap default/scorers; create it"},
+		"two keys": {"configRef: {name: scorers}", configMap(scorers, "a", "b"), "ResolvedRefs", "InvalidConfigRef",
+			"spec.picker.configRef.key: ConfigMap default/scorers has 2 keys, and none is named; write the key that " +
+				"has the document, one of a, b"},
+		"other key": {"configRef: {name: scorers, key: c}", configMap(scorers, "a"), "ResolvedRefs",
+			"InvalidConfigRef", `ConfigMap default/scorers has no key "c"`},
+		"no document": {"configRef: {name: scorers, kind: EndpointPickerConfig}", "", "ResolvedRefs",
+			"InvalidConfigRef", "there is no valid EndpointPickerConfig default/scorers; write it"},
+		"unknown plugin": {"configRef: {name: scorers}",
+			configMap(strings.ReplaceAll(scorers, "queue-scorer", "dyn-prefill-scorer"), "a"), "ResolvedRefs",
+			"InvalidConfigRef",
 			`spec.picker.configRef: ConfigMap default/scorers, key a: plugins[1].type: "dyn-prefill-scorer" is not a type of plugins that Penstock has: `},
-		"no scorer": {"plugins: {scorers: [{type: external-scorer, parameters: {service: scorer}}]}", "", "ResolvedRefs", "InvalidScorerRef", "spec.picker.plugins: external-scorer: there is no Service default/scorer; create it, or remove the scorer"},
-		"no port of a scorer": {"configRef: {name: scorers}", configMap(strings.NewReplacer("{type: queue-scorer}", "{type: external-scorer, parameters: {service: scorer}}", "pluginRef: queue-scorer", "pluginRef: external-scorer").Replace(scorers), "a") + "\n---\nkind: Service\nmetadata: {name: scorer}\nspec: {ports: [{port: 1}]}",
-			"ResolvedRefs", "InvalidScorerRef", "spec.picker.configRef: external-scorer: Service default/scorer has no port 9003"},
-		"inline": {"plugins: {scorers: [{type: load-aware-scorer, parameters: {threshold: -3}}]}", "", "Accepted", "InvalidPlugins",
-			"spec.picker.plugins.scorers[0].parameters.threshold: must be at least 1, is -3; write a number of waiting requests"},
+		"no scorer": {"plugins: {scorers: [{type: external-scorer, parameters: {service: scorer}}]}", "",
+			"ResolvedRefs", "InvalidScorerRef",
+			"spec.picker.plugins: external-scorer: there is no Service default/scorer; create it, or remove " +
+				"the scorer"},
+		"no port of a scorer": {"configRef: {name: scorers}",
+			configMap(strings.NewReplacer("{type: queue-scorer}",
+				"{type: external-scorer, parameters: {service: scorer}}", "pluginRef: queue-scorer",
+				"pluginRef: external-scorer").Replace(scorers), "a") +
+				"\n---\nkind: Service\nmetadata: {name: scorer}\nspec: {ports: [{port: 1}]}",
+			"ResolvedRefs", "InvalidScorerRef",
+			"spec.picker.configRef: external-scorer: Service default/scorer has no port 9003"},
+		"inline": {"plugins: {scorers: [{type: load-aware-scorer, parameters: {threshold: -3}}]}", "", "Accepted",
+			"InvalidPlugins",
+			"spec.picker.plugins.scorers[0].parameters.threshold: must be at least 1, is -3; write a number of " +
+				"waiting requests"},
 	} {
 		v := world(t, poolWith("{strategy: plugins, "+tt.picker+"}")+tt.more)
-		if p := pool(t, v, "default/chat"); tt.reason != "InvalidScorerRef" && p.Settings.Plugins != nil || p.Settings.Strategy != "plugins" {
+		if p := pool(t, v, "default/chat"); tt.reason != "InvalidScorerRef" && p.Settings.Plugins != nil ||
+			p.Settings.Strategy != "plugins" {
 			t.Errorf("%s: %+v", name, p.Settings)
 		}
 		rep, _ := inference.PolicyReport(v, direct{}, "default/chat")
@@ -120,7 +149,9 @@ func TestPoolPolicy_SessionScorerHasTheServedEndpointReported(t *testing.T) {
 }
 
 func TestPoolPolicy_PreciseProducerNeedsKVEvents(t *testing.T) {
-	doc := strings.Replace(scorers, "{type: prefix-cache-scorer}", "{type: precise-prefix-cache-producer}, {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: precise-prefix-cache-producer}}", 1)
+	doc := strings.Replace(scorers, "{type: prefix-cache-scorer}",
+		"{type: precise-prefix-cache-producer}, {type: prefix-cache-scorer, parameters: "+
+			"{prefixMatchInfoProducerName: precise-prefix-cache-producer}}", 1)
 	for picker, want := range map[string]int{
 		"{strategy: plugins, configRef: {name: scorers}}":               1,
 		"{strategy: plugins, configRef: {name: scorers}, kvEvents: {}}": 0,
@@ -133,7 +164,8 @@ func TestPoolPolicy_PreciseProducerNeedsKVEvents(t *testing.T) {
 }
 
 func TestPoolPolicy_StagesThatThePoolCannotHaveAreReported(t *testing.T) {
-	const handlers = "[{type: prefix-based-pd-decider, parameters: {nonCachedTokens: 1}}, {type: pd-profile-handler, parameters: {primaryPort: 9}}]\nschedulingProfiles: [{name: decode}, {name: prefill}]"
+	const handlers = "[{type: prefix-based-pd-decider, parameters: {nonCachedTokens: 1}}, {type: pd-profile-handler, " +
+		"parameters: {primaryPort: 9}}]\nschedulingProfiles: [{name: decode}, {name: prefill}]"
 	doc := func(plugins string) string {
 		return "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: " + plugins
 	}
@@ -142,11 +174,17 @@ func TestPoolPolicy_StagesThatThePoolCannotHaveAreReported(t *testing.T) {
 		want        []string
 		body        model.BodyMode
 	}{
-		"both":           {"prefix: false", doc(handlers), []string{"primaryPort 9 of pd-profile-handler is not one of the pool's targetPorts", "goes by content-length alone"}, model.BodyNone},
-		"prompts":        {"prefix: true", doc(strings.Replace(handlers, "primaryPort: 9", "primaryPort: 8000", 1)), nil, model.BodyBuffered},
-		"Dynamo's nvext": {"prefix: false", doc("[{type: queue-scorer}, {type: dynamo-headers}]"), nil, model.BodyBuffered},
+		"both": {"prefix: false", doc(handlers),
+			[]string{"primaryPort 9 of pd-profile-handler is not one of the pool's targetPorts",
+				"goes by content-length alone"}, model.BodyNone},
+		"prompts": {"prefix: true", doc(strings.Replace(handlers, "primaryPort: 9", "primaryPort: 8000", 1)),
+			nil, model.BodyBuffered},
+		"Dynamo's nvext": {"prefix: false", doc("[{type: queue-scorer}, {type: dynamo-headers}]"), nil,
+			model.BodyBuffered},
 	} {
-		p := pool(t, world(t, poolWith("{strategy: plugins, configRef: {name: scorers}, "+tt.picker+"}")+configMap(tt.doc, "a")), "default/chat")
+		p := pool(t,
+			world(t, poolWith("{strategy: plugins, configRef: {name: scorers}, "+tt.picker+"}")+configMap(tt.doc, "a")),
+			"default/chat")
 		if len(p.Findings) != len(tt.want) || p.Picker.Body != tt.body {
 			t.Errorf("%s: body %s, findings %+v", name, p.Picker.Body, p.Findings)
 			continue
@@ -160,7 +198,8 @@ func TestPoolPolicy_StagesThatThePoolCannotHaveAreReported(t *testing.T) {
 }
 
 func TestPoolPolicy_ListenModeNeedsTheFlag(t *testing.T) {
-	for picker, want := range map[string]bool{"{kvEvents: {mode: Listen}}": true, "{kvEvents: {}}": false, "{}": false} {
+	for picker, want := range map[string]bool{"{kvEvents: {mode: Listen}}": true, "{kvEvents: {}}": false,
+		"{}": false} {
 		f, found := inference.NotListening(world(t, poolWith(picker)), "default/chat")
 		if found != want || want && !strings.Contains(f.Problem+f.Fix, "--picker-kv-events HOST:PORT") {
 			t.Errorf("%s: %+v", picker, f)
@@ -169,10 +208,13 @@ func TestPoolPolicy_ListenModeNeedsTheFlag(t *testing.T) {
 }
 
 func TestPoolPolicy_WarningsOfADocumentAreReported(t *testing.T) {
-	doc := strings.Replace(scorers, "{type: queue-scorer}", "{type: queue-scorer}, {type: random-picker, parameters: {maxNumOfEndpoints: 2}}", 1)
+	doc := strings.Replace(scorers, "{type: queue-scorer}",
+		"{type: queue-scorer}, {type: random-picker, parameters: {maxNumOfEndpoints: 2}}", 1)
 	v := world(t, poolWith("{strategy: plugins, configRef: {name: scorers}}")+configMap(doc, "a"))
 	rep, _ := inference.PolicyReport(v, direct{}, "default/chat")
-	if len(rep.Findings) != 1 || rep.Findings[0].Severity != report.Warning || !strings.Contains(rep.Findings[0].Problem, "ConfigMap default/scorers, key a: plugins[2].parameters.maxNumOfEndpoints: has no effect") {
+	if len(rep.Findings) != 1 || rep.Findings[0].Severity != report.Warning ||
+		!strings.Contains(rep.Findings[0].Problem,
+			"ConfigMap default/scorers, key a: plugins[2].parameters.maxNumOfEndpoints: has no effect") {
 		t.Errorf("findings %+v", rep.Findings)
 	}
 	if p := pool(t, v, "default/chat"); p.Settings.Plugins == nil || p.Settings.Plugins.Picker != "random-picker" {

@@ -13,15 +13,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// policyFor chooses the policy of a pool: the oldest, then the first by name. Findings report that the others are
-// not used.
+// policyFor chooses the policy of a pool: the oldest, then the first by name. Findings report that
+// the others are not used.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	return oldestPolicy(gatewayapi.PoolPolicies(r, kind, namespace, name), kind, namespace, name)
 }
 
 // importPolicy is policyFor for a whole import.
 func importPolicy(r store.Reader, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
-	return oldestPolicy(gatewayapi.ImportPolicies(r, namespace, name), store.InferencePoolImports.Kind(), namespace, name)
+	return oldestPolicy(gatewayapi.ImportPolicies(r, namespace, name), store.InferencePoolImports.Kind(), namespace,
+		name)
 }
 
 func oldestPolicy(list []*v1alpha1.PoolPolicy, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
@@ -32,8 +33,9 @@ func oldestPolicy(list []*v1alpha1.PoolPolicy, kind, namespace, name string) (*v
 	for _, p := range list[1:] {
 		ignored = append(ignored, report.Finding{
 			Severity: report.Error, Owner: store.PoolPolicies.Ref(p), Field: "spec.targetRef",
-			Problem: fmt.Sprintf("%s %s/%s already has PoolPolicy %s; this one is not used", kind, namespace, name, list[0].Name),
-			Fix:     "put both into one PoolPolicy",
+			Problem: fmt.Sprintf("%s %s/%s already has PoolPolicy %s; this one is not used", kind, namespace, name,
+				list[0].Name),
+			Fix: "put both into one PoolPolicy",
 		})
 	}
 	return list[0], ignored
@@ -41,7 +43,8 @@ func oldestPolicy(list []*v1alpha1.PoolPolicy, kind, namespace, name string) (*v
 
 // settings fills in the defaults of a policy's picker part.
 func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
-	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Criticality: string(v1alpha1.Standard), Fallbacks: 2, Prefix: true}
+	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Criticality: string(v1alpha1.Standard),
+		Fallbacks: 2, Prefix: true}
 	if policy == nil {
 		return s
 	}
@@ -60,11 +63,14 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 		s.ShedAfter = d.Duration
 	}
 	if f := spec.FlowControl; f != nil {
-		s.FlowControl = model.FlowControl{On: true, Deadlines: f.Order == "Deadline", Requests: or(f.MaxRequests, 0), Bytes: or(f.MaxBytes, 0),
-			TTL: time.Duration(or(f.TTLSeconds, 0)) * time.Second, Queue: float64(or(f.Saturation.Queue, 0)), KVCache: float64(or(f.Saturation.KVCachePercent, 0)) / 100}
+		s.FlowControl = model.FlowControl{On: true, Deadlines: f.Order == "Deadline", Requests: or(f.MaxRequests, 0),
+			Bytes: or(f.MaxBytes, 0),
+			TTL:   time.Duration(or(f.TTLSeconds, 0)) * time.Second, Queue: float64(or(f.Saturation.Queue, 0)),
+			KVCache: float64(or(f.Saturation.KVCachePercent, 0)) / 100}
 	}
 	if h := spec.CHWBL; h != nil && spec.Strategy == v1alpha1.StrategyCHWBL {
-		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0), or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
+		s.VirtualNodes, s.LoadFactorPercent, s.UserMessages = or(h.VirtualNodesPerReplica, 0),
+			or(h.LoadFactorPercent, 0), or(h.MaxUserMessagesForCache, 0)
 	}
 	s.TokenUsage, s.ResponseAffinity = spec.TokenUsage, spec.ResponseAffinity
 	if k := spec.Session; k != nil {
@@ -88,7 +94,8 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	return s
 }
 
-// pickerNames are the names that a policy states for an external picker; nil for those of the protocol.
+// pickerNames are the names that a policy states for an external picker; nil for those of the
+// protocol.
 func pickerNames(policy *v1alpha1.PoolPolicy) *model.PickerNames {
 	if policy == nil || policy.Spec.ExternalPicker == nil {
 		return nil
@@ -120,15 +127,17 @@ func or[T int32 | int64](v *T, otherwise T) T {
 	return *v
 }
 
-// ourPicker wires Penstock's own picker. It fails open unless the policy sets another failure mode: a pool that asks for no picker
-// of its own should not stop when ours does. A pool whose picker changes bodies fails closed: servers would get what is not for them.
+// ourPicker wires Penstock's own picker. It fails open unless the policy sets another failure mode:
+// a pool that asks for no picker of its own should not stop when ours does. A pool whose picker
+// changes bodies fails closed: servers would get what is not for them.
 func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.FailOpen = !p.Settings.ChangesBodies()
 	p.Picker = model.PickerCall{Cluster: model.OurPicker, Pool: p.Name, Body: model.BodyNone}
 	if readsBody(&p.Settings) {
 		p.Picker.Body = model.BodyBuffered
 	}
-	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage // Served is for the token in the response
+	// Served is for the token in the response
+	p.Picker.Served, p.Picker.TokenUsage = readsSessions(&p.Settings), p.Settings.TokenUsage
 	p.Picker.ResponseIDs = p.Settings.ResponseAffinity
 	if policy == nil || policy.Spec.Picker.FailureMode == "" {
 		return
@@ -136,8 +145,9 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.FailOpen = policy.Spec.Picker.FailureMode == failOpen; p.FailOpen && p.Settings.ChangesBodies() {
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.failureMode",
-			Problem: "without a pick, servers get bodies as clients sent them: with model names that are not replaced, and with fields for the processor",
-			Fix:     "remove it, or write FailClose",
+			Problem: "without a pick, servers get bodies as clients sent them: with model names that are not " +
+				"replaced, and with fields for the processor",
+			Fix: "remove it, or write FailClose",
 		})
 	}
 }
@@ -150,7 +160,8 @@ func readsBody(s *model.PickerSettings) bool {
 	return s.Prefix || s.ResponseAffinity || s.EveryBody || s.ReadsModels || s.Processor != nil
 }
 
-// nameLast names the variant of a pool's cluster that has no hops among its endpoints: the cluster itself, if it has none.
+// nameLast names the variant of a pool's cluster that has no hops among its endpoints: the cluster
+// itself, if it has none.
 func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.Last = p.Cluster
 	if policy != nil && len(policy.Spec.Spill) > 0 || p.PicksAgain() {
@@ -166,14 +177,19 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	owner := store.PoolPolicies.Ref(policy)
 	for i, ref := range policy.Spec.Spill {
 		spill, problem, fix := spillTarget(r, p, policy, ref)
-		if problem == "" && slices.ContainsFunc(spill.Ends(), func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
+		if problem == "" && slices.ContainsFunc(spill.Ends(),
+			func(b model.WeightedBackend) bool { return b.Cluster == p.Last }) {
 			if p.Name.Member != "" && policy.Spec.TargetRef.Name == p.Ref.Name && ref.Name != p.Ref.Name {
 				continue // a policy for a whole import, one of whose clusters is a place to spill for the others
 			}
-			problem, fix = "a pool cannot spill to itself", "name another pool, or another exporting cluster of the import as NAME-CLUSTER"
+			problem, fix = "a pool cannot spill to itself",
+				"name another pool, or another exporting cluster of the import as NAME-CLUSTER"
 		}
 		if problem != "" {
-			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: fmt.Sprintf("spec.spill[%d]", i), Problem: problem, Fix: fix})
+			p.Findings = append(p.Findings, report.Finding{
+				Severity: report.Error, Owner: owner, Field: fmt.Sprintf("spec.spill[%d]", i), Problem: problem,
+				Fix: fix,
+			})
 			continue
 		}
 		p.Spill = append(p.Spill, spill)
@@ -184,7 +200,8 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-func spillTarget(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy, ref v1alpha1.PoolRef) (spill model.Spill, problem, fix string) {
+func spillTarget(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy, ref v1alpha1.PoolRef) (spill model.Spill,
+	problem, fix string) {
 	kind, namespace := cmp.Or(ref.Kind, "InferencePool"), cmp.Or(ref.Namespace, policy.Namespace)
 	group := store.InferencePools.Group()
 	if kind == "InferencePoolImport" {
@@ -192,7 +209,9 @@ func spillTarget(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy, ref
 	}
 	to := report.Ref{Group: group, Kind: kind, Namespace: namespace, Name: ref.Name}
 	if !gatewayapi.Granted(r, store.PoolPolicies.Ref(policy), to) {
-		return spill, fmt.Sprintf("no ReferenceGrant in namespace %s allows PoolPolicies of %s to name %s %s", namespace, policy.Namespace, kind, ref.Name), "add a ReferenceGrant there"
+		return spill,
+			fmt.Sprintf("no ReferenceGrant in namespace %s allows PoolPolicies of %s to name %s %s", namespace,
+				policy.Namespace, kind, ref.Name), "add a ReferenceGrant there"
 	}
 	key, _, exists := gatewayapi.ImportNamed(r, namespace, ref.Name)
 	if exists = exists && kind == store.InferencePoolImports.Kind(); exists {
@@ -201,11 +220,14 @@ func spillTarget(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy, ref
 	hop := model.HopTo(kind, namespace, ref.Name)
 	h, ok := Hop(r, hop)
 	if !ok && exists {
-		return spill, fmt.Sprintf("%s %s/%s has no cluster that takes requests", kind, namespace, ref.Name), "see its conditions and findings, or remove the spill target"
+		return spill, fmt.Sprintf("%s %s/%s has no cluster that takes requests", kind, namespace, ref.Name),
+			"see its conditions and findings, or remove the spill target"
 	}
 	if !ok {
 		problem := gatewayapi.Missing(r, store.PoolPolicies.Ref(policy), to, "there is no usable "+to.String())
-		return spill, problem + gatewayapi.Elsewhere(r, store.PoolPolicies.Ref(policy), to), "create it, or remove the spill target"
+		return spill, problem + gatewayapi.Elsewhere(r, store.PoolPolicies.Ref(policy), to),
+			"create it, or remove the spill target"
 	}
-	return model.Spill{Hop: hop, Target: store.TargetKey(kind, namespace, ref.Name), Owner: h.Owners[0], Backends: h.Backends, Behind: h.Behind}, "", ""
+	return model.Spill{Hop: hop, Target: store.TargetKey(kind, namespace, ref.Name), Owner: h.Owners[0],
+		Backends: h.Backends, Behind: h.Behind}, "", ""
 }

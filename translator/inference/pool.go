@@ -27,13 +27,15 @@ func Pool(r store.Reader, key string) (*model.Pool, bool) {
 	addSpill(r, p, policy)
 	p.Findings = append(p.Findings, ineffective(p, policy)...)
 	if policy != nil && policy.Spec.ExternalPicker != nil && !p.External {
-		p.Findings = append(p.Findings, unused(policy, []string{"spec.externalPicker"}, p.Ref.String()+" has no external picker", "remove it, or name the picker in the pool's endpointPickerRef"))
+		p.Findings = append(p.Findings,
+			unused(policy, []string{"spec.externalPicker"}, p.Ref.String()+" has no external picker",
+				"remove it, or name the picker in the pool's endpointPickerRef"))
 	}
 	return p, true
 }
 
-// basePool is Pool without the spill targets themselves. Hops are made of it: that ends the recursion between pools
-// that spill to each other.
+// basePool is Pool without the spill targets themselves. Hops are made of it: that ends the
+// recursion between pools that spill to each other.
 func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1alpha1.PoolPolicy) {
 	policy, ignored := policyFor(r, "InferencePool", obj.Namespace, obj.Name)
 	p := describe(obj, policy, ignored)
@@ -86,22 +88,27 @@ func protocolOf[S ~string](appProtocol S) model.Protocol {
 	return model.HTTP1
 }
 
-// externalPicker wires the picker that an endpointPickerRef names. Without a usable one the pool is left with its
-// fallback alone.
+// externalPicker wires the picker that an endpointPickerRef names. Without a usable one the pool is
+// left with its fallback alone.
 func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *inferencev1.EndpointPickerRef) {
 	p.External = true
 	p.FailOpen = ref.FailureMode == inferencev1.EndpointPickerFailOpen
 	unresolved := func(field, problem, fix string) {
-		p.Resolved = report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: "InvalidExtensionRef", Message: problem + "; " + fix}
-		p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: p.Ref, Field: "spec.endpointPickerRef." + field, Problem: problem, Fix: fix})
+		p.Resolved = report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: "InvalidExtensionRef",
+			Message: problem + "; " + fix}
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Error, Owner: p.Ref, Field: "spec.endpointPickerRef." + field, Problem: problem, Fix: fix,
+		})
 	}
 	if g := ref.Group; ref.Kind != "" && ref.Kind != "Service" || g != nil && *g != "" {
-		unresolved("kind", fmt.Sprintf("an endpoint picker must be a core Service, not %s", ref.Kind), "name a Service, or leave endpointPickerRef out to use Penstock's own picker")
+		unresolved("kind", fmt.Sprintf("an endpoint picker must be a core Service, not %s", ref.Kind),
+			"name a Service, or leave endpointPickerRef out to use Penstock's own picker")
 		return
 	}
 	svc, ok := store.Services.Get(r, objectid.Join(namespace, string(ref.Name)))
 	if !ok {
-		unresolved("name", noService(r, namespace, string(ref.Name)), "create it, or leave endpointPickerRef out to use Penstock's own picker")
+		unresolved("name", noService(r, namespace, string(ref.Name)),
+			"create it, or leave endpointPickerRef out to use Penstock's own picker")
 		return
 	}
 	problem, fix := externalName(r, svc)
@@ -115,22 +122,29 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	}
 	i := slices.IndexFunc(svc.Spec.Ports, func(sp corev1.ServicePort) bool { return sp.Port == port })
 	if i < 0 {
-		unresolved("port", fmt.Sprintf("Service %s/%s has no port %d", namespace, svc.Name, port), "name one of the Service's ports")
+		unresolved("port", fmt.Sprintf("Service %s/%s has no port %d", namespace, svc.Name, port),
+			"name one of the Service's ports")
 		return
 	}
 	p.Owners = append(p.Owners, store.Services.Ref(svc))
-	askExternal(r, p, model.PickerCluster(namespace, svc.Name, port), "", "spec.endpointPickerRef", "spec.endpointPickerRef.failureMode")
+	askExternal(r, p, model.PickerCluster(namespace, svc.Name, port), "", "spec.endpointPickerRef",
+		"spec.endpointPickerRef.failureMode")
 	if c, ok := PickerCluster(r, p.Picker.Cluster); ok {
 		p.Picker.Cluster = configured(c)
 	}
 	if policy := gatewayapi.PolicyFor(r, store.Services.Ref(svc), svc.Spec.Ports[i].Name); policy != nil {
 		p.Owners = append(p.Owners, policy.Policy)
 	} else if !Cleartext(svc.Spec.Ports[i].AppProtocol) {
-		p.Findings = append(p.Findings, unverified(p.Ref, "spec.endpointPickerRef", "", fmt.Sprintf("set appProtocol: kubernetes.io/h2c on port %d of Service %s/%s; to have it verified, write a BackendTLSPolicy for the Service", port, namespace, svc.Name)))
+		p.Findings = append(p.Findings,
+			unverified(p.Ref, "spec.endpointPickerRef", "",
+				fmt.Sprintf(
+					"set appProtocol: kubernetes.io/h2c on port %d of Service %s/%s; to have it verified, write a "+
+						"BackendTLSPolicy for the Service", port, namespace, svc.Name)))
 	}
 }
 
-// externalName returns why a picker's Service of type ExternalName has no endpoints, and what to do; "" for others.
+// externalName returns why a picker's Service of type ExternalName has no endpoints, and what to
+// do; "" for others.
 func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 	if svc.Spec.Type != corev1.ServiceTypeExternalName {
 		return "", ""
@@ -138,17 +152,19 @@ func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 	host, ok := services.External(r, svc, services.Mention)
 	switch {
 	case !ok:
-		return fmt.Sprintf("Service %s is of type ExternalName, which is not allowed here", store.ID(svc)), gatewayapi.ExternalNameFix
+		return fmt.Sprintf("Service %s is of type ExternalName, which is not allowed here", store.ID(svc)),
+			gatewayapi.ExternalNameFix
 	case host.Outside != "" && len(host.Addresses) == 0:
 		return fmt.Sprintf("Service %s: %s", store.ID(svc), host.Outside), addresses.Fix(host.Outside)
 	}
 	return "", ""
 }
 
-// askExternal makes Envoy ask an external picker by the endpoint picker protocol, or in the mode that it supports
-// (picker/probe). field names the picker; mode is the field of its failure mode.
+// askExternal makes Envoy ask an external picker by the endpoint picker protocol, or in the mode
+// that it supports (picker/probe). field names the picker; mode is the field of its failure mode.
 func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, field, mode string) {
-	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool, Body: model.BodyDuplex, Served: true, Open: p.FailOpen}
+	p.Picker = model.PickerCall{Cluster: cluster, Names: p.Picker.Names, Pool: p.Name, RemotePool: p.Picker.RemotePool,
+		Body: model.BodyDuplex, Served: true, Open: p.FailOpen}
 	d, known := store.Dialects.Get(r, cluster.String())
 	if known && d.Health {
 		p.Picker.Cluster = cluster.As(model.HealthVariant)
@@ -157,8 +173,10 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 		p.Picker.Body = model.BodyWhole
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Info, Owner: p.Ref, Field: field,
-			Problem: what + "the picker reads bodies and does not send them back, which the endpoint picker protocol demands: it gets each body in one piece, and its changes to the body are ignored",
-			Fix:     "nothing; a newer release of the picker may speak the protocol (lwepp does after v1.6.0)",
+			Problem: what +
+				"the picker reads bodies and does not send them back, which the endpoint picker protocol demands: it " +
+				"gets each body in one piece, and its changes to the body are ignored",
+			Fix: "nothing; a newer release of the picker may speak the protocol (lwepp does after v1.6.0)",
 		})
 		return
 	}
@@ -171,20 +189,24 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 func bestEffort(owner report.Ref, field string) report.Finding {
 	return report.Finding{
 		Severity: report.Info, Owner: owner, Field: field,
-		Problem: "FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun to read cannot be sent elsewhere",
+		Problem: "FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun " +
+			"to read cannot be sent elsewhere",
 	}
 }
 
-// unverified is the finding that a picker's certificate is not verified: those in the field are self-signed (FIELD_NOTES 1).
+// unverified is the finding that a picker's certificate is not verified: those in the field are
+// self-signed (FIELD_NOTES 1).
 func unverified(owner report.Ref, field, what, cleartext string) report.Finding {
 	return report.Finding{
 		Severity: report.Info, Owner: owner, Field: field,
-		Problem: what + "the picker is asked over TLS, and its certificate is not verified", Fix: "for a picker without TLS " + cleartext,
+		Problem: what + "the picker is asked over TLS, and its certificate is not verified",
+		Fix:     "for a picker without TLS " + cleartext,
 	}
 }
 
-// Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol and not the transport
-// (FIELD_NOTES 1): pickers serve TLS unless the port has appProtocol kubernetes.io/h2c.
+// Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol and
+// not the transport (FIELD_NOTES 1): pickers serve TLS unless the port has appProtocol
+// kubernetes.io/h2c.
 func Cleartext(appProtocol *string) bool {
 	return appProtocol != nil && *appProtocol == string(inferencev1.AppProtocolH2C)
 }

@@ -13,7 +13,8 @@ import (
 
 func TestInferencePool_WithoutEndpointPickerRefUsesOurPickerAndFailsOpen(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
-	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/chat" || p.Picker.Body != model.BodyBuffered {
+	if p.External || p.Picker.Cluster != model.OurPicker || p.Picker.Pool.String() != "default/chat" ||
+		p.Picker.Body != model.BodyBuffered {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if !p.FailOpen || p.Settings.Strategy != "load" || p.Settings.Fallbacks != 2 {
@@ -56,9 +57,13 @@ func TestPoolPolicy_PrefixDecidesWhetherPromptsAreRead(t *testing.T) {
 		"strategy: random, prefix: true":         {model.BodyNone, false, false, true},
 		"strategy: least-request, prefix: false": {model.BodyNone, false, false, false},
 	} {
-		p := pool(t, world(t, chatPool+"\n---\nkind: PoolPolicy\nmetadata: {name: p}\nspec: {targetRef: {name: chat}, picker: {"+spec+"}}\n"), "default/chat")
-		reported := slices.ContainsFunc(p.Findings, func(f report.Finding) bool { return f.Field == "spec.picker.prefix" })
-		if p.Picker.Body != want.body || p.Settings.Prefix != want.prefix || p.Settings.EveryBody != want.every || reported != want.unused {
+		p := pool(t,
+			world(t, chatPool+"\n---\nkind: PoolPolicy\nmetadata: {name: p}\nspec: {targetRef: {name: chat}, picker: {"+
+				spec+"}}\n"), "default/chat")
+		reported := slices.ContainsFunc(p.Findings,
+			func(f report.Finding) bool { return f.Field == "spec.picker.prefix" })
+		if p.Picker.Body != want.body || p.Settings.Prefix != want.prefix || p.Settings.EveryBody != want.every ||
+			reported != want.unused {
 			t.Errorf("%s: body %s, settings %+v, findings %+v", spec, p.Picker.Body, p.Settings, p.Findings)
 		}
 	}
@@ -102,7 +107,8 @@ metadata: {name: epp}
 spec: {ports: [{name: grpc, port: 9002, appProtocol: http2}]}
 `)
 	p := pool(t, v, "default/chat")
-	if !p.External || !p.FailOpen || p.Picker.Cluster.InAnyConfig().String() != "picker/default/epp/9002" || p.Picker.Body != model.BodyDuplex || p.Picker.Pool.String() != "default/chat" || !p.Picker.Served {
+	if !p.External || !p.FailOpen || p.Picker.Cluster.InAnyConfig().String() != "picker/default/epp/9002" ||
+		p.Picker.Body != model.BodyDuplex || p.Picker.Pool.String() != "default/chat" || !p.Picker.Served {
 		t.Errorf("picker %+v", p.Picker)
 	}
 	if text := texts(p.Findings); !strings.Contains(text, "not verified") || !strings.Contains(text, "best effort") {
@@ -132,7 +138,8 @@ spec:
   targetPorts: [{number: 8000}]
   endpointPickerRef: {name: epp, port: {number: 9002}}
 `+service), "default/chat")
-		if p.Resolved.Status != report.False || p.Resolved.Reason != "InvalidExtensionRef" || !p.Picker.Cluster.IsZero() || p.FailOpen {
+		if p.Resolved.Status != report.False || p.Resolved.Reason != "InvalidExtensionRef" ||
+			!p.Picker.Cluster.IsZero() || p.FailOpen {
 			t.Errorf("%s: %+v, picker %+v", what, p.Resolved, p.Picker)
 		}
 	}
@@ -153,15 +160,19 @@ metadata: {name: big}
 spec: {targetRef: {name: big}, spill: [{name: chat}]}
 `)
 	p := pool(t, v, "default/chat")
-	if !p.Picker.Spills || !slices.Equal(p.Picker.Spill, []string{"envoy://hops/hop.default.pool.big"}) || p.Last.String() != "last/pool/default/chat" {
+	if !p.Picker.Spills || !slices.Equal(p.Picker.Spill, []string{"envoy://hops/hop.default.pool.big"}) ||
+		p.Last.String() != "last/pool/default/chat" {
 		t.Fatalf("picker %+v, last %s", p.Picker, p.Last)
 	}
 	behind := p.Spill[0].Backends
-	if len(behind) != 1 || behind[0].Cluster.String() != "last/pool/default/big" || behind[0].Picker.Spills || behind[0].Picker.Spill != nil {
+	if len(behind) != 1 || behind[0].Cluster.String() != "last/pool/default/big" || behind[0].Picker.Spills ||
+		behind[0].Picker.Spill != nil {
 		t.Errorf("behind the hop: %+v", behind)
 	}
 	res := inference.Backends{Tables: direct{}}.Resolve(v, p.Ref, 0)
-	if got, want := names(res.Clusters), []string{"last/pool/default/big", "penstock-picker", "pool/default/chat"}; !slices.Equal(got, want) {
+	if got, want := names(res.Clusters), []string{
+		"last/pool/default/big", "penstock-picker", "pool/default/chat",
+	}; !slices.Equal(got, want) {
 		t.Errorf("clusters %v, want %v", got, want)
 	}
 }
@@ -180,7 +191,8 @@ spec:
 	if !p.ViaHops() || p.OwnHop().String() != "hop.default.pool.chat" {
 		t.Fatalf("via hops %v, own %s", p.ViaHops(), p.OwnHop())
 	}
-	// A request whose route has no pick must not meet a cluster that demands one, while a pool becomes one of hops or ceases to.
+	// A request whose route has no pick must not meet a cluster that demands one, while a pool
+	// becomes one of hops or ceases to.
 	if p.Cluster.String() != "hops/pool/default/chat" || p.Last.String() != "last/pool/default/chat" {
 		t.Errorf("clusters %s and %s", p.Cluster, p.Last)
 	}
@@ -188,7 +200,8 @@ spec:
 	if !res.Targets[0].Hops || res.Targets[0].Picker != nil {
 		t.Errorf("no picker is asked on the edge of a pool of hops: %+v", res.Targets[0])
 	}
-	if got, want := names(res.Hops), []string{"hop.default.pool.big", "hop.default.pool.chat"}; !slices.Equal(got, want) {
+	if got, want := names(res.Hops),
+		[]string{"hop.default.pool.big", "hop.default.pool.chat"}; !slices.Equal(got, want) {
 		t.Errorf("hops %v, want %v", got, want)
 	}
 }
@@ -220,7 +233,9 @@ func TestInferencePool_LostPickIsRepeatedBehindItsOwnHop(t *testing.T) {
 			t.Errorf("%s: picks again %t, with hops %v and clusters %v", spec, p.PicksAgain(), res.Hops, res.Clusters)
 		}
 		hop, ok := inference.Hop(v, p.OwnHop())
-		if again && (!ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/pool/default/chat" || !hop.Backends[0].Picker.Last) {
+		if again &&
+			(!ok || len(hop.Backends) != 1 || hop.Backends[0].Cluster.String() != "last/pool/default/chat" ||
+				!hop.Backends[0].Picker.Last) {
 			t.Errorf("%s: behind the hop %+v", spec, hop)
 		}
 	}
@@ -248,7 +263,8 @@ status:
 		t.Errorf("spill %+v", p.Spill)
 	}
 	text := texts(p.Findings)
-	for _, want := range []string{"spec.spill[0]: a pool cannot spill to itself", "spec.spill[1]: there is no usable InferencePool default/nowhere", "spec.spill[2]: no ReferenceGrant",
+	for _, want := range []string{"spec.spill[0]: a pool cannot spill to itself",
+		"spec.spill[1]: there is no usable InferencePool default/nowhere", "spec.spill[2]: no ReferenceGrant",
 		"spec.spill[4]: InferencePoolImport default/drained has no cluster that takes requests; see its conditions"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in:\n%s", want, text)
@@ -318,11 +334,13 @@ spec:
 func TestInferencePool_ReportsMissingRoutesAndEndpoints(t *testing.T) {
 	p := pool(t, world(t, chatPool), "default/chat")
 	gw := report.Ref{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"}
-	if text := texts(inference.PoolReport(p, nil, false, nil).Findings); !strings.Contains(text, "names this pool") || !strings.Contains(text, "no ready Pod") {
+	if text := texts(inference.PoolReport(p, nil, false, nil).Findings); !strings.Contains(text, "names this pool") ||
+		!strings.Contains(text, "no ready Pod") {
 		t.Errorf("an unused, empty pool has: %s", text)
 	}
 	rep := inference.PoolReport(p, []report.Ref{gw}, false, make([]model.Member, 1))
-	if len(rep.Findings) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" || len(rep.Parents[0].Conditions) != 2 {
+	if len(rep.Findings) != 0 || len(rep.Parents) != 1 || rep.Parents[0].Ref.Name != "gw" ||
+		len(rep.Parents[0].Conditions) != 2 {
 		t.Errorf("a pool in use has: %+v", rep)
 	}
 }
@@ -331,18 +349,24 @@ func TestInferencePool_UnknownEngineOfItsServersIsReportedOnce(t *testing.T) {
 	servers := func(label, value string) (out []model.Member) {
 		for _, address := range []string{"10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.3:8000"} {
 			at := netip.MustParseAddrPort(address)
-			out = append(out, model.Member{Address: at, Pod: "pod-" + at.Addr().String(), Labels: map[string]string{"app": "chat", label: value}})
+			out = append(out,
+				model.Member{Address: at, Pod: "pod-" + at.Addr().String(),
+					Labels: map[string]string{"app": "chat", label: value}})
 		}
 		return out
 	}
 	const policy = "\n---\nkind: PoolPolicy\nmetadata: {name: p}\nspec: {targetRef: {name: chat}, picker: "
 	const first, second = "llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type"
 	for name, tt := range map[string]struct{ policy, label, value, want string }{
-		"mistyped": {"", first, "vlm", `Pod pod-10.0.0.1 has the label llm-d.ai/engine-type: "vlm", which is no known engine: its metrics are read as those of vllm; 2 more have an unknown engine` +
-			"; write vllm, sglang, trtllm-serve, triton-tensorrt-llm, llamacpp or triton in the label, or remove it and set picker.metrics in a PoolPolicy"},
-		"another case":           {"", first, "vLLM", `: "vLLM", which is no known engine: its metrics are read as those of vllm; 2 more have an unknown engine; write vllm in the label, in lower case`},
-		"a long one's case":      {"", second, "TRTLLM-Serve", "; write trtllm-serve in the label, in lower case"},
-		"the pool's engine":      {policy + "{metrics: {engine: sglang}}}", second, "tgi", `Pod pod-10.0.0.1 has the label inference.networking.k8s.io/engine-type: "tgi", which is no known engine: its metrics are read as those of sglang; 2 more`},
+		"mistyped": {"", first, "vlm",
+			`Pod pod-10.0.0.1 has the label llm-d.ai/engine-type: "vlm", which is no known engine: its metrics are read as those of vllm; 2 more have an unknown engine` +
+				"; write vllm, sglang, trtllm-serve, triton-tensorrt-llm, llamacpp or triton in the label, or remove " +
+				"it and set picker.metrics in a PoolPolicy"},
+		"another case": {"", first, "vLLM",
+			`: "vLLM", which is no known engine: its metrics are read as those of vllm; 2 more have an unknown engine; write vllm in the label, in lower case`},
+		"a long one's case": {"", second, "TRTLLM-Serve", "; write trtllm-serve in the label, in lower case"},
+		"the pool's engine": {policy + "{metrics: {engine: sglang}}}", second, "tgi",
+			`Pod pod-10.0.0.1 has the label inference.networking.k8s.io/engine-type: "tgi", which is no known engine: its metrics are read as those of sglang; 2 more`},
 		"known":                  {"", second, "triton", ""},
 		"no label":               {"", "x", "y", ""},
 		"no metrics are read":    {policy + "{strategy: random}}", first, "vlm", ""},
@@ -355,7 +379,8 @@ func TestInferencePool_UnknownEngineOfItsServersIsReportedOnce(t *testing.T) {
 				found = append(found, f.Problem+"; "+f.Fix)
 			}
 		}
-		if text := strings.Join(found, "\n"); !strings.Contains(text, tt.want) || (text == "") != (tt.want == "") || len(found) > 1 {
+		if text := strings.Join(found, "\n"); !strings.Contains(text, tt.want) || (text == "") != (tt.want == "") ||
+			len(found) > 1 {
 			t.Errorf("%s: got %q, want %q", name, text, tt.want)
 		}
 	}

@@ -23,7 +23,8 @@ const (
 	defaultProcessorTimeout = time.Second
 )
 
-// withProcessor sets the processor of a pool that our picker picks for: its policy's, else the default of this process.
+// withProcessor sets the processor of a pool that our picker picks for: its policy's, else the
+// default of this process.
 func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	by, _ := store.ProcessorDefaults.Get(r, store.OwnProcessor)
 	if by == nil {
@@ -33,7 +34,8 @@ func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		p.Settings.Processor = processorAt(by)
 	} else {
 		spec := policy.Spec.Picker.Processor
-		of := &model.Processor{Service: spec.Service, Port: or(spec.Port, defaultProcessorPort), Timeout: defaultProcessorTimeout, Headers: spec.Headers, Route: by.Route}
+		of := &model.Processor{Service: spec.Service, Port: or(spec.Port, defaultProcessorPort),
+			Timeout: defaultProcessorTimeout, Headers: spec.Headers, Route: by.Route}
 		if spec.Timeout != nil {
 			of.Timeout = spec.Timeout.Duration
 		}
@@ -45,13 +47,15 @@ func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	checkProcessor(r, p, policy)
 }
 
-// processorAt is the processor that a process has by default; nil without one. cmd has checked the URL.
+// processorAt is the processor that a process has by default; nil without one. cmd has checked the
+// URL.
 func processorAt(by *store.ProcessorDefault) *model.Processor {
 	at, err := url.Parse(by.URL)
 	if by.URL == "" || err != nil {
 		return nil
 	}
-	p := &model.Processor{Host: at.Hostname(), TLS: at.Scheme == "https", Path: at.EscapedPath(), Port: 80, Timeout: defaultProcessorTimeout, Route: by.Route}
+	p := &model.Processor{Host: at.Hostname(), TLS: at.Scheme == "https", Path: at.EscapedPath(), Port: 80,
+		Timeout: defaultProcessorTimeout, Route: by.Route}
 	if p.TLS {
 		p.Port = 443
 	}
@@ -67,7 +71,9 @@ func ProcessorHost(r store.Reader, of *model.Processor) (at model.ExternalPicker
 		return at
 	}
 	for _, ip := range services.Lookup(r, of.Host).Addresses {
-		at.Addresses = append(at.Addresses, model.RemoteAddress{Addr: netip.AddrPortFrom(ip, uint16(of.Port)), Cleartext: !of.TLS})
+		at.Addresses = append(at.Addresses, model.RemoteAddress{
+			Addr: netip.AddrPortFrom(ip, uint16(of.Port)), Cleartext: !of.TLS,
+		})
 	}
 	if of.TLS {
 		at.TLS = model.UpstreamTLS{SNI: of.Host, SANs: []string{of.Host}}
@@ -88,12 +94,18 @@ func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) 
 			problem, fix = host.Unresolved, "correct the host in EXTERNAL_LLM_PROCESSOR_ENDPOINT, or its record in DNS"
 		}
 		if problem != "" {
-			p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: p.Ref, Problem: "the processor of EXTERNAL_LLM_PROCESSOR_ENDPOINT is not asked: " + problem, Fix: fix})
+			p.Findings = append(p.Findings, report.Finding{
+				Severity: report.Error, Owner: p.Ref,
+				Problem: "the processor of EXTERNAL_LLM_PROCESSOR_ENDPOINT is not asked: " + problem, Fix: fix,
+			})
 		}
 		return
 	}
 	if problem, fix := servicePort(r, p.Ref.Namespace, of.Service, of.Port); problem != "" {
-		p.Findings = append(p.Findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldProcessor, Problem: problem, Fix: fmt.Sprintf(fix, "the processor")})
+		p.Findings = append(p.Findings, report.Finding{
+			Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldProcessor, Problem: problem,
+			Fix: fmt.Sprintf(fix, "the processor"),
+		})
 	}
 }
 

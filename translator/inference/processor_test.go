@@ -18,15 +18,19 @@ import (
 const processorService = "\n---\nkind: Service\nmetadata: {name: p}\nspec: {ports: [{port: 8080}]}"
 
 func TestProcessor_PoolReadsBodiesAndSpillsWithHops(t *testing.T) {
-	v := world(t, poolWith("{strategy: random, processor: {service: p, timeout: 3s, headers: [x-tenant], route: true}}")+processorService)
+	v := world(t,
+		poolWith("{strategy: random, processor: {service: p, timeout: 3s, headers: [x-tenant], route: true}}")+
+			processorService)
 	p := pool(t, v, "default/chat")
-	if got := p.Settings.Processor; got == nil || got.Service != "p" || got.Port != 8080 || got.Timeout != 3*time.Second || !slices.Equal(got.Headers, []string{"x-tenant"}) || !got.Route {
+	if got := p.Settings.Processor; got == nil || got.Service != "p" || got.Port != 8080 ||
+		got.Timeout != 3*time.Second || !slices.Equal(got.Headers, []string{"x-tenant"}) || !got.Route {
 		t.Errorf("%+v", got)
 	}
 	if p.Picker.Body != model.BodyBuffered || !p.Settings.ChangesBodies() {
 		t.Errorf("body %q, changes bodies %v", p.Picker.Body, p.Settings.ChangesBodies())
 	}
-	if p := pool(t, world(t, poolWith("{processor: {service: p}}")+processorService), "default/chat"); p.Settings.Processor.Timeout != time.Second {
+	if p := pool(t, world(t, poolWith("{processor: {service: p}}")+processorService),
+		"default/chat"); p.Settings.Processor.Timeout != time.Second {
 		t.Errorf("%+v", p.Settings.Processor)
 	}
 }
@@ -34,12 +38,15 @@ func TestProcessor_PoolReadsBodiesAndSpillsWithHops(t *testing.T) {
 func TestProcessor_MissingServiceIsReported(t *testing.T) {
 	for more, want := range map[string]string{
 		"": "spec.picker.processor: there is no Service default/p; create it, or remove the processor",
-		strings.Replace(processorService, "8080", "1", 1): "spec.picker.processor: Service default/p has no port 8080; name one of the Service's ports, or remove the processor",
+		strings.Replace(processorService, "8080", "1",
+			1): "spec.picker.processor: Service default/p has no port 8080; name one of the Service's ports, or " +
+			"remove the processor",
 		processorService: "",
 	} {
 		rep, _ := inference.PolicyReport(world(t, poolWith("{processor: {service: p}}")+more), direct{}, "default/chat")
 		i := slices.IndexFunc(rep.Conditions, func(c report.Condition) bool { return c.Type == "ResolvedRefs" })
-		if c := rep.Conditions[i]; (c.Reason == "InvalidProcessorRef") != (want != "") || !strings.Contains(c.Message, want) {
+		if c := rep.Conditions[i]; (c.Reason == "InvalidProcessorRef") != (want != "") ||
+			!strings.Contains(c.Message, want) {
 			t.Errorf("%+v, want %s", c, want)
 		}
 	}
@@ -49,8 +56,9 @@ func TestProcessor_DefaultIsForPoliciesThatAreSilent(t *testing.T) {
 	by := &store.ProcessorDefault{URL: "https://127.0.0.1:8443/v1/prepare", Route: true}
 	by.Name = store.OwnProcessor
 	for picker, want := range map[string]model.Processor{
-		"{}":                        {Host: "127.0.0.1", TLS: true, Path: "/v1/prepare", Port: 8443, Timeout: time.Second, Route: true},
-		"{processor: {service: p}}": {Service: "p", Port: 8080, Timeout: time.Second, Route: true},
+		"{}": {Host: "127.0.0.1", TLS: true, Path: "/v1/prepare", Port: 8443,
+			Timeout: time.Second, Route: true},
+		"{processor: {service: p}}":               {Service: "p", Port: 8080, Timeout: time.Second, Route: true},
 		"{processor: {service: p, route: false}}": {Service: "p", Port: 8080, Timeout: time.Second},
 	} {
 		text, _ := yaml.Marshal(by)
@@ -59,7 +67,9 @@ func TestProcessor_DefaultIsForPoliciesThatAreSilent(t *testing.T) {
 		if diff := cmp.Diff(&want, p.Settings.Processor); diff != "" || p.Picker.Body != model.BodyBuffered {
 			t.Errorf("%s: body %q, %s", picker, p.Picker.Body, diff)
 		}
-		if at := inference.ProcessorHost(v, p.Settings.Processor); want.Host != "" && (len(at.Addresses) != 1 || at.Addresses[0].Addr.String() != "127.0.0.1:8443" || at.Addresses[0].Cleartext || at.TLS.SNI != "127.0.0.1") {
+		if at := inference.ProcessorHost(v, p.Settings.Processor); want.Host != "" &&
+			(len(at.Addresses) != 1 || at.Addresses[0].Addr.String() != "127.0.0.1:8443" || at.Addresses[0].Cleartext ||
+				at.TLS.SNI != "127.0.0.1") {
 			t.Errorf("%s: %+v", picker, at)
 		}
 	}

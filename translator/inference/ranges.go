@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ranges are what one exporting cluster may have addresses in: what the ClusterSet allows the member, and what a PoolPolicy does. Without
-// prefixes, a list allows what the operator allows.
+// ranges are what one exporting cluster may have addresses in: what the ClusterSet allows the
+// member, and what a PoolPolicy does. Without prefixes, a list allows what the operator allows.
 type ranges struct {
 	member   string
 	prefixes []netip.Prefix
@@ -27,8 +27,8 @@ type ranges struct {
 	exporter []netip.Prefix // the exporter's own podCIDRs, which narrow them too
 }
 
-// allowedFor returns the ranges of an exporting cluster of an import: those of its pickers and gateways, and those of its pods. A cluster
-// that is no member has none of its own.
+// allowedFor returns the ranges of an exporting cluster of an import: those of its pickers and
+// gateways, and those of its pods. A cluster that is no member has none of its own.
 func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
 	o, ok := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster)))
 	if !ok {
@@ -52,7 +52,10 @@ func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []r
 	var findings []report.Finding
 	a.narrow, bad = parseRanges(list)
 	for _, cidr := range bad {
-		findings = append(findings, report.Finding{Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: field, Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
+		findings = append(findings, report.Finding{
+			Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: field,
+			Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8",
+		})
 	}
 	if len(list) > 0 {
 		a.policy, a.field = policy, field
@@ -66,7 +69,8 @@ const (
 	fieldAddresses = "spec.remote.addresses"
 )
 
-// fieldMaxGateways is the field of a PoolPolicy that ends rings of gateways, and defaultMaxGateways its default.
+// fieldMaxGateways is the field of a PoolPolicy that ends rings of gateways, and defaultMaxGateways
+// its default.
 const (
 	fieldMaxGateways   = "spec.remote.maxGateways"
 	defaultMaxGateways = 4
@@ -78,12 +82,16 @@ func exporterRanges(
 ) (list []netip.Prefix, findings []report.Finding) {
 	list, bad := parseRanges(c.PodCIDRs)
 	for _, cidr := range bad {
-		findings = append(findings, report.Finding{Severity: report.Error, Owner: owner, Field: field + ".podCIDRs", Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8"})
+		findings = append(findings, report.Finding{
+			Severity: report.Error, Owner: owner, Field: field + ".podCIDRs",
+			Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8",
+		})
 	}
 	return list, findings
 }
 
-// lists are the ranges: an address must be in one of each list. If all of a policy's are invalid, none is.
+// lists are the ranges: an address must be in one of each list. If all of a policy's are invalid,
+// none is.
 func (a ranges) lists() (out [][]netip.Prefix) {
 	if a.policy != nil {
 		out = append(out, a.narrow)
@@ -96,7 +104,8 @@ func (a ranges) lists() (out [][]netip.Prefix) {
 	return out
 }
 
-// outside returns why an address may not become an endpoint, as a phrase that follows it; "" if it may.
+// outside returns why an address may not become an endpoint, as a phrase that follows it; "" if it
+// may.
 func (a ranges) outside(ip netip.Addr) string {
 	within := func(list []netip.Prefix) bool {
 		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) })
@@ -118,7 +127,8 @@ func (a ranges) ofPolicy() string {
 	return fmt.Sprintf("%s of %s", a.field, store.PoolPolicies.Ref(a.policy))
 }
 
-// outsideClusterSet is in the reasons against addresses outside of what the ClusterSet allows a member.
+// outsideClusterSet is in the reasons against addresses outside of what the ClusterSet allows a
+// member.
 const outsideClusterSet = "the ranges that the ClusterSet allows member "
 
 // disjoint returns which two of the lists have no address in common; "" if none are such.
@@ -146,9 +156,11 @@ func fixOutside(problem string) string {
 	switch {
 	case strings.Contains(problem, noCleartext):
 		return "have the Gateway there listen with HTTPS, or write spec.peerListener in the ClusterSet there, " +
-			"or a BackendTLSPolicy for the cluster here; or write allow: {cleartext: true} for the member in the ClusterSet here"
+			"or a BackendTLSPolicy for the cluster here; or write allow: {cleartext: true} for the member in the " +
+			"ClusterSet here"
 	case strings.Contains(problem, outsideClusterSet):
-		return "add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the member in the ClusterSet here"
+		return "add the range to allow.podCIDRs (model servers) or allow.addresses (pickers, gateways) of the member " +
+			"in the ClusterSet here"
 	case strings.Contains(problem, "spec.remote."):
 		return "add the range to that list, or have the cluster use another one"
 	case strings.Contains(problem, "podCIDRs of the exporting cluster"):

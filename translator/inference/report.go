@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PoolReport reports on an InferencePool, towards each Gateway whose routes name it (InferencePool, status.parents).
-// gateways are sorted; spilledTo is set if another pool spills to this one.
+// PoolReport reports on an InferencePool, towards each Gateway whose routes name it (InferencePool,
+// status.parents). gateways are sorted; spilledTo is set if another pool spills to this one.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
@@ -30,7 +30,9 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 		})
 	}
 	if len(gateways) == 0 && !spilledTo {
-		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: p.Ref, Problem: "no route that a Gateway accepted names this pool"})
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Info, Owner: p.Ref, Problem: "no route that a Gateway accepted names this pool",
+		})
 	}
 	if f, found := unknownEngine(p, members); found {
 		rep.Findings = append(rep.Findings, f)
@@ -38,29 +40,36 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 	if len(members) == 0 {
 		rep.Findings = append(rep.Findings, report.Finding{
 			Severity: report.Warning, Owner: p.Ref, Field: "spec.selector",
-			Problem: "no ready Pod and no ModelServers of the namespace match, at an address that is allowed", Fix: "label the model servers so that they match; a denied address has a finding of its own",
+			Problem: "no ready Pod and no ModelServers of the namespace match, at an address that is allowed",
+			Fix:     "label the model servers so that they match; a denied address has a finding of its own",
 		})
 	}
 	return rep
 }
 
-// ImportReport reports whether an InferencePoolImport can be used, towards each Gateway whose routes name it. ports are the findings about its
-// pickers' ports, gateways are sorted; spilledTo is set if a pool spills to it.
+// ImportReport reports whether an InferencePoolImport can be used, towards each Gateway whose
+// routes name it. ports are the findings about its pickers' ports, gateways are sorted; spilledTo
+// is set if a pool spills to it.
 func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.Ref, spilledTo bool) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: append(of(imp.Ref, imp.Findings), ports...)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
 	for _, gw := range gateways { // the board puts the conditions there
-		rep.Parents = append(rep.Parents, report.Parent{Ref: report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name}})
+		rep.Parents = append(rep.Parents, report.Parent{
+			Ref: report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
+		})
 	}
 	if len(gateways) == 0 && !spilledTo {
-		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Info, Owner: imp.Ref, Problem: "no route that a Gateway accepted names this import"})
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Info, Owner: imp.Ref, Problem: "no route that a Gateway accepted names this import",
+		})
 	} else {
 		rep.Findings = append(rep.Findings, Exposed(imp)...)
 	}
 	return rep
 }
 
-// PolicyReport reports whether a PoolPolicy is in force; tables have the pools and imports that it may target.
+// PolicyReport reports whether a PoolPolicy is in force; tables have the pools and imports that it
+// may target.
 func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok {
@@ -73,7 +82,8 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	found := false
 	if target.Kind == "InferencePoolImport" {
 		var imp *model.Import
-		if imp, found = importNamed(r, policy.Namespace, target.Name, func(key string) (*model.Import, bool) { return tables.Import(r, key) }); found {
+		if imp, found = importNamed(r, policy.Namespace, target.Name,
+			func(key string) (*model.Import, bool) { return tables.Import(r, key) }); found {
 			all = imp.Findings
 		}
 	} else if target.Name != "" {
@@ -93,8 +103,9 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	if ns := target.Namespace; ns != "" && ns != policy.Namespace {
 		rep.Findings = append(rep.Findings, report.Finding{
 			Severity: report.Warning, Owner: owner, Field: "spec.targetRef.namespace",
-			Problem: fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target).Kind(), policy.Namespace, target.Name),
-			Fix:     "remove it, and write the policy in namespace " + ns,
+			Problem: fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target).Kind(),
+				policy.Namespace, target.Name),
+			Fix: "remove it, and write the policy in namespace " + ns,
 		})
 	}
 	if f, invalid := subsetFinding(policy); invalid {
@@ -106,12 +117,19 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	case !found:
 		problem := noneOf(r, kindOf(target), policy.Namespace, target.Name)
 		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "TargetNotFound", Message: problem}
-		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem, Fix: "name a pool of the policy's own namespace"})
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem,
+			Fix: "name a pool of the policy's own namespace",
+		})
 	case slices.ContainsFunc(rep.Findings, conflict):
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted", Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
-	case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool { return f.Field == fieldSubset && f.Severity == report.Error }):
+		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted",
+			Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
+	case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
+		return f.Field == fieldSubset && f.Severity == report.Error
+	}):
 		f := rep.Findings[slices.IndexFunc(rep.Findings, func(f report.Finding) bool { return f.Field == fieldSubset })]
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "InvalidSubset", Message: f.Field + ": " + f.Problem + "; " + f.Fix}
+		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "InvalidSubset",
+			Message: f.Field + ": " + f.Problem + "; " + f.Fix}
 	default:
 		if c, invalid := pluginsCondition(rep.Findings); invalid {
 			accepted = c
@@ -127,7 +145,9 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 			refs = resolved("InvalidScorerRef", rep.Findings)
 		case slices.ContainsFunc(rep.Findings, invalidProcessor):
 			refs = resolved("InvalidProcessorRef", rep.Findings)
-		case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool { return f.Field == fieldWithin && f.Severity == report.Error }):
+		case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
+			return f.Field == fieldWithin && f.Severity == report.Error
+		}):
 			refs = resolved("NoClusterWithin", rep.Findings)
 		}
 		rep.Conditions = append(rep.Conditions, refs)
@@ -157,11 +177,13 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 // mostErrors is how many errors a condition names: its message may have 32,768 characters.
 const mostErrors = 16
 
-// resolved puts the errors among findings into a condition: on Kubernetes, users see conditions and no findings.
+// resolved puts the errors among findings into a condition: on Kubernetes, users see conditions and
+// no findings.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {
-		if text := f.Field + ": " + f.Problem + "; " + f.Fix; f.Severity == report.Error && !slices.Contains(errs, text) {
+		if text := f.Field + ": " + f.Problem + "; " + f.Fix; f.Severity == report.Error &&
+			!slices.Contains(errs, text) {
 			errs = append(errs, text)
 		}
 	}
@@ -171,7 +193,8 @@ func resolved(reason string, findings []report.Finding) report.Condition {
 	if more := len(errs) - mostErrors; more > 0 {
 		errs = append(errs[:mostErrors], fmt.Sprintf("and %d more", more))
 	}
-	return report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: reason, Message: strings.Join(errs, "\n")}
+	return report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: reason,
+		Message: strings.Join(errs, "\n")}
 }
 
 func kindOf(ref v1alpha1.PoolRef) store.Kind {
@@ -181,7 +204,8 @@ func kindOf(ref v1alpha1.PoolRef) store.Kind {
 	return store.InferencePools
 }
 
-// ServersReport reports which host names of ModelServers have no address, and which addresses may not become endpoints.
+// ServersReport reports which host names of ModelServers have no address, and which addresses may
+// not become endpoints.
 func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	ms, ok := store.ModelServers.Get(r, key)
 	if !ok {
@@ -215,7 +239,11 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 		}
 	}
 	if more := found - mostErrors; more > 0 {
-		rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner, Field: "spec.servers", Problem: fmt.Sprintf("%d more addresses have such a problem", more), Fix: "see the other findings of this object"})
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: severity, Owner: rep.Owner, Field: "spec.servers",
+			Problem: fmt.Sprintf("%d more addresses have such a problem", more),
+			Fix:     "see the other findings of this object",
+		})
 	}
 	rep.Conditions = []report.Condition{resolved(reason, rep.Findings)}
 	return rep, true

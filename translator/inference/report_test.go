@@ -56,7 +56,9 @@ spec: {servers: [{address: 192.0.2.2}]}
 		}
 	}
 	rep, _ := inference.PolicyReport(v, direct{}, "default/p")
-	is("a policy", rep, report.False, "InvalidSpillTarget", "spec.spill[0]: there is no usable InferencePool default/nowhere; create it", "spec.spill[1]: no ReferenceGrant")
+	is("a policy", rep, report.False, "InvalidSpillTarget",
+		"spec.spill[0]: there is no usable InferencePool default/nowhere; create it",
+		"spec.spill[1]: no ReferenceGrant")
 	rep, _ = inference.PolicyReport(v, direct{}, "default/fine")
 	is("a policy without mistakes", rep, report.True, "ResolvedRefs")
 	imp, _ := inference.Import(v, "default/far")
@@ -69,7 +71,9 @@ spec: {servers: [{address: 192.0.2.2}]}
 }
 
 func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
-	const everything = "picker: {strategy: random, criticality: Critical, shedAfter: 1s, chwbl: {}, session: {}, failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: {podCIDRs: [10.0.0.0/8], maxGateways: 2}"
+	const everything = "picker: {strategy: random, criticality: Critical, shedAfter: 1s, chwbl: {}, session: {}, " +
+		"failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: " +
+		"{podCIDRs: [10.0.0.0/8], maxGateways: 2}"
 	v := world(t, chatPool+"---"+bigPool+`  endpointPickerRef: {name: epp, port: {number: 9002}}
 ---
 kind: Service
@@ -121,21 +125,40 @@ kind: PoolPolicy
 metadata: {name: whole}
 spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 `)
-	const all = "spec.picker.strategy: it and spec.picker.criticality, spec.picker.shedAfter, spec.picker.chwbl, spec.picker.session, spec.picker.failureMode, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, spec.picker.body have no effect: "
+	const all = "spec.picker.strategy: it and spec.picker.criticality, spec.picker.shedAfter, spec.picker.chwbl, " +
+		"spec.picker.session, spec.picker.failureMode, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, " +
+		"spec.picker.body have no effect: "
 	for name, want := range map[string][]string{
-		"external": {all + "InferencePool default/big has an external picker, which decides alone; remove them, or remove endpointPickerRef", "spec.remote.podCIDRs: it and spec.remote.maxGateways have no effect: it is for InferencePoolImports"},
-		"own":      {"spec.picker.criticality: it has no effect: strategy random does not read it", "spec.picker.chwbl: it has no effect: strategy random does not read it", "spec.picker.metrics: it has no effect: neither strategy random", "spec.picker.kvEvents: it has no effect: strategy random reads no prompts; remove it"},
-		"unshed": {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed", "spec.picker.kvEvents: it has no effect: strategy load reads no prompts",
-			"spec.picker.headersTimeout: it has no effect: strategy load reads no bodies, which show that an answer is streamed"},
+		"external": {
+			all +
+				"InferencePool default/big has an external picker, which decides alone; remove them, or remove " +
+				"endpointPickerRef", "spec.remote.podCIDRs: it and spec.remote.maxGateways have no effect: it is for " +
+				"InferencePoolImports",
+		},
+		"own": {"spec.picker.criticality: it has no effect: strategy random does not read it",
+			"spec.picker.chwbl: it has no effect: strategy random does not read it",
+			"spec.picker.metrics: it has no effect: neither strategy random",
+			"spec.picker.kvEvents: it has no effect: strategy random reads no prompts; remove it"},
+		"unshed": {"spec.picker.shedAfter: it has no effect: requests of criticality Critical are not shed",
+			"spec.picker.kvEvents: it has no effect: strategy load reads no prompts",
+			"spec.picker.headersTimeout: it has no effect: strategy load reads no bodies, which show that an answer " +
+				"is streamed"},
 		"shadowed": {},
-		"hashed": {"spec.picker.kvEvents: it has no effect: strategy chwbl compares no prompts with what servers have cached; remove it",
+		"hashed": {"spec.picker.kvEvents: it has no effect: strategy chwbl compares no prompts with what servers " +
+			"have cached; remove it",
 			"spec.picker.headersTimeout: it has no effect: a pick names no further server"},
-		"relayed": {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm", "spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is reached through gateways"},
-		"parent":  {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
-		"whole":   {"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a PoolPolicy of its own"},
+		"relayed": {all + "the picker of the exporting cluster decides for InferencePoolImport default/llm",
+			"spec.remote.maxGateways: it has no effect: no exporting cluster of InferencePoolImport default/llm is " +
+				"reached through gateways"},
+		"parent": {"spec.remote.podCIDRs: it has no effect: no exporting cluster"},
+		"whole": {
+			"spec: the policy has no effect: each exporting cluster of InferencePoolImport default/llm has a " +
+				"PoolPolicy of its own",
+		},
 	} {
 		rep, _ := inference.PolicyReport(v, direct{}, "default/"+name)
-		if len(rep.Findings) != len(want) || rep.Conditions[0].Status != report.True || len(rep.Conditions) > 1 && rep.Conditions[1].Status != report.True {
+		if len(rep.Findings) != len(want) || rep.Conditions[0].Status != report.True ||
+			len(rep.Conditions) > 1 && rep.Conditions[1].Status != report.True {
 			t.Errorf("%s: %+v, findings\n%s", name, rep.Conditions, texts(rep.Findings))
 		}
 		for _, w := range want {
@@ -146,8 +169,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 	}
 }
 
-// A policy is for a pool of its own namespace. One that names another namespace is in force for the pool of that name beside
-// it, without a word about the pool that its author meant.
+// A policy is for a pool of its own namespace. One that names another namespace is in force for the
+// pool of that name beside it, without a word about the pool that its author meant.
 func TestPoolPolicy_NamespaceOfItsTargetIsReported(t *testing.T) {
 	v := world(t, chatPool+`
 ---
@@ -160,7 +183,8 @@ metadata: {name: q}
 spec: {targetRef: {name: chat, namespace: default}}
 `)
 	rep, _ := inference.PolicyReport(v, direct{}, "default/p")
-	const want = "spec.targetRef.namespace: it has no effect: the policy is for InferencePool default/chat; remove it, and write the policy in namespace other"
+	const want = "spec.targetRef.namespace: it has no effect: the policy is for InferencePool default/chat; remove " +
+		"it, and write the policy in namespace other"
 	if len(rep.Findings) == 0 || !strings.Contains(rep.Findings[0].String(), want) {
 		t.Errorf("findings %v, want %s", rep.Findings, want)
 	}

@@ -12,13 +12,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Tables looks decided pools and imports up by key, remembering what it was asked, also what was not there.
+// Tables looks decided pools and imports up by key, remembering what it was asked, also what was
+// not there.
 type Tables interface {
 	Pool(r store.Reader, key string) (*model.Pool, bool)
 	Import(r store.Reader, key string) (*model.Import, bool)
 }
 
-// Backends resolves the backendRefs of routes that name pools and imports. It implements gatewayapi.Backends.
+// Backends resolves the backendRefs of routes that name pools and imports. It implements
+// gatewayapi.Backends.
 type Backends struct{ Tables Tables }
 
 // Resolve finds the clusters of a backendRef to an InferencePool or InferencePoolImport.
@@ -33,7 +35,8 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 		useSpillNames(r, p)
 		return finish(res)
 	}
-	imp, ok := importNamed(r, ref.Namespace, ref.Name, func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
+	imp, ok := importNamed(r, ref.Namespace, ref.Name,
+		func(key string) (*model.Import, bool) { return b.Tables.Import(r, key) })
 	if !ok {
 		return missingImport(r, ref)
 	}
@@ -44,10 +47,12 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	} else {
 		b.together(&res, r, imp)
 	}
-	// An import whose clusters all have weight 0 counts as a backendRef of weight 0. One whose only clusters with a weight cannot
-	// be reached does not.
+	// An import whose clusters all have weight 0 counts as a backendRef of weight 0. One whose only
+	// clusters with a weight cannot be reached does not.
 	takes := slices.ContainsFunc(res.Targets, func(t gatewayapi.Target) bool { return t.Share > 0 })
-	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Problem != "" && m.Share > 0 })
+	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
+		return m.Problem != "" && m.Share > 0
+	})
 	if len(res.Targets) == 0 || !takes && broken {
 		res.Targets = nil
 		res.Reason = "BackendNotFound"
@@ -74,7 +79,10 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 				useSpillNames(r, p)
 			}
 		default:
-			res.Targets = append(res.Targets, gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer, Hostname: m.Hostname})
+			res.Targets = append(res.Targets, gatewayapi.Target{
+				Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer,
+				Hostname: m.Hostname,
+			})
 			res.Clusters = append(res.Clusters, m.Cluster, model.OurPicker) // which is asked for the models of the rule
 		}
 		for j := range res.Targets[before:] {
@@ -83,9 +91,11 @@ func (b Backends) apart(res *gatewayapi.Resolution, r store.Reader, imp *model.I
 	}
 }
 
-// together resolves an import with several exporting clusters: a hop to each, behind which its own picker is asked.
+// together resolves an import with several exporting clusters: a hop to each, behind which its own
+// picker is asked.
 func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *model.Import) {
-	res.Members = &gatewayapi.Members{Cluster: imp.Cluster, Spills: uint32(len(imp.Spill)), Order: imp.Order, RetryOn: imp.RetryOn}
+	res.Members = &gatewayapi.Members{Cluster: imp.Cluster, Spills: uint32(len(imp.Spill)), Order: imp.Order,
+		RetryOn: imp.RetryOn}
 	res.Clusters = append(res.Clusters, imp.Cluster)
 	if c := imp.Choice; c != nil {
 		res.Members.Chooser = &c.Picker
@@ -96,7 +106,8 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 		if m.Problem != "" {
 			continue
 		}
-		t := gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways, Peer: m.Peer, Hop: imp.Hop(m), Hostname: m.Hostname}
+		t := gatewayapi.Target{Cluster: m.Cluster, Share: m.Share, Protocol: m.Protocol, MaxGateways: m.MaxGateways,
+			Peer: m.Peer, Hop: imp.Hop(m), Hostname: m.Hostname}
 		if !m.Local {
 			t.Cluster = t.Cluster.As(model.LastVariant)
 		}
@@ -110,7 +121,8 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 			t.Cluster, t.Picker, t.External, t.Protocol = last.Cluster, last.Picker, p.External, p.Protocol
 			asked = p.Picker.Cluster
 		}
-		res.Targets, res.Hops = append(res.Targets, t), append(res.Hops, imp.Hop(m)) // also of one that takes no new request: it has some
+		// also of one that takes no new request: it has some
+		res.Targets, res.Hops = append(res.Targets, t), append(res.Hops, imp.Hop(m))
 		if res.Clusters = append(res.Clusters, t.Cluster); !asked.IsZero() {
 			res.Clusters = append(res.Clusters, asked)
 		}
@@ -143,12 +155,15 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	}
 }
 
-// missing is the resolution of a pool that does not exist. Its message names a similar one of the namespace, if any. A
-// route that names a pool which does not exist so reads them all: it is the price of a mistake, and gone with it.
+// missing is the resolution of a pool that does not exist. Its message names a similar one of the
+// namespace, if any. A route that names a pool which does not exist so reads them all: it is the
+// price of a mistake, and gone with it.
 func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
-	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)), "create it, or name another one"
+	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)),
+		"create it, or name another one"
 	if ref.Kind == store.InferencePoolImports.Kind() {
-		fix = "have a cluster of the set export a pool of this name (" + upstream.ExportAnnotationKey + ": " + upstream.ExportAnnotationVal + "), create the import, or name another one"
+		fix = "have a cluster of the set export a pool of this name (" + upstream.ExportAnnotationKey + ": " +
+			upstream.ExportAnnotationVal + "), create the import, or name another one"
 	}
 	return gatewayapi.Resolution{Ref: targetKey(ref), Reason: "BackendNotFound", Message: message + "; " + fix}
 }
@@ -157,7 +172,8 @@ func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Nam
 
 // addPool adds a pool's cluster, its picker, and whatever its spilling needs.
 func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
-	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), External: p.External, Protocol: p.Protocol}
+	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), External: p.External,
+		Protocol: p.Protocol}
 	res.Clusters = append(res.Clusters, p.Cluster)
 	if !p.Picker.Cluster.IsZero() {
 		res.Clusters = append(res.Clusters, p.Picker.Cluster)

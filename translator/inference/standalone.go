@@ -18,13 +18,15 @@ import (
 type StandAlone struct {
 	// Pool is the only InferencePool; zero for all.
 	Pool objectid.Pool
-	// Source is where metrics pages are read, unless the pool's policy or the EndpointPickerConfig has it.
+	// Source is where metrics pages are read, unless the pool's policy or the EndpointPickerConfig
+	// has it.
 	Source endpointpicker.PageSource
 }
 
-// StandAlonePool decides about the InferencePool with a key for a stand-alone picker; false if there is none. The pool's
-// endpointPickerRef names this process, so it does not count. Where the process was started with an EndpointPickerConfig, that takes
-// the place of the strategy in the pool's policy. Nothing spills: hops are endpoints of Envoys that Penstock configures.
+// StandAlonePool decides about the InferencePool with a key for a stand-alone picker; false if
+// there is none. The pool's endpointPickerRef names this process, so it does not count. Where the
+// process was started with an EndpointPickerConfig, that takes the place of the strategy in the
+// pool's policy. Nothing spills: hops are endpoints of Envoys that Penstock configures.
 func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, bool) {
 	obj, ok := store.InferencePools.Get(r, key)
 	if !ok || !only.Pool.IsZero() && only.Pool != objectid.PoolOf(obj) {
@@ -61,24 +63,29 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 	if written != nil && len(written.Spec.Spill) > 0 {
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Warning, Owner: store.PoolPolicies.Ref(written), Field: "spec.spill",
-			Problem: "has no effect: a stand-alone picker names endpoints of its own pool alone", Fix: "remove it, or serve the pool with penstock serve",
+			Problem: "has no effect: a stand-alone picker names endpoints of its own pool alone",
+			Fix:     "remove it, or serve the pool with penstock serve",
 		})
 	}
 	if written != nil && written.Spec.Subset != nil {
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Warning, Owner: store.PoolPolicies.Ref(written), Field: fieldSubset,
-			Problem: "has no effect: a stand-alone picker chooses among the endpoints that the gateway lists", Fix: "remove it, or have Penstock configure the gateway",
+			Problem: "has no effect: a stand-alone picker chooses among the endpoints that the gateway lists",
+			Fix:     "remove it, or have Penstock configure the gateway",
 		})
 	}
-	if written != nil && written.Spec.Picker.HeadersTimeout == v1alpha1.HeadersTimeoutLearned && p.Settings.Fallbacks > 0 {
+	if written != nil && written.Spec.Picker.HeadersTimeout == v1alpha1.HeadersTimeoutLearned &&
+		p.Settings.Fallbacks > 0 {
 		p.Findings = append(p.Findings, unused(written, []string{"spec.picker.headersTimeout"},
-			"a gateway that Penstock does not configure may not obey it", "remove it, or have Penstock configure the gateway"))
+			"a gateway that Penstock does not configure may not obey it",
+			"remove it, or have Penstock configure the gateway"))
 	}
 	slices.SortFunc(p.Owners, report.Ref.Compare)
 	return p, true
 }
 
-// withOwnConfig returns a policy with the EndpointPickerConfig of this process in place of its strategy.
+// withOwnConfig returns a policy with the EndpointPickerConfig of this process in place of its
+// strategy.
 func withOwnConfig(namespace string, written *v1alpha1.PoolPolicy) *v1alpha1.PoolPolicy {
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
 	if written != nil {

@@ -36,7 +36,11 @@ func TestPoolPolicy_CriticalityReachesThePicker(t *testing.T) {
 }
 
 func TestPoolPolicy_HashingReachesThePicker(t *testing.T) {
-	p := pool(t, world(t, poolWith("{strategy: chwbl, chwbl: {virtualNodesPerReplica: 10, loadFactorPercent: 200, maxUserMessagesForCache: 4}}")), "default/chat")
+	p := pool(t,
+		world(t,
+			poolWith(
+				"{strategy: chwbl, chwbl: {virtualNodesPerReplica: 10, loadFactorPercent: 200, "+
+					"maxUserMessagesForCache: 4}}")), "default/chat")
 	if s := p.Settings; s.VirtualNodes != 10 || s.LoadFactorPercent != 200 || s.UserMessages != 4 {
 		t.Errorf("%+v", s)
 	}
@@ -45,7 +49,8 @@ func TestPoolPolicy_HashingReachesThePicker(t *testing.T) {
 // The picker sets the token of a session in the response, so it gets the response's headers.
 func TestPoolPolicy_SessionReachesThePicker(t *testing.T) {
 	p := pool(t, world(t, poolWith("{strategy: session, session: {ttlSeconds: 60, cookieName: sid}}")), "default/chat")
-	if s := p.Settings; s.SessionTTL != 60 || s.SessionCookie != "sid" || !p.Picker.Served || p.Picker.Body != model.BodyNone {
+	if s := p.Settings; s.SessionTTL != 60 || s.SessionCookie != "sid" || !p.Picker.Served ||
+		p.Picker.Body != model.BodyNone {
 		t.Errorf("%+v, call %+v", s, p.Picker)
 	}
 	if p := pool(t, world(t, poolWith("{strategy: load}")), "default/chat"); p.Picker.Served {
@@ -54,7 +59,9 @@ func TestPoolPolicy_SessionReachesThePicker(t *testing.T) {
 }
 
 func TestPoolPolicy_ShedAfterReachesThePicker(t *testing.T) {
-	for picker, want := range map[string]time.Duration{"{}": 0, "{criticality: Sheddable, shedAfter: 1.5s}": 1500 * time.Millisecond} {
+	for picker, want := range map[string]time.Duration{
+		"{}": 0, "{criticality: Sheddable, shedAfter: 1.5s}": 1500 * time.Millisecond,
+	} {
 		if p := pool(t, world(t, poolWith(picker)), "default/chat"); p.Settings.ShedAfter != want {
 			t.Errorf("%s: %s", picker, p.Settings.ShedAfter)
 		}

@@ -21,7 +21,8 @@ const (
 	maxSelector = 4 << 10
 )
 
-// subsetSelector is a policy's subset as text; "" for all endpoints. An invalid one matches nothing, and problem is why.
+// subsetSelector is a policy's subset as text; "" for all endpoints. An invalid one matches
+// nothing, and problem is why.
 func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	if policy == nil || policy.Spec.Subset == nil {
 		return "", ""
@@ -41,12 +42,13 @@ func subsetFinding(policy *v1alpha1.PoolPolicy) (report.Finding, bool) {
 	_, problem := subsetSelector(policy)
 	return report.Finding{
 		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldSubset,
-		Problem: problem + "; requests for the subset are answered 503", Fix: "write matchLabels or matchExpressions as in a Deployment's selector",
+		Problem: problem + "; requests for the subset are answered 503",
+		Fix:     "write matchLabels or matchExpressions as in a Deployment's selector",
 	}, problem != ""
 }
 
-// withSubset has a pool's picker choose among the endpoints that a selector matches; "" changes nothing. What a pool has already stays:
-// both must match.
+// withSubset has a pool's picker choose among the endpoints that a selector matches; "" changes
+// nothing. What a pool has already stays: both must match.
 func withSubset(r store.Reader, p *model.Pool, text string) {
 	if text == "" {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// takers are the clusters behind the hops of an import's exporting clusters that take requests, or would if they were ready; nil if there
-// are not several.
+// takers are the clusters behind the hops of an import's exporting clusters that take requests, or
+// would if they were ready; nil if there are not several.
 func takers(imp *model.Import) (out []model.ClusterID) {
 	for i := range imp.Members {
 		switch m := &imp.Members[i]; {
@@ -33,15 +33,17 @@ func takers(imp *model.Import) (out []model.ClusterID) {
 	return out
 }
 
-// together makes one cluster of hops of an import with several exporting clusters. Behind its hop each of them fails closed, because another one
-// serves. Once all have failed, those that fail open get the request by a hop to the whole import.
+// together makes one cluster of hops of an import with several exporting clusters. Behind its hop
+// each of them fails closed, because another one serves. Once all have failed, those that fail open
+// get the request by a hop to the whole import.
 func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	takers := takers(imp)
 	if takers == nil {
 		return
 	}
 	ordered(r, imp, policy)
-	whole := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}}, Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
+	whole := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: imp.Ref.Namespace, Name: imp.Ref.Name}},
+		Ref: imp.Ref, Cluster: imp.Cluster, Last: imp.Cluster, Protocol: model.HTTP1}
 	addSpill(r, whole, policy)
 	imp.Findings, imp.SpillImports = append(imp.Findings, whole.Findings...), whole.SpillImports
 	for _, s := range whole.Spill {
@@ -60,27 +62,34 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Spill = append(imp.Spill, failingOpen(r, imp, policy)...)
 }
 
-// ordered makes one cluster of hops of an import with several exporting clusters, in the order that its policy gives them.
+// ordered makes one cluster of hops of an import with several exporting clusters, in the order that
+// its policy gives them.
 func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
 	prioritize(r, imp, policy)
 	choose(imp, policy)
 	if policy != nil {
 		has := func(c v1alpha1.RetryCause) bool { return slices.Contains(policy.Spec.RetryOn, c) }
-		imp.RetryOn = model.RetryOn{Full: has(v1alpha1.RetryTooManyRequests), Unavailable: has(v1alpha1.RetryServiceUnavailable), LostGateway: has(v1alpha1.RetryLostGateway)}
+		imp.RetryOn = model.RetryOn{Full: has(v1alpha1.RetryTooManyRequests),
+			Unavailable: has(v1alpha1.RetryServiceUnavailable), LostGateway: has(v1alpha1.RetryLostGateway)}
 	}
 }
 
-// failingOpen is the hop to the whole import for requests that all its exporting clusters have failed, if some of them fail open. With a policy that
-// has servers' own answers followed by another cluster there is none: a server that has answered would be asked again.
+// failingOpen is the hop to the whole import for requests that all its exporting clusters have
+// failed, if some of them fail open. With a policy that has servers' own answers followed by
+// another cluster there is none: a server that has answered would be asked again.
 func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
-	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Takes() && m.Pool != nil && m.Pool.FailOpen }) {
+	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
+		return m.Takes() && m.Pool != nil && m.Pool.FailOpen
+	}) {
 		return nil
 	}
 	if imp.RetryOn.Full || imp.RetryOn.Unavailable {
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.retryOn",
-			Problem: fmt.Sprintf("with it, failureMode FailOpen has no effect on %s while several clusters take requests: no cluster is asked again once its servers have answered", imp.Ref),
+			Problem: fmt.Sprintf(
+				"with it, failureMode FailOpen has no effect on %s while several clusters take requests: no cluster "+
+					"is asked again once its servers have answered", imp.Ref),
 		})
 		return nil
 	}
@@ -90,11 +99,15 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 	if !ok {
 		return nil
 	}
-	return []model.Spill{{Hop: open, Target: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Owner: imp.Ref, Backends: h.Backends}}
+	return []model.Spill{
+		{Hop: open, Target: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Owner: imp.Ref,
+			Backends: h.Backends},
+	}
 }
 
-// SpilledTo is an import with several exporting clusters as pools and other imports spill to it: in other clusters than this one, because the pool of
-// the same name may be the one that spills, and without the places where it spills itself, so that no request goes round. False if there are not
+// SpilledTo is an import with several exporting clusters as pools and other imports spill to it: in
+// other clusters than this one, because the pool of the same name may be the one that spills, and
+// without the places where it spills itself, so that no request goes round. False if there are not
 // several.
 func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp, policy, _, ok := baseImport(r, key)
@@ -147,7 +160,8 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.localMargin",
-			Problem: fmt.Sprintf("it has no effect: this cluster is not among those of %s", imp.Ref), Fix: "remove it, or set imports: All in the ClusterSet and export the pool here",
+			Problem: fmt.Sprintf("it has no effect: this cluster is not among those of %s", imp.Ref),
+			Fix:     "remove it, or set imports: All in the ClusterSet and export the pool here",
 		})
 	}
 }
@@ -172,7 +186,9 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 	var members []selection.Candidate
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			members = append(members, selection.Candidate{Place: place(m), Weight: m.Share, Down: imp.Ordered && recovering(r, imp, m)})
+			members = append(members, selection.Candidate{
+				Place: place(m), Weight: m.Share, Down: imp.Ordered && recovering(r, imp, m),
+			})
 			if m.Local {
 				own.Name = m.Name
 			}
@@ -193,19 +209,23 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 		if own.Region == "" {
 			imp.Findings = append(imp.Findings, report.Finding{
 				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.policy",
-				Problem: "the region of this cluster is not known: only this cluster itself is near", Fix: "write spec.region, and zone, into its ClusterSet",
+				Problem: "the region of this cluster is not known: only this cluster itself is near",
+				Fix:     "write spec.region, and zone, into its ClusterSet",
 			})
 		}
 	default:
 		shares, warning = selection.Weighted(members)
 	}
 	if warning != "" {
-		imp.Findings = append(imp.Findings, report.Finding{Severity: report.Warning, Owner: imp.Ref, Field: "status.clusters", Problem: warning})
+		imp.Findings = append(imp.Findings, report.Finding{
+			Severity: report.Warning, Owner: imp.Ref, Field: "status.clusters", Problem: warning,
+		})
 	}
 	setOrder(imp, shares)
 }
 
-// recovering reports whether a member that takes requests did not do so a moment ago, so that it must not be first yet.
+// recovering reports whether a member that takes requests did not do so a moment ago, so that it
+// must not be first yet.
 func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
 	of, ok := store.Failbacks.Get(r, imp.Ref.Key())
 	if !ok || !slices.Contains(of.Clusters, m.Name) {
@@ -213,7 +233,8 @@ func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
 	}
 	imp.Findings = append(imp.Findings, report.Finding{
 		Severity: report.Info, Owner: imp.Ref, Field: "status.clusters",
-		Problem: fmt.Sprintf("cluster %s comes last until it has been ready for %s: it was not ready before", m.Name, selection.Recovery),
+		Problem: fmt.Sprintf("cluster %s comes last until it has been ready for %s: it was not ready before", m.Name,
+			selection.Recovery),
 	})
 	return true
 }

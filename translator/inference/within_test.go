@@ -30,7 +30,8 @@ func TestWithin_ClusterOutsideIsNotPartOfTheImport(t *testing.T) {
 	if clusters, _, reason := resolve(v, "llm-west-2"); len(clusters) > 0 || reason != "BackendNotFound" {
 		t.Errorf("llm-west-2, which is outside, goes to %v: %q", clusters, reason)
 	}
-	if rep, ok := inference.PolicyReport(v, direct{}, "default/p"); !ok || rep.Conditions[0].Reason != "Accepted" || len(rep.Findings) > 0 {
+	if rep, ok := inference.PolicyReport(v, direct{}, "default/p"); !ok || rep.Conditions[0].Reason != "Accepted" ||
+		len(rep.Findings) > 0 {
 		t.Errorf("%+v", rep)
 	}
 }
@@ -47,7 +48,9 @@ func TestWithin_LeavingNoClusterIsReportedOnThePolicy(t *testing.T) {
 	if text := texts(imp.Findings); !strings.Contains(text, want) || strings.Contains(text, "no effect") {
 		t.Errorf("findings: %s", text)
 	}
-	if rep, _ := inference.PolicyReport(v, direct{}, "default/p"); len(rep.Conditions) != 2 || rep.Conditions[1].Reason != "NoClusterWithin" || !strings.Contains(rep.Conditions[1].Message, "which east, west-2 export") {
+	if rep, _ := inference.PolicyReport(v, direct{}, "default/p"); len(rep.Conditions) != 2 ||
+		rep.Conditions[1].Reason != "NoClusterWithin" ||
+		!strings.Contains(rep.Conditions[1].Message, "which east, west-2 export") {
 		t.Errorf("conditions of the policy: %+v", rep.Conditions)
 	}
 }
@@ -57,7 +60,8 @@ func TestWithin_PolicyOfOneClusterHasNoEffectAndIsReported(t *testing.T) {
 	if clusters, _, _ := resolve(v, "llm"); len(clusters) != 2 {
 		t.Errorf("llm goes to %v", clusters)
 	}
-	if text := texts(imp.Findings); !strings.Contains(text, "spec.selection: it has no effect") || !strings.Contains(text, "the policy is for one of them") {
+	if text := texts(imp.Findings); !strings.Contains(text, "spec.selection: it has no effect") ||
+		!strings.Contains(text, "the policy is for one of them") {
 		t.Errorf("findings: %s", text)
 	}
 }
@@ -72,8 +76,8 @@ func TestWithin_OlderOfTwoPoliciesCounts(t *testing.T) {
 	}
 }
 
-// A name that no cluster has is a mistake. One whose cluster does not export the pool now is none, and where nothing is known of the clusters it may be
-// one of them.
+// A name that no cluster has is a mistake. One whose cluster does not export the pool now is none,
+// and where nothing is known of the clusters it may be one of them.
 func TestSelection_NameThatNoClusterHasIsWarnedOf(t *testing.T) {
 	const order = `
 ---
@@ -90,8 +94,12 @@ names: [east, north, west-2]
 `
 	const absent = `info spec.selection.order[1]: cluster "north" does not export InferencePoolImport default/llm now`
 	for documents, want := range map[string][]string{
-		order:       {absent, `info spec.selection.order[2]: cluster "wset-2" does not export InferencePoolImport default/llm now`},
-		order + set: {absent, `warning spec.selection.order[2]: no cluster of the ClusterSet has the name "wset-2"`, `warning spec.selection.within.clusters[2]: no cluster of the ClusterSet has the name "nroth"`},
+		order: {
+			absent,
+			`info spec.selection.order[2]: cluster "wset-2" does not export InferencePoolImport default/llm now`,
+		},
+		order + set: {absent, `warning spec.selection.order[2]: no cluster of the ClusterSet has the name "wset-2"`,
+			`warning spec.selection.within.clusters[2]: no cluster of the ClusterSet has the name "nroth"`},
 	} {
 		_, imp := imported(t, llmImport+westHost+documents)
 		var got []string

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// world puts YAML documents, in the kinds' own present forms, into a store. Objects without a namespace go to "default".
+// world puts YAML documents, in the kinds' own present forms, into a store. Objects without a
+// namespace go to "default".
 func world(t *testing.T, documents string) *store.View {
 	t.Helper()
 	s := store.New()

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// Fallback is what a pool's cluster does with a request for which no usable endpoint was picked (DESIGN, "What Envoy
-// gets").
+// Fallback is what a pool's cluster does with a request for which no usable endpoint was picked
+// (DESIGN, "What Envoy gets").
 type Fallback string
 
 // The fallbacks. PlainLB belongs to clusters that are not picked from at all.
@@ -21,13 +21,15 @@ const (
 	FallbackSpill Fallback = "role: spill" // least request among the spill endpoints
 	FallbackAgain Fallback = "again"       // the hop to the pool itself (Pool.PicksAgain)
 	FallbackNone  Fallback = "none"        // fail close: 503
-	// FallbackHops is for a cluster of hops only, which an edge tries in the order of their Priority: the pool's own hop
-	// first, then where it spills. For first pools that cannot share a cluster with hops: those with an external picker
-	// (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED), those whose pods speak h2c. No picker is asked
-	// on the edge (WeightedBackend.Hops); the first hop's own answer, 429 or 503, is what moves a request on.
+	// FallbackHops is for a cluster of hops only, which an edge tries in the order of their
+	// Priority: the pool's own hop first, then where it spills. For first pools that cannot share a
+	// cluster with hops: those with an external picker (Envoy cannot ignore an immediate response
+	// in FULL_DUPLEX_STREAMED), those whose pods speak h2c. No picker is asked on the edge
+	// (WeightedBackend.Hops); the first hop's own answer, 429 or 503, is what moves a request on.
 	FallbackHops Fallback = "hops"
-	// FallbackMembers is for a cluster of hops to the exporting clusters of an import: by their weights. One that declines a
-	// request marks its answer, and the request is sent to another, or at last to a place where the import spills.
+	// FallbackMembers is for a cluster of hops to the exporting clusters of an import: by their
+	// weights. One that declines a request marks its answer, and the request is sent to another, or
+	// at last to a place where the import spills.
 	FallbackMembers Fallback = "members"
 )
 
@@ -52,18 +54,21 @@ type Cluster struct {
 	Cleartext bool
 	Fallback  Fallback
 	Names     *PickerNames // by which picks are found; nil: those of the endpoint picker protocol
-	// Hops: the cluster has hops among its endpoints. So HTTP/1.1 trailers must pass (grpc-status), and TLS is for the others.
+	// Hops: the cluster has hops among its endpoints. So HTTP/1.1 trailers must pass (grpc-status),
+	// and TLS is for the others.
 	Hops bool
-	// HealthService is the gRPC health service to check, for pickers; "" for no active health check. Of external ones, those that are not
-	// known to have it (ServesHealth) are only asked whether they answer (see envoy's healthCheck).
+	// HealthService is the gRPC health service to check, for pickers; "" for no active health
+	// check. Of external ones, those that are not known to have it (ServesHealth) are only asked
+	// whether they answer (see envoy's healthCheck).
 	HealthService string
 	ServesHealth  bool
-	// Own is Penstock's own picker, of which there may be several: one that falls silent is noticed while a request can
-	// still be asked about at another.
+	// Own is Penstock's own picker, of which there may be several: one that falls silent is noticed
+	// while a request can still be asked about at another.
 	Own bool
 	// Peer: the endpoints are peer listeners of a member's gateways.
 	Peer bool
-	// Ejects: an endpoint that cannot be reached is left out for a while, because another cluster serves meanwhile.
+	// Ejects: an endpoint that cannot be reached is left out for a while, because another cluster
+	// serves meanwhile.
 	Ejects bool
 	// Key is the SDS name of a secret that each request carries as a bearer token; "" for none.
 	Key    string
@@ -76,9 +81,11 @@ type UpstreamTLS struct {
 	SNI      string
 	AutoSNI  bool   // the SNI is the request's host name; SNI is ""
 	Trust    string // SDS name of the trusted CAs; "" with Insecure or for the system's
-	// SANs (DNS names, perhaps with a wildcard for the first label) and URIs are what a certificate must have one of.
+	// SANs (DNS names, perhaps with a wildcard for the first label) and URIs are what a certificate
+	// must have one of.
 	SANs, URIs []string
-	// Certificate is the SDS name of the one that is shown; "" for none. It is the Gateway's (spec.tls.backend).
+	// Certificate is the SDS name of the one that is shown; "" for none. It is the Gateway's
+	// (spec.tls.backend).
 	Certificate string
 }
 
@@ -91,8 +98,9 @@ type Assignment struct {
 	Outside []string
 }
 
-// DropAddress is the endpoint of a cluster of datagrams for the share of backends that cannot be used: no socket of Envoy's may
-// connect to a broadcast address, so that each datagram for it is dropped.
+// DropAddress is the endpoint of a cluster of datagrams for the share of backends that cannot be
+// used: no socket of Envoy's may connect to a broadcast address, so that each datagram for it is
+// dropped.
 var DropAddress = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 9)
 
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
@@ -100,19 +108,22 @@ type Endpoint struct {
 	Address netip.AddrPort // not valid for a hop and for Socket
 	// Socket is the path of a Unix socket of this machine, in place of Address; "": none.
 	Socket string
-	// Cleartext is set for an address that is spoken to without TLS in a cluster that has TLS for others.
+	// Cleartext is set for an address that is spoken to without TLS in a cluster that has TLS for
+	// others.
 	Cleartext bool
 	Hop       HopID // a hop; zero otherwise
 	Later     bool  // a hop after a pool's first: only a picker names it, a fallback does not
-	// Priority is the place of a hop in a cluster with FallbackHops or FallbackMembers; 0 is tried first, and no number is left out.
+	// Priority is the place of a hop in a cluster with FallbackHops or FallbackMembers; 0 is tried
+	// first, and no number is left out.
 	Priority uint32
 	Weight   uint32 // 0: one
-	// Unhealthy is set for an address that Envoy is not to use, whatever its own health check finds.
+	// Unhealthy is set for an address that Envoy is not to use, whatever its own health check
+	// finds.
 	Unhealthy bool
 }
 
-// Pool is what is decided about an InferencePool, or about one exporting cluster of an import in EndpointMode: they are
-// served alike.
+// Pool is what is decided about an InferencePool, or about one exporting cluster of an import in
+// EndpointMode: they are served alike.
 type Pool struct {
 	Name     objectid.Target
 	Ref      report.Ref
@@ -125,8 +136,8 @@ type Pool struct {
 	Picker   PickerCall        // as asked on an edge
 	External bool              // the picker is not ours
 	Spill    []Spill           // in order
-	// SpillImports are the imports, "namespace/name", that its policy names, those that cannot be used included: their host
-	// names are resolved for a pool that is used.
+	// SpillImports are the imports, "namespace/name", that its policy names, those that cannot be
+	// used included: their host names are resolved for a pool that is used.
 	SpillImports []string
 	Settings     PickerSettings   // for our picker
 	Relay        *Relay           // our picker asks a remote one
@@ -137,9 +148,10 @@ type Pool struct {
 	Findings []report.Finding
 }
 
-// ViaHops reports whether the pool spills but cannot share a cluster with hops (see FallbackHops): on an edge it is a cluster of
-// hops, the first of them to itself. What a picker changes in a request behind its pool's own hop is undone with the hop: the next
-// pool's picker receives what the client sent.
+// ViaHops reports whether the pool spills but cannot share a cluster with hops (see FallbackHops):
+// on an edge it is a cluster of hops, the first of them to itself. What a picker changes in a
+// request behind its pool's own hop is undone with the hop: the next pool's picker receives what
+// the client sent.
 func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
 }
@@ -149,10 +161,11 @@ func (s *PickerSettings) ChangesBodies() bool {
 	return s.RewritesModels || s.Processor != nil || s.Plugins != nil && s.Plugins.Dynamo != nil
 }
 
-// PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the pool itself: nothing else would
-// serve it (the pool has nowhere to spill to, and fails closed or may have no pod that is known), and our picker reads bodies. It
-// has answered in part then when it has a body, and Envoy repeats no such call; so the picks of a picker that is killed are lost
-// with it.
+// PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the
+// pool itself: nothing else would serve it (the pool has nowhere to spill to, and fails closed or
+// may have no pod that is known), and our picker reads bodies. It has answered in part then when it
+// has a body, and Envoy repeats no such call; so the picks of a picker that is killed are lost with
+// it.
 func (p *Pool) PicksAgain() bool {
 	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
@@ -171,12 +184,13 @@ type ExternalPicker struct {
 	TLS       UpstreamTLS // for addresses that are not Cleartext
 	// CA is the bundle that TLS.Trust names, in PEM; nil without one.
 	CA []byte
-	// Chain and Key are the client certificate, in PEM, of the first of the Gateways whose routes lead to the picker that has one
-	// (spec.tls.backend); nil without one.
+	// Chain and Key are the client certificate, in PEM, of the first of the Gateways whose routes
+	// lead to the picker that has one (spec.tls.backend); nil without one.
 	Chain, Key []byte
 	// Relayed: our picker asks it for picks, and no Envoy.
 	Relayed bool
-	// Health is where each address serves gRPC health, of an exporting cluster's picker; zero: nowhere that is known.
+	// Health is where each address serves gRPC health, of an exporting cluster's picker; zero:
+	// nowhere that is known.
 	Health PickerPort
 	// Metrics is where each address serves its metrics page, likewise.
 	Metrics PickerPort
@@ -186,14 +200,16 @@ type ExternalPicker struct {
 	Field string
 }
 
-// PickerPort is a port of an exporting cluster's picker beside that of its picks. The zero value: there is none, or it is not asked.
+// PickerPort is a port of an exporting cluster's picker beside that of its picks. The zero value:
+// there is none, or it is not asked.
 type PickerPort struct {
 	Port uint16
 	// TLS verifies the picker; nil: the port is asked in cleartext, and without a credential.
 	TLS *UpstreamTLS
 	// CA is the bundle that TLS.Trust names, in PEM; nil without one.
 	CA []byte
-	// Authorization is the header with the credential; "" for none. It is sent to a verified picker alone.
+	// Authorization is the header with the credential; "" for none. It is sent to a verified picker
+	// alone.
 	Authorization string
 	// Chain and Key are the client certificate, in PEM; nil for none.
 	Chain, Key []byte
@@ -209,13 +225,15 @@ type RemoteAddress struct {
 type Import struct {
 	Ref     report.Ref
 	Members []ImportMember // sorted by name
-	// Cluster is what routes send to if several of Members take requests: a hop to each of them, and to the places where the import
-	// spills. Zero: they send to the one member.
+	// Cluster is what routes send to if several of Members take requests: a hop to each of them,
+	// and to the places where the import spills. Zero: they send to the one member.
 	Cluster ClusterID
 	Order   HopOrder // of Cluster
-	// Ordered: one of Members serves, the first that takes requests. One that did not take any comes last for a while (store.Failback).
+	// Ordered: one of Members serves, the first that takes requests. One that did not take any
+	// comes last for a while (store.Failback).
 	Ordered bool
-	// Choice has our picker choose a hop for each request; nil: they are chosen by their weights and priorities.
+	// Choice has our picker choose a hop for each request; nil: they are chosen by their weights
+	// and priorities.
 	Choice  *Choice
 	RetryOn RetryOn // of Cluster
 	Spill   []Spill // of Cluster: where a request goes that all members have declined
@@ -250,7 +268,8 @@ type Choice struct {
 	Latency bool
 	// Blind: prompts do not decide, also where bodies are read for PickerCall.ResponseIDs.
 	Blind bool
-	// Sessions: the requests of a session go to the cluster of its first one. SessionTTL and SessionCookie are as those of PickerSettings.
+	// Sessions: the requests of a session go to the cluster of its first one. SessionTTL and
+	// SessionCookie are as those of PickerSettings.
 	Sessions      bool
 	SessionTTL    int32
 	SessionCookie string
@@ -271,16 +290,18 @@ type ImportMember struct {
 	Peer string
 	// Hostname is the Host at Parents that are none; "": the client's.
 	Hostname string
-	// Protocol is what gateways at Parents are spoken to in; of peer listeners, which speak HTTP/2, what the model servers
-	// behind them speak.
+	// Protocol is what gateways at Parents are spoken to in; of peer listeners, which speak HTTP/2,
+	// what the model servers behind them speak.
 	Protocol Protocol
 	// MaxGateways is that of ParentMode: how many gateways a request may have passed through.
 	MaxGateways uint32
 	Local       bool   // this cluster: the InferencePool of the import's name
 	Problem     string // why the member cannot be used; "" if it can
-	// Reason is that of Problem in conditions: NotAllowed or NotSupported. "": Problem may end as a host name is resolved.
+	// Reason is that of Problem in conditions: NotAllowed or NotSupported. "": Problem may end as a
+	// host name is resolved.
 	Reason string
-	// NotReady is the reason of the member's condition Ready, if that is False: it takes no new request, and its Share is 0.
+	// NotReady is the reason of the member's condition Ready, if that is False: it takes no new
+	// request, and its Share is 0.
 	NotReady string
 }
 
@@ -298,7 +319,8 @@ type Spill struct {
 	Target   string // store.TargetKey of the pool or import, for people
 	Owner    report.Ref
 	Backends []WeightedBackend // what the hop sends to
-	// Behind are the hops of an import with several exporting clusters, which Backends then lead to.
+	// Behind are the hops of an import with several exporting clusters, which Backends then lead
+	// to.
 	Behind []Spill
 }
 
@@ -317,8 +339,8 @@ func (s *Spill) Ends() []WeightedBackend {
 // Relay is how our picker asks a remote one whose pods are not known here.
 type Relay struct {
 	Pickers []RemoteAddress
-	// Within are where its pods may be: in a range of each list, of the importer's policy and of the exporter. None: anywhere
-	// that the operator allows, but not at loopback.
+	// Within are where its pods may be: in a range of each list, of the importer's policy and of
+	// the exporter. None: anywhere that the operator allows, but not at loopback.
 	Within [][]netip.Prefix
 	Import string // "namespace/name"
 	Member string // the exporting cluster
@@ -375,8 +397,8 @@ type Processor struct {
 	Route   bool // it chooses endpoints, where requests do not decide about that
 }
 
-// FlowControl holds requests back while the pool is saturated. The zero value: it is off. Zero values of the others: the defaults of
-// picker/flow.
+// FlowControl holds requests back while the pool is saturated. The zero value: it is off. Zero
+// values of the others: the defaults of picker/flow.
 type FlowControl struct {
 	On        bool
 	Deadlines bool // the nearest goes first
@@ -390,7 +412,8 @@ type FlowControl struct {
 	TTLs      []BandTTL     // of single priorities
 }
 
-// BandTTL is how long requests of one priority wait; Negative: of each priority below 0 without one of its own.
+// BandTTL is how long requests of one priority wait; Negative: of each priority below 0 without one
+// of its own.
 type BandTTL struct {
 	Priority int32
 	Negative bool
@@ -407,7 +430,8 @@ type KVEvents struct {
 	Render     time.Duration // how long a pick waits for token IDs; 0: they are not fetched
 }
 
-// Hop is a virtual host of HopListener, through which a spilled request meets the next pool's own picker.
+// Hop is a virtual host of HopListener, through which a spilled request meets the next pool's own
+// picker.
 type Hop struct {
 	Name     HopID
 	Backends []WeightedBackend

@@ -10,27 +10,31 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// ClusterID identifies one Envoy cluster. String makes the cluster's name, ParseClusterID reads a name back. Two
-// clusters are the same exactly when their IDs are equal; the zero ID is no cluster.
+// ClusterID identifies one Envoy cluster. String makes the cluster's name, ParseClusterID reads a
+// name back. Two clusters are the same exactly when their IDs are equal; the zero ID is no cluster.
 //
 // IDs are keys of many maps, so the struct is small: its strings are those of the objects.
 type ClusterID struct {
-	Namespace, Name string         // of the object
-	Member          string         // exporting cluster of an import, or subset of a pool's hops (SubsetMember); "" for others
-	Port            int32          // of a Service; 0 for other kinds
-	Kind            ClusterKind    // of object, and of protocol for a Service
-	Variant         ClusterVariant // what sets the cluster apart from the plain one of the same object
-	// Config is a hash of an external picker's cluster, without its endpoints and a Gateway's own certificate; 0 for other kinds, and in
-	// any configuration. Envoy ends every call in flight through a cluster that changes, and such a call lasts as long as its request: so a
-	// cluster with another configuration is another one, to which only new requests go.
+	Namespace, Name string // of the object
+	// exporting cluster of an import, or subset of a pool's hops (SubsetMember); "" for others
+	Member  string
+	Port    int32          // of a Service; 0 for other kinds
+	Kind    ClusterKind    // of object, and of protocol for a Service
+	Variant ClusterVariant // what sets the cluster apart from the plain one of the same object
+	// Config is a hash of an external picker's cluster, without its endpoints and a Gateway's own
+	// certificate; 0 for other kinds, and in any configuration. Envoy ends every call in flight
+	// through a cluster that changes, and such a call lasts as long as its request: so a cluster
+	// with another configuration is another one, to which only new requests go.
 	Config uint16
 }
 
-// PickerEncoding is the version of how package envoy writes the clusters of external pickers, which Config has in its hash. It grows with each change
-// of that, because a new release's clusters are then others than those of the release before; a test there notices.
+// PickerEncoding is the version of how package envoy writes the clusters of external pickers, which
+// Config has in its hash. It grows with each change of that, because a new release's clusters are
+// then others than those of the release before; a test there notices.
 const PickerEncoding = 2
 
-// ClusterKind is the kind of object that a cluster stands for, and so the protocol of a Service's clusters.
+// ClusterKind is the kind of object that a cluster stands for, and so the protocol of a Service's
+// clusters.
 type ClusterKind uint8
 
 // The kinds of clusters.
@@ -39,12 +43,14 @@ const (
 	FixedKind ClusterKind = iota
 	// ServiceKind is one port of a Service. Its protocol follows the port's appProtocol.
 	ServiceKind
-	// GRPCKind is one port of a Service that serves gRPC, and so HTTP/2, whatever the port's appProtocol is.
+	// GRPCKind is one port of a Service that serves gRPC, and so HTTP/2, whatever the port's
+	// appProtocol is.
 	GRPCKind
-	// TCPKind is one port of a Service for connections without TLS, or whose TLS ended at the listener. A
-	// BackendTLSPolicy makes the cluster originate TLS.
+	// TCPKind is one port of a Service for connections without TLS, or whose TLS ended at the
+	// listener. A BackendTLSPolicy makes the cluster originate TLS.
 	TCPKind
-	// PassthroughKind is one port of a Service for connections that are TLS already. No policy changes them.
+	// PassthroughKind is one port of a Service for connections that are TLS already. No policy
+	// changes them.
 	PassthroughKind
 	// PickerKind is one port of the Service of an external picker.
 	PickerKind
@@ -52,27 +58,28 @@ const (
 	PoolKind
 	// ImportKind is one exporting cluster of an import in EndpointMode: its pods.
 	ImportKind
-	// ParentKind is one exporting cluster of an import in ParentMode: its gateways. It differs from ImportKind so that
-	// only new routes use a cluster whose mode changes: routes in force would find gateways where they pick pods, or
-	// pods where they do not pick.
+	// ParentKind is one exporting cluster of an import in ParentMode: its gateways. It differs from
+	// ImportKind so that only new routes use a cluster whose mode changes: routes in force would
+	// find gateways where they pick pods, or pods where they do not pick.
 	ParentKind
 	// ImportPickerKind is the remote picker of one exporting cluster of an import.
 	ImportPickerKind
-	// PeerKind is one exporting cluster of an import in ParentMode: the peer listeners of its gateways. It differs from ParentKind because
-	// requests to them have another authority.
+	// PeerKind is one exporting cluster of an import in ParentMode: the peer listeners of its
+	// gateways. It differs from ParentKind because requests to them have another authority.
 	PeerKind
 	// MembersKind is an import with several exporting clusters: a hop to each of them.
 	MembersKind
-	// UDPKind is one port of a Service for datagrams. It is no cluster of Envoy's: its endpoints are among those of a cluster
-	// of DatagramKind.
+	// UDPKind is one port of a Service for datagrams. It is no cluster of Envoy's: its endpoints
+	// are among those of a cluster of DatagramKind.
 	UDPKind
-	// DatagramKind is what a UDP listener sends to: all backends of its route. The object is the Gateway, and Port the
-	// listener's.
+	// DatagramKind is what a UDP listener sends to: all backends of its route. The object is the
+	// Gateway, and Port the listener's.
 	DatagramKind
 )
 
 // kinds are the kinds in names; FixedKind has none.
-var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent", "import-picker", "peer", "members", "udp",
+var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent",
+	"import-picker", "peer", "members", "udp",
 	"datagrams"}
 
 // ClusterVariant sets a cluster apart from the plain one of the same object.
@@ -81,16 +88,19 @@ type ClusterVariant uint8
 // The variants.
 const (
 	Plain ClusterVariant = iota
-	// LastVariant is a pool's cluster that spills no further. Of an exporting cluster's gateways it is the one behind the hop of an import with
-	// several clusters: another one serves while the gateways cannot be reached.
+	// LastVariant is a pool's cluster that spills no further. Of an exporting cluster's gateways it
+	// is the one behind the hop of an import with several clusters: another one serves while the
+	// gateways cannot be reached.
 	LastVariant
-	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). Its requests are not picked for, so routes of one
-	// kind must not meet a cluster of the other while they change.
+	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). Its requests are not picked
+	// for, so routes of one kind must not meet a cluster of the other while they change.
 	HopsVariant
-	// HealthVariant is an external picker's cluster in which the picker's own health service decides which replica is
-	// asked. Whether the picker serves health is known only after its first answer.
+	// HealthVariant is an external picker's cluster in which the picker's own health service
+	// decides which replica is asked. Whether the picker serves health is known only after its
+	// first answer.
 	HealthVariant
-	// ImportedVariant is the cluster of a port of a ServiceImport, with the kind that it would have for a Service.
+	// ImportedVariant is the cluster of a port of a ServiceImport, with the kind that it would have
+	// for a Service.
 	ImportedVariant
 )
 
@@ -158,7 +168,8 @@ func DatagramCluster(namespace, gateway string, port uint16) ClusterID {
 	return ClusterID{Kind: DatagramKind, Namespace: namespace, Name: gateway, Port: int32(port)}
 }
 
-// Pool is the pool whose endpoints, gateways or exporting clusters the cluster has; zero if it has those of none.
+// Pool is the pool whose endpoints, gateways or exporting clusters the cluster has; zero if it has
+// those of none.
 func (id ClusterID) Pool() objectid.Target {
 	switch id.Kind {
 	case PoolKind:
@@ -198,7 +209,8 @@ func (id ClusterID) Key() string { return id.Namespace + "/" + id.Name }
 // External reports whether the cluster is that of an external picker, in any variant.
 func (id ClusterID) External() bool { return id.Kind == PickerKind || id.Kind == ImportPickerKind }
 
-// Imported reports whether the cluster holds the pods of an exporting cluster of an import, and names their pool.
+// Imported reports whether the cluster holds the pods of an exporting cluster of an import, and
+// names their pool.
 func (id ClusterID) Imported() (objectid.Target, bool) {
 	if id.Kind != ImportKind || id.Variant == HopsVariant {
 		return objectid.Target{}, false
@@ -224,8 +236,10 @@ func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKi
 func (k ClusterKind) hasMember() bool { return k >= ImportKind && k <= PeerKind }
 
 // String is the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
-// "import/NAMESPACE/NAME/CLUSTER", "members/NAMESPACE/NAME"; with the variant before it, "last/pool/NAMESPACE/NAME", and with a subset's member,
-// "hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY". Config is behind it, "picker/NAMESPACE/NAME/PORT/0f3c". That of the zero ID is "".
+// "import/NAMESPACE/NAME/CLUSTER", "members/NAMESPACE/NAME"; with the variant before it,
+// "last/pool/NAMESPACE/NAME", and with a subset's member,
+// "hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY". Config is behind it,
+// "picker/NAMESPACE/NAME/PORT/0f3c". That of the zero ID is "".
 func (id ClusterID) String() string {
 	var room [96]byte
 	b := room[:0]
@@ -250,7 +264,8 @@ func (id ClusterID) String() string {
 	return string(b)
 }
 
-// ParseClusterID reads a cluster's name. It accepts exactly the names that String makes; "" is none of them.
+// ParseClusterID reads a cluster's name. It accepts exactly the names that String makes; "" is none
+// of them.
 func ParseClusterID(name string) (ClusterID, bool) {
 	var id ClusterID
 	kind, rest, more := strings.Cut(name, "/")
@@ -300,7 +315,8 @@ func ParseClusterID(name string) (ClusterID, bool) {
 // MarshalText implements encoding.TextMarshaler: the cluster's name.
 func (id ClusterID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that is not a cluster's name; "" is the zero ID.
+// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that is not a cluster's
+// name; "" is the zero ID.
 func (id *ClusterID) UnmarshalText(text []byte) error {
 	parsed, ok := ParseClusterID(string(text))
 	if !ok && len(text) > 0 {

@@ -27,8 +27,8 @@ func (e Expressions) Within(o Expressions) bool { return e.Number <= o.Number &&
 // IsZero reports whether there is no expression.
 func (e Expressions) IsZero() bool { return e.Number == 0 }
 
-// Overrun is a rule whose regular expressions are above a budget on a Gateway. It answers 500 there to all requests that it
-// might match, as far as its matches are known without their expressions.
+// Overrun is a rule whose regular expressions are above a budget on a Gateway. It answers 500 there
+// to all requests that it might match, as far as its matches are known without their expressions.
 type Overrun struct {
 	Gateway string // "namespace/name"
 	Route   string // store.TargetKey

@@ -7,14 +7,17 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Gateway is a Gateway of ours, with every listener decided: valid or not, which routes it takes, which chain it is in.
+// Gateway is a Gateway of ours, with every listener decided: valid or not, which routes it takes,
+// which chain it is in.
 type Gateway struct {
 	Ref       report.Ref
 	Addresses []string // IP addresses to bind; ["0.0.0.0"] unless spec.addresses has others
-	// Listeners are the Gateway's own in the order of the spec, then those of its ListenerSets by falling precedence.
+	// Listeners are the Gateway's own in the order of the spec, then those of its ListenerSets by
+	// falling precedence.
 	Listeners []*Listener
 	Sets      []ListenerSet // all that name the Gateway, those that it does not take too, by falling precedence
-	// Fleet is how its proxies run, the class's parameters included; nil if the Gateway is not accepted: what runs stays.
+	// Fleet is how its proxies run, the class's parameters included; nil if the Gateway is not
+	// accepted: what runs stays.
 	Fleet *v1alpha1.EnvoyFleetSpec
 	// Certificate is the SecretName of the one that backends are shown that speak TLS; "" for none.
 	Certificate string
@@ -37,7 +40,8 @@ type ParentPort struct {
 	HTTPS  bool
 }
 
-// ListenerSet is the decisions about a ListenerSet, except for its listeners, which are the Gateway's.
+// ListenerSet is the decisions about a ListenerSet, except for its listeners, which are the
+// Gateway's.
 type ListenerSet struct {
 	Ref        report.Ref
 	Accepted   bool // counts as attached
@@ -47,14 +51,16 @@ type ListenerSet struct {
 
 // Listener is one listener of a Gateway, its own or of a ListenerSet.
 type Listener struct {
-	Owner          report.Ref // the Gateway or ListenerSet that has it in its spec
-	Name           string     // unique in its owner
-	Key            string     // ListenerKey: unique in the Gateway
-	Port           uint16
-	Protocol       string   // HTTP, HTTPS, TLS, TCP or UDP; others carry conditions and no chain
-	Passthrough    bool     // TLS only: connections are passed on as they are
-	Hostname       string   // lower case; "*" when the user gave none; "*.example.com"
-	Chain          string   // ChainName, StreamName of its hostname or DatagramName; "" if it takes no traffic (its conditions have the reason)
+	Owner       report.Ref // the Gateway or ListenerSet that has it in its spec
+	Name        string     // unique in its owner
+	Key         string     // ListenerKey: unique in the Gateway
+	Port        uint16
+	Protocol    string // HTTP, HTTPS, TLS, TCP or UDP; others carry conditions and no chain
+	Passthrough bool   // TLS only: connections are passed on as they are
+	Hostname    string // lower case; "*" when the user gave none; "*.example.com"
+	// ChainName, StreamName of its hostname or DatagramName; "" if it takes no traffic (its
+	// conditions have the reason)
+	Chain          string
 	Secrets        []string // SecretName of each certificate, where TLS is terminated, in the order of the spec
 	Clients        *ClientValidation
 	Allowed        AllowedRoutes
@@ -62,7 +68,8 @@ type Listener struct {
 	Conditions     []report.Condition
 }
 
-// ClientValidation is how the clients of an HTTPS listener are verified. Nil: clients present no certificate.
+// ClientValidation is how the clients of an HTTPS listener are verified. Nil: clients present no
+// certificate.
 type ClientValidation struct {
 	Trust    string // GatewayTrust: SDS name of the CA certificates
 	Optional bool   // one that is missing or not valid is let pass, for the backend to judge
@@ -77,7 +84,8 @@ func (l *Listener) Datagrams() bool { return l.Protocol == "UDP" }
 // Socket is what the listener binds.
 func (l *Listener) Socket() Socket { return Socket{UDP: l.Datagrams(), Port: l.Port} }
 
-// ByName reports whether the server name in the TLS handshake selects the filter chain of a connection.
+// ByName reports whether the server name in the TLS handshake selects the filter chain of a
+// connection.
 func (l *Listener) ByName() bool { return l.Protocol == "HTTPS" || l.Protocol == "TLS" }
 
 // AllowedRoutes is which routes may attach to a listener.
@@ -87,7 +95,8 @@ type AllowedRoutes struct {
 	Selector string       // labels.Selector in text form, for From Selector
 }
 
-// Port is what Envoy binds: all listeners of a Gateway on one port of TCP, or the one on a port of UDP.
+// Port is what Envoy binds: all listeners of a Gateway on one port of TCP, or the one on a port of
+// UDP.
 type Port struct {
 	Gateway   string // "namespace/name"
 	Number    uint16
@@ -99,7 +108,8 @@ type Port struct {
 	Owners    []report.Ref
 }
 
-// Edge is how a listener treats clients. The empty values are the defaults of v1alpha1.FleetClients.
+// Edge is how a listener treats clients. The empty values are the defaults of
+// v1alpha1.FleetClients.
 type Edge struct {
 	RequestTimeout time.Duration // 0: none
 	Streams        uint32        // of one HTTP/2 connection; 0: the default
@@ -112,8 +122,9 @@ type Edge struct {
 	Uploads        int64 // bytes of large request bodies that one Envoy may hold in all
 }
 
-// UploadsOf is Edge.Uploads of an Envoy whose container has so many bytes of memory: half of its heap, which is nine tenths of
-// the memory. The other half is for copies, such as those that scripts and pickers read, and for everything else.
+// UploadsOf is Edge.Uploads of an Envoy whose container has so many bytes of memory: half of its
+// heap, which is nine tenths of the memory. The other half is for copies, such as those that
+// scripts and pickers read, and for everything else.
 func UploadsOf(memory int64) int64 { return memory / 20 * 9 }
 
 // DefaultMemory is the memory limit of an Envoy's container where no EnvoyFleet sets one, in bytes.
@@ -125,15 +136,15 @@ const DefaultRequestTimeout = 10 * time.Minute
 // Socket is what is bound.
 func (p *Port) Socket() Socket { return Socket{UDP: !p.Datagrams.IsZero(), Port: p.Number} }
 
-// Stream is what hands connections or datagrams on: one filter chain of a TCP listener, or of one server name of a TLS
-// listener; or a UDP listener.
+// Stream is what hands connections or datagrams on: one filter chain of a TCP listener, or of one
+// server name of a TLS listener; or a UDP listener.
 type Stream struct {
 	Name       string // StreamName or DatagramName
 	TLS        bool   // of a TLS listener: matched by server name
 	ServerName string // "" for any
 	Secrets    []string
-	// Backends share the connections or datagrams. None: each is closed or dropped at once, and so is the share of a backend
-	// without a Cluster.
+	// Backends share the connections or datagrams. None: each is closed or dropped at once, and so
+	// is the share of a backend without a Cluster.
 	Backends []WeightedBackend
 	Owners   []report.Ref // the route; none if no route has the name
 }
@@ -145,28 +156,37 @@ type Chain struct {
 	TLS        bool
 	Secrets    []string // SDS names, for TLS
 	Clients    *ClientValidation
-	// Misdirected are hostnames of other HTTPS and TLS listeners on the same port: a request for one of them that came
-	// over this chain is answered 421 (Gateway API, "Listener isolation and connection coalescing").
+	// Misdirected are hostnames of other HTTPS and TLS listeners on the same port: a request for
+	// one of them that came over this chain is answered 421 (Gateway API, "Listener isolation and
+	// connection coalescing").
 	Misdirected []string
 }
 
 // Place is where a route is attached: hosts of one listener's chain.
 type Place struct {
-	Gateway      string   // "namespace/name"
-	Listener     string   // ListenerKey
-	Chain        string   // Listener.Chain; "" for one that takes no traffic, to which a route may be attached all the same
-	Stream       bool     // the listener hands on connections or datagrams
-	Passthrough  bool     // and does not end their TLS
-	ListenerHost string   // the listener's hostname
-	Narrow       bool     // the route does not stand behind those of narrower hosts
-	Hosts        []string // the hosts that the route answers for there, sorted: intersection of listener's and route's hostnames
+	Gateway  string // "namespace/name"
+	Listener string // ListenerKey
+	// Listener.Chain; "" for one that takes no traffic, to which a route may be attached all the
+	// same
+	Chain        string
+	Stream       bool   // the listener hands on connections or datagrams
+	Passthrough  bool   // and does not end their TLS
+	ListenerHost string // the listener's hostname
+	Narrow       bool   // the route does not stand behind those of narrower hosts
+	// the hosts that the route answers for there, sorted: intersection of listener's and route's
+	// hostnames
+	Hosts []string
 }
 
-// Candidate is a route with the listeners that may take it: all that can be decided without other routes.
+// Candidate is a route with the listeners that may take it: all that can be decided without other
+// routes.
 type Candidate struct {
-	Route   report.Ref
-	Created int64 // creation time in seconds since 1970, 0 from files: older routes win ties (Gateway API, HTTPRouteRule)
-	// Hostnames are the route's own, in lower case, sorted; "*" if it has none. They order routes that meet at one host.
+	Route report.Ref
+	// creation time in seconds since 1970, 0 from files: older routes win ties (Gateway API,
+	// HTTPRouteRule)
+	Created int64
+	// Hostnames are the route's own, in lower case, sorted; "*" if it has none. They order routes
+	// that meet at one host.
 	Hostnames []string
 	Parents   []CandidateParent
 	Findings  []report.Finding
@@ -180,8 +200,8 @@ type CandidateParent struct {
 	NotAccepted *report.Condition // why the route is attached nowhere; nil if it is
 }
 
-// Loss is what a route does not get: on a listener because another route has it, or on a whole chain because the routes of its
-// namespace are above a budget.
+// Loss is what a route does not get: on a listener because another route has it, or on a whole
+// chain because the routes of its namespace are above a budget.
 type Loss struct {
 	Route    report.Ref
 	Gateway  string // "namespace/name"
@@ -193,7 +213,8 @@ type Loss struct {
 	Copies   bool   // the route stands in its own hosts, and not again in narrower ones
 }
 
-// Attachment is a route with everything decided about it: where it is attached, what its rules do, its report.
+// Attachment is a route with everything decided about it: where it is attached, what its rules do,
+// its report.
 type Attachment struct {
 	Route     report.Ref
 	Created   int64    // Candidate.Created
@@ -202,7 +223,8 @@ type Attachment struct {
 	Rules     []Rule
 	Parents   []report.Parent
 	Findings  []report.Finding
-	// Backends are the objects that its rules name, as store.TargetKey: "InferencePool default/llm".
+	// Backends are the objects that its rules name, as store.TargetKey: "InferencePool
+	// default/llm".
 	Backends []string
 	// Clusters and Hops are all that its rules need, spill targets and pickers included; sorted.
 	Clusters []ClusterID
@@ -215,8 +237,8 @@ type Rule struct {
 	Index   int     // position, for findings and explanations; never part of a name
 	Matches []Match // none in routes of connections
 	Action  Action
-	// Expressions are those of the matches, for each host of the route: Envoy compiles one again for each of its own routes
-	// that a match becomes.
+	// Expressions are those of the matches, for each host of the route: Envoy compiles one again
+	// for each of its own routes that a match becomes.
 	Expressions Expressions
 }
 

@@ -9,20 +9,24 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// HopListener is the internal listener that all hops of a Gateway share, and the route configuration behind it.
+// HopListener is the internal listener that all hops of a Gateway share, and the route
+// configuration behind it.
 const HopListener = "hops"
 
-// HopID identifies a hop: the virtual host of HopListener in front of a pool or an import. The zero ID is no hop.
+// HopID identifies a hop: the virtual host of HopListener in front of a pool or an import. The zero
+// ID is no hop.
 type HopID struct {
 	Import          bool // in front of an InferencePoolImport, not of an InferencePool
 	Namespace, Name string
 	Member          string // one exporting cluster of an import, or a pool's subset (SubsetMember); "" for all of it
 }
 
-// SubsetMember is the Member of the hops and clusters by which requests of a PoolPolicy's subset reach a pool.
+// SubsetMember is the Member of the hops and clusters by which requests of a PoolPolicy's subset
+// reach a pool.
 func SubsetMember(namespace, policy string) string { return namespace + "." + policy }
 
-// SubsetPolicy is the store's key of the policy that a SubsetMember names, "namespace/name"; "" for none.
+// SubsetPolicy is the store's key of the policy that a SubsetMember names, "namespace/name"; "" for
+// none.
 func SubsetPolicy(member string) string {
 	namespace, name, ok := strings.Cut(member, ".") // namespaces have no dot, names may
 	if !ok {
@@ -36,7 +40,8 @@ func HopTo(kind, namespace, name string) HopID {
 	return HopID{Import: kind == "InferencePoolImport", Namespace: namespace, Name: name}
 }
 
-// AnyMember is the Member of a hop to all exporting clusters of an import at once, by weight. No cluster has this name.
+// AnyMember is the Member of a hop to all exporting clusters of an import at once, by weight. No
+// cluster has this name.
 const AnyMember = "*"
 
 // IsZero reports whether id is no hop.
@@ -59,7 +64,8 @@ func (id HopID) Target() objectid.Target {
 
 // Compare orders IDs by their fields, from the first to the last; hops of pools come first.
 func (id HopID) Compare(o HopID) int {
-	return cmp.Or(compareBool(id.Import, o.Import), strings.Compare(id.Namespace, o.Namespace), strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
+	return cmp.Or(compareBool(id.Import, o.Import), strings.Compare(id.Namespace, o.Namespace),
+		strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
 }
 
 // compareBool orders false before true.
@@ -73,10 +79,11 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// String is the virtual host's name and the ID of endpoints that lead to it: "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME" or
-// "hop.NAMESPACE.import.NAME@CLUSTER"; of a subset, "hop.NAMESPACE.pool.NAME@NAMESPACE.POLICY". That of the zero ID is "". An exporting cluster may
-// have any name: bytes that are not of DNS names are written as "_" and two digits, because Envoy ignores case in it, and pickers
-// separate hops by commas.
+// String is the virtual host's name and the ID of endpoints that lead to it:
+// "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME" or "hop.NAMESPACE.import.NAME@CLUSTER"; of
+// a subset, "hop.NAMESPACE.pool.NAME@NAMESPACE.POLICY". That of the zero ID is "". An exporting
+// cluster may have any name: bytes that are not of DNS names are written as "_" and two digits,
+// because Envoy ignores case in it, and pickers separate hops by commas.
 func (id HopID) String() string {
 	if id.IsZero() {
 		return ""
@@ -128,10 +135,12 @@ func unescape(text string) (member string, ok bool) {
 	return string(out), escape(string(out)) == text
 }
 
-// Address is how a picker names the hop in its list of endpoints, and how Envoy logs it. Envoy compares the text exactly.
+// Address is how a picker names the hop in its list of endpoints, and how Envoy logs it. Envoy
+// compares the text exactly.
 func (id HopID) Address() string { return "envoy://" + HopListener + "/" + id.String() }
 
-// ParseHopID reads a hop's name. It accepts exactly the names that String makes; "" is none of them.
+// ParseHopID reads a hop's name. It accepts exactly the names that String makes; "" is none of
+// them.
 func ParseHopID(name string) (HopID, bool) {
 	parts := strings.SplitN(name, ".", 4) // namespaces have no dot, names may
 	if len(parts) != 4 || parts[0] != "hop" || parts[1] == "" || parts[2] != "pool" && parts[2] != "import" {
@@ -148,7 +157,8 @@ func ParseHopID(name string) (HopID, bool) {
 // MarshalText implements encoding.TextMarshaler: the hop's name.
 func (id HopID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that is not a hop's name; "" is the zero ID.
+// UnmarshalText implements encoding.TextUnmarshaler. It fails for a text that is not a hop's name;
+// "" is the zero ID.
 func (id *HopID) UnmarshalText(text []byte) error {
 	parsed, ok := ParseHopID(string(text))
 	if !ok && len(text) > 0 {

@@ -1,11 +1,12 @@
 package model
 
-// Models is what our picker does with the models that requests to a pool name (InferenceModel, InferenceModelRewrite), and with the
-// objectives (InferenceObjective). It must not be changed.
+// Models is what our picker does with the models that requests to a pool name (InferenceModel,
+// InferenceModelRewrite), and with the objectives (InferenceObjective). It must not be changed.
 type Models struct {
 	Named map[string]ModelRule // by the name in the request
 	Other *ModelRule           // of any other name; nil: nothing is done
-	// Objectives are priorities by the names of InferenceObjectives: higher ones first, 0 for usual requests.
+	// Objectives are priorities by the names of InferenceObjectives: higher ones first, 0 for usual
+	// requests.
 	Objectives map[string]int32
 }
 

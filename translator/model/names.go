@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Names of Envoy's listeners, filter chains and secrets. Object names have no '/', and namespaces no '.', so each name
-// can be read back; only this package does. Clusters, hops and pools have types of their own.
+// Names of Envoy's listeners, filter chains and secrets. Object names have no '/', and namespaces
+// no '.', so each name can be read back; only this package does. Clusters, hops and pools have
+// types of their own.
 
 // Scheme names what a filter chain takes.
 type Scheme string
@@ -34,8 +35,8 @@ func ChainName(tls bool, port uint16, hostname string) string {
 	return fmt.Sprintf("https/%d/%s", port, hostname)
 }
 
-// StreamName is the name of a filter chain that hands connections on: "tcp/5432", or "tls/443/db.example.com" for one
-// server name of the TLS listeners of a port.
+// StreamName is the name of a filter chain that hands connections on: "tcp/5432", or
+// "tls/443/db.example.com" for one server name of the TLS listeners of a port.
 func StreamName(tls bool, port uint16, host string) string {
 	if !tls {
 		return fmt.Sprintf("tcp/%d", port)
@@ -46,8 +47,8 @@ func StreamName(tls bool, port uint16, host string) string {
 // DatagramName is the name of what hands the datagrams of a port on: "udp/53".
 func DatagramName(port uint16) string { return fmt.Sprintf("udp/%d", port) }
 
-// ParseChain reads scheme and port of a name that ChainName, StreamName, DatagramName or PeerChain made; false for any
-// other, as of hops.
+// ParseChain reads scheme and port of a name that ChainName, StreamName, DatagramName or PeerChain
+// made; false for any other, as of hops.
 func ParseChain(name string) (Scheme, uint16, bool) {
 	scheme, rest, ok := strings.Cut(name, "/")
 	number, host, named := strings.Cut(rest, "/")
@@ -66,7 +67,8 @@ func parsePort(text string) (uint16, bool) {
 	return uint16(n), err == nil && strconv.FormatUint(n, 10) == text
 }
 
-// ListenerKey is what a listener is known as in its Gateway: its name, or "NAMESPACE/SET/NAME" in a ListenerSet.
+// ListenerKey is what a listener is known as in its Gateway: its name, or "NAMESPACE/SET/NAME" in a
+// ListenerSet.
 func ListenerKey(set report.Ref, name string) string {
 	if set.Kind != "ListenerSet" {
 		return name
@@ -110,7 +112,8 @@ func (s Socket) Listener() string {
 // ListenerName is the name of Envoy's listener for a port of TCP.
 func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
 
-// ParseListenerName reads the socket back from the name of its listener; false for any other name, as of hops.
+// ParseListenerName reads the socket back from the name of its listener; false for any other name,
+// as of hops.
 func ParseListenerName(name string) (s Socket, ok bool) {
 	text, ok := strings.CutPrefix(name, "listener/")
 	text, s.UDP = strings.CutPrefix(text, "udp/")
@@ -148,7 +151,8 @@ func (id SecretID) String() string {
 	return name
 }
 
-// ParseSecretID reads an SDS name; false for OwnTrust, OwnKey, those of members and any text that String does not make.
+// ParseSecretID reads an SDS name; false for OwnTrust, OwnKey, those of members and any text that
+// String does not make.
 func ParseSecretID(name string) (SecretID, bool) {
 	for _, kind := range []SecretKind{CertificateSecret, PolicyTrustSecret, GatewayTrustSecret} {
 		rest, ok := strings.CutPrefix(name, string(kind)+"/")
@@ -180,8 +184,8 @@ func SecretName(namespace, name string) string {
 	return SecretID{Kind: CertificateSecret, Namespace: namespace, Name: name}.String()
 }
 
-// OwnTrust and OwnKey are the SDS names of the certificates by which proxies verify Penstock's own services, and of the
-// key that proxies present to them.
+// OwnTrust and OwnKey are the SDS names of the certificates by which proxies verify Penstock's own
+// services, and of the key that proxies present to them.
 const (
 	OwnTrust = "trust/own"
 	OwnKey   = "key/own"
@@ -192,8 +196,8 @@ func PolicyTrust(namespace, name string) string {
 	return SecretID{Kind: PolicyTrustSecret, Namespace: namespace, Name: name}.String()
 }
 
-// GatewayTrust is the SDS name of the CA certificates by which a Gateway verifies its clients on a port; port 0 is for
-// those that have none of their own.
+// GatewayTrust is the SDS name of the CA certificates by which a Gateway verifies its clients on a
+// port; port 0 is for those that have none of their own.
 func GatewayTrust(namespace, name string, port uint16) string {
 	return SecretID{Kind: GatewayTrustSecret, Namespace: namespace, Name: name, Port: port}.String()
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Names are Envoy's handles on what it runs: two things with one name would be one, and a changed name drains a cluster.
+// Names are Envoy's handles on what it runs: two things with one name would be one, and a changed
+// name drains a cluster.
 func TestNames_DifferForDifferentThings(t *testing.T) {
 	seen := map[string]string{}
 	for what, name := range map[string]fmt.Stringer{
@@ -98,7 +99,8 @@ func (p pick) word() string {
 
 func (p pick) cluster() model.ClusterID {
 	kinds := []model.ClusterID{
-		model.ServiceCluster(p.word(), p.word(), p.Int32N(65536)), model.GRPCCluster(p.word(), p.word(), p.Int32N(65536)),
+		model.ServiceCluster(p.word(), p.word(), p.Int32N(65536)),
+		model.GRPCCluster(p.word(), p.word(), p.Int32N(65536)),
 		model.TCPCluster(p.word(), p.word(), p.Int32N(65536)), model.PickerCluster(p.word(), p.word(), p.Int32N(65536)),
 		model.TCPCluster(p.word(), p.word(), 80).WithKind(model.PassthroughKind),
 		model.PoolCluster(p.word(), p.word()), model.ImportCluster(p.word(), p.word(), p.word()),
@@ -156,7 +158,8 @@ func TestSecretID_ParseReadsWhatStringMakes(t *testing.T) {
 			t.Errorf("%#v is named %q, which reads as %#v, %t", id, id, got, ok)
 		}
 	}
-	for _, name := range []string{"", model.OwnKey, model.OwnTrust, "secret/a", "secret/a/b/c", "trust/gateway/ns/gw", "trust/gateway/ns/gw/08"} {
+	for _, name := range []string{"", model.OwnKey, model.OwnTrust, "secret/a", "secret/a/b/c", "trust/gateway/ns/gw",
+		"trust/gateway/ns/gw/08"} {
 		if id, ok := model.ParseSecretID(name); ok {
 			t.Errorf("%q reads as %#v", name, id)
 		}
@@ -169,7 +172,8 @@ func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 	for range 50 {
 		f.Add(p.cluster().String())
 	}
-	for _, name := range []string{"", "/", "last/", "last/last/pool/a/b", "service/a/b/080", "service/a/b/+1", "pool/a", "pool/a/b/c", "hops/pool/a/b/c", "hops/pool/a/b/", "hops", "health/x"} {
+	for _, name := range []string{"", "/", "last/", "last/last/pool/a/b", "service/a/b/080", "service/a/b/+1", "pool/a",
+		"pool/a/b/c", "hops/pool/a/b/c", "hops/pool/a/b/", "hops", "health/x"} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -187,7 +191,8 @@ func FuzzClusterID_IsWhatItWasReadFrom(f *testing.F) {
 
 func TestHopID_TargetIsWhatIsBehindIt(t *testing.T) {
 	for hop, want := range map[string]string{
-		"hop.ns.pool.llm": "ns/llm", "hop.ns.pool.llm@ns.subset": "ns/llm", "hop.ns.import.llm": "ns/llm@", "hop.ns.import.llm@_2a": "ns/llm@", "hop.ns.import.llm@west": "ns/llm@west",
+		"hop.ns.pool.llm": "ns/llm", "hop.ns.pool.llm@ns.subset": "ns/llm", "hop.ns.import.llm": "ns/llm@",
+		"hop.ns.import.llm@_2a": "ns/llm@", "hop.ns.import.llm@west": "ns/llm@west",
 	} {
 		if id, ok := model.ParseHopID(hop); !ok || id.Target().String() != want {
 			t.Errorf("behind %s is %s, want %s", hop, id.Target(), want)
@@ -197,14 +202,16 @@ func TestHopID_TargetIsWhatIsBehindIt(t *testing.T) {
 
 func TestHopID_NamesTheExportingClusterOfAnImport(t *testing.T) {
 	ref := report.Ref{Kind: "InferencePoolImport", Namespace: "ns", Name: "llm"}
-	p := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "llm"}, Member: "cluster-a"}, Ref: ref}
+	p := &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "llm"}, Member: "cluster-a"},
+		Ref: ref}
 	if p.Name.String() != "ns/llm@cluster-a" || p.OwnHop().String() != "hop.ns.import.llm@cluster-a" {
 		t.Errorf("pool %s, hop %s", p.Name, p.OwnHop())
 	}
 	if got := p.OwnHop().Address(); got != "envoy://hops/hop.ns.import.llm@cluster-a" {
 		t.Errorf("a picker names it %s", got)
 	}
-	// An exporting cluster may have any name: Envoy takes two that differ in case for one, and a picker's list ends at a comma.
+	// An exporting cluster may have any name: Envoy takes two that differ in case for one, and a
+	// picker's list ends at a comma.
 	p.Name.Member = "East, *_"
 	if got := p.OwnHop().String(); got != "hop.ns.import.llm@_45ast_2c_20_2a_5f" {
 		t.Errorf("a strange name makes it %s", got)
@@ -235,7 +242,8 @@ func TestParseChain_ReadsSchemeAndPort(t *testing.T) {
 			t.Errorf("%s reads as %s, %d, %t", name, scheme, port, ok)
 		}
 	}
-	for _, name := range []string{"", "http", "http/80/a", "https/443", "https/443/", "hop.ns.pool.a", "udp/53/a", "sctp/53", "http/080", "http/65536"} {
+	for _, name := range []string{"", "http", "http/80/a", "https/443", "https/443/", "hop.ns.pool.a", "udp/53/a",
+		"sctp/53", "http/080", "http/65536"} {
 		if scheme, port, ok := model.ParseChain(name); ok {
 			t.Errorf("%s reads as %s, %d", name, scheme, port)
 		}
@@ -248,7 +256,8 @@ func TestListenerName_OfUDPIsAnotherThanOfTCP(t *testing.T) {
 			t.Errorf("%s reads as %v, %t", s.Listener(), got, ok)
 		}
 	}
-	for _, name := range []string{"", "listener/", "listener/udp/", "listener/udp/53/", "listener/UDP/53", "hops", "udp/53"} {
+	for _, name := range []string{"", "listener/", "listener/udp/", "listener/udp/53/", "listener/UDP/53", "hops",
+		"udp/53"} {
 		if s, ok := model.ParseListenerName(name); ok {
 			t.Errorf("%q reads as %v", name, s)
 		}

@@ -10,13 +10,15 @@ import (
 // keySeparator stands between the Gateway and the code in a key; no name of Kubernetes has one.
 const keySeparator = "~"
 
-// PickKey is the key with which the proxies of a Gateway ("namespace/name") call our picker: the Gateway, and a code that
-// needs the root key. So every process that has the root key accepts it, and no proxy can make the key of another Gateway.
+// PickKey is the key with which the proxies of a Gateway ("namespace/name") call our picker: the
+// Gateway, and a code that needs the root key. So every process that has the root key accepts it,
+// and no proxy can make the key of another Gateway.
 func PickKey(root, gateway string) string {
 	return gateway + keySeparator + hex.EncodeToString(pickCode(root, gateway))
 }
 
-// PickKeyOwner returns the Gateway whose key, made with one of the root keys, a text is; "" for any other text.
+// PickKeyOwner returns the Gateway whose key, made with one of the root keys, a text is; "" for any
+// other text.
 func PickKeyOwner(roots []string, key string) string {
 	gateway, text, _ := strings.Cut(key, keySeparator)
 	code, err := hex.DecodeString(text)

@@ -12,15 +12,16 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// Endpoints lists the endpoints of a named port of a Service of ours by the Service's EndpointSlices, sorted: ready ones, or
-// those that are terminating but still serve if no others are left (KEP-1669). key is "namespace/name" of the Service.
+// Endpoints lists the endpoints of a named port of a Service of ours by the Service's
+// EndpointSlices, sorted: ready ones, or those that are terminating but still serve if no others
+// are left (KEP-1669). key is "namespace/name" of the Service.
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 	return collect(store.EndpointSlices.By(r, store.ByService, key), &corev1.ServicePort{Name: port},
 		func(*discoveryv1.EndpointSlice) judge { return anywhere })
 }
 
-// endpoints is Endpoints for a Service that a user wrote: without the addresses that may not become endpoints. outside are the
-// keys of slices with such addresses, and of those with host names.
+// endpoints is Endpoints for a Service that a user wrote: without the addresses that may not become
+// endpoints. outside are the keys of slices with such addresses, and of those with host names.
 func endpoints(r store.Reader, svc *corev1.Service, list []*discoveryv1.EndpointSlice, port *corev1.ServicePort) (
 	out []netip.AddrPort, outside []string) {
 	var policy *addresses.Policy // most Services do not need it
@@ -53,13 +54,14 @@ type judge func(netip.Addr) bool
 
 func anywhere(netip.Addr) bool { return true }
 
-// trusted reports whether Kubernetes maintains a slice: its endpoints are the pods that the Service selects.
+// trusted reports whether Kubernetes maintains a slice: its endpoints are the pods that the Service
+// selects.
 func trusted(svc *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 	return store.Generated(slice) && len(svc.Spec.Selector) > 0
 }
 
-// Outside lists which addresses of an EndpointSlice that Kubernetes did not make may not become endpoints, and why: one
-// sentence each, without a period.
+// Outside lists which addresses of an EndpointSlice that Kubernetes did not make may not become
+// endpoints, and why: one sentence each, without a period.
 func Outside(r store.Reader, slice *discoveryv1.EndpointSlice) (out []string) {
 	of := addresses.Of(r).Slice(slice.Namespace, parsed(slice))
 	for _, e := range slice.Endpoints {
@@ -93,7 +95,8 @@ func parsed(slice *discoveryv1.EndpointSlice) []netip.Addr {
 	return list
 }
 
-func collect(list []*discoveryv1.EndpointSlice, port *corev1.ServicePort, judgeOf func(*discoveryv1.EndpointSlice) judge) (out []netip.AddrPort) {
+func collect(list []*discoveryv1.EndpointSlice, port *corev1.ServicePort,
+	judgeOf func(*discoveryv1.EndpointSlice) judge) (out []netip.AddrPort) {
 	var terminating []netip.AddrPort
 	for _, slice := range list {
 		ready, serving := sliceAddresses(slice, port, judgeOf(slice))
@@ -106,9 +109,10 @@ func collect(list []*discoveryv1.EndpointSlice, port *corev1.ServicePort, judgeO
 	return slices.Compact(out)
 }
 
-// sliceAddresses splits a slice's endpoints at a port, by its name and transport protocol, into ready ones and terminating
-// ones that still serve.
-func sliceAddresses(slice *discoveryv1.EndpointSlice, port *corev1.ServicePort, allowed judge) (ready, serving []netip.AddrPort) {
+// sliceAddresses splits a slice's endpoints at a port, by its name and transport protocol, into
+// ready ones and terminating ones that still serve.
+func sliceAddresses(slice *discoveryv1.EndpointSlice, port *corev1.ServicePort, allowed judge) (ready,
+	serving []netip.AddrPort) {
 	var number uint16
 	for _, p := range slice.Ports {
 		if p.Protocol != nil && transportOf(*p.Protocol) != transportOf(port.Protocol) ||

@@ -13,14 +13,17 @@ import (
 // Host is what an IP address or host name that a user wrote stands for.
 type Host struct {
 	Addresses []netip.Addr // those that may become endpoints, sorted
-	// Outside is set if there are addresses that may not: which one and why, as a sentence without a period.
+	// Outside is set if there are addresses that may not: which one and why, as a sentence without
+	// a period.
 	Outside string
-	// Unresolved is set if a name has no addresses: why, as such a sentence. Failed is set if it was looked up.
+	// Unresolved is set if a name has no addresses: why, as such a sentence. Failed is set if it
+	// was looked up.
 	Unresolved string
 	Failed     bool
 }
 
-// Lookup finds what an IP address or host name stands for, and makes a name used, so that discovery/hostname resolves it.
+// Lookup finds what an IP address or host name stands for, and makes a name used, so that
+// discovery/hostname resolves it.
 func Lookup(r store.Reader, address string) Host {
 	return find(r, address, func(name string) (*store.Host, bool) { return store.Hosts.Get(r, name) })
 }

@@ -21,7 +21,8 @@ func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (ou
 	return out
 }
 
-// target is the port of pods that a port of a Service leads to. Without targetPort it has the Service's number.
+// target is the port of pods that a port of a Service leads to. Without targetPort it has the
+// Service's number.
 func target(svc *corev1.Service, port *corev1.ServicePort) targets {
 	to := targets{unready: svc.Spec.PublishNotReadyAddresses, transport: transportOf(port.Protocol)}
 	switch {
@@ -44,7 +45,8 @@ type targets struct {
 	transport corev1.Protocol
 }
 
-// of lists the ports of a pod; none if no container has a port with the name and the transport protocol.
+// of lists the ports of a pod; none if no container has a port with the name and the transport
+// protocol.
 func (t targets) of(pod *corev1.Pod) []uint16 {
 	if t.name == "" {
 		return t.numbers
@@ -59,7 +61,8 @@ func (t targets) of(pod *corev1.Pod) []uint16 {
 	return nil
 }
 
-// running lists the containers of a pod that run while it serves: init containers only if they are sidecars.
+// running lists the containers of a pod that run while it serves: init containers only if they are
+// sidecars.
 func running(pod *corev1.Pod) []corev1.Container {
 	out := slices.Clone(pod.Spec.Containers)
 	for _, c := range pod.Spec.InitContainers {
@@ -71,7 +74,8 @@ func running(pod *corev1.Pod) []corev1.Container {
 }
 
 // Unnamed lists the ports of a Service without EndpointSlices whose targetPort is a name that no
-// port of the Pods has which it selects, by their index in spec.ports. A Service without Pods has none.
+// port of the Pods has which it selects, by their index in spec.ports. A Service without Pods has
+// none.
 func Unnamed(r store.Reader, svc *corev1.Service) (out []int) {
 	if len(store.EndpointSlices.By(r, store.ByService, store.ID(svc))) > 0 {
 		return nil

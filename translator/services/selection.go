@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Select lists the Pods and ModelServers of a namespace that a selector matches, sorted by address. Each port is a server
-// of its own (InferencePool, targetPorts). An empty selector selects nothing.
+// Select lists the Pods and ModelServers of a namespace that a selector matches, sorted by address.
+// Each port is a server of its own (InferencePool, targetPorts). An empty selector selects nothing.
 func Select(r store.Reader, namespace string, selector map[string]string, ports []uint16) []model.Member {
 	return choose(r, namespace, selector, targets{numbers: ports})
 }
@@ -26,7 +26,8 @@ func choose(r store.Reader, namespace string, selector map[string]string, ports 
 	return slices.CompactFunc(out, func(a, b model.Member) bool { return a.Address == b.Address })
 }
 
-// Candidates are the Pods with the first label of a selector: those among which Select chooses. None for an empty selector.
+// Candidates are the Pods with the first label of a selector: those among which Select chooses.
+// None for an empty selector.
 func Candidates(r store.Reader, namespace string, selector map[string]string) store.Rows {
 	first, ok := firstLabel(namespace, selector)
 	if !ok {
@@ -82,26 +83,31 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-// podMembers are a pod's servers, one a port. A ready pod serves. A terminating one takes no new request but is still a
-// member, so that its requests in flight stay counted. A pod from a file that has an address and no conditions is ready.
+// podMembers are a pod's servers, one a port. A ready pod serves. A terminating one takes no new
+// request but is still a member, so that its requests in flight stay counted. A pod from a file
+// that has an address and no conditions is ready.
 func podMembers(pod *corev1.Pod, ports targets, never func(netip.Addr) bool) []model.Member {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || never(ip) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && pod.DeletionTimestamp == nil && !ports.unready {
+		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && pod.DeletionTimestamp == nil &&
+			!ports.unready {
 			return nil
 		}
 	}
 	var out []model.Member
 	for _, port := range ports.of(pod) {
-		out = append(out, model.Member{Address: netip.AddrPortFrom(ip.Unmap(), port), Pod: pod.Name, Labels: pod.Labels, Draining: pod.DeletionTimestamp != nil})
+		out = append(out,
+			model.Member{Address: netip.AddrPortFrom(ip.Unmap(), port), Pod: pod.Name, Labels: pod.Labels,
+				Draining: pod.DeletionTimestamp != nil})
 	}
 	return out
 }
 
-func serverMembers(r store.Reader, ms *v1alpha1.ModelServers, s v1alpha1.ModelServer, labels map[string]string, ports []uint16) []model.Member {
+func serverMembers(r store.Reader, ms *v1alpha1.ModelServers, s v1alpha1.ModelServer, labels map[string]string,
+	ports []uint16) []model.Member {
 	if len(s.Ports) > 0 {
 		ports = nil
 		for _, p := range s.Ports {
@@ -111,7 +117,9 @@ func serverMembers(r store.Reader, ms *v1alpha1.ModelServers, s v1alpha1.ModelSe
 	var out []model.Member
 	for _, ip := range Lookup(r, s.Address).Addresses {
 		for _, port := range ports {
-			out = append(out, model.Member{Address: netip.AddrPortFrom(ip, port), Pod: ms.Name + "/" + strings.ToLower(s.Address), Labels: labels, Draining: s.Draining})
+			out = append(out,
+				model.Member{Address: netip.AddrPortFrom(ip, port), Pod: ms.Name + "/" + strings.ToLower(s.Address),
+					Labels: labels, Draining: s.Draining})
 		}
 	}
 	return out

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Port is the port of a Service with a number: the one of a transport protocol, TCP or UDP, if there is one, else any. Nil
-// if the Service has no such number.
+// Port is the port of a Service with a number: the one of a transport protocol, TCP or UDP, if
+// there is one, else any. Nil if the Service has no such number.
 func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.ServicePort {
 	var found *corev1.ServicePort
 	for i := range svc.Spec.Ports {
@@ -44,11 +44,12 @@ func TransportOf(kind string) corev1.Protocol {
 	return corev1.ProtocolTCP
 }
 
-// Protocol is the protocol of a Service's port for a kind of route, by the port's appProtocol (KEP-3726 and the names in
-// common use). Without one it is HTTP/1.1, or h2c for a GRPCRoute; routes of connections and datagrams pass on whatever
-// their clients send. False for a port that a route cannot use: one of another transport protocol, and for requests other
-// protocols, and TLS without a BackendTLSPolicy (secured): the name promises TLS, and only a policy names the certificates
-// to trust.
+// Protocol is the protocol of a Service's port for a kind of route, by the port's appProtocol
+// (KEP-3726 and the names in common use). Without one it is HTTP/1.1, or h2c for a GRPCRoute;
+// routes of connections and datagrams pass on whatever their clients send. False for a port that a
+// route cannot use: one of another transport protocol, and for requests other protocols, and TLS
+// without a BackendTLSPolicy (secured): the name promises TLS, and only a policy names the
+// certificates to trust.
 func Protocol(p *corev1.ServicePort, kind string, secured bool) (model.Protocol, bool) {
 	if transportOf(p.Protocol) != TransportOf(kind) {
 		return "", false
@@ -90,8 +91,8 @@ func ProtocolText(p *corev1.ServicePort) string {
 	return string(transportOf(p.Protocol))
 }
 
-// External finds what a Service of type ExternalName stands for, by Lookup or Mention; false if such Services have no endpoints
-// here.
+// External finds what a Service of type ExternalName stands for, by Lookup or Mention; false if
+// such Services have no endpoints here.
 func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, address string) Host) (Host, bool) {
 	if !addresses.Of(r).ExternalName {
 		return Host{}, false
@@ -99,8 +100,9 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 	return find(r, svc.Spec.ExternalName), true
 }
 
-// Addresses lists the endpoints of one port of a Service, of a transport protocol, sorted, and the keys of those of its
-// EndpointSlices with addresses that are not among them. Without any EndpointSlice, as in a folder of files, the Service's selector chooses Pods and ModelServers
+// Addresses lists the endpoints of one port of a Service, of a transport protocol, sorted, and the
+// keys of those of its EndpointSlices with addresses that are not among them. Without any
+// EndpointSlice, as in a folder of files, the Service's selector chooses Pods and ModelServers
 // itself, unless slicesOnly is set: a cluster makes EndpointSlices soon.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {

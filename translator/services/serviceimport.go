@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Backend is what routes name by a port: a Service, or a ServiceImport (GEP-1748), whose ports mean what a Service's mean.
+// Backend is what routes name by a port: a Service, or a ServiceImport (GEP-1748), whose ports mean
+// what a Service's mean.
 type Backend struct {
 	Ref report.Ref
 	// Service is the Service itself; of a ServiceImport, one with its ports.
@@ -39,7 +40,8 @@ func Find(r store.Reader, ref report.Ref) (*Backend, bool) {
 		}
 		svc := &corev1.Service{ObjectMeta: imp.ObjectMeta}
 		for _, p := range imp.Spec.Ports {
-			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: p.Port, Protocol: p.Protocol, AppProtocol: p.AppProtocol})
+			svc.Spec.Ports = append(svc.Spec.Ports,
+				corev1.ServicePort{Name: p.Name, Port: p.Port, Protocol: p.Protocol, AppProtocol: p.AppProtocol})
 		}
 		return &Backend{Ref: ref, Service: svc, imported: imp.Spec.IPs}, true
 	}
@@ -57,8 +59,10 @@ func RefOf(id model.ClusterID) report.Ref {
 	return store.RefOf(store.Services, id.Key())
 }
 
-// Addresses lists the endpoints of one port, as the function Addresses does for Services. A ServiceImport's are those of its EndpointSlices, which a controller of the set makes; without any,
-// its own: a user may have written them, so they count within the ranges that the operator allows.
+// Addresses lists the endpoints of one port, as the function Addresses does for Services. A
+// ServiceImport's are those of its EndpointSlices, which a controller of the set makes; without
+// any, its own: a user may have written them, so they count within the ranges that the operator
+// allows.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {
@@ -68,7 +72,8 @@ func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Proto
 	if port == nil || transportOf(port.Protocol) != transport {
 		return nil, nil
 	}
-	if list := store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name)); len(list) > 0 {
+	if list := store.EndpointSlices.By(r, store.ByService,
+		store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name)); len(list) > 0 {
 		return endpoints(r, b.Service, list, port)
 	}
 	for _, ip := range b.imported {
@@ -79,10 +84,11 @@ func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Proto
 	return out, nil
 }
 
-// Outside is why addresses of the backend itself may not become endpoints, as a sentence without a period; "" if all may.
-// Services have such addresses only where they name a host.
+// Outside is why addresses of the backend itself may not become endpoints, as a sentence without a
+// period; "" if all may. Services have such addresses only where they name a host.
 func (b *Backend) Outside(r store.Reader) string {
-	if IsServiceImport(b.Ref) && len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {
+	if IsServiceImport(b.Ref) &&
+		len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {
 		return ""
 	}
 	for _, ip := range b.imported {

@@ -29,19 +29,22 @@ func view(t *testing.T, ops ...store.Op) *store.View {
 }
 
 func service(name string, ports ...corev1.ServicePort) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.ServiceSpec{Ports: ports}}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec: corev1.ServiceSpec{Ports: ports}}
 }
 
 // slice is an EndpointSlice of Service web with a port named http.
 func slice(name string, port int32, endpoints ...discoveryv1.Endpoint) store.Op {
 	return store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		Ports:      []discoveryv1.EndpointPort{{Name: new("http"), Port: &port}}, Endpoints: endpoints,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: &port}}, Endpoints: endpoints,
 	})
 }
 
 func at(address string, ready, serving bool) discoveryv1.Endpoint {
-	return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}}
+	return discoveryv1.Endpoint{Addresses: []string{address},
+		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}}
 }
 
 func expect(t *testing.T, got []netip.AddrPort, want ...string) {
@@ -62,7 +65,8 @@ func addressesOf(r store.Reader, svc *corev1.Service, port int32, slicesOnly boo
 
 func TestEndpointSlice_TerminatingEndpointsServeOnlyIfNoneIsReady(t *testing.T) {
 	terminating := at("10.0.0.9", false, true)
-	v := view(t, slice("a", 8080, at("10.0.0.2", true, true), terminating), slice("b", 8081, at("10.0.0.1", true, true), at("10.0.0.3", false, false)))
+	v := view(t, slice("a", 8080, at("10.0.0.2", true, true), terminating),
+		slice("b", 8081, at("10.0.0.1", true, true), at("10.0.0.3", false, false)))
 	expect(t, services.Endpoints(v, "ns/web", "http"), "10.0.0.1:8081", "10.0.0.2:8080")
 	expect(t, services.Endpoints(v, "ns/web", "grpc"))
 	v = view(t, slice("a", 8080, terminating, at("10.0.0.3", false, false)))
@@ -78,9 +82,13 @@ func TestService_WithoutEndpointSlicesSelectsItsEndpoints(t *testing.T) {
 	web := service("web", corev1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)})
 	web.Spec.Selector = map[string]string{"app": "web"}
 	labels := map[string]string{"app": "web"}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Labels: labels}, Status: corev1.PodStatus{PodIP: "10.0.0.2"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Labels: labels},
+		Status: corev1.PodStatus{PodIP: "10.0.0.2"}}
 	servers := &v1alpha1.ModelServers{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "servers", Labels: labels},
-		Spec: v1alpha1.ModelServersSpec{Servers: []v1alpha1.ModelServer{{Address: "10.0.0.1", Ports: []int32{9000}}, {Address: "10.0.0.3", Draining: true}}}}
+		Spec: v1alpha1.ModelServersSpec{
+			Servers: []v1alpha1.ModelServer{{Address: "10.0.0.1", Ports: []int32{9000}},
+				{Address: "10.0.0.3", Draining: true}},
+		}}
 	v := view(t, store.Pods.Put(pod), store.ModelServers.Put(servers))
 	expect(t, addressesOf(v, web, 80, false), "10.0.0.1:9000", "10.0.0.2:8080")
 	expect(t, addressesOf(v, web, 81, false))
@@ -94,17 +102,24 @@ func TestService_NamedTargetPortIsThatOfEachPod(t *testing.T) {
 	web.Spec.Selector = map[string]string{"app": "web"}
 	sidecar := corev1.ContainerRestartPolicyAlways
 	named := func(name, ip string, spec corev1.PodSpec) store.Op {
-		return store.Pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: web.Spec.Selector},
-			Spec: spec, Status: corev1.PodStatus{PodIP: ip}})
+		return store.Pods.Put(
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: web.Spec.Selector},
+				Spec: spec, Status: corev1.PodStatus{PodIP: ip}})
 	}
 	with := func(name string, port int32, protocol corev1.Protocol) []corev1.ContainerPort {
 		return []corev1.ContainerPort{{Name: name, ContainerPort: port, Protocol: protocol}}
 	}
 	v := view(t,
 		named("a", "10.0.0.1", corev1.PodSpec{Containers: []corev1.Container{{Ports: with("api", 8001, "")}}}),
-		named("b", "10.0.0.2", corev1.PodSpec{Containers: []corev1.Container{{Ports: with("api", 53, "UDP")}, {Ports: with("api", 8002, "TCP")}}}),
+		named("b", "10.0.0.2",
+			corev1.PodSpec{
+				Containers: []corev1.Container{{Ports: with("api", 53, "UDP")}, {Ports: with("api", 8002, "TCP")}},
+			}),
 		named("c", "10.0.0.3", corev1.PodSpec{Containers: []corev1.Container{{Ports: with("other", 8003, "")}}}),
-		named("d", "10.0.0.4", corev1.PodSpec{InitContainers: []corev1.Container{{Ports: with("api", 8004, ""), RestartPolicy: &sidecar}}}),
+		named("d", "10.0.0.4",
+			corev1.PodSpec{
+				InitContainers: []corev1.Container{{Ports: with("api", 8004, ""), RestartPolicy: &sidecar}},
+			}),
 		named("e", "10.0.0.5", corev1.PodSpec{InitContainers: []corev1.Container{{Ports: with("api", 8005, "")}}}))
 	expect(t, addressesOf(v, web, 80, false), "10.0.0.1:8001", "10.0.0.2:8002", "10.0.0.4:8004")
 	if unnamed := services.Unnamed(v, web); len(unnamed) > 0 {
@@ -121,8 +136,9 @@ func TestService_PublishesPodsThatAreNotReadyWhereItIsWritten(t *testing.T) {
 	web := service("web", corev1.ServicePort{Port: 80})
 	web.Spec.Selector = map[string]string{"app": "web"}
 	unready := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
-	v := view(t, store.Pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: web.Spec.Selector},
-		Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: unready}}))
+	v := view(t,
+		store.Pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: web.Spec.Selector},
+			Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: unready}}))
 	expect(t, addressesOf(v, web, 80, false))
 	web.Spec.PublishNotReadyAddresses = true
 	expect(t, addressesOf(v, web, 80, false), "10.0.0.1:80")
@@ -131,8 +147,10 @@ func TestService_PublishesPodsThatAreNotReadyWhereItIsWritten(t *testing.T) {
 func TestEndpointSlice_PortsOfUDPAreNoEndpoints(t *testing.T) {
 	port, udp := int32(8080), corev1.ProtocolUDP
 	v := view(t, store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		Ports:      []discoveryv1.EndpointPort{{Name: new("http"), Port: &port, Protocol: &udp}}, Endpoints: []discoveryv1.Endpoint{at("10.0.0.1", true, true)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Port: &port, Protocol: &udp}},
+		Endpoints: []discoveryv1.Endpoint{at("10.0.0.1", true, true)},
 	}))
 	expect(t, services.Endpoints(v, "ns/web", "http"))
 }
@@ -140,7 +158,8 @@ func TestEndpointSlice_PortsOfUDPAreNoEndpoints(t *testing.T) {
 // A DNS server has one number for TCP and UDP.
 func TestService_PortOfTCPAndUDPWithOneNumberAreTwo(t *testing.T) {
 	udp, tcp := corev1.ProtocolUDP, corev1.ProtocolTCP
-	dns := service("web", corev1.ServicePort{Name: "dns", Port: 53, Protocol: udp, TargetPort: intstr.FromString("dns")},
+	dns := service("web",
+		corev1.ServicePort{Name: "dns", Port: 53, Protocol: udp, TargetPort: intstr.FromString("dns")},
 		corev1.ServicePort{Name: "dns-tcp", Port: 53, TargetPort: intstr.FromString("dns")})
 	all := func(r store.Reader, transport corev1.Protocol) []netip.AddrPort {
 		out, _ := services.Addresses(r, dns, 53, transport, false)
@@ -150,9 +169,10 @@ func TestService_PortOfTCPAndUDPWithOneNumberAreTwo(t *testing.T) {
 		return discoveryv1.EndpointPort{Name: &name, Port: &port, Protocol: protocol}
 	}
 	v := view(t, store.EndpointSlices.Put(&discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		Ports:      []discoveryv1.EndpointPort{port("dns", 5353, &udp), port("dns-tcp", 5354, &tcp)},
-		Endpoints:  []discoveryv1.Endpoint{at("10.0.0.1", true, true)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Ports:     []discoveryv1.EndpointPort{port("dns", 5353, &udp), port("dns-tcp", 5354, &tcp)},
+		Endpoints: []discoveryv1.Endpoint{at("10.0.0.1", true, true)},
 	}))
 	expect(t, all(v, udp), "10.0.0.1:5353")
 	expect(t, all(v, tcp), "10.0.0.1:5354")
@@ -173,14 +193,17 @@ func TestService_PortOfTCPAndUDPWithOneNumberAreTwo(t *testing.T) {
 func TestService_ExternalNameFollowsItsHost(t *testing.T) {
 	web := service("web", corev1.ServicePort{Port: 443})
 	web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "Api.Example.com"
-	host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "api.example.com"}, Addresses: []string{"10.1.0.1", "10.1.0.2"}}
+	host := &store.Host{ObjectMeta: metav1.ObjectMeta{Name: "api.example.com"},
+		Addresses: []string{"10.1.0.1", "10.1.0.2"}}
 	v := view(t, store.Hosts.Put(host))
 	expect(t, addressesOf(v, web, 443, true), "10.1.0.1:443", "10.1.0.2:443")
 }
 
-// A member of the cluster set once ended this process with an empty address: a Host without a name cannot be stored.
+// A member of the cluster set once ended this process with an empty address: a Host without a name
+// cannot be stored.
 func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
-	for _, text := range []string{"", ".", "a..b", "a b", "a\nb", "ä", "127.0.0.1:80", strings.Repeat("a", 64), strings.Repeat("a.", 127) + "a"} {
+	for _, text := range []string{"", ".", "a..b", "a b", "a\nb", "ä", "127.0.0.1:80", strings.Repeat("a", 64),
+		strings.Repeat("a.", 127) + "a"} {
 		r := &reads{Reader: view(t)}
 		for _, host := range []services.Host{services.Lookup(r, text), services.Mention(r, text)} {
 			if host.Outside == "" || len(host.Addresses) > 0 {
@@ -191,7 +214,8 @@ func TestHost_TextThatIsNoNameIsNeverLookedUp(t *testing.T) {
 			t.Errorf("%q makes the names %q used", text, r.hosts)
 		}
 	}
-	for _, text := range []string{"localhost", "a_b.example.com", "example.com.", "10.1", strings.Repeat("a.", 126) + "a"} {
+	for _, text := range []string{"localhost", "a_b.example.com", "example.com.", "10.1",
+		strings.Repeat("a.", 126) + "a"} {
 		r := &reads{Reader: view(t)}
 		if host := services.Lookup(r, text); host.Outside != "" || len(r.hosts) != 1 {
 			t.Errorf("%q: %+v, and the names %q are used", text, host, r.hosts)
@@ -219,8 +243,10 @@ func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {
 		want      model.Protocol // "": the route cannot use the port
 	}{
 		{"", "HTTPRoute", false, model.HTTP1}, {"", "GRPCRoute", false, model.H2C}, {"", "TCPRoute", false, model.TCP},
-		{"http", "GRPCRoute", false, ""}, {"kubernetes.io/h2c", "HTTPRoute", false, model.H2C}, {"GRPC", "GRPCRoute", false, model.H2C},
-		{"https", "HTTPRoute", false, ""}, {"https", "HTTPRoute", true, model.HTTP1}, {"https", "TLSRoute", false, model.TCP},
+		{"http", "GRPCRoute", false, ""}, {"kubernetes.io/h2c", "HTTPRoute", false, model.H2C},
+		{"GRPC", "GRPCRoute", false, model.H2C},
+		{"https", "HTTPRoute", false, ""}, {"https", "HTTPRoute", true, model.HTTP1},
+		{"https", "TLSRoute", false, model.TCP},
 		{"redis", "HTTPRoute", false, ""},
 	} {
 		port := &corev1.ServicePort{Port: 80}
@@ -235,12 +261,14 @@ func TestAppProtocol_NamesTheProtocolOfAPort(t *testing.T) {
 	if _, ok := services.Protocol(&corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, "TCPRoute", false); ok {
 		t.Error("a route of TCP uses a port of UDP")
 	}
-	for _, p := range []corev1.ServicePort{{Port: 53}, {Port: 53, Protocol: corev1.ProtocolTCP}, {Port: 53, Protocol: corev1.ProtocolSCTP}} {
+	for _, p := range []corev1.ServicePort{{Port: 53}, {Port: 53, Protocol: corev1.ProtocolTCP},
+		{Port: 53, Protocol: corev1.ProtocolSCTP}} {
 		if _, ok := services.Protocol(&p, "UDPRoute", false); ok {
 			t.Errorf("a route of UDP uses a port of %q", p.Protocol)
 		}
 	}
-	if got, ok := services.Protocol(&corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, "UDPRoute", false); !ok || got != model.UDP {
+	if got, ok := services.Protocol(&corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP}, "UDPRoute",
+		false); !ok || got != model.UDP {
 		t.Errorf("a route of UDP: %q, %t", got, ok)
 	}
 }

@@ -21,20 +21,23 @@ import (
 type Config struct {
 	// PerAddress is the number of connections of one address that are not admitted. Default: 64.
 	PerAddress int
-	// Timeout is how long a connection may take to be admitted: its handshake and the verification of its credential.
-	// Default: 30 s, because thousands of proxies may connect at once.
+	// Timeout is how long a connection may take to be admitted: its handshake and the verification
+	// of its credential. Default: 30 s, because thousands of proxies may connect at once.
 	Timeout time.Duration
-	// Bytes is how much a connection may send before, handshakes and headers included. Default: 256 KiB.
+	// Bytes is how much a connection may send before, handshakes and headers included. Default: 256
+	// KiB.
 	Bytes int64
-	// Every, if set, lets a connection stay that is not admitted, as one for health checks: Bytes is then how much it may send
-	// in this time, and Timeout does not apply.
+	// Every, if set, lets a connection stay that is not admitted, as one for health checks: Bytes
+	// is then how much it may send in this time, and Timeout does not apply.
 	Every time.Duration
 	// Trusting admits every connection at once: there is nothing to authenticate. Budget applies.
 	Trusting bool
-	// Budget ends connections that send too much while too many messages are being received; nil: never.
+	// Budget ends connections that send too much while too many messages are being received; nil:
+	// never.
 	Budget *Budget
-	// Most is the number of connections in all, so that file descriptors remain for other work; 0: any number. An address has
-	// half of them at most. Where all are in use, the connection that has waited longest to be admitted makes room.
+	// Most is the number of connections in all, so that file descriptors remain for other work; 0:
+	// any number. An address has half of them at most. Where all are in use, the connection that
+	// has waited longest to be admitted makes room.
 	Most int
 	// Log may be nil.
 	Log *slog.Logger
@@ -63,7 +66,8 @@ func Listen(l net.Listener, c Config) *Listener {
 	return &Listener{Listener: l, cfg: c, waiting: map[netip.Addr]int{}, open: map[netip.Addr]int{}}
 }
 
-// Accept returns the next connection of an address that has fewer than Config.PerAddress; it closes the others.
+// Accept returns the next connection of an address that has fewer than Config.PerAddress; it closes
+// the others.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -106,8 +110,8 @@ type readyConn struct {
 	readsOnReady
 }
 
-// addressOf is the IP address of a client; the zero address stands for all clients without one, as those of a Unix
-// socket.
+// addressOf is the IP address of a client; the zero address stands for all clients without one, as
+// those of a Unix socket.
 func addressOf(a net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -205,7 +209,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	if !c.listener.cfg.Budget.sent(&c.pending, n) {
 		_ = c.Close()
-		c.listener.cfg.Log.Warn("connection closed: it sends much while too many messages are being received", "address", c.address.String())
+		c.listener.cfg.Log.Warn("connection closed: it sends much while too many messages are being received",
+			"address", c.address.String())
 		return 0, errOverload
 	}
 	return n, err
@@ -250,7 +255,8 @@ func (c *conn) expire() {
 	}
 }
 
-// Admit lifts the limits of a call's connection: its client has authenticated. Connections of other listeners have none.
+// Admit lifts the limits of a call's connection: its client has authenticated. Connections of other
+// listeners have none.
 func Admit(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
 		c.admit()
@@ -260,8 +266,9 @@ func Admit(ctx context.Context) {
 // closeDelay is how long a client has to read why its call was denied.
 const closeDelay = time.Second
 
-// CloseSoon closes the connection of a call in a moment: its certificate has expired, and the client presents another one on another connection
-// alone. Envoy opens all its streams on the connection that it has.
+// CloseSoon closes the connection of a call in a moment: its certificate has expired, and the
+// client presents another one on another connection alone. Envoy opens all its streams on the
+// connection that it has.
 func CloseSoon(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
 		time.AfterFunc(closeDelay, func() { _ = c.Close() })

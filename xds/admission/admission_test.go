@@ -98,10 +98,12 @@ func TestAdmission_ConnectionThatSendsTooMuchEnds(t *testing.T) {
 
 func TestAdmission_AdmittedConnectionHasNoLimit(t *testing.T) {
 	l := listen(t, admission.Config{PerAddress: 1, Timeout: time.Second, Bytes: 20 << 10})
-	s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		admission.Admit(ctx)
-		return next(ctx, req)
-	}))
+	s := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any,
+			error) {
+			admission.Admit(ctx)
+			return next(ctx, req)
+		}))
 	healthv1.RegisterHealthServer(s, health.NewServer())
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
@@ -146,7 +148,8 @@ func TestAdmission_SlowClientStaysIfItNeedNotAuthenticate(t *testing.T) {
 	closed(t, conn)
 }
 
-// A message of many connections at once takes effect for those that send little, and the others are closed.
+// A message of many connections at once takes effect for those that send little, and the others are
+// closed.
 func TestAdmission_BudgetEndsConnectionsThatSendMuch(t *testing.T) {
 	budget := admission.NewBudget(4 << 20)
 	at := serve(t, admission.Config{Trusting: true, Budget: budget})
@@ -231,7 +234,8 @@ func TestAdmission_ConnectionThatWaitedLongestMakesRoom(t *testing.T) {
 
 func TestAdmission_OpenPortHasAShareToo(t *testing.T) {
 	at := serve(t, admission.Config{Trusting: true, Most: 4})
-	a, b := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}
+	a, b := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}},
+		net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}
 	held := []net.Conn{stays(t, &a, at), stays(t, &a, at), stays(t, &b, at), stays(t, &b, at)}
 	other, err := net.Dial("tcp", at)
 	if err != nil {

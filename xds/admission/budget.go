@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Budget bounds what all connections together have sent of messages that are not received as a whole yet. A client may
-// have a valid credential, or need none, and send the largest message on many streams: once the budget is used up, a
-// connection that sends more than its share is closed. It is safe for concurrent use; nil has no bound.
+// Budget bounds what all connections together have sent of messages that are not received as a
+// whole yet. A client may have a valid credential, or need none, and send the largest message on
+// many streams: once the budget is used up, a connection that sends more than its share is closed.
+// It is safe for concurrent use; nil has no bound.
 type Budget struct {
 	max  int64
 	held atomic.Int64
@@ -19,15 +20,15 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{max: bytes} }
 
 const (
-	// fairShare is what a connection may have sent of its messages when the budget is used up. What a proxy of 5,000
-	// routes sends when it reconnects is smaller.
+	// fairShare is what a connection may have sent of its messages when the budget is used up. What
+	// a proxy of 5,000 routes sends when it reconnects is smaller.
 	fairShare = 1 << 20
-	// lastShare is the same when manyTimes the budget is used: by a thousand proxies that reconnect at once, for
-	// instance, it is not.
+	// lastShare is the same when manyTimes the budget is used: by a thousand proxies that reconnect
+	// at once, for instance, it is not.
 	lastShare = 64 << 10
 	manyTimes = 8
-	// forgotten is how many bytes a second are not counted any more: those of frames that are not messages, such as
-	// pings, and of streams that ended before their message was read.
+	// forgotten is how many bytes a second are not counted any more: those of frames that are not
+	// messages, such as pings, and of streams that ended before their message was read.
 	forgotten = 4 << 10
 	// framing is HTTP/2's and gRPC's part of a message of 64 KiB, at least.
 	framing = 64
@@ -82,8 +83,8 @@ func (b *Budget) closed(p *pending) {
 	p.bytes, p.closed = 0, true
 }
 
-// Received reports that a handler has received a message of a call, of n bytes. Without it the connection's messages
-// count for longer in its Budget.
+// Received reports that a handler has received a message of a call, of n bytes. Without it the
+// connection's messages count for longer in its Budget.
 func Received(ctx context.Context, n int) {
 	if c := connOf(ctx); c != nil {
 		c.listener.cfg.Budget.received(&c.pending, n)

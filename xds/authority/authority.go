@@ -23,8 +23,8 @@ var ErrChanged = errors.New("the Secret has changed meanwhile")
 type Secrets interface {
 	// Read returns the data and its version; no data and an empty version if there is no Secret.
 	Read(ctx context.Context) (data map[string][]byte, version string, err error)
-	// Write replaces the data of a version, or creates the Secret if version is empty. It fails with ErrChanged if the
-	// Secret is not in that version.
+	// Write replaces the data of a version, or creates the Secret if version is empty. It fails
+	// with ErrChanged if the Secret is not in that version.
 	Write(ctx context.Context, data map[string][]byte, version string) error
 }
 
@@ -33,16 +33,18 @@ type Config struct {
 	Secrets Secrets // required
 	// Names are the DNS names of the control plane. At least one.
 	Names []string
-	// ID is the SPIFFE ID of the control plane, for connections to other clusters; nil: its certificates have none.
+	// ID is the SPIFFE ID of the control plane, for connections to other clusters; nil: its
+	// certificates have none.
 	ID *url.URL
-	// Changed is called when Bundle, or the first of Keys, has changed, from Run's goroutine; the first time before
-	// Ready. Optional.
+	// Changed is called when Bundle, or the first of Keys, has changed, from Run's goroutine; the
+	// first time before Ready. Optional.
 	Changed func()
-	// Life is how long an authority is in use (default: one year); CertificateLife, how long a certificate is (default: one
-	// day). Both are valid for longer: see tolerance. Overlap is how long an authority is in the bundle before it signs (default: one day).
+	// Life is how long an authority is in use (default: one year); CertificateLife, how long a
+	// certificate is (default: one day). Both are valid for longer: see tolerance. Overlap is how
+	// long an authority is in the bundle before it signs (default: one day).
 	Life, CertificateLife, Overlap time.Duration
-	// Validity is how long a certificate is valid after it is signed, and before, for clocks that are behind; longer than
-	// CertificateLife. 0: as long as its authority.
+	// Validity is how long a certificate is valid after it is signed, and before, for clocks that
+	// are behind; longer than CertificateLife. 0: as long as its authority.
 	Validity time.Duration
 	// Interval between reads of the Secret. Default: 10 s, less load than the renewal of the Lease.
 	Interval time.Duration
@@ -98,7 +100,8 @@ func New(c Config) *Authority {
 	return &Authority{cfg: c, keys: map[string][]string{}, ready: make(chan struct{})}
 }
 
-// Run keeps the authority and this process's certificate up to date until ctx ends. It retries after errors.
+// Run keeps the authority and this process's certificate up to date until ctx ends. It retries
+// after errors.
 func (a *Authority) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -142,11 +145,13 @@ func (a *Authority) renew(ctx context.Context) error {
 	return a.take(s, now)
 }
 
-// damagePause is how long a process that has never had the authority leaves a damaged Secret to those that have.
+// damagePause is how long a process that has never had the authority leaves a damaged Secret to
+// those that have.
 const damagePause = 20 * time.Second
 
-// next returns the state that follows from the Secret's data, and whether it must be written. A Secret that is gone or damaged gets
-// the state that this process has, so that proxies and processes go on trusting each other.
+// next returns the state that follows from the Secret's data, and whether it must be written. A
+// Secret that is gone or damaged gets the state that this process has, so that proxies and
+// processes go on trusting each other.
 func (a *Authority) next(data map[string][]byte, now time.Time) (s state, changed bool, err error) {
 	if len(data) > 0 {
 		if s, err = read(data); err == nil {
@@ -173,7 +178,8 @@ func (a *Authority) next(data map[string][]byte, now time.Time) (s state, change
 			return s, false, err
 		}
 	}
-	a.cfg.Log.Warn("the Secret of the certificate authority is missing or damaged, and is written again", "error", damage)
+	a.cfg.Log.Warn("the Secret of the certificate authority is missing or damaged, and is written again", "error",
+		damage)
 	s, _, err = s.advance(now, a.cfg.Life, a.cfg.Overlap)
 	return s, true, err
 }
@@ -202,7 +208,8 @@ func (a *Authority) take(s state, now time.Time) error {
 	a.mu.Lock()
 	changed := a.given == nil || !bytes.Equal(a.given.certPEM, given.certPEM) || !bytes.Equal(old.bundle(), s.bundle())
 	first := a.given == nil
-	// Proxies may have the key of either: a process whose clock is behind hands out current's for longer.
+	// Proxies may have the key of either: a process whose clock is behind hands out current's for
+	// longer.
 	if !first {
 		for _, was := range []*signer{a.given, old.current} {
 			a.retire(was, s, now)
@@ -259,9 +266,10 @@ func (a *Authority) Bundle() []byte {
 	return a.state.bundle()
 }
 
-// Keys are secrets that all replicas derive from the authority for a purpose. The first one is handed out, all are
-// accepted. Empty before Ready. A key that is replaced at once is accepted for Config.Overlap. The next authority's key is handed out once all replicas have long had it, early enough
-// for all proxies to have it when that authority takes over.
+// Keys are secrets that all replicas derive from the authority for a purpose. The first one is
+// handed out, all are accepted. Empty before Ready. A key that is replaced at once is accepted for
+// Config.Overlap. The next authority's key is handed out once all replicas have long had it, early
+// enough for all proxies to have it when that authority takes over.
 func (a *Authority) Keys(purpose string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -282,12 +290,12 @@ func (a *Authority) Keys(purpose string) []string {
 	return a.keys[purpose]
 }
 
-// signed is when a certificate was signed, by the monotonic clock, which stands still while the machine sleeps, and by
-// Config.Now, which may be set.
+// signed is when a certificate was signed, by the monotonic clock, which stands still while the
+// machine sleeps, and by Config.Now, which may be set.
 type signed struct{ monotonic, wall time.Time }
 
-// due reports whether a certificate is replaced: after two thirds of CertificateLife by either clock, and if Config.Now is
-// set back.
+// due reports whether a certificate is replaced: after two thirds of CertificateLife by either
+// clock, and if Config.Now is set back.
 func (a *Authority) due(s signed) bool {
 	after, age := a.cfg.CertificateLife*2/3, a.cfg.Now().Round(0).Sub(s.wall.Round(0))
 	return time.Since(s.monotonic) > after || age > after || age < -skew
@@ -300,8 +308,8 @@ type Certificate struct {
 	signed signed
 }
 
-// Certify signs a certificate with a new key, by the authority that signs now, for servers and for clients. Current reports
-// when the process needs another one.
+// Certify signs a certificate with a new key, by the authority that signs now, for servers and for
+// clients. Current reports when the process needs another one.
 func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	a.mu.RLock()
 	current := a.state.current
@@ -324,8 +332,8 @@ func (a *Authority) Certify(id *url.URL) (Certificate, error) {
 	}, current.certPEM, signed{time.Now(), now}}, nil
 }
 
-// Current reports whether a process goes on with a certificate of Certify: the authority that signed it signs still, and
-// the certificate is not due to be replaced.
+// Current reports whether a process goes on with a certificate of Certify: the authority that
+// signed it signs still, and the certificate is not due to be replaced.
 func (a *Authority) Current(c Certificate) bool {
 	a.mu.RLock()
 	current := a.state.current

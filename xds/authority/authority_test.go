@@ -99,7 +99,8 @@ func start(t *testing.T, s authority.Secrets, interval time.Duration) *authority
 // startAt starts an authority with a clock of its own.
 func startAt(t *testing.T, s authority.Secrets, interval time.Duration, now func() time.Time) *authority.Authority {
 	t.Helper()
-	a := authority.New(authority.Config{Secrets: s, Names: []string{"penstock.system.svc"}, Interval: interval, Now: now})
+	a := authority.New(authority.Config{Secrets: s, Names: []string{"penstock.system.svc"}, Interval: interval,
+		Now: now})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = a.Run(ctx) }()
@@ -116,7 +117,9 @@ func verify(t *testing.T, a *authority.Authority, bundle []byte) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	if _, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: "penstock.system.svc", Roots: roots, CurrentTime: time.Now()}); err != nil {
+	if _, err := cert.Leaf.Verify(x509.VerifyOptions{
+		DNSName: "penstock.system.svc", Roots: roots, CurrentTime: time.Now(),
+	}); err != nil {
 		t.Fatalf("%v: %v", time.Now(), err)
 	}
 }

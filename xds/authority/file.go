@@ -12,7 +12,8 @@ import (
 	"os"
 )
 
-// File is Secrets in a file of a private folder, for a process without Kubernetes. One process writes it.
+// File is Secrets in a file of a private folder, for a process without Kubernetes. One process
+// writes it.
 type File struct {
 	Path string
 	// ReadAll returns what the file has; os.ReadFile if nil.

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// FuzzState_ReadOnlyWhole: a Secret that can be read has authorities whose keys are their own, and whose bundle is certificates that
-// x509 reads alone; written again it is the same. All other Secrets are errors: no other authority takes their place.
+// FuzzState_ReadOnlyWhole: a Secret that can be read has authorities whose keys are their own, and
+// whose bundle is certificates that x509 reads alone; written again it is the same. All other
+// Secrets are errors: no other authority takes their place.
 func FuzzState_ReadOnlyWhole(f *testing.F) {
 	one, err := newSigner(time.Unix(0, 0), time.Minute, time.Hour)
 	if err != nil {
@@ -21,11 +22,14 @@ func FuzzState_ReadOnlyWhole(f *testing.F) {
 	f.Add(one.certPEM, one.keyPEM, []byte(nil), []byte(nil), []byte(nil))
 	f.Add(one.certPEM, one.keyPEM, two.certPEM, two.keyPEM, one.certPEM)
 	f.Add(one.certPEM, two.keyPEM, two.certPEM, one.keyPEM, two.keyPEM)
-	f.Add(append([]byte("text\n"), one.certPEM...), one.keyPEM, []byte("x"), []byte(nil), append(bytes.Clone(one.certPEM), two.certPEM...))
-	f.Add(append(bytes.Clone(one.certPEM), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...), one.keyPEM, []byte(nil), two.keyPEM, bytes.TrimSpace(one.certPEM))
+	f.Add(append([]byte("text\n"), one.certPEM...), one.keyPEM, []byte("x"), []byte(nil),
+		append(bytes.Clone(one.certPEM), two.certPEM...))
+	f.Add(append(bytes.Clone(one.certPEM), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...),
+		one.keyPEM, []byte(nil), two.keyPEM, bytes.TrimSpace(one.certPEM))
 	f.Add([]byte(nil), []byte(nil), []byte(nil), []byte(nil), []byte(nil))
 	f.Fuzz(func(t *testing.T, cert, key, nextCertPEM, nextKeyPEM, previous []byte) {
-		data := map[string][]byte{currentCert: cert, currentKey: key, nextCert: nextCertPEM, nextKey: nextKeyPEM, previousCert: previous}
+		data := map[string][]byte{currentCert: cert, currentKey: key, nextCert: nextCertPEM, nextKey: nextKeyPEM,
+			previousCert: previous}
 		s, err := read(data)
 		if err != nil {
 			return

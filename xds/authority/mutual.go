@@ -6,9 +6,10 @@ import (
 	"errors"
 )
 
-// Mutual is the TLS configuration between processes of one installation. Server and client both present this process's
-// certificate, and require a peer certificate of the current, next or previous authority. Only these processes have
-// one; proxies get none. Both configurations follow Run. name is one of Config.Names.
+// Mutual is the TLS configuration between processes of one installation. Server and client both
+// present this process's certificate, and require a peer certificate of the current, next or
+// previous authority. Only these processes have one; proxies get none. Both configurations follow
+// Run. name is one of Config.Names.
 func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	server = &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.GetCertificate,
@@ -16,8 +17,11 @@ func (a *Authority) Mutual(name string) (server, client *tls.Config) {
 	}
 	client = &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: name,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.GetCertificate(nil) },
-		// The authorities change while the configuration does not: verify replaces the built-in verification.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return a.GetCertificate(nil)
+		},
+		// The authorities change while the configuration does not: verify replaces the built-in
+		// verification.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(s tls.ConnectionState) error { return a.verify(s, name, x509.ExtKeyUsageServerAuth) },
 	}
@@ -31,6 +35,8 @@ func (a *Authority) verify(s tls.ConnectionState, name string, usage x509.ExtKey
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(a.Bundle())
-	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: a.cfg.Now(), KeyUsages: []x509.ExtKeyUsage{usage}})
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: roots, DNSName: name, CurrentTime: a.cfg.Now(), KeyUsages: []x509.ExtKeyUsage{usage},
+	})
 	return err
 }

@@ -15,7 +15,8 @@ import (
 // Pair is a certificate and its private key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewPair creates a CA for control planes outside of Kubernetes, whose files an operator keeps. See Pair.Issue.
+// NewPair creates a CA for control planes outside of Kubernetes, whose files an operator keeps. See
+// Pair.Issue.
 func NewPair(now time.Time, life time.Duration) (Pair, error) {
 	s, err := newSigner(now, skew, life)
 	if err != nil {
@@ -24,8 +25,9 @@ func NewPair(now time.Time, life time.Duration) (Pair, error) {
 	return Pair{Cert: s.certPEM, Key: s.keyPEM}, nil
 }
 
-// Issue signs a certificate with a CA. Its first name is the subject; names are DNS names or IP addresses. It
-// authenticates clients, and with server also servers. It expires with the CA at the latest.
+// Issue signs a certificate with a CA. Its first name is the subject; names are DNS names or IP
+// addresses. It authenticates clients, and with server also servers. It expires with the CA at the
+// latest.
 func (p Pair) Issue(now time.Time, life time.Duration, server bool, names ...string) (Pair, error) {
 	ca, err := readSigner(p.Cert, p.Key, true)
 	if err != nil {
@@ -40,7 +42,8 @@ func (p Pair) Issue(now time.Time, life time.Duration, server bool, names ...str
 		return Pair{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, NotBefore: now.Add(-skew), NotAfter: now.Add(life),
+		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, NotBefore: now.Add(-skew),
+		NotAfter: now.Add(life),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if template.NotAfter.After(ca.cert.NotAfter) {

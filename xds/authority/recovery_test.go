@@ -138,10 +138,13 @@ func TestAuthority_APIServerThatIsAwayForDaysEndsNoCertificate(t *testing.T) {
 	})
 }
 
-// One process has a clock that is a year ahead, and then right again. Proxies have the right one, and get each bundle late.
+// One process has a clock that is a year ahead, and then right again. Proxies have the right one,
+// and get each bundle late.
 func TestAuthority_ClockAYearAheadAndBackKeepsTrust(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	for name, age := range map[string]time.Duration{"of a new authority": 0, "of one that is to be renewed": 200 * 24 * time.Hour} {
+	for name, age := range map[string]time.Duration{
+		"of a new authority": 0, "of one that is to be renewed": 200 * 24 * time.Hour,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				secrets := &secret{}

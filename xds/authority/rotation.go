@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Keys of the Secret's data while an authority is replaced on purpose. The values are times (RFC 3339).
+// Keys of the Secret's data while an authority is replaced on purpose. The values are times (RFC
+// 3339).
 const (
 	rotationSigns = "rotation.signs" // when the next authority signs
 	rotationEnds  = "rotation.ends"  // when the one before is not trusted any more
@@ -43,8 +44,8 @@ func (r rotation) over(now time.Time) bool {
 	return r.signs.IsZero() && !r.ends.IsZero() && !now.Before(r.ends)
 }
 
-// signing returns the rotation once the next authority signs. The one before is trusted for as long as was planned,
-// also if no process ran in time.
+// signing returns the rotation once the next authority signs. The one before is trusted for as long
+// as was planned, also if no process ran in time.
 func (r rotation) signing(now time.Time) rotation {
 	if r.signs.IsZero() {
 		return rotation{}
@@ -67,10 +68,10 @@ func ErrNone(err error) bool { return errors.Is(err, errNone) }
 // rotateAttempts bounds how often Rotate writes again what a process has replaced meanwhile.
 const rotateAttempts = 10
 
-// Rotate replaces an authority before its time, because its key may be known to others. The processes that use it
-// publish the new one with their next read, which takes seconds. After the overlap it signs, and after another one the
-// authority before is not trusted any more. A next authority that is in the Secret already never signs: its key was
-// there, too.
+// Rotate replaces an authority before its time, because its key may be known to others. The
+// processes that use it publish the new one with their next read, which takes seconds. After the
+// overlap it signs, and after another one the authority before is not trusted any more. A next
+// authority that is in the Secret already never signs: its key was there, too.
 func Rotate(ctx context.Context, secrets Secrets, now time.Time, overlap time.Duration) (Rotated, error) {
 	next, err := newOwn(now, defaultLife)
 	if err != nil {

@@ -30,8 +30,9 @@ func presents(t *testing.T, a *authority.Authority) *tls.Certificate {
 	return cert
 }
 
-// A key has become known to others. Replicas, and proxies that get each bundle and key 25 minutes late, go on trusting each
-// other. At the end of the rotation nothing counts any more that the old key has signed, or that is derived from it.
+// A key has become known to others. Replicas, and proxies that get each bundle and key 25 minutes
+// late, go on trusting each other. At the end of the rotation nothing counts any more that the old
+// key has signed, or that is derived from it.
 func TestRotate_LateProxiesLoseNothingAndTheOldKeyIsWorthless(t *testing.T) {
 	const overlap, late = time.Hour, 25
 	synctest.Test(t, func(t *testing.T) {

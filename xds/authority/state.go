@@ -29,12 +29,13 @@ const (
 const (
 	// skew bounds the clock skew between nodes.
 	skew = time.Hour
-	// tolerance is how wrong a clock may be until it rejects certificates: they are valid for so long before an authority is made, and
-	// after the time at which it has been replaced. A process with its clock a year ahead, or behind, still serves proxies that know
-	// the time, and other processes: twice a year, because an authority may have been made by such a clock.
+	// tolerance is how wrong a clock may be until it rejects certificates: they are valid for so
+	// long before an authority is made, and after the time at which it has been replaced. A process
+	// with its clock a year ahead, or behind, still serves proxies that know the time, and other
+	// processes: twice a year, because an authority may have been made by such a clock.
 	tolerance = 800 * 24 * time.Hour
-	// retention is how long an expired authority stays in the bundle behind its successor: a process that cannot read the Secret
-	// presents its certificates for as long.
+	// retention is how long an expired authority stays in the bundle behind its successor: a
+	// process that cannot read the Secret presents its certificates for as long.
 	retention = 7 * 24 * time.Hour
 )
 
@@ -52,8 +53,8 @@ type state struct {
 	rotation                rotation
 }
 
-// read decodes the Secret's data. It returns what is intact. An error means that something is not; without the current authority
-// the state is of no use.
+// read decodes the Secret's data. It returns what is intact. An error means that something is not;
+// without the current authority the state is of no use.
 func read(data map[string][]byte) (s state, err error) {
 	part := func(name string, key []byte, withKey bool) *signer {
 		if len(data[name]) == 0 && name != currentCert {
@@ -72,8 +73,9 @@ func read(data map[string][]byte) (s state, err error) {
 	return s, err
 }
 
-// replacement is the state that replaces data without a current authority that can sign. A certificate of it that is intact stays
-// trusted: other processes may still present what it has signed.
+// replacement is the state that replaces data without a current authority that can sign. A
+// certificate of it that is intact stays trusted: other processes may still present what it has
+// signed.
 func replacement(data map[string][]byte, now time.Time, life time.Duration) (s state, err error) {
 	for _, name := range []string{previousCert, nextCert, currentCert} {
 		if intact, bad := readSigner(data[name], nil, false); bad == nil {
@@ -94,7 +96,8 @@ func readSigner(certPEM, keyPEM []byte, withKey bool) (*signer, error) {
 		return nil, err
 	}
 	// The file may have other certificates too, which proxies would trust with this one.
-	s := &signer{cert: cert, certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}), keyPEM: keyPEM}
+	s := &signer{cert: cert, certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
+		keyPEM: keyPEM}
 	if !withKey {
 		return s, nil
 	}
@@ -137,7 +140,8 @@ func (s state) bundle() []byte {
 	return out.Bytes()
 }
 
-// advance returns the state in which an authority should be at a time, and whether that is another one.
+// advance returns the state in which an authority should be at a time, and whether that is another
+// one.
 func (s state) advance(now time.Time, life, overlap time.Duration) (next state, changed bool, err error) {
 	if s.previous != nil && now.After(s.previous.cert.NotAfter) && now.Sub(s.current.created()) > retention {
 		s.previous, changed = nil, true
@@ -145,7 +149,8 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 	if s.rotation.over(now) {
 		s.previous, s.rotation, changed = nil, rotation{}, true
 	}
-	// Without a signer that is valid there is no time for the overlap: proxies trust the new one once they have its bundle.
+	// Without a signer that is valid there is no time for the overlap: proxies trust the new one
+	// once they have its bundle.
 	expired := now.After(s.current.cert.NotAfter)
 	if expired && (s.next == nil || now.After(s.next.cert.NotAfter)) {
 		if s.next, err = newOwn(now, life); err != nil {
@@ -156,7 +161,8 @@ func (s state) advance(now time.Time, life, overlap time.Duration) (next state, 
 		s.previous, s.current, s.next, changed = s.current.withoutKey(), s.next, nil, true
 		s.rotation = s.rotation.signing(now)
 	}
-	// The first condition is for authorities of earlier releases, which expire at the end of their life.
+	// The first condition is for authorities of earlier releases, which expire at the end of their
+	// life.
 	if s.next == nil && (s.current.cert.NotAfter.Sub(now) < life/3 || now.Sub(s.current.created()) > life-life/3) {
 		if s.next, err = newOwn(now, life); err != nil {
 			return s, false, err
@@ -194,9 +200,12 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 	}
 	template := &x509.Certificate{
 		// Unique names: of two authorities with one name, a verifier may try only the wrong one.
-		SerialNumber: serial, Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4]), SerialNumber: now.UTC().Format(time.RFC3339)},
+		SerialNumber: serial,
+		Subject: pkix.Name{CommonName: fmt.Sprintf("penstock %x", serial.Bytes()[:4]),
+			SerialNumber: now.UTC().Format(time.RFC3339)},
 		NotBefore: now.Add(-before), NotAfter: now.Add(after),
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -210,8 +219,8 @@ func newSigner(now time.Time, before, after time.Duration) (*signer, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), true)
 }
 
-// issue signs a certificate for a process with these names and, unless it is nil, this ID. Without a validity it is valid as
-// long as the authority, whose key is in the same memory.
+// issue signs a certificate for a process with these names and, unless it is nil, this ID. Without
+// a validity it is valid as long as the authority, whose key is in the same memory.
 func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time.Duration) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -222,9 +231,12 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: s.cert.NotBefore, NotAfter: s.cert.NotAfter,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "penstock"}, DNSNames: names, NotBefore: s.cert.NotBefore,
+		NotAfter: s.cert.NotAfter,
 		// Between processes of Penstock it is also a client certificate: see Mutual.
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth,
+		},
 	}
 	if id != nil {
 		template.URIs = []*url.URL{id}
@@ -248,7 +260,8 @@ func (s *signer) issue(names []string, id *url.URL, now time.Time, validity time
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// given is the authority whose keys are handed out: the next one, once all replicas have long had it.
+// given is the authority whose keys are handed out: the next one, once all replicas have long had
+// it.
 func (s state) given(now time.Time, overlap time.Duration) *signer {
 	if s.next != nil && !s.rotation.signs.IsZero() {
 		overlap = min(overlap, s.rotation.signs.Sub(s.next.created()))

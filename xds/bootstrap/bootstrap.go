@@ -46,8 +46,9 @@ func YAML(c Config) ([]byte, error) {
 	return out, nil
 }
 
-// callsLast is how long Envoy keeps a client of gRPC without a new call. Its default is 50 s, and Envoy 1.40 crashes when a call
-// of the client ends later: each request whose call to the picker, or about its upload, lasts that long. A client takes some KiB.
+// callsLast is how long Envoy keeps a client of gRPC without a new call. Its default is 50 s, and
+// Envoy 1.40 crashes when a call of the client ends later: each request whose call to the picker,
+// or about its upload, lasts that long. A client takes some KiB.
 const callsLast = 7 * 24 * time.Hour
 
 // New is the bootstrap as a message. An error is an invalid Config.
@@ -101,7 +102,9 @@ func node(c Config) *corev3.Node {
 		n.Locality = &corev3.Locality{Zone: c.Zone}
 	}
 	if c.Profile != "" {
-		n.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{ProfileKey: structpb.NewStringValue(c.Profile)}}
+		n.Metadata = &structpb.Struct{
+			Fields: map[string]*structpb.Value{ProfileKey: structpb.NewStringValue(c.Profile)},
+		}
 	}
 	return n
 }
@@ -125,12 +128,12 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 			GrpcServices: []*corev3.GrpcService{{
 				TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: adsCluster,
-					// With the default (0.5 s to 30 s) a proxy took up to 14 s to reconnect to a control plane that was
-					// back.
+					// With the default (0.5 s to 30 s) a proxy took up to 14 s to reconnect to a
+					// control plane that was back.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(100 * time.Millisecond),
-						// The back-off is random, up to this. Half a second leaves the other half for the reconnection
-						// itself.
+						// The back-off is random, up to this. Half a second leaves the other half
+						// for the reconnection itself.
 						MaxInterval: durationpb.New(500 * time.Millisecond),
 					}},
 				}},
@@ -147,7 +150,8 @@ func runtime() *bootstrapv3.LayeredRuntime {
 			// The default of 100 rejects common regular expressions, such as a{1,1000}.
 			"re2.max_program_size.error_level": structpb.NewNumberValue(100_000),
 			"re2.max_program_size.warn_level":  structpb.NewNumberValue(100_000),
-			// Without it a picker behind a connection manager loses its connection every ~1,050 streams.
+			// Without it a picker behind a connection manager loses its connection every ~1,050
+			// streams.
 			"envoy.reloadable_features.ext_proc_graceful_grpc_close": structpb.NewBoolValue(true),
 		}}},
 	}}}
@@ -184,16 +188,17 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 			ClusterName: adsCluster, Endpoints: []*endpointv3.LocalityLbEndpoints{group},
 		},
 		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
-			KeepaliveProbes: wrapperspb.UInt32(3), KeepaliveTime: wrapperspb.UInt32(10), KeepaliveInterval: wrapperspb.UInt32(3),
+			KeepaliveProbes: wrapperspb.UInt32(3), KeepaliveTime: wrapperspb.UInt32(10),
+			KeepaliveInterval: wrapperspb.UInt32(3),
 		}},
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{
 			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": b.any(&httpv3.HttpProtocolOptions{
 				HttpFilters: b.tokenFilters(c),
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
-						// Detects a control plane that is frozen but still connected, within 14 s. A shorter interval
-						// costs: these pings are most of the load of an idle control plane (1,000 proxies, one each 5
-						// s: 1 % of a core).
+						// Detects a control plane that is frozen but still connected, within 14 s.
+						// A shorter interval costs: these pings are most of the load of an idle
+						// control plane (1,000 proxies, one each 5 s: 1 % of a core).
 						ConnectionKeepalive: &corev3.KeepaliveSettings{
 							Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second),
 						},
@@ -217,20 +222,26 @@ func (b *builder) adsCluster(c Config) *clusterv3.Cluster {
 func (b *builder) tls(c Config) *corev3.TransportSocket {
 	common := &tlsv3.CommonTlsContext{
 		// For a client Envoy's default maximum is 1.2, so a minimum of 1.3 alone leaves no version.
-		TlsParams:     &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
+		TlsParams: &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 		AlpnProtocols: []string{"h2"},
 	}
 	if c.Secrets != "" {
-		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContextSdsSecretConfig{ValidationContextSdsSecretConfig: c.fromFile(secretCA)}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContextSdsSecretConfig{
+			ValidationContextSdsSecretConfig: c.fromFile(secretCA),
+		}
 		if c.TLS.Cert != "" {
 			common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{c.fromFile(secretCertificate)}
 		}
 	} else {
-		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
-			TrustedCa: file(c.TLS.CA), MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{c.serverName()},
-		}}
+		common.ValidationContextType =
+			&tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+				TrustedCa: file(c.TLS.CA), MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{c.serverName()},
+			}}
 		if c.TLS.Cert != "" {
-			common.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: file(c.TLS.Cert), PrivateKey: file(c.TLS.Key)}}
+			common.TlsCertificates = []*tlsv3.TlsCertificate{
+				{CertificateChain: file(c.TLS.Cert), PrivateKey: file(c.TLS.Key)},
+			}
 		}
 	}
 	context := &tlsv3.UpstreamTlsContext{CommonTlsContext: common}
@@ -253,10 +264,12 @@ func (c Config) serverName() *tlsv3.SubjectAltNameMatcher {
 	if (address{host: name}).isIP() {
 		kind = tlsv3.SubjectAltNameMatcher_IP_ADDRESS
 	}
-	return &tlsv3.SubjectAltNameMatcher{SanType: kind, Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
+	return &tlsv3.SubjectAltNameMatcher{SanType: kind,
+		Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}}
 }
 
-// overload keeps a proxy alive whose requests are buffered for their pickers: near its memory limit the largest are reset.
+// overload keeps a proxy alive whose requests are buffered for their pickers: near its memory limit
+// the largest are reset.
 func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	const heap = "envoy.resource_monitors.fixed_heap"
 	action := func(name string, at float64) *overloadv3.OverloadAction {
@@ -267,12 +280,15 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 	}
 	scaled := func(name string, from, to float64) *overloadv3.OverloadAction {
 		return &overloadv3.OverloadAction{Name: name, Triggers: []*overloadv3.Trigger{{
-			Name:         heap,
-			TriggerOneof: &overloadv3.Trigger_Scaled{Scaled: &overloadv3.ScaledTrigger{ScalingThreshold: from, SaturationThreshold: to}},
+			Name: heap,
+			TriggerOneof: &overloadv3.Trigger_Scaled{
+				Scaled: &overloadv3.ScaledTrigger{ScalingThreshold: from, SaturationThreshold: to},
+			},
 		}}}
 	}
 	monitor := func(name string, m proto.Message) *overloadv3.ResourceMonitor {
-		return &overloadv3.ResourceMonitor{Name: name, ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: b.any(m)}}
+		return &overloadv3.ResourceMonitor{Name: name,
+			ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: b.any(m)}}
 	}
 	return &overloadv3.OverloadManager{
 		RefreshInterval: durationpb.New(250 * time.Millisecond),
@@ -287,7 +303,8 @@ func (b *builder) overload(c Config) *overloadv3.OverloadManager {
 			action("envoy.overload_actions.shrink_heap", 0.85),
 			action("envoy.overload_actions.stop_accepting_requests", 0.97),
 		},
-		// Streams are reset by classes of their memory, the largest first: from 32 MiB, which a held body may have, down to 256 KiB.
+		// Streams are reset by classes of their memory, the largest first: from 32 MiB, which a
+		// held body may have, down to 256 KiB.
 		BufferFactoryConfig: &overloadv3.BufferFactoryConfig{MinimumAccountToTrackPowerOfTwo: 18},
 	}
 }

@@ -16,8 +16,10 @@ import (
 
 func TestBootstrap_GoldenIsValidForEnvoy(t *testing.T) {
 	for name, c := range map[string]bootstrap.Config{
-		"standalone": {Gateway: "default/web", ADS: []string{"127.0.0.1:18000", "127.0.0.1:18001"}, Admin: "127.0.0.1:19000"},
-		"sockets":    {Gateway: "default/web", ADS: []string{"unix:///run/penstock/ads"}, Admin: "unix:/run/penstock/admin"},
+		"standalone": {Gateway: "default/web", ADS: []string{"127.0.0.1:18000", "127.0.0.1:18001"},
+			Admin: "127.0.0.1:19000"},
+		"sockets": {Gateway: "default/web", ADS: []string{"unix:///run/penstock/ads"},
+			Admin: "unix:/run/penstock/admin"},
 		"fleet": {
 			Gateway: "team-a/edge", NodeID: "team-a/edge/pod-0", Zone: "eu-1a", Profile: "v1",
 			ADS:  []string{"penstock.penstock-system:18000"},
@@ -48,9 +50,11 @@ func TestBootstrap_GoldenIsValidForEnvoy(t *testing.T) {
 
 func TestBootstrap_VerifiesControlPlane(t *testing.T) {
 	ca, cert, key := certificate(t)
-	c := bootstrap.Config{Gateway: "a/b", ADS: []string{"penstock.example:18000"}, TLS: &bootstrap.TLS{CA: ca, Cert: cert, Key: key}}
+	c := bootstrap.Config{Gateway: "a/b", ADS: []string{"penstock.example:18000"},
+		TLS: &bootstrap.TLS{CA: ca, Cert: cert, Key: key}}
 	got := yaml(t, c)
-	for _, want := range []string{"exact: penstock.example", "sni: penstock.example", "filename: " + ca, "filename: " + key} {
+	for _, want := range []string{"exact: penstock.example", "sni: penstock.example", "filename: " + ca,
+		"filename: " + key} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -82,7 +86,8 @@ func TestBootstrap_ErrorNamesInvalidField(t *testing.T) {
 
 func TestDrain_ArgumentsSetDrainTime(t *testing.T) {
 	args := bootstrap.Config{DrainTime: 42 * time.Second, Concurrency: 3}.Args()
-	for _, pair := range [][2]string{{"--drain-time-s", "42"}, {"--drain-strategy", "immediate"}, {"--concurrency", "3"}} {
+	for _, pair := range [][2]string{{"--drain-time-s", "42"}, {"--drain-strategy", "immediate"},
+		{"--concurrency", "3"}} {
 		if i := slices.Index(args, pair[0]); i < 0 || args[i+1] != pair[1] {
 			t.Errorf("no %s in %v", pair, args)
 		}

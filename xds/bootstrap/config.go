@@ -18,7 +18,8 @@ const ProfileKey = "penstock.dev/profile"
 
 // Config is what differs between Envoys.
 type Config struct {
-	// Gateway is "namespace/name" of the Gateway that the proxy serves; it becomes node.cluster. Required.
+	// Gateway is "namespace/name" of the Gateway that the proxy serves; it becomes node.cluster.
+	// Required.
 	Gateway string
 	// NodeID identifies the proxy among those of its gateway. Default: Gateway.
 	NodeID string
@@ -27,36 +28,40 @@ type Config struct {
 	// Profile names the abilities of this bootstrap (see xds/cache). Default: DefaultProfile.
 	Profile string
 
-	// ADS are the control plane's addresses: "host:port", or "unix:PATH". With two or more a proxy fails over in
-	// milliseconds. Required.
+	// ADS are the control plane's addresses: "host:port", or "unix:PATH". With two or more a proxy
+	// fails over in milliseconds. Required.
 	ADS []string
 	// TLS secures the connection to the control plane. nil: cleartext, for loopback and sockets.
 	TLS *TLS
 
-	// Token is the file of the bearer token that authenticates the proxy to the control plane; it is read again
-	// whenever it is replaced. It needs TLS, which keeps it secret, and Secrets.
+	// Token is the file of the bearer token that authenticates the proxy to the control plane; it
+	// is read again whenever it is replaced. It needs TLS, which keeps it secret, and Secrets.
 	Token string
-	// Secrets is the folder of the files that SecretFiles returns, as the proxy sees it. With it, Envoy takes a new CA,
-	// certificate or token without a restart; without it they are read once. Optional.
+	// Secrets is the folder of the files that SecretFiles returns, as the proxy sees it. With it,
+	// Envoy takes a new CA, certificate or token without a restart; without it they are read once.
+	// Optional.
 	Secrets string
 
 	// Ready is the "ip:port" where ReadyPath reports readiness. Optional.
 	Ready string
 	// Extra is a bootstrap as JSON that is merged over this one. Optional.
 	Extra []byte
-	// Admin is the admin interface: "ip:port" (port 0: any free one) or "unix:PATH". Default: 127.0.0.1:0.
+	// Admin is the admin interface: "ip:port" (port 0: any free one) or "unix:PATH". Default:
+	// 127.0.0.1:0.
 	Admin string
 	// Tags are added to every statistic. Optional.
 	Tags map[string]string
-	// MaxHeapBytes is the heap size; from 97 % of it on, Envoy answers new requests with 503. Default: 2 GiB.
+	// MaxHeapBytes is the heap size; from 97 % of it on, Envoy answers new requests with 503.
+	// Default: 2 GiB.
 	MaxHeapBytes uint64
 	// MaxConnections is the limit of downstream connections. Default: 50,000.
 	MaxConnections int64
 
-	// DrainTime is the drain time of a removed filter chain's connections; an argument of the command line. Default: 10
-	// minutes.
+	// DrainTime is the drain time of a removed filter chain's connections; an argument of the
+	// command line. Default: 10 minutes.
 	DrainTime time.Duration
-	// Concurrency is the number of worker threads; an argument of the command line. 0: one for each core.
+	// Concurrency is the number of worker threads; an argument of the command line. 0: one for each
+	// core.
 	Concurrency int
 }
 
@@ -69,14 +74,16 @@ type TLS struct {
 	ServerName string
 }
 
-// DefaultProfile names what listeners of this version rely on: the fixed list of HTTP filters, and what the bootstrap must
-// have for them. Raise it when the list gains, loses or moves a filter, or when a listener needs something that older
-// bootstraps lack, and commit what older proxies get under the older profile: otherwise the upgrade of a control plane drains
-// all streams at once, or breaks proxies that were not replaced.
+// DefaultProfile names what listeners of this version rely on: the fixed list of HTTP filters, and
+// what the bootstrap must have for them. Raise it when the list gains, loses or moves a filter, or
+// when a listener needs something that older bootstraps lack, and commit what older proxies get
+// under the older profile: otherwise the upgrade of a control plane drains all streams at once, or
+// breaks proxies that were not replaced.
 //
-// It is still 1: every bootstrap takes today's listeners. Since the first version the list has gained one filter (uploads), and
-// fields of listeners and filters have changed (timeouts, escaped slashes, headers with underscores). These protect proxies, so
-// those of older bootstraps get them too, at the price of one drain.
+// It is still 1: every bootstrap takes today's listeners. Since the first version the list has
+// gained one filter (uploads), and fields of listeners and filters have changed (timeouts, escaped
+// slashes, headers with underscores). These protect proxies, so those of older bootstraps get them
+// too, at the price of one drain.
 const DefaultProfile = "1"
 
 // DefaultDrainTime is the default of Config.DrainTime.

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// merge merges the user's bootstrap over a generated one: messages field by field, lists by appending.
+// merge merges the user's bootstrap over a generated one: messages field by field, lists by
+// appending.
 func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 	if len(extra) == 0 {
 		return nil
@@ -28,11 +29,14 @@ func merge(msg *bootstrapv3.Bootstrap, extra []byte) error {
 		}
 	}
 	for field, names := range map[string][]string{
-		"static_resources.clusters": namesOf(more.GetStaticResources().GetClusters()), "static_resources.listeners": namesOf(more.GetStaticResources().GetListeners()),
+		"static_resources.clusters":  namesOf(more.GetStaticResources().GetClusters()),
+		"static_resources.listeners": namesOf(more.GetStaticResources().GetListeners()),
 	} {
 		for _, name := range names {
 			if delivered(name) {
-				return fmt.Errorf("%s cannot be merged in: %q may be a name of what Penstock delivers; choose one other than %q that has no slash and begins with none of %q", field, name, hops, reserved)
+				return fmt.Errorf(
+					"%s cannot be merged in: %q may be a name of what Penstock delivers; choose one other than %q "+
+						"that has no slash and begins with none of %q", field, name, hops, reserved)
 			}
 		}
 	}
@@ -46,13 +50,16 @@ var reserved = []string{"penstock-", "hop."}
 // hops is the name of the internal listener that ADS delivers.
 const hops = "hops"
 
-// delivered reports whether a name may be that of a cluster or listener that ADS delivers (translator/model). Envoy ignores what ADS
-// delivers for a name of its bootstrap: requests for a pool would go where the bootstrap leads.
+// delivered reports whether a name may be that of a cluster or listener that ADS delivers
+// (translator/model). Envoy ignores what ADS delivers for a name of its bootstrap: requests for a
+// pool would go where the bootstrap leads.
 func delivered(name string) bool {
-	return name == hops || strings.Contains(name, "/") || slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	return name == hops || strings.Contains(name, "/") ||
+		slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// unique finds names that Envoy, which would not start, demands to be given once: those of the user's entries and ours.
+// unique finds names that Envoy, which would not start, demands to be given once: those of the
+// user's entries and ours.
 func unique(msg *bootstrapv3.Bootstrap) error {
 	for field, names := range map[string][]string{
 		"static_resources.clusters":          namesOf(msg.GetStaticResources().GetClusters()),
@@ -66,7 +73,9 @@ func unique(msg *bootstrapv3.Bootstrap) error {
 		slices.Sort(names)
 		for i := 1; i < len(names); i++ {
 			if names[i] == names[i-1] {
-				return fmt.Errorf("%s cannot be merged in: there are two of the name %q; choose another one, or leave it out", field, names[i])
+				return fmt.Errorf(
+					"%s cannot be merged in: there are two of the name %q; choose another one, or leave it out", field,
+					names[i])
 			}
 		}
 	}

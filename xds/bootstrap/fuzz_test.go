@@ -13,19 +13,27 @@ import (
 )
 
 var extraSeeds = []string{
-	`{}`, `null`, `{"stats_flush_interval":"10s"}`, `{"static_resources":{"clusters":[{"name":"mine","type":"STATIC"}]}}`, `{"node":{"id":"other"}}`, `{"admin":{}}`, `{"dynamic_resources":null}`,
-	`{"stats_config":{"stats_tags":[{"tag_name":"a","fixed_value":"b"}]}}`, `{"layered_runtime":{"layers":[{"name":"mine","static_layer":{"a":1}}]}}`, `{"overload_manager":{"refresh_interval":"1s"}}`,
-	`{"static_resources":{"clusters":[{"name":"xds","type":"STATIC"}]}}`, `{"layered_runtime":{"layers":[{"name":"static","static_layer":{}}]}}`, `{"overload_manager":{"actions":[{"name":"envoy.overload_actions.stop_accepting_requests","triggers":[{"name":"a","threshold":{"value":0.1}}]}]}}`,
-	`{"cluster_manager":{"local_cluster_name":"xds"}}`, `{"nodes":1}`, `{"staticResources":{"listeners":[{"name":"ready","address":{"pipe":{"path":"/tmp/x"}}}]}}`,
+	`{}`, `null`, `{"stats_flush_interval":"10s"}`,
+	`{"static_resources":{"clusters":[{"name":"mine","type":"STATIC"}]}}`, `{"node":{"id":"other"}}`, `{"admin":{}}`,
+	`{"dynamic_resources":null}`,
+	`{"stats_config":{"stats_tags":[{"tag_name":"a","fixed_value":"b"}]}}`,
+	`{"layered_runtime":{"layers":[{"name":"mine","static_layer":{"a":1}}]}}`,
+	`{"overload_manager":{"refresh_interval":"1s"}}`,
+	`{"static_resources":{"clusters":[{"name":"xds","type":"STATIC"}]}}`,
+	`{"layered_runtime":{"layers":[{"name":"static","static_layer":{}}]}}`,
+	`{"overload_manager":{"actions":[{"name":"envoy.overload_actions.stop_accepting_requests","triggers":[{"name":"a","threshold":{"value":0.1}}]}]}}`,
+	`{"cluster_manager":{"local_cluster_name":"xds"}}`, `{"nodes":1}`,
+	`{"staticResources":{"listeners":[{"name":"ready","address":{"pipe":{"path":"/tmp/x"}}}]}}`,
 }
 
-// FuzzBootstrap_ExtraKeepsOurs: whatever a user merges in is an error, or leaves all that connects the proxy to the control plane:
-// its identity, and every entry of our lists.
+// FuzzBootstrap_ExtraKeepsOurs: whatever a user merges in is an error, or leaves all that connects
+// the proxy to the control plane: its identity, and every entry of our lists.
 func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 	for _, s := range extraSeeds {
 		f.Add([]byte(s))
 	}
-	config := bootstrap.Config{Gateway: "default/web", ADS: []string{"127.0.0.1:18000"}, Ready: "127.0.0.1:18001", Tags: map[string]string{"ours": "1"}}
+	config := bootstrap.Config{Gateway: "default/web", ADS: []string{"127.0.0.1:18000"}, Ready: "127.0.0.1:18001",
+		Tags: map[string]string{"ours": "1"}}
 	ours, err := bootstrap.New(config)
 	if err != nil {
 		f.Fatal(err)
@@ -37,7 +45,8 @@ func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, pair := range [][2]proto.Message{{got.Node, ours.Node}, {got.Admin, ours.Admin}, {got.DynamicResources, ours.DynamicResources}} {
+		for _, pair := range [][2]proto.Message{{got.Node, ours.Node}, {got.Admin, ours.Admin},
+			{got.DynamicResources, ours.DynamicResources}} {
 			if !proto.Equal(pair[0], pair[1]) {
 				t.Errorf("%v, want %v", pair[0], pair[1])
 			}
@@ -50,7 +59,8 @@ func FuzzBootstrap_ExtraKeepsOurs(f *testing.F) {
 	})
 }
 
-// begins checks that every list begins with ours, and that messages that we set have the lists that ours have.
+// begins checks that every list begins with ours, and that messages that we set have the lists that
+// ours have.
 func begins(t *testing.T, got, ours protoreflect.Message) {
 	t.Helper()
 	ours.Range(func(fd protoreflect.FieldDescriptor, want protoreflect.Value) bool {
@@ -76,7 +86,9 @@ func begins(t *testing.T, got, ours protoreflect.Message) {
 // What can be merged in, the real Envoy starts with.
 func TestBootstrap_ExtraIsValidOrAnError(t *testing.T) {
 	for _, extra := range extraSeeds {
-		raw, err := bootstrap.YAML(bootstrap.Config{Gateway: "default/web", ADS: []string{"127.0.0.1:18000"}, Ready: "127.0.0.1:18001", Extra: []byte(extra)})
+		raw, err := bootstrap.YAML(bootstrap.Config{
+			Gateway: "default/web", ADS: []string{"127.0.0.1:18000"}, Ready: "127.0.0.1:18001", Extra: []byte(extra),
+		})
 		if err != nil {
 			continue
 		}

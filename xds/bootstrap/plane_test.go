@@ -134,8 +134,8 @@ func (l tracked) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// volume is a folder whose files change like those of a ConfigMap or a projected token: each is a link through ..data,
-// which is replaced in one step.
+// volume is a folder whose files change like those of a ConfigMap or a projected token: each is a
+// link through ..data, which is replaced in one step.
 type volume struct {
 	t   *testing.T
 	dir string

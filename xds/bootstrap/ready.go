@@ -15,8 +15,9 @@ import (
 // ReadyPath is the path that a kubelet probes at Config.Ready.
 const ReadyPath = "/ready"
 
-// readyListener answers 200 once the proxy has its first whole configuration (Envoy starts its workers then), and 503
-// once the proxy fails health checks, which is how it drains. Unlike the admin interface it exposes nothing else.
+// readyListener answers 200 once the proxy has its first whole configuration (Envoy starts its
+// workers then), and 503 once the proxy fails health checks, which is how it drains. Unlike the
+// admin interface it exposes nothing else.
 func (b *builder) readyListener(c Config) *listenerv3.Listener {
 	filter := func(name string, config *anypb.Any) *hcmv3.HttpFilter {
 		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
@@ -33,9 +34,12 @@ func (b *builder) readyListener(c Config) *listenerv3.Listener {
 		HttpFilters: []*hcmv3.HttpFilter{
 			filter("envoy.filters.http.health_check", b.any(&healthv3.HealthCheck{
 				PassThroughMode: wrapperspb.Bool(false),
-				Headers: []*routev3.HeaderMatcher{{Name: ":path", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
-					StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: ReadyPath}},
-				}}},
+				Headers: []*routev3.HeaderMatcher{{Name: ":path",
+					HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
+						StringMatch: &matcherv3.StringMatcher{
+							MatchPattern: &matcherv3.StringMatcher_Exact{Exact: ReadyPath},
+						},
+					}}},
 			})),
 			filter("envoy.filters.http.router", b.any(&routerv3.Router{})),
 		},
@@ -45,7 +49,8 @@ func (b *builder) readyListener(c Config) *listenerv3.Listener {
 		// A proxy at its connection limit is still ready.
 		IgnoreGlobalConnLimit: true, BypassOverloadManager: true,
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
-			Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(manager)},
+			Name:       "envoy.filters.network.http_connection_manager",
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(manager)},
 		}}}},
 		TrafficDirection: corev3.TrafficDirection_INBOUND,
 	}

@@ -16,15 +16,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The secrets that a proxy reads from files. The file in Config.Secrets is named after its secret, with ".yaml".
+// The secrets that a proxy reads from files. The file in Config.Secrets is named after its secret,
+// with ".yaml".
 const (
 	secretCA          = "control-plane-ca"
 	secretCertificate = "own-certificate"
 	secretToken       = "own-token"
 )
 
-// SecretFiles are the files of the folder Config.Secrets, by name; nil if Config.Secrets is empty. Envoy watches only
-// files of secrets that arrive by SDS, and SDS needs a file for each secret.
+// SecretFiles are the files of the folder Config.Secrets, by name; nil if Config.Secrets is empty.
+// Envoy watches only files of secrets that arrive by SDS, and SDS needs a file for each secret.
 func SecretFiles(c Config) (map[string][]byte, error) {
 	if c.Secrets == "" {
 		return nil, nil
@@ -34,20 +35,24 @@ func SecretFiles(c Config) (map[string][]byte, error) {
 	}
 	secrets := map[string]*tlsv3.Secret{}
 	if t := c.TLS; t != nil {
-		secrets[secretCA] = &tlsv3.Secret{Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
-			TrustedCa: file(t.CA), WatchedDirectory: folderOf(t.CA),
-			MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{c.serverName()},
-		}}}
-		if t.Cert != "" {
-			secrets[secretCertificate] = &tlsv3.Secret{Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
-				CertificateChain: file(t.Cert), PrivateKey: file(t.Key), WatchedDirectory: folderOf(t.Cert),
+		secrets[secretCA] =
+			&tlsv3.Secret{Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+				TrustedCa: file(t.CA), WatchedDirectory: folderOf(t.CA),
+				MatchTypedSubjectAltNames: []*tlsv3.SubjectAltNameMatcher{c.serverName()},
 			}}}
+		if t.Cert != "" {
+			secrets[secretCertificate] =
+				&tlsv3.Secret{Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+					CertificateChain: file(t.Cert), PrivateKey: file(t.Key), WatchedDirectory: folderOf(t.Cert),
+				}}}
 		}
 	}
 	if c.Token != "" {
 		token := file(c.Token)
 		token.WatchedDirectory = folderOf(c.Token)
-		secrets[secretToken] = &tlsv3.Secret{Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: token}}}
+		secrets[secretToken] = &tlsv3.Secret{
+			Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: token}},
+		}
 	}
 	out := map[string][]byte{}
 	for name, secret := range secrets {
@@ -56,7 +61,9 @@ func SecretFiles(c Config) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode secret %s: %w", name, err)
 		}
-		json, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{packed}})
+		json, err := protojson.MarshalOptions{
+			UseProtoNames: true,
+		}.Marshal(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{packed}})
 		if err != nil {
 			return nil, fmt.Errorf("encode secret %s: %w", name, err)
 		}
@@ -71,8 +78,8 @@ func file(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
 }
 
-// folderOf is the directory to watch for a file: the kubelet updates a volume by replacing the link to the folder that
-// holds all of its files.
+// folderOf is the directory to watch for a file: the kubelet updates a volume by replacing the link
+// to the folder that holds all of its files.
 func folderOf(file string) *corev3.WatchedDirectory {
 	return &corev3.WatchedDirectory{Path: path.Dir(file)}
 }
@@ -98,9 +105,10 @@ func (b *builder) tokenFilters(c Config) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{
 		filter("envoy.filters.http.credential_injector", b.any(&injectorv3.CredentialInjector{
 			Overwrite: true,
-			Credential: &corev3.TypedExtensionConfig{Name: "envoy.http.injected_credentials.generic", TypedConfig: b.any(&genericv3.Generic{
-				Credential: c.fromFile(secretToken), Header: "authorization", HeaderValuePrefix: "Bearer ",
-			})},
+			Credential: &corev3.TypedExtensionConfig{Name: "envoy.http.injected_credentials.generic",
+				TypedConfig: b.any(&genericv3.Generic{
+					Credential: c.fromFile(secretToken), Header: "authorization", HeaderValuePrefix: "Bearer ",
+				})},
 		})),
 		filter("envoy.filters.http.upstream_codec", b.any(&upstreamcodecv3.UpstreamCodec{})),
 	}

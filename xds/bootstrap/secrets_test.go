@@ -34,9 +34,12 @@ func TestBootstrap_NewAuthorityNeedsNoRestart(t *testing.T) {
 	plane.certify(first.issue(t, "penstock.example"))
 	cas := newVolume(t)
 	cas.write(map[string][]byte{"ca.crt": first.pem})
-	envoy := startWithSecrets(t, bootstrap.Config{TLS: &bootstrap.TLS{CA: cas.path("ca.crt"), ServerName: "penstock.example"}}, plane)
+	envoy := startWithSecrets(t, bootstrap.Config{
+		TLS: &bootstrap.TLS{CA: cas.path("ca.crt"), ServerName: "penstock.example"},
+	}, plane)
 	plane.expect(t, "")
-	// Envoy does not trust the second authority yet; otherwise the test would pass without any verification.
+	// Envoy does not trust the second authority yet; otherwise the test would pass without any
+	// verification.
 	plane.certify(second.issue(t, "penstock.example"))
 	poll.Until(t, "Envoy rejects the second authority", func() bool {
 		return envoy.Stats("cluster.xds.ssl.fail_verify_error")["cluster.xds.ssl.fail_verify_error"] > 0
@@ -64,7 +67,8 @@ func TestCertificate_RotationNeedsNoRestart(t *testing.T) {
 	}
 	certificate("edge-1.example")
 	startWithSecrets(t, bootstrap.Config{
-		TLS: &bootstrap.TLS{CA: certs.path("ca.crt"), Cert: certs.path("tls.crt"), Key: certs.path("tls.key"), ServerName: "penstock.example"},
+		TLS: &bootstrap.TLS{CA: certs.path("ca.crt"), Cert: certs.path("tls.crt"), Key: certs.path("tls.key"),
+			ServerName: "penstock.example"},
 	}, plane)
 	plane.expect(t, "edge-1.example")
 	certificate("edge-2.example")
@@ -98,7 +102,9 @@ func TestReadiness_FromFirstConfigurationUntilDrain(t *testing.T) {
 }
 
 func TestBootstrap_ExtraIsMerged(t *testing.T) {
-	c := bootstrap.Config{Gateway: "a/b", ADS: []string{"127.0.0.1:1"}, Extra: []byte(`{"stats_flush_interval":"11s","static_resources":{"clusters":[{"name":"mine","type":"STATIC"}]}}`)}
+	c := bootstrap.Config{Gateway: "a/b", ADS: []string{"127.0.0.1:1"},
+		Extra: []byte(
+			`{"stats_flush_interval":"11s","static_resources":{"clusters":[{"name":"mine","type":"STATIC"}]}}`)}
 	got := string(yaml(t, c))
 	for _, want := range []string{"stats_flush_interval: 11s", "name: mine", "name: xds"} {
 		if !strings.Contains(got, want) {

@@ -14,11 +14,13 @@ import (
 
 // Batch is the change that one revision of the world makes to one gateway.
 type Batch struct {
-	// Gateway is "namespace/name". Profile is "" for the default profile; see the package's comment.
+	// Gateway is "namespace/name". Profile is "" for the default profile; see the package's
+	// comment.
 	Gateway, Profile string
 	// Revision is the revision of the store that it was made from; for logs and status only.
 	Revision uint64
-	// Upserts are new or changed resources. A resource that equals the current version changes nothing.
+	// Upserts are new or changed resources. A resource that equals the current version changes
+	// nothing.
 	Upserts []*resource.Resource
 	// Removes are names of removed resources. A name that does not exist changes nothing.
 	Removes []resource.Ref
@@ -30,8 +32,8 @@ type Batch struct {
 type Config struct {
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
-	// LogRecords and LogBytes bound a log: the number of changes, and the bytes of replaced bodies that it keeps for
-	// streams that lag. Defaults: 4,096 and 16 MiB.
+	// LogRecords and LogBytes bound a log: the number of changes, and the bytes of replaced bodies
+	// that it keeps for streams that lag. Defaults: 4,096 and 16 MiB.
 	LogRecords, LogBytes int
 }
 
@@ -66,8 +68,8 @@ func (c *Cache) SetReady() {
 	}
 }
 
-// Commit appends batches to their gateways' logs and signals the cursors that read them. Removals of a batch apply
-// first: a name in both lists is an upsert. An empty batch registers the gateway.
+// Commit appends batches to their gateways' logs and signals the cursors that read them. Removals
+// of a batch apply first: a name in both lists is an upsert. An empty batch registers the gateway.
 func (c *Cache) Commit(batches ...Batch) {
 	now := c.config.Now()
 	for _, b := range batches {
@@ -79,7 +81,8 @@ func (c *Cache) Commit(batches ...Batch) {
 	}
 }
 
-// Current is the newest committed version of a resource of a gateway's default profile; false if there is none.
+// Current is the newest committed version of a resource of a gateway's default profile; false if
+// there is none.
 func (c *Cache) Current(gateway string, ref resource.Ref) (version string, ok bool) {
 	if r := c.Resource(gateway, ref); r != nil {
 		return r.Version, true
@@ -141,8 +144,8 @@ func (c *Cache) log(k scope) *log {
 	return l
 }
 
-// Open returns a cursor at the end of a gateway's log. The first Pull returns what changes from then on; Acquire and
-// Each find what exists already. The caller closes it.
+// Open returns a cursor at the end of a gateway's log. The first Pull returns what changes from
+// then on; Acquire and Each find what exists already. The caller closes it.
 func (c *Cache) Open(gateway, profile string) *Cursor {
 	k := scope{gateway, profile}
 	c.mu.Lock()

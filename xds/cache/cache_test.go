@@ -88,7 +88,8 @@ func TestEntry_EncodesCommittedResource(t *testing.T) {
 	c := cache.New(cache.Config{})
 	want := assignment(t, "a", 7)
 	empty := resource.FromParts(resource.Endpoints, "empty", resource.NewPart(nil, nil, nil))
-	divided := resource.FromParts(resource.Endpoints, "parts", resource.NewPart([]byte("ab"), nil, nil), resource.NewPart([]byte("c"), nil, nil))
+	divided := resource.FromParts(resource.Endpoints, "parts", resource.NewPart([]byte("ab"), nil, nil),
+		resource.NewPart([]byte("c"), nil, nil))
 	commit(c, []*resource.Resource{want, empty, divided})
 	cur := c.Open(gateway, "")
 	var delta, state []byte
@@ -114,7 +115,8 @@ func TestEntry_EncodesCommittedResource(t *testing.T) {
 	}
 	for i, r := range []*resource.Resource{want, empty, divided} {
 		got := d.GetResources()[i]
-		if got.GetName() != r.Name || got.GetVersion() != r.Version || !proto.Equal(got.GetResource(), s.GetResources()[i]) ||
+		if got.GetName() != r.Name || got.GetVersion() != r.Version ||
+			!proto.Equal(got.GetResource(), s.GetResources()[i]) ||
 			string(got.GetResource().GetValue()) != string(r.Body()) || got.GetResource().GetTypeUrl() != r.Type.URL() {
 			t.Errorf("%v", got)
 		}
@@ -178,7 +180,8 @@ func TestSlot_NamedWhileReferenced(t *testing.T) {
 	cur.Close(slices.Values([]uint32{hop.ID}))
 }
 
-// A route configuration of some megabytes that changes host by host must not exhaust the log of slow proxies.
+// A route configuration of some megabytes that changes host by host must not exhaust the log of
+// slow proxies.
 func TestLog_SharedPartsDoNotCount(t *testing.T) {
 	c := cache.New(cache.Config{LogBytes: 1 << 20})
 	large := resource.NewPart(make([]byte, 512<<10), nil, nil)

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Change is the change of one resource since a cursor's last Pull, however often it changed in between.
+// Change is the change of one resource since a cursor's last Pull, however often it changed in
+// between.
 type Change struct {
 	Slot  *Slot
 	Entry *Entry // nil: removed
@@ -19,14 +20,17 @@ type Change struct {
 
 // Delta is what a cursor had not read yet.
 type Delta struct {
-	// Changes are in the order of each resource's first change. They are shared and must not be modified.
+	// Changes are in the order of each resource's first change. They are shared and must not be
+	// modified.
 	Changes []Change
-	// Reset reports that the log does not reach back to the cursor's place. Changes then holds every existing resource
-	// that changed since. A resource that the reader has and whose Slot.Current is nil was removed.
+	// Reset reports that the log does not reach back to the cursor's place. Changes then holds
+	// every existing resource that changed since. A resource that the reader has and whose
+	// Slot.Current is nil was removed.
 	Reset bool
 }
 
-// Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method allows it.
+// Cursor is one reader's place in a log. It is not safe for concurrent use, except where a method
+// allows it.
 type Cursor struct {
 	// Number counts the cursors of the log.
 	Number uint64
@@ -46,8 +50,8 @@ func (l *log) cursor() *Cursor {
 	return c
 }
 
-// Close ends the cursor and releases what it acquired. The caller lists the IDs of the acquired slots, because the
-// cursor keeps no list.
+// Close ends the cursor and releases what it acquired. The caller lists the IDs of the acquired
+// slots, because the cursor keeps no list.
 func (c *Cursor) Close(acquired ...iter.Seq[uint32]) {
 	l := c.log
 	var last []*Slot
@@ -72,8 +76,8 @@ func (c *Cursor) Ready() <-chan struct{} { return c.log.ready }
 // Signal receives when there may be something to pull, and after Poke. Safe for concurrent use.
 func (c *Cursor) Signal() <-chan struct{} { return c.signal }
 
-// Poke signals the cursor's reader for a reason of the caller's own, which saves a channel to select from. Safe for
-// concurrent use.
+// Poke signals the cursor's reader for a reason of the caller's own, which saves a channel to
+// select from. Safe for concurrent use.
 func (c *Cursor) Poke() {
 	select {
 	case c.signal <- struct{}{}:
@@ -107,8 +111,8 @@ func (c *Cursor) Pull() Delta {
 	return Delta{Changes: l.coalesced(from, to)}
 }
 
-// coalesced is the tail from a place on, one change per resource. Cursors mostly stand at the same place, so the last
-// result is kept. Called with mu held for reading.
+// coalesced is the tail from a place on, one change per resource. Cursors mostly stand at the same
+// place, so the last result is kept. Called with mu held for reading.
 func (l *log) coalesced(from, to uint64) []Change {
 	l.memoMu.Lock()
 	defer l.memoMu.Unlock()
@@ -144,8 +148,8 @@ func (l *log) since(from uint64) []Change {
 	return out
 }
 
-// Acquire finds or creates the slot of a name and keeps it until Release, whether or not the resource exists. A name
-// acquired twice is released twice. Safe for concurrent use.
+// Acquire finds or creates the slot of a name and keeps it until Release, whether or not the
+// resource exists. A name acquired twice is released twice. Safe for concurrent use.
 func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -162,7 +166,8 @@ func (c *Cursor) Acquire(t resource.Type, name string) *Slot {
 	return s
 }
 
-// AcquireAll is Acquire for many names, in their order. It iterates at most twice. Safe for concurrent use.
+// AcquireAll is Acquire for many names, in their order. It iterates at most twice. Safe for
+// concurrent use.
 func (c *Cursor) AcquireAll(t resource.Type, names iter.Seq[string]) (slots []*Slot) {
 	l := c.log
 	missing := false
@@ -198,9 +203,11 @@ type Initial struct {
 	Version string
 }
 
-// AcquireInitial is AcquireAll for the names of initial_resource_versions. It returns the names at their current
-// version separately, because those are nearly always all of them; not those that changed since the last Pull. Safe for concurrent use.
-func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot, others []Initial) {
+// AcquireInitial is AcquireAll for the names of initial_resource_versions. It returns the names at
+// their current version separately, because those are nearly always all of them; not those that
+// changed since the last Pull. Safe for concurrent use.
+func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, string]) (current []*Slot,
+	others []Initial) {
 	l := c.log
 	missing := false
 	l.reading(func() {
@@ -239,8 +246,8 @@ func (c *Cursor) AcquireInitial(t resource.Type, initial iter.Seq2[string, strin
 	return current, others
 }
 
-// Hold is Acquire for the slot of a Change. It returns the slot that stands for the name now: the same, unless the name
-// was reaped and created again. Safe for concurrent use.
+// Hold is Acquire for the slot of a Change. It returns the slot that stands for the name now: the
+// same, unless the name was reaped and created again. Safe for concurrent use.
 func (c *Cursor) Hold(s *Slot) *Slot {
 	l := c.log
 	l.mu.RLock()
@@ -275,7 +282,8 @@ func (c *Cursor) Release(slots ...*Slot) {
 	}
 }
 
-// released takes one user off a slot, and appends the slot to last if that was its last user and it has no resource.
+// released takes one user off a slot, and appends the slot to last if that was its last user and it
+// has no resource.
 func released(last []*Slot, s *Slot) []*Slot {
 	if s.users.Add(-1) == 0 && s.Current() == nil {
 		last = append(last, s)
@@ -283,15 +291,16 @@ func released(last []*Slot, s *Slot) []*Slot {
 	return last
 }
 
-// reading calls f with mu held for reading. A panic of f, which may read a proxy's message meanwhile, leaves no lock held.
+// reading calls f with mu held for reading. A panic of f, which may read a proxy's message
+// meanwhile, leaves no lock held.
 func (l *log) reading(f func()) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	f()
 }
 
-// Each is every existing resource of a type, sorted by name. It is shared and must not be modified. A thousand proxies
-// that reconnect at once request the same, so the last result is kept.
+// Each is every existing resource of a type, sorted by name. It is shared and must not be modified.
+// A thousand proxies that reconnect at once request the same, so the last result is kept.
 func (c *Cursor) Each(t resource.Type) []*Slot {
 	l := c.log
 	l.mu.RLock()

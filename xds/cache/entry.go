@@ -58,8 +58,8 @@ type Entry struct {
 	any  int    // where in head the Any begins
 }
 
-// The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` of both kinds of
-// DiscoveryResponse.
+// The fields of discovery.v3.Resource and google.protobuf.Any, and the field `resources` of both
+// kinds of DiscoveryResponse.
 const (
 	fieldVersion   = 1
 	fieldResource  = 2
@@ -70,9 +70,9 @@ const (
 	fieldValue   = 2
 )
 
-// newEntry encodes everything but the body. DeltaDiscoveryResponse.resources gets all of `head`, then the body;
-// DiscoveryResponse.resources gets `head` from `any` on, then the body. That works because the Any is written last and
-// both messages number its field 2.
+// newEntry encodes everything but the body. DeltaDiscoveryResponse.resources gets all of `head`,
+// then the body; DiscoveryResponse.resources gets `head` from `any` on, then the body. That works
+// because the Any is written last and both messages number its field 2.
 func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	url := r.Type.URL()
 	anyHead := protowire.AppendTag(nil, fieldTypeURL, protowire.BytesType)
@@ -100,16 +100,16 @@ func newEntry(r *resource.Resource, slot *Slot, seq uint64) *Entry {
 	return &Entry{Resource: r, Slot: slot, Seq: seq, head: b, any: at}
 }
 
-// Delta is the encoded head of the resource as one element of DeltaDiscoveryResponse.resources, tag included. The
-// bodies of its parts follow.
+// Delta is the encoded head of the resource as one element of DeltaDiscoveryResponse.resources, tag
+// included. The bodies of its parts follow.
 func (e *Entry) Delta() (head []byte) { return e.head }
 
 // StateOfTheWorld is the same for DiscoveryResponse.resources.
 func (e *Entry) StateOfTheWorld() (head []byte) { return e.head[e.any:] }
 
-// Placeholder is the empty resource that answers a subscription to a name that does not exist, for the types where a
-// removal does not end the proxy's wait: an assignment without endpoints, a route configuration without routes. It is
-// nil for the other types.
+// Placeholder is the empty resource that answers a subscription to a name that does not exist, for
+// the types where a removal does not end the proxy's wait: an assignment without endpoints, a route
+// configuration without routes. It is nil for the other types.
 func Placeholder(s *Slot) *Entry {
 	var msg proto.Message
 	switch s.Type {
@@ -127,8 +127,8 @@ func Placeholder(s *Slot) *Entry {
 	return newEntry(r, s, 0)
 }
 
-// Variant is an entry that replaces another one in a stream. It is in no log. Streams with equal variants share the
-// body: the proxies of a fleet reject the same resources.
+// Variant is an entry that replaces another one in a stream. It is in no log. Streams with equal
+// variants share the body: the proxies of a fleet reject the same resources.
 func Variant(e *Entry, body []byte, names []*Slot) *Entry {
 	names = slices.SortedFunc(slices.Values(names), func(a, b *Slot) int { return a.Compare(b.Ref) })
 	refs := make([]resource.Ref, len(names))
@@ -173,8 +173,8 @@ func (s *shared) share(version string, p *resource.Part) *resource.Part {
 	return p
 }
 
-// NamesSlot reports whether the entry names a slot; a nil entry names nothing. An old entry may name it by a slot that
-// was reaped since and created again.
+// NamesSlot reports whether the entry names a slot; a nil entry names nothing. An old entry may
+// name it by a slot that was reaped since and created again.
 func (e *Entry) NamesSlot(s *Slot) bool {
 	if e == nil {
 		return false

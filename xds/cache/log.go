@@ -15,7 +15,8 @@ type record struct {
 	entry, prev *Entry // nil: it did not exist
 }
 
-// replaced is the size of what only the record retains: the parts of prev that entry does not share.
+// replaced is the size of what only the record retains: the parts of prev that entry does not
+// share.
 func (r record) replaced() (bytes int) {
 	if r.prev == nil {
 		return 0
@@ -48,8 +49,8 @@ type log struct {
 	cursors map[*Cursor]struct{}
 	numbers uint64 // cursors so far
 	memo    *memo  // the last coalesced delta; guarded by memoMu
-	// existing is the last result of Cursor.Each, by type; guarded by memoMu. It retains removed slots until the next
-	// call.
+	// existing is the last result of Cursor.Each, by type; guarded by memoMu. It retains removed
+	// slots until the next call.
 	existing [types]existing
 	memoMu   sync.Mutex
 }
@@ -74,7 +75,8 @@ func newLog(c Config) *log {
 	return l
 }
 
-// open makes cursors ready, once the whole cache is ready and the gateway is known. Called with Cache.mu held.
+// open makes cursors ready, once the whole cache is ready and the gateway is known. Called with
+// Cache.mu held.
 func (l *log) open(cacheReady bool) {
 	l.mu.RLock()
 	born := l.born
@@ -88,8 +90,8 @@ func (l *log) open(cacheReady bool) {
 // seq is the sequence number of the newest record. Called with mu held.
 func (l *log) seq() uint64 { return l.floor + uint64(len(l.tail)) }
 
-// commit appends a batch and then signals the cursors. Signalling under the lock made each of a thousand readers wait
-// for it.
+// commit appends a batch and then signals the cursors. Signalling under the lock made each of a
+// thousand readers wait for it.
 func (l *log) commit(b Batch, now time.Time) {
 	if !l.append(b, now) {
 		return
@@ -125,7 +127,8 @@ func (l *log) append(b Batch, now time.Time) bool {
 		e := newEntry(r, s, l.seq()+1)
 		e.Commit = commit
 		if old := s.Current(); old != nil && old.Version == r.Version {
-			// The same bytes with other owners: later readers get these owners, and nothing is sent.
+			// The same bytes with other owners: later readers get these owners, and nothing is
+			// sent.
 			e.Seq, e.Names, e.Commit = old.Seq, old.Names, old.Commit
 			s.current.Store(e)
 			continue
@@ -178,7 +181,8 @@ func (l *log) slot(ref resource.Ref) *Slot {
 
 // reap drops a name that is not in use. A name in the log is in use.
 func (l *log) reap(s *Slot) {
-	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 && (s.last == 0 || s.last <= l.floor) {
+	if l.byID[s.ID] == s && s.Current() == nil && s.named.Load() == 0 && s.users.Load() == 0 &&
+		(s.last == 0 || s.last <= l.floor) {
 		delete(l.slots[s.Type], s.Name)
 		l.byID[s.ID] = nil
 	}
@@ -187,7 +191,8 @@ func (l *log) reap(s *Slot) {
 // trimAt is how many records are kept before trim looks for cursors that still need them.
 const trimAt = 64
 
-// trim drops what every cursor has read, and what exceeds the bounds: a cursor before the floor gets a reset.
+// trim drops what every cursor has read, and what exceeds the bounds: a cursor before the floor
+// gets a reset.
 func (l *log) trim() {
 	if len(l.tail) < trimAt && l.bytes < l.config.LogBytes/4 {
 		return

@@ -43,20 +43,21 @@ type Board interface {
 type Config struct {
 	// Store has the Gateways. Required.
 	Store *store.Store
-	// Cluster reads and writes their objects. Follow keeps it up to date until ctx ends, and calls synced when all
-	// objects have been listed ((*apply.Cluster).Run). Only Run needs them.
+	// Cluster reads and writes their objects. Follow keeps it up to date until ctx ends, and calls
+	// synced when all objects have been listed ((*apply.Cluster).Run). Only Run needs them.
 	Cluster Cluster
 	Follow  func(ctx context.Context, synced func()) error
-	// Settings are common to all fleets. The function is called each time, because the certificate authority changes.
-	// Only Run needs it.
+	// Settings are common to all fleets. The function is called each time, because the certificate
+	// authority changes. Only Run needs it.
 	Settings func() render.Settings
 	// Board receives addresses and problems. Only Run needs it.
 	Board Board
-	// ConflictInterval is the interval at which Run checks whether an object without our label still has the name of
-	// one of ours. Default: 10 s.
+	// ConflictInterval is the interval at which Run checks whether an object without our label
+	// still has the name of one of ours. Default: 10 s.
 	ConflictInterval time.Duration
 	Log              *slog.Logger
-	// OnPanic is called when the objects of one Gateway's fleet cannot be made because that panics. nil drops it.
+	// OnPanic is called when the objects of one Gateway's fleet cannot be made because that panics.
+	// nil drops it.
 	OnPanic func(gateway string, value any, stack []byte)
 }
 
@@ -65,8 +66,8 @@ type Gateway struct {
 	Name string // "namespace/name"
 	// Spec is how its proxies run; nil if the Gateway is not accepted.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Bound are the ports that its proxies bind, those of ListenerSets and the peer listener included. Those of its own
-	// listeners may be missing.
+	// Bound are the ports that its proxies bind, those of ListenerSets and the peer listener
+	// included. Those of its own listeners may be missing.
 	Bound []render.Port
 }
 
@@ -92,7 +93,8 @@ type key struct{ namespace, fleet string }
 type member struct {
 	Gateway
 	object *gatewayv1.Gateway
-	// last is the latest Spec that was not nil, so that an invalid change of the Gateway does not deny its proxies.
+	// last is the latest Spec that was not nil, so that an invalid change of the Gateway does not
+	// deny its proxies.
 	last *v1alpha1.EnvoyFleetSpec
 }
 
@@ -104,7 +106,8 @@ func New(c Config) *Fleets {
 	c.ConflictInterval = cmp.Or(c.ConflictInterval, 10*time.Second)
 	return &Fleets{
 		cfg:      c,
-		gateways: map[key]*member{}, marks: map[apply.Ref]string{}, reports: map[key]report.Report{}, orphans: map[key]struct{}{},
+		gateways: map[key]*member{}, marks: map[apply.Ref]string{}, reports: map[key]report.Report{},
+		orphans: map[key]struct{}{},
 	}
 }
 
@@ -127,7 +130,8 @@ func (f *Fleets) Set(gateways []Gateway) {
 		if old != nil && m.last == nil {
 			m.last = old.last
 		}
-		// Objects of the store and rows of translation are replaced when they change, and only then.
+		// Objects of the store and rows of translation are replaced when they change, and only
+		// then.
 		if old == nil || old.object != m.object || old.Spec != m.Spec || !slices.Equal(old.Bound, m.Bound) {
 			f.add(k)
 		}
@@ -178,10 +182,11 @@ func (f *Fleets) addAfter(k key, wait time.Duration) {
 // workers is the number of fleets that are reconciled concurrently.
 const workers = 4
 
-// Run reconciles the objects of all fleets until ctx ends. It may be called again after it has returned and another
-// replica has led meanwhile.
+// Run reconciles the objects of all fleets until ctx ends. It may be called again after it has
+// returned and another replica has led meanwhile.
 func (f *Fleets) Run(ctx context.Context) error {
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second, time.Minute))
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](time.Second,
+		time.Minute))
 	f.mu.Lock()
 	f.queue = q
 	clear(f.marks)

@@ -51,13 +51,15 @@ func TestDeployment_StuckRolloutIsReported(t *testing.T) {
 			o.Available, o.Replicas, o.Stuck = 1, 2, "ProgressDeadlineExceeded: ReplicaSet has timed out progressing."
 		})
 		r.condition(fleet.ConditionRolledOut, "Stuck")
-		if message := r.board.get("edge").Conditions[0].Message; !strings.Contains(message, "1 of 2 proxies") || !strings.Contains(message, "Deployment edge-penstock: ProgressDeadlineExceeded") {
+		if message := r.board.get("edge").Conditions[0].Message; !strings.Contains(message, "1 of 2 proxies") ||
+			!strings.Contains(message, "Deployment edge-penstock: ProgressDeadlineExceeded") {
 			t.Errorf("message: %s", message)
 		}
 		r.cluster.edit("Deployment", func(o *apply.Object) { o.Available = 0 })
 		r.until("the reason why no proxy is ready", func() bool {
 			conditions := r.board.get("edge").Conditions
-			return len(conditions) == 2 && strings.Contains(conditions[0].Message, "no proxy is ready: ProgressDeadlineExceeded")
+			return len(conditions) == 2 && strings.Contains(conditions[0].Message,
+				"no proxy is ready: ProgressDeadlineExceeded")
 		})
 		r.cluster.edit("Deployment", func(o *apply.Object) { o.Available, o.Stuck = 2, "" })
 		r.condition("", "")
@@ -71,7 +73,8 @@ func TestServerSideApply_UnchangedObjectsAreNotWritten(t *testing.T) {
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
 		synctest.Wait()
 		want := r.cluster.written()
-		// compares runs a step until every goroutine is idle. A worker must have compared the fleet, or not have been started at all.
+		// compares runs a step until every goroutine is idle. A worker must have compared the
+		// fleet, or not have been started at all.
 		compares := func(step string, worker bool, run func()) {
 			t.Helper()
 			before := r.cluster.looked()
@@ -108,7 +111,8 @@ func TestService_ListenerChangeWritesNothingElse(t *testing.T) {
 		r.set()
 		r.until("a write", func() bool { return r.cluster.written() > before })
 		synctest.Wait()
-		if got := slices.Sorted(slices.Values(r.cluster.writes[before:])); !slices.Equal(got, []string{"NetworkPolicy", "Service"}) {
+		if got := slices.Sorted(slices.Values(r.cluster.writes[before:])); !slices.Equal(got,
+			[]string{"NetworkPolicy", "Service"}) {
 			t.Errorf("written: %v", got)
 		}
 	})
@@ -130,11 +134,16 @@ func TestGatewayClass_MissingClassKeepsProxies(t *testing.T) {
 		r.set()
 		synctest.Wait()
 		conditions := r.board.get("edge").Conditions
-		if len(conditions) != 2 || conditions[0].Type != "Accepted" || conditions[0].Status != report.False || !strings.Contains(conditions[1].Message, "GatewayClass penstock does not exist") {
+		if len(conditions) != 2 || conditions[0].Type != "Accepted" || conditions[0].Status != report.False ||
+			!strings.Contains(conditions[1].Message, "GatewayClass penstock does not exist") {
 			t.Errorf("conditions of a Gateway without its class: %+v", conditions)
 		}
 		r.expect("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "ConfigMap")
-		r.apply(store.GatewayClasses.Put(&gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"}}))
+		r.apply(
+			store.GatewayClasses.Put(&gatewayv1.GatewayClass{
+				ObjectMeta: metav1.ObjectMeta{Name: "other"},
+				Spec:       gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"},
+			}))
 		r.gateway("edge", "other")
 		r.names = nil
 		r.set()
@@ -164,7 +173,8 @@ func TestHorizontalPodAutoscaler_ExistsOnlyIfRequested(t *testing.T) {
 		r := newRig(t)
 		r.spec = &v1alpha1.EnvoyFleetSpec{Autoscaling: &v1alpha1.FleetAutoscaling{MaxReplicas: 3}}
 		r.gateway("edge", "penstock")
-		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Service", "ServiceAccount")
+		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "HorizontalPodAutoscaler", "PodDisruptionBudget",
+			"Service", "ServiceAccount")
 		r.spec = &v1alpha1.EnvoyFleetSpec{Replicas: new(int32)}
 		r.set()
 		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
@@ -176,17 +186,22 @@ func TestEnvoyFleet_ExternalModeHasNoObjects(t *testing.T) {
 		r := newRig(t)
 		r.gateway("edge", "penstock")
 		r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
-		r.spec = &v1alpha1.EnvoyFleetSpec{Mode: v1alpha1.FleetExternal, External: &v1alpha1.FleetExternalSpec{Addresses: []string{"edge.example"}}}
+		r.spec = &v1alpha1.EnvoyFleetSpec{Mode: v1alpha1.FleetExternal,
+			External: &v1alpha1.FleetExternalSpec{Addresses: []string{"edge.example"}}}
 		r.set()
 		r.expect()
-		r.until("its addresses", func() bool { return slices.Equal(r.board.get("edge").Addresses, []string{"edge.example"}) })
+		r.until("its addresses",
+			func() bool { return slices.Equal(r.board.get("edge").Addresses, []string{"edge.example"}) })
 	})
 }
 
 func TestEnvoyFleet_InvalidExternalAddressIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.spec = &v1alpha1.EnvoyFleetSpec{Mode: v1alpha1.FleetExternal, External: &v1alpha1.FleetExternalSpec{Addresses: []string{"not an address!", "edge.example", "fe80::1%eth0", "2001:db8::1"}}}
+		r.spec = &v1alpha1.EnvoyFleetSpec{Mode: v1alpha1.FleetExternal,
+			External: &v1alpha1.FleetExternalSpec{
+				Addresses: []string{"not an address!", "edge.example", "fe80::1%eth0", "2001:db8::1"},
+			}}
 		r.gateway("edge", "penstock")
 		r.condition("Accepted", "InvalidParameters")
 		if got := r.board.get("edge").Addresses; !slices.Equal(got, []string{"edge.example", "2001:db8::1"}) {
@@ -203,7 +218,11 @@ func TestEnvoyFleet_TooLittleMemoryKeepsServingFleet(t *testing.T) {
 		synctest.Wait()
 		before := r.cluster.written()
 		limit := func(text string) {
-			r.spec = &v1alpha1.EnvoyFleetSpec{Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(text)}}}
+			r.spec = &v1alpha1.EnvoyFleetSpec{
+				Resources: &corev1.ResourceRequirements{
+					Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(text)},
+				},
+			}
 			r.set()
 		}
 		limit("1Mi")
@@ -235,20 +254,27 @@ func TestGatewayStaticAddresses_OutsideAllowedRangesAreNotTaken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{Type: typ}}
-				r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "192.0.2.1"}, {Value: "192.0.2.2"}, {Value: "10.96.0.10"}, {Value: "::ffff:8.8.8.8"}}
+				r.addresses = []gatewayv1.GatewaySpecAddress{
+					{Value: "192.0.2.1"}, {Value: "192.0.2.2"}, {Value: "10.96.0.10"}, {Value: "::ffff:8.8.8.8"},
+				}
 				r.gateway("edge", "penstock")
 				r.expect("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount")
 				r.cluster.edit("Service", func(o *apply.Object) {
-					o.Type, o.Balancer, o.ClusterIPs, o.External = "LoadBalancer", []string{"192.0.2.1"}, []string{"192.0.2.1"}, []string{"192.0.2.1", "192.0.2.2"}
+					o.Type, o.Balancer, o.ClusterIPs, o.External = "LoadBalancer", []string{"192.0.2.1"},
+						[]string{"192.0.2.1"}, []string{"192.0.2.1", "192.0.2.2"}
 				})
 				r.until("a condition with the fix", func() bool {
 					conditions := r.board.get("edge").Conditions
 					return len(conditions) == 1 && conditions[0].Reason == "AddressNotUsable" &&
-						strings.HasPrefix(conditions[0].Message, "outside the allowed ranges: 10.96.0.10, ::ffff:8.8.8.8; remove it") && strings.Contains(conditions[0].Message, "--external-ips")
+						strings.HasPrefix(conditions[0].Message,
+							"outside the allowed ranges: 10.96.0.10, ::ffff:8.8.8.8; remove it") &&
+						strings.Contains(conditions[0].Message, "--external-ips")
 				})
 				gw, _ := store.Gateways.Get(r.store.View(), "default/edge")
-				own, external, outside := render.Assign(gw, r.spec, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("::/0")})
-				if (own == "192.0.2.1") != (typ != corev1.ServiceTypeNodePort) || external[len(external)-1] != "192.0.2.2" || len(outside) != 2 {
+				own, external, outside := render.Assign(gw, r.spec,
+					[]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("::/0")})
+				if (own == "192.0.2.1") != (typ != corev1.ServiceTypeNodePort) ||
+					external[len(external)-1] != "192.0.2.2" || len(outside) != 2 {
 					t.Errorf("own %q, accepted by nodes %v, outside the ranges %v", own, external, outside)
 				}
 			})
@@ -266,7 +292,8 @@ func TestService_ImmutableFieldIsReportedWithFix(t *testing.T) {
 				t.Errorf("message: %s\nwant: %s", got, text)
 			}
 		}
-		const recreate = "delete the Service, and Penstock creates it again: kubectl delete service --namespace default edge-penstock"
+		const recreate = "delete the Service, and Penstock creates it again: kubectl delete service --namespace " +
+			"default edge-penstock"
 		class := "example.com/nlb"
 		r.spec = &v1alpha1.EnvoyFleetSpec{Service: &v1alpha1.FleetService{LoadBalancerClass: &class}}
 		r.gateway("edge", "penstock")
@@ -276,8 +303,10 @@ func TestService_ImmutableFieldIsReportedWithFix(t *testing.T) {
 		r.condition("", "")
 		r.spec = &v1alpha1.EnvoyFleetSpec{Replicas: new(int32(3))}
 		r.set()
-		message("Accepted", "InvalidParameters", "the EnvoyFleet's spec.service.loadBalancerClass: Service default/edge-penstock has example.com/nlb, which is immutable; "+
-			"write example.com/nlb again, or, for another load balancer and perhaps another address, "+recreate)
+		message("Accepted", "InvalidParameters",
+			"the EnvoyFleet's spec.service.loadBalancerClass: Service default/edge-penstock has example.com/nlb, "+
+				"which is immutable; "+
+				"write example.com/nlb again, or, for another load balancer and perhaps another address, "+recreate)
 		r.cluster.remove("Service")
 		r.condition("Programmed", "AddressNotAssigned")
 
@@ -288,7 +317,9 @@ func TestService_ImmutableFieldIsReportedWithFix(t *testing.T) {
 		r.condition("", "")
 		r.addresses = []gatewayv1.GatewaySpecAddress{{Value: "10.96.0.50"}}
 		r.gateway("edge", "penstock")
-		message("Programmed", "AddressNotUsable", "spec.addresses: Service default/edge-penstock has the cluster IP 10.96.0.9, which is immutable; to get 10.96.0.50, "+recreate)
+		message("Programmed", "AddressNotUsable",
+			"spec.addresses: Service default/edge-penstock has the cluster IP 10.96.0.9, which is immutable; to get "+
+				"10.96.0.50, "+recreate)
 	})
 }
 
@@ -305,10 +336,13 @@ func TestNodePort_AddressesAreThoseOfNodesWithProxies(t *testing.T) {
 		r.condition("Programmed", "AddressNotUsable")
 		r.cluster.edit("Service", func(o *apply.Object) { o.External = []string{"192.0.2.9"} })
 		r.cluster.edit("Deployment", func(o *apply.Object) { o.Available = 2 })
-		r.cluster.edit("Service", func(o *apply.Object) { o.Nodes = []string{"198.51.100.1", "198.51.100.2", "2001:db8::1"} })
+		r.cluster.edit("Service", func(o *apply.Object) {
+			o.Nodes = []string{"198.51.100.1", "198.51.100.2", "2001:db8::1"}
+		})
 		r.condition("", "")
 		// The cluster IP is not reachable from outside, and the Service has no IPv6 address.
-		if got, want := r.board.get("edge").Addresses, []string{"192.0.2.9", "198.51.100.1", "198.51.100.2"}; !slices.Equal(got, want) {
+		if got, want := r.board.get("edge").Addresses,
+			[]string{"192.0.2.9", "198.51.100.1", "198.51.100.2"}; !slices.Equal(got, want) {
 			t.Errorf("addresses %v, want %v", got, want)
 		}
 		r.cluster.edit("Service", func(o *apply.Object) {
@@ -331,7 +365,8 @@ func TestServerSideApply_ObjectOfOthersIsLeftAlone(t *testing.T) {
 		synctest.Wait()
 		r.cluster.leave() // without an event
 		r.until("the Service is created once its name is free", func() bool {
-			return slices.ContainsFunc(r.cluster.Objects("default", "edge-penstock"), func(o apply.Object) bool { return o.Kind == "Service" })
+			return slices.ContainsFunc(r.cluster.Objects("default", "edge-penstock"),
+				func(o apply.Object) bool { return o.Kind == "Service" })
 		})
 	})
 }
@@ -349,7 +384,8 @@ func TestEnvoyFleet_InvalidBootstrapIsReported(t *testing.T) {
 	})
 }
 
-// rig is Fleets on a cluster in memory. Its tests run in a bubble of testing/synctest: nothing waits for the wall clock.
+// rig is Fleets on a cluster in memory. Its tests run in a bubble of testing/synctest: nothing
+// waits for the wall clock.
 type rig struct {
 	t       *testing.T
 	store   *store.Store
@@ -368,8 +404,9 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	s := store.New()
 	r := &rig{
-		t: t, store: s, cluster: &memory{objects: map[apply.Ref]apply.Object{}}, board: &board{reports: map[string]report.Report{}},
-		spec: &v1alpha1.EnvoyFleetSpec{},
+		t: t, store: s, cluster: &memory{objects: map[apply.Ref]apply.Object{}},
+		board: &board{reports: map[string]report.Report{}},
+		spec:  &v1alpha1.EnvoyFleetSpec{},
 	}
 	r.apply(store.GatewayClasses.Put(&gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "penstock"}}))
 	r.start()
@@ -378,12 +415,14 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) config() fleet.Config {
-	return fleet.Config{Store: r.store, Cluster: r.cluster, Follow: r.follow, Board: r.board, Settings: func() render.Settings {
-		return render.Settings{
-			ADS: []string{"penstock.system.svc:18000"}, CA: []byte("ca"), EnvoyImage: "envoy", PenstockImage: "penstock",
-			ExternalIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
-		}
-	}}
+	return fleet.Config{Store: r.store, Cluster: r.cluster, Follow: r.follow, Board: r.board,
+		Settings: func() render.Settings {
+			return render.Settings{
+				ADS: []string{"penstock.system.svc:18000"}, CA: []byte("ca"), EnvoyImage: "envoy",
+				PenstockImage: "penstock",
+				ExternalIPs:   []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+			}
+		}}
 }
 
 // follow lists everything at once; memory reports changes itself.
@@ -421,7 +460,8 @@ func (r *rig) gateway(name string, class gatewayv1.ObjectName) {
 	r.apply(store.Gateways.Put(&gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)},
 		Spec: gatewayv1.GatewaySpec{GatewayClassName: class, Addresses: r.addresses, Listeners: []gatewayv1.Listener{
-			{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}, {Name: "udp", Port: 53, Protocol: gatewayv1.UDPProtocolType},
+			{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType},
+			{Name: "udp", Port: 53, Protocol: gatewayv1.UDPProtocolType},
 		}},
 	}))
 	r.names = []string{"default/" + name}

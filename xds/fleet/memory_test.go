@@ -90,7 +90,8 @@ func (m *memory) Apply(_ context.Context, obj render.Object, applied string, _ b
 func unchanged(there apply.Object, wanted *corev1.Service) error {
 	var causes field.ErrorList
 	spec, class := field.NewPath("spec"), wanted.Spec.LoadBalancerClass
-	if there.Type == corev1.ServiceTypeLoadBalancer && there.Type == wanted.Spec.Type && there.Class != "" && (class == nil || *class != there.Class) {
+	if there.Type == corev1.ServiceTypeLoadBalancer && there.Type == wanted.Spec.Type && there.Class != "" &&
+		(class == nil || *class != there.Class) {
 		causes = append(causes, field.Invalid(spec.Child("loadBalancerClass"), class, "may not change once set"))
 	}
 	if ip := wanted.Spec.ClusterIP; ip != "" && len(there.ClusterIPs) > 0 && there.ClusterIPs[0] != ip {

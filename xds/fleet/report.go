@@ -20,8 +20,9 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// ConditionRolledOut of a Gateway is False while its new proxies do not become ready, because of an invalid image
-// for example. The old proxies go on serving, so the Gateway stays Programmed. Otherwise the condition is absent.
+// ConditionRolledOut of a Gateway is False while its new proxies do not become ready, because of an
+// invalid image for example. The old proxies go on serving, so the Gateway stays Programmed.
+// Otherwise the condition is absent.
 const ConditionRolledOut = "penstock.dev/RolledOut"
 
 // report reports where a Gateway's proxies are reached, and their first problem.
@@ -42,8 +43,8 @@ func (f *Fleets) publish(k key, r report.Report) (changed bool) {
 	return true
 }
 
-// reportMissingClass reports on proxies whose Gateway has no class any more: they run without listeners. Their objects
-// prove that the Gateway was ours. It returns false if the class exists.
+// reportMissingClass reports on proxies whose Gateway has no class any more: they run without
+// listeners. Their objects prove that the Gateway was ours. It returns false if the class exists.
 func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -55,13 +56,15 @@ func (f *Fleets) reportMissingClass(k key, there []apply.Object) bool {
 			continue
 		}
 		r := report.Report{Owner: store.Gateways.Ref(gw)}
-		message := fmt.Sprintf("GatewayClass %s does not exist: no listener takes traffic until it is created again", gw.Spec.GatewayClassName)
+		message := fmt.Sprintf("GatewayClass %s does not exist: no listener takes traffic until it is created again",
+			gw.Spec.GatewayClassName)
 		notProgrammed := report.NotProgrammed(string(gatewayv1.GatewayReasonPending), message)
 		notAccepted := notProgrammed
 		notAccepted.Type = string(gatewayv1.GatewayConditionAccepted)
 		r.Conditions = []report.Condition{notAccepted, notProgrammed}
 		if f.publish(k, r) {
-			f.cfg.Log.Warn("Gateway takes no traffic: its GatewayClass does not exist", "gateway", store.ID(gw), "class", string(gw.Spec.GatewayClassName))
+			f.cfg.Log.Warn("Gateway takes no traffic: its GatewayClass does not exist", "gateway", store.ID(gw),
+				"class", string(gw.Spec.GatewayClassName))
 		}
 		return true
 	}
@@ -91,7 +94,10 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 			Type: string(gatewayv1.GatewayConditionAccepted), Status: report.False,
 			Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: problem + "; " + invalidField.Fix,
 		}}
-		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem, Fix: invalidField.Fix}}
+		r.Findings = []report.Finding{
+			{Severity: report.Error, Owner: r.Owner, Field: "spec.infrastructure.parametersRef", Problem: problem,
+				Fix: invalidField.Fix},
+		}
 	}
 	if m.Spec != nil && m.Spec.Mode == v1alpha1.FleetExternal {
 		if m.Spec.External == nil {
@@ -102,7 +108,9 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 				r.Addresses = append(r.Addresses, a)
 				continue
 			}
-			setInvalid(&render.InvalidField{Field: "spec.external.addresses", Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a), Fix: "write one such as 192.0.2.1 or edge.example.com"})
+			setInvalid(&render.InvalidField{Field: "spec.external.addresses",
+				Problem: fmt.Sprintf("%q is neither an IP address nor a host name", a),
+				Fix:     "write one such as 192.0.2.1 or edge.example.com"})
 		}
 		return r
 	}
@@ -120,20 +128,26 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 		return r // translation reports why it is not accepted
 	}
 	unavailable := deployment == nil || deployment.Available == 0
-	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort // whose addresses are those of ready proxies' nodes
+	// whose addresses are those of ready proxies' nodes
+	atNodes := service != nil && service.Type == corev1.ServiceTypeNodePort
 	var invalidField *render.InvalidField
-	missing := slices.DeleteFunc(render.StaticAddresses(m.object), func(a string) bool { return slices.Contains(r.Addresses, a) })
+	missing := slices.DeleteFunc(render.StaticAddresses(m.object),
+		func(a string) bool { return slices.Contains(r.Addresses, a) })
 	switch {
 	case errors.As(err, &invalidField):
 		setInvalid(invalidField)
 	case errors.Is(err, apply.ErrNotOwned):
 		problem := strings.ReplaceAll(err.Error(), "\n", "; ")
 		notProgrammed(gatewayv1.GatewayReasonInvalid, problem+": rename it, or the Gateway")
-		r.Findings = []report.Finding{{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: problem, Fix: "rename it, or the Gateway"}}
+		r.Findings = []report.Finding{
+			{Severity: report.Error, Owner: r.Owner, Field: "metadata.name", Problem: problem,
+				Fix: "rename it, or the Gateway"},
+		}
 	case err != nil && len(missing) > 0 && apierrors.IsInvalid(err): // the API server rejects the address
 		message := err.Error()
 		if service != nil && invalid(err, "spec.clusterIP") {
-			message = fmt.Sprintf("spec.addresses: %s has the cluster IP %s, which is immutable; to get %s, %s", service.Ref, strings.Join(service.ClusterIPs, ", "), missing[0], recreate(service))
+			message = fmt.Sprintf("spec.addresses: %s has the cluster IP %s, which is immutable; to get %s, %s",
+				service.Ref, strings.Join(service.ClusterIPs, ", "), missing[0], recreate(service))
 		}
 		notProgrammed(gatewayv1.GatewayReasonAddressNotUsable, message)
 	case err != nil:
@@ -152,7 +166,8 @@ func describe(m *member, there []apply.Object, external []netip.Prefix, err erro
 	if deployment != nil && deployment.Stuck != "" {
 		r.Conditions = append(r.Conditions, report.Condition{
 			Type: ConditionRolledOut, Status: report.False, Reason: "Stuck",
-			Message: fmt.Sprintf("%d of %d proxies are available, and new ones do not become ready: Deployment %s: %s", deployment.Available, deployment.Replicas, deployment.Name, deployment.Stuck),
+			Message: fmt.Sprintf("%d of %d proxies are available, and new ones do not become ready: Deployment %s: %s",
+				deployment.Available, deployment.Replicas, deployment.Name, deployment.Stuck),
 		})
 	}
 	return r
@@ -164,12 +179,16 @@ func notAssigned(m *member, missing []string, external []netip.Prefix) string {
 	if m.Spec != nil {
 		_, _, outside = render.Assign(m.object, m.Spec, external)
 	}
-	if waiting := slices.DeleteFunc(slices.Clone(missing), func(a string) bool { return slices.Contains(outside, a) }); len(waiting) > 0 {
+	if waiting := slices.DeleteFunc(slices.Clone(missing),
+		func(a string) bool { return slices.Contains(outside, a) }); len(waiting) > 0 {
 		why = append(why, "not assigned to the Gateway's Service: "+strings.Join(waiting, ", "))
 	}
 	if len(outside) > 0 {
-		why = append(why, fmt.Sprintf("outside the allowed ranges: %s; remove it, or allow its range with penstock serve --external-ips: "+
-			"a Service gets one address, and nodes accept others only within these ranges", strings.Join(outside, ", ")))
+		why = append(why,
+			fmt.Sprintf(
+				"outside the allowed ranges: %s; remove it, or allow its range with penstock serve --external-ips: "+
+					"a Service gets one address, and nodes accept others only within these ranges",
+				strings.Join(outside, ", ")))
 	}
 	return strings.Join(why, "; ")
 }
@@ -179,5 +198,6 @@ func addresses(s *apply.Object) []string {
 	if s == nil {
 		return nil
 	}
-	return report.Service{Type: string(s.Type), ClusterIPs: s.ClusterIPs, ExternalIPs: s.External, LoadBalancer: s.Balancer, Nodes: s.Nodes}.Addresses()
+	return report.Service{Type: string(s.Type), ClusterIPs: s.ClusterIPs, ExternalIPs: s.External,
+		LoadBalancer: s.Balancer, Nodes: s.Nodes}.Addresses()
 }

@@ -84,15 +84,16 @@ func (f *Fleets) manage(ctx context.Context, k key, m *member, there []apply.Obj
 	return cmp.Or(errors.Join(append(errs, f.deleteAll(ctx, left))...), invalidField)
 }
 
-// render makes the objects of one fleet. A panic, which is a bug of ours, is an error: the proxies of this fleet go on as they are, and
-// other fleets are reconciled.
+// render makes the objects of one fleet. A panic, which is a bug of ours, is an error: the proxies
+// of this fleet go on as they are, and other fleets are reconciled.
 func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			if f.cfg.OnPanic != nil {
 				f.cfg.OnPanic(objectid.Join(m.object.Namespace, m.object.Name), v, debug.Stack())
 			}
-			wanted, err = nil, fmt.Errorf("making the objects of the fleet panics, which is a bug of Penstock: %.256v", v)
+			wanted, err = nil,
+				fmt.Errorf("making the objects of the fleet panics, which is a bug of Penstock: %.256v", v)
 		}
 	}()
 	return render.Objects(f.cfg.Settings(), render.Fleet{
@@ -100,8 +101,8 @@ func (f *Fleets) render(m *member, there []apply.Object) (wanted []render.Object
 	})
 }
 
-// apply writes an object unless it is up to date: its annotation has the hash of the wanted form, and the object has
-// not changed since that was last seen.
+// apply writes an object unless it is up to date: its annotation has the hash of the wanted form,
+// and the object has not changed since that was last seen.
 func (f *Fleets) apply(ctx context.Context, ref apply.Ref, obj render.Object, there []apply.Object) error {
 	text, err := json.Marshal(obj)
 	if err != nil {
@@ -159,9 +160,9 @@ func (f *Fleets) deleteAll(ctx context.Context, objects []apply.Object) error {
 	return errors.Join(errs...)
 }
 
-// abandoned are the objects of a fleet whose Gateway exists but has another class, or a class of another controller. A
-// missing class may be a mistake, and is no reason to delete proxies. Kubernetes collects the objects of a deleted
-// Gateway.
+// abandoned are the objects of a fleet whose Gateway exists but has another class, or a class of
+// another controller. A missing class may be a mistake, and is no reason to delete proxies.
+// Kubernetes collects the objects of a deleted Gateway.
 func (f *Fleets) abandoned(k key, there []apply.Object) (out []apply.Object) {
 	view := f.cfg.Store.View()
 	for _, o := range there {
@@ -207,12 +208,14 @@ func open(there []apply.Object) []render.Socket {
 
 // served maps the protocols of listeners that proxies serve to port names.
 var served = map[gatewayv1.ProtocolType]string{
-	gatewayv1.HTTPProtocolType: "http", gatewayv1.HTTPSProtocolType: "https", gatewayv1.TLSProtocolType: "tls", gatewayv1.TCPProtocolType: "tcp",
+	gatewayv1.HTTPProtocolType: "http", gatewayv1.HTTPSProtocolType: "https", gatewayv1.TLSProtocolType: "tls",
+	gatewayv1.TCPProtocolType: "tcp",
 	gatewayv1.UDPProtocolType: "udp",
 }
 
-// ports are those of a Gateway's own listeners and those that its proxies bind. A listener that takes no traffic now,
-// for lack of a certificate perhaps, keeps its port: load balancers are slow to change.
+// ports are those of a Gateway's own listeners and those that its proxies bind. A listener that
+// takes no traffic now, for lack of a certificate perhaps, keeps its port: load balancers are slow
+// to change.
 func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	add := func(p render.Port) {
 		if !slices.ContainsFunc(out, func(o render.Port) bool { return o.Socket() == p.Socket() }) {
@@ -221,7 +224,8 @@ func ports(gw *gatewayv1.Gateway, bound []render.Port) (out []render.Port) {
 	}
 	for _, l := range gw.Spec.Listeners {
 		udp := l.Protocol == gatewayv1.UDPProtocolType
-		if name := served[l.Protocol]; name != "" && (udp || l.Port != render.ReadyPort) { // that one is not for clients
+		// that one is not for clients
+		if name := served[l.Protocol]; name != "" && (udp || l.Port != render.ReadyPort) {
 			add(render.Port{Number: int32(l.Port), UDP: udp, Name: name})
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// certificates verifies those of clients. While the API server cannot be reached, it takes an expired one that it has verified before.
+// certificates verifies those of clients. While the API server cannot be reached, it takes an
+// expired one that it has verified before.
 type certificates struct {
 	roots       *x509.CertPool
 	now         func() time.Time
@@ -21,8 +22,9 @@ func newCertificates(c Config) *certificates {
 	return &certificates{roots: c.ClientCAs, now: c.Now, unreachable: c.Unreachable, accepted: lru.New(remembered)}
 }
 
-// TLS returns a server's configuration with the verification of client certificates added, which clients need not have. While the
-// API server cannot be reached, a handshake does not end with an expired certificate: Authenticate decides.
+// TLS returns a server's configuration with the verification of client certificates added, which
+// clients need not have. While the API server cannot be reached, a handshake does not end with an
+// expired certificate: Authenticate decides.
 func (g *Guard) TLS(server *tls.Config) *tls.Config {
 	c := g.certificates
 	if c.roots == nil {
@@ -41,7 +43,8 @@ func (g *Guard) TLS(server *tls.Config) *tls.Config {
 	return strict
 }
 
-// verified returns the verified chain of a connection, the client's certificate first; nil if there is none.
+// verified returns the verified chain of a connection, the client's certificate first; nil if there
+// is none.
 func (c *certificates) verified(s tls.ConnectionState) []*x509.Certificate {
 	if len(s.VerifiedChains) > 0 {
 		chain := s.VerifiedChains[0]
@@ -53,7 +56,8 @@ func (c *certificates) verified(s tls.ConnectionState) []*x509.Certificate {
 	}
 	leaf, at := s.PeerCertificates[0], c.now()
 	if at.After(leaf.NotAfter) {
-		if _, before := c.accepted.Get(sha256.Sum256(leaf.Raw)); !before || !c.unreachable() || !at.Before(leaf.NotAfter.Add(grace)) {
+		if _, before := c.accepted.Get(sha256.Sum256(leaf.Raw)); !before || !c.unreachable() ||
+			!at.Before(leaf.NotAfter.Add(grace)) {
 			return nil
 		}
 		at = leaf.NotAfter
@@ -63,7 +67,8 @@ func (c *certificates) verified(s tls.ConnectionState) []*x509.Certificate {
 		intermediates.AddCert(i)
 	}
 	chains, err := leaf.Verify(x509.VerifyOptions{
-		Roots: c.roots, Intermediates: intermediates, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: c.roots, Intermediates: intermediates, CurrentTime: at,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
 		return nil

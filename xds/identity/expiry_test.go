@@ -67,7 +67,9 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 	})
 	cert := &x509.Certificate{DNSNames: []string{"edge.example"}, NotAfter: end}
 	issuer := &x509.Certificate{NotAfter: end.Add(time.Hour)}
-	for name, ctx := range map[string]context.Context{"token": from(bearing(token), "10.0.0.1"), "certificate": from(t.Context(), "10.0.0.1", cert, issuer)} {
+	for name, ctx := range map[string]context.Context{
+		"token": from(bearing(token), "10.0.0.1"), "certificate": from(t.Context(), "10.0.0.1", cert, issuer),
+	} {
 		now, away = end.Add(-time.Minute), false
 		c, err := g.Authenticate(ctx)
 		if err != nil {
@@ -88,7 +90,8 @@ func TestCredential_StreamEndsAtExpiry(t *testing.T) {
 		if _, err := c.Permitted("a/b"); err == nil {
 			t.Errorf("%s: permitted a day after its expiry", name)
 		}
-		if _, err := g.Authenticate(ctx); err == nil && name == "certificate" { // the API server judges a token of another stream
+		// the API server judges a token of another stream
+		if _, err := g.Authenticate(ctx); err == nil && name == "certificate" {
 			t.Error("another stream of a connection is accepted a day after the expiry of its certificate")
 		}
 	}

@@ -20,12 +20,13 @@ import (
 	"github.com/penstock-project/penstock/xds/admission"
 )
 
-// Files name the credentials of a control plane whose proxies run outside of fleets. They are read again for each
-// connection, so replacing one needs no restart.
+// Files name the credentials of a control plane whose proxies run outside of fleets. They are read
+// again for each connection, so replacing one needs no restart.
 type Files struct {
 	// Cert and Key are this process's certificate and its private key. Required.
 	Cert, Key string
-	// CA verifies Cert: proxies get it for the picker, which has the same certificate. Default: ClientCA.
+	// CA verifies Cert: proxies get it for the picker, which has the same certificate. Default:
+	// ClientCA.
 	CA string
 	// ClientCA verifies the certificates of proxies. Optional if there is a Token.
 	ClientCA string
@@ -51,8 +52,8 @@ func (f Files) Bundle() ([]byte, error) {
 	return f.Disk.Read(f.CA)
 }
 
-// PickKey derives the key of calls to the picker from this process's private key: processes that share one accept the
-// same picks.
+// PickKey derives the key of calls to the picker from this process's private key: processes that
+// share one accept the same picks.
 func (f Files) PickKey() (string, error) {
 	raw, err := f.Disk.Read(f.Key)
 	if err != nil {
@@ -63,8 +64,9 @@ func (f Files) PickKey() (string, error) {
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// TLS is the configuration of a server. verify demands a certificate of ClientCA from each client; with a Token, it
-// only verifies one that is given. Clients have the lowest version of TLS, or a later one.
+// TLS is the configuration of a server. verify demands a certificate of ClientCA from each client;
+// with a Token, it only verifies one that is given. Clients have the lowest version of TLS, or a
+// later one.
 func (f Files) TLS(verify bool, lowest uint16) *tls.Config {
 	return &tls.Config{MinVersion: lowest, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := f.Certificate()
@@ -106,15 +108,17 @@ func (f Files) Tokens() ([]string, error) {
 	return strings.Fields(string(raw)), nil
 }
 
-// Authenticate verifies the credential of a call. permitted returns an error once the credential is not valid any more,
-// and else when to call it again.
+// Authenticate verifies the credential of a call. permitted returns an error once the credential is
+// not valid any more, and else when to call it again.
 func (f Files) Authenticate(ctx context.Context) (permitted func() (next time.Time, err error), err error) {
 	if from, ok := peer.FromContext(ctx); ok {
 		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
 			end := ends(info.State.VerifiedChains[0])
 			permitted = func() (time.Time, error) {
 				if !time.Now().Before(end) {
-					return time.Time{}, fmt.Errorf("the client's certificate expired at %s: connect again with its successor", end.UTC().Format(time.RFC3339))
+					return time.Time{},
+						fmt.Errorf("the client's certificate expired at %s: connect again with its successor",
+							end.UTC().Format(time.RFC3339))
 				}
 				return end, nil
 			}

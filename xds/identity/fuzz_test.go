@@ -14,16 +14,21 @@ import (
 	"time"
 )
 
-// spiffe is the ID of a service account, as SPIFFE-ID section 2 and the names of Kubernetes allow it.
+// spiffe is the ID of a service account, as SPIFFE-ID section 2 and the names of Kubernetes allow
+// it.
 var spiffe = regexp.MustCompile(`^spiffe://([a-z0-9._-]+)/ns/([A-Za-z0-9._-]+)/sa/([A-Za-z0-9._-]+)$`)
 
-// FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain: a certificate is a service account's only with exactly one URI, which is the ID of
-// one in the configured trust domain, letter by letter.
+// FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain: a certificate is a service account's only with
+// exactly one URI, which is the ID of one in the configured trust domain, letter by letter.
 func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 	for _, s := range []string{
-		"spiffe://cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/b/", "spiffe://cluster.local/ns/a/sa/..", "spiffe://cluster.local/ns/a%2fb/sa/c", "SPIFFE://cluster.local/ns/a/sa/b",
-		"spiffe://Cluster.local/ns/a/sa/b", "spiffe://cluster.local:80/ns/a/sa/b", "spiffe://user@cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/b?c", "spiffe://cluster.local/ns/a/sa/b#c",
-		"spiffe://cluster.local/ns//sa/b", "spiffe:cluster.local/ns/a/sa/b", "spiffe:///ns/a/sa/b", "https://cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/%62", "",
+		"spiffe://cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/b/", "spiffe://cluster.local/ns/a/sa/..",
+		"spiffe://cluster.local/ns/a%2fb/sa/c", "SPIFFE://cluster.local/ns/a/sa/b",
+		"spiffe://Cluster.local/ns/a/sa/b", "spiffe://cluster.local:80/ns/a/sa/b",
+		"spiffe://user@cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/b?c",
+		"spiffe://cluster.local/ns/a/sa/b#c",
+		"spiffe://cluster.local/ns//sa/b", "spiffe:cluster.local/ns/a/sa/b", "spiffe:///ns/a/sa/b",
+		"https://cluster.local/ns/a/sa/b", "spiffe://cluster.local/ns/a/sa/%62", "",
 	} {
 		f.Add(s, "cluster.local", false)
 		f.Add(s, "", false)
@@ -43,7 +48,8 @@ func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 			t.Errorf("%d names", len(p.Names))
 		}
 		namespace, account := "", ""
-		if m := spiffe.FindStringSubmatch(u.String()); m != nil && !twice && domain != "" && m[1] == domain && len(u.String()) <= 2048 && !dots(m[2]) && !dots(m[3]) {
+		if m := spiffe.FindStringSubmatch(u.String()); m != nil && !twice && domain != "" && m[1] == domain &&
+			len(u.String()) <= 2048 && !dots(m[2]) && !dots(m[3]) {
 			namespace, account = m[2], m[3]
 		}
 		if p.Namespace != namespace || p.Account != account {
@@ -55,14 +61,21 @@ func FuzzSPIFFE_NamesOnlyAccountsOfItsTrustDomain(f *testing.F) {
 // dots reports whether a part of a path is relative.
 func dots(part string) bool { return part == "." || part == ".." }
 
-// FuzzToken_ReviewedOnlyForOurAudience: the API server reviews a token only if it is a JWT with our audience, and a token that it
-// accepts counts no longer than the token states, whatever the wall clock shows.
+// FuzzToken_ReviewedOnlyForOurAudience: the API server reviews a token only if it is a JWT with our
+// audience, and a token that it accepts counts no longer than the token states, whatever the wall
+// clock shows.
 func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 	const wall = 1_900_000_000
 	for _, s := range []string{
-		`{"aud":["penstock.dev"],"exp":2000000000}`, `{"aud":"penstock.dev"}`, `{"aud":["other","penstock.dev"],"exp":2e9,"iat":1.9e9}`, `{"aud":["other"]}`, `{"AUD":["penstock.dev"]}`, `{"aud":null}`, `{"aud":[1]}`,
-		`{"aud":["penstock.dev"],"exp":-1}`, `{"aud":["penstock.dev"],"exp":9223372036854775807}`, `{"aud":["penstock.dev"],"exp":1e300}`, `{"aud":["penstock.dev"],"exp":"1"}`, `{"aud":"penstock.dev","EXP":1,"exp":2000000000}`,
-		`{"aud":["penstock.dev"],"exp":1.5}`, `{"aud":"other","aud":"penstock.dev"}`, `{"aud":"penstock.dev","exp":1000000000000,"iat":1}`, `{"aud":"penstock.dev","exp":1000,"iat":2000}`, `[]`, `null`, `{}`, ``,
+		`{"aud":["penstock.dev"],"exp":2000000000}`, `{"aud":"penstock.dev"}`,
+		`{"aud":["other","penstock.dev"],"exp":2e9,"iat":1.9e9}`, `{"aud":["other"]}`, `{"AUD":["penstock.dev"]}`,
+		`{"aud":null}`, `{"aud":[1]}`,
+		`{"aud":["penstock.dev"],"exp":-1}`, `{"aud":["penstock.dev"],"exp":9223372036854775807}`,
+		`{"aud":["penstock.dev"],"exp":1e300}`, `{"aud":["penstock.dev"],"exp":"1"}`,
+		`{"aud":"penstock.dev","EXP":1,"exp":2000000000}`,
+		`{"aud":["penstock.dev"],"exp":1.5}`, `{"aud":"other","aud":"penstock.dev"}`,
+		`{"aud":"penstock.dev","exp":1000000000000,"iat":1}`, `{"aud":"penstock.dev","exp":1000,"iat":2000}`, `[]`,
+		`null`, `{}`, ``,
 	} {
 		f.Add("e30."+base64.RawURLEncoding.EncodeToString([]byte(s))+".sig", []byte(s), int64(wall))
 		f.Add("", []byte(s), int64(2*wall))
@@ -105,8 +118,8 @@ func FuzzToken_ReviewedOnlyForOurAudience(f *testing.F) {
 	})
 }
 
-// reference reads a JWT by RFC 7519: the audience is a string or a list of strings, the expiry and the time of issue are numbers of
-// seconds; 0 for those that are not there, or not in our calendar.
+// reference reads a JWT by RFC 7519: the audience is a string or a list of strings, the expiry and
+// the time of issue are numbers of seconds; 0 for those that are not there, or not in our calendar.
 func reference(token string) (audiences []string, expires, issued int64) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

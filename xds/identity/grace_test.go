@@ -29,7 +29,8 @@ func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway
 	known, unknown := jwt(end), jwt(end.Add(time.Second))
 	r := &reviewer{users: map[string]string{known: "system:serviceaccount:a:b", unknown: "system:serviceaccount:a:b"}}
 	away := false
-	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Now: func() time.Time { return now }, Unreachable: func() bool { return away }})
+	g := identity.New(identity.Config{Reviewer: r, Members: echo{}, Now: func() time.Time { return now },
+		Unreachable: func() bool { return away }})
 	if _, err := authorize(g, bearing(known)); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,8 @@ func TestServiceAccountToken_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway
 	expect(known, false) // a denied token is not one that was accepted before
 }
 
-// dial makes a TLS connection with a client certificate, and returns the call that a server sees; nil if the handshake fails.
+// dial makes a TLS connection with a client certificate, and returns the call that a server sees;
+// nil if the handshake fails.
 func dial(t *testing.T, server *tls.Config, client tls.Certificate) context.Context {
 	t.Helper()
 	a, b := net.Pipe()
@@ -70,7 +72,9 @@ func dial(t *testing.T, server *tls.Config, client tls.Certificate) context.Cont
 	if conn.Handshake() != nil {
 		return nil
 	}
-	return peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: credentials.TLSInfo{State: conn.ConnectionState()}})
+	return peer.NewContext(t.Context(), &peer.Peer{
+		Addr: &net.TCPAddr{}, AuthInfo: credentials.TLSInfo{State: conn.ConnectionState()},
+	})
 }
 
 func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *testing.T) {
@@ -83,8 +87,10 @@ func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *test
 		}
 		serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
 		template := &x509.Certificate{
-			SerialNumber: serial, Subject: pkix.Name{CommonName: serial.String()}, NotBefore: start.Add(-time.Hour), NotAfter: end, DNSNames: []string{"edge.example"},
-			IsCA: parent == nil, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+			SerialNumber: serial, Subject: pkix.Name{CommonName: serial.String()}, NotBefore: start.Add(-time.Hour),
+			NotAfter: end, DNSNames: []string{"edge.example"},
+			IsCA: parent == nil, BasicConstraintsValid: true,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		}
 		from, signer := template, any(key)
 		if parent != nil {
@@ -104,7 +110,8 @@ func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *test
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Leaf)
 	g := identity.New(identity.Config{
-		Reviewer: &reviewer{}, Members: echo{}, ClientCAs: roots, Now: func() time.Time { return now }, Unreachable: func() bool { return away },
+		Reviewer: &reviewer{}, Members: echo{}, ClientCAs: roots, Now: func() time.Time { return now },
+		Unreachable: func() bool { return away },
 	})
 	server := g.TLS(&tls.Config{Certificates: []tls.Certificate{issue(&ca, end)}})
 	expect := func(what string, c tls.Certificate, want bool) {
@@ -134,10 +141,13 @@ func TestCertificate_AcceptedOneReconnectsForADayWhileTheAPIServerIsAway(t *test
 	expect("known", known, false)
 }
 
-// The wall clock of this process is wrong; the API server, whose clock is right, has accepted the token.
+// The wall clock of this process is wrong; the API server, whose clock is right, has accepted the
+// token.
 func TestServiceAccountToken_AcceptedOneOutlivesAClockThatIsSet(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	for name, offset := range map[string]time.Duration{"a year ahead": 365 * 24 * time.Hour, "a year behind": -365 * 24 * time.Hour} {
+	for name, offset := range map[string]time.Duration{
+		"a year ahead": 365 * 24 * time.Hour, "a year behind": -365 * 24 * time.Hour,
+	} {
 		now, wall := now, now.Add(offset)
 		claims := fmt.Sprintf(`{"exp":%d,"iat":%d,"aud":["penstock.dev"]}`, now.Add(time.Hour).Unix(), now.Unix())
 		token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// ServerCredentials are the credentials of a gRPC server with a configuration of TLS. A handshake that fails is a line of
-// the log: gRPC keeps the reason for itself.
+// ServerCredentials are the credentials of a gRPC server with a configuration of TLS. A handshake
+// that fails is a line of the log: gRPC keeps the reason for itself.
 func ServerCredentials(config *tls.Config, log *slog.Logger) credentials.TransportCredentials {
 	return loggedHandshakes{credentials.NewTLS(config), log}
 }
@@ -43,12 +43,13 @@ func (c loggedHandshakes) Clone() credentials.TransportCredentials {
 
 // abandoned reports whether a client went in the middle of a handshake, as probes of a port do.
 func abandoned(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// handshakeReason is the same for each attempt of a client, so that its retries are one line of the log: x509 quotes the time, and
-// names that a client chooses.
+// handshakeReason is the same for each attempt of a client, so that its retries are one line of the
+// log: x509 quotes the time, and names that a client chooses.
 func handshakeReason(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -56,7 +57,8 @@ func handshakeReason(err error) string {
 	case errors.As(err, &unknown):
 		return "the client's certificate is of another CA: see penstock bootstrap --help"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
-		return "the client's certificate is valid from " + invalid.Cert.NotBefore.UTC().Format(time.RFC3339) + " to " + invalid.Cert.NotAfter.UTC().Format(time.RFC3339)
+		return "the client's certificate is valid from " + invalid.Cert.NotBefore.UTC().Format(time.RFC3339) + " to " +
+			invalid.Cert.NotAfter.UTC().Format(time.RFC3339)
 	case errors.As(err, &invalid):
 		return "the client's certificate is invalid"
 	case err.Error() == "tls: client didn't provide a certificate": // crypto/tls has no value for it

@@ -16,35 +16,41 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// Each attempt of a client is the same line, so that the log repeats it once a minute; a probe of the port is none.
+// Each attempt of a client is the same line, so that the log repeats it once a minute; a probe of
+// the port is none.
 func TestServerCredentials_DeniedHandshakeIsOneLineWithItsReason(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	ours, theirs := newCA(t, now.Add(-3*time.Hour)), newCA(t, now.Add(-3*time.Hour))
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ours.Cert)
-	config := &tls.Config{Certificates: []tls.Certificate{issued(t, ours, now, true)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, MinVersion: tls.VersionTLS13}
+	config := &tls.Config{Certificates: []tls.Certificate{issued(t, ours, now, true)},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots, MinVersion: tls.VersionTLS13}
 	for name, c := range map[string]struct {
 		client func() *tls.Certificate // nil: it closes the connection at once
 		want   string                  // "": no line
 	}{
-		"no certificate": {func() *tls.Certificate { return &tls.Certificate{} }, `reason="the client has no certificate: see penstock bootstrap --help"`},
-		"another CA":     {func() *tls.Certificate { c := issued(t, theirs, now, false); return &c }, `reason="the client's certificate is of another CA: see penstock bootstrap --help"`},
-		"expired":        {func() *tls.Certificate { c := issued(t, ours, now.Add(-2*time.Hour), false); return &c }, `reason="the client's certificate is valid from `},
-		"probe":          {nil, ""},
-		"valid":          {func() *tls.Certificate { c := issued(t, ours, now, false); return &c }, ""},
+		"no certificate": {func() *tls.Certificate { return &tls.Certificate{} },
+			`reason="the client has no certificate: see penstock bootstrap --help"`},
+		"another CA": {func() *tls.Certificate { c := issued(t, theirs, now, false); return &c },
+			`reason="the client's certificate is of another CA: see penstock bootstrap --help"`},
+		"expired": {func() *tls.Certificate { c := issued(t, ours, now.Add(-2*time.Hour), false); return &c },
+			`reason="the client's certificate is valid from `},
+		"probe": {nil, ""},
+		"valid": {func() *tls.Certificate { c := issued(t, ours, now, false); return &c }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lines := [2]string{}
 			for i := range lines {
 				var log bytes.Buffer
-				logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-					if a.Key == slog.TimeKey {
-						return slog.Attr{}
-					}
-					return a
-				}}))
+				logger := slog.New(slog.NewTextHandler(&log,
+					&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+						if a.Key == slog.TimeKey {
+							return slog.Attr{}
+						}
+						return a
+					}}))
 				handshake(t, identity.ServerCredentials(config, logger), roots, c.client)
 				lines[i] = log.String()
 			}
@@ -80,7 +86,8 @@ func issued(t *testing.T, ca authority.Pair, from time.Time, server bool) tls.Ce
 }
 
 // handshake runs both sides of a handshake over TCP, until the server's ends.
-func handshake(t *testing.T, server credentials.TransportCredentials, roots *x509.CertPool, client func() *tls.Certificate) {
+func handshake(t *testing.T, server credentials.TransportCredentials, roots *x509.CertPool,
+	client func() *tls.Certificate) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,9 +103,12 @@ func handshake(t *testing.T, server credentials.TransportCredentials, roots *x50
 			_ = conn.Close()
 			return
 		}
-		// Like Envoy, and unlike crypto/tls by itself, it presents a certificate of a CA that the server does not name.
+		// Like Envoy, and unlike crypto/tls by itself, it presents a certificate of a CA that the
+		// server does not name.
 		certificate := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return client(), nil }
-		c := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "penstock", GetClientCertificate: certificate, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13})
+		c := tls.Client(conn,
+			&tls.Config{RootCAs: roots, ServerName: "penstock", GetClientCertificate: certificate,
+				NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13})
 		_, _ = c.Read(make([]byte, 1)) // until the server has closed the connection
 		_ = c.Close()
 	}()

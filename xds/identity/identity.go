@@ -29,11 +29,11 @@ type Proof struct {
 
 // Members maps proxies to Gateways. *fleet.Fleets implements it.
 type Members interface {
-	// Member returns the Gateway ("namespace/name") that a proxy may serve; wish is its node.cluster. An error denies
-	// it.
+	// Member returns the Gateway ("namespace/name") that a proxy may serve; wish is its
+	// node.cluster. An error denies it.
 	Member(p Proof, wish string) (gateway string, err error)
-	// Recheck returns an error if the proxy may not serve a Gateway any more. A deleted Gateway is no reason to
-	// deny: an error means that the Gateway now belongs to others.
+	// Recheck returns an error if the proxy may not serve a Gateway any more. A deleted Gateway is
+	// no reason to deny: an error means that the Gateway now belongs to others.
 	Recheck(p Proof, gateway string) error
 }
 
@@ -41,15 +41,17 @@ type Members interface {
 type Config struct {
 	Reviewer Reviewer // required
 	Members  Members  // required
-	// TrustDomain is the trust domain of SPIFFE, such as "cluster.local", whose IDs name service accounts of this
-	// cluster. Default: none, and a SPIFFE ID counts only as a name.
+	// TrustDomain is the trust domain of SPIFFE, such as "cluster.local", whose IDs name service
+	// accounts of this cluster. Default: none, and a SPIFFE ID counts only as a name.
 	TrustDomain string
-	// Unreachable reports that the API server cannot be reached. Credentials that were accepted before and expire meanwhile
-	// stay valid for a day, because they cannot be renewed. nil: it can always be reached.
+	// Unreachable reports that the API server cannot be reached. Credentials that were accepted
+	// before and expire meanwhile stay valid for a day, because they cannot be renewed. nil: it can
+	// always be reached.
 	Unreachable func() bool
 	// ClientCAs verify the certificates of clients; nil: only tokens count. See Guard.TLS.
 	ClientCAs *x509.CertPool
-	// Now is the clock; time.Now if nil. Wall is the one that is compared with times in tokens; Now if nil.
+	// Now is the clock; time.Now if nil. Wall is the one that is compared with times in tokens; Now
+	// if nil.
 	Now, Wall func() time.Time
 }
 
@@ -104,13 +106,15 @@ func (c *Client) Gateway(node *corev3.Node) (string, error) {
 }
 
 const (
-	// grace is how long a credential stays valid after its expiry while the API server cannot be reached.
+	// grace is how long a credential stays valid after its expiry while the API server cannot be
+	// reached.
 	grace = 24 * time.Hour
 	// graceCheck is how often a stream with an expired credential is checked.
 	graceCheck = 10 * time.Second
 )
 
-// Permitted implements server.Proxy: the permission ends with that of Members, and with the credential.
+// Permitted implements server.Proxy: the permission ends with that of Members, and with the
+// credential.
 func (c *Client) Permitted(gateway string) (next time.Time, err error) {
 	if err := c.guard.cfg.Members.Recheck(c.proof, gateway); err != nil {
 		return time.Time{}, err
@@ -127,7 +131,9 @@ func (c *Client) valid() (next time.Time, err error) {
 	case now.Before(c.expires.Add(grace)) && c.guard.cfg.Unreachable():
 		return now.Add(graceCheck), nil
 	}
-	return time.Time{}, fmt.Errorf("the credential of %s expired at %s: connect again with its successor", c.proof, c.expires.UTC().Format(time.RFC3339))
+	return time.Time{},
+		fmt.Errorf("the credential of %s expired at %s: connect again with its successor", c.proof,
+			c.expires.UTC().Format(time.RFC3339))
 }
 
 // prove checks the certificate first: a proxy with a certificate needs no token.
@@ -141,7 +147,10 @@ func (g *Guard) prove(ctx context.Context) (p Proof, expires time.Time, err erro
 	}
 	tokens := bearerTokens(ctx)
 	if len(tokens) == 0 {
-		return p, expires, errors.New("no token and no certificate: proxies of a fleet have a token; for other proxies see penstock bootstrap --help")
+		return p, expires,
+			errors.New(
+				"no token and no certificate: proxies of a fleet have a token; for other proxies see penstock " +
+					"bootstrap --help")
 	}
 	a, err := g.tokens.review(ctx, addressOf(from), tokens[0])
 	if err != nil {
@@ -166,8 +175,8 @@ func addressOf(p *peer.Peer) netip.Addr {
 	return at.Addr().Unmap()
 }
 
-// fromCertificate returns the names of a verified certificate, and the service account of its SPIFFE ID if the ID is in
-// the trust domain.
+// fromCertificate returns the names of a verified certificate, and the service account of its
+// SPIFFE ID if the ID is in the trust domain.
 func fromCertificate(c *x509.Certificate, trustDomain string) Proof {
 	p := Proof{Names: append([]string(nil), c.DNSNames...)}
 	for _, u := range c.URIs {

@@ -80,11 +80,13 @@ func TestServiceAccountToken_DenialNamesAudience(t *testing.T) {
 func TestCertificate_CountsOnlyIfVerified(t *testing.T) {
 	g := identity.New(identity.Config{Reviewer: &reviewer{}, Members: echo{}, TrustDomain: "cluster.local"})
 	id, _ := url.Parse("spiffe://cluster.local/ns/a/sa/b")
-	cert := &x509.Certificate{DNSNames: []string{"edge.example"}, URIs: []*url.URL{id}, NotAfter: time.Now().Add(time.Hour)}
+	cert := &x509.Certificate{DNSNames: []string{"edge.example"}, URIs: []*url.URL{id},
+		NotAfter: time.Now().Add(time.Hour)}
 	with := func(chains [][]*x509.Certificate) context.Context {
-		return peer.NewContext(context.Background(), &peer.Peer{AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{
-			PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: chains,
-		}}})
+		return peer.NewContext(context.Background(),
+			&peer.Peer{AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{
+				PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: chains,
+			}}})
 	}
 	if got, err := authorize(g, with([][]*x509.Certificate{{cert}})); err != nil || got != "a/b" {
 		t.Errorf("%q %v", got, err)
@@ -142,5 +144,6 @@ func bearing(token string) context.Context {
 }
 
 func jwt(end time.Time) string {
-	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprintf(`{"exp":%d,"aud":["penstock.dev"]}`, end.Unix()))) + ".sig"
+	return "e30." + base64.RawURLEncoding.EncodeToString(
+		[]byte(fmt.Sprintf(`{"exp":%d,"aud":["penstock.dev"]}`, end.Unix()))) + ".sig"
 }

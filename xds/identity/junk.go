@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// junkBurst is how many unknown tokens of an address may be in review, or have been denied lately. Clients behind one
-	// address share it; a token that is accepted gives its place back.
+	// junkBurst is how many unknown tokens of an address may be in review, or have been denied
+	// lately. Clients behind one address share it; a token that is accepted gives its place back.
 	junkBurst = 16
 	// junkInterval is how long a denied token takes away a place.
 	junkInterval = 4 * time.Second

@@ -25,7 +25,11 @@ func TestPickerKey_DeniesCallsWithoutIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := grpc.NewServer(grpc.InTapHandle(identity.WithKey(func(token string) string { return map[string]string{"new": "a/gw", "old": "a/gw"}[token] }, exempt...)))
+		s := grpc.NewServer(
+			grpc.InTapHandle(
+				identity.WithKey(func(token string) string {
+					return map[string]string{"new": "a/gw", "old": "a/gw"}[token]
+				}, exempt...)))
 		healthv1.RegisterHealthServer(s, health.NewServer())
 		go func() { _ = s.Serve(l) }()
 		defer s.Stop()
@@ -49,7 +53,8 @@ func TestPickerKey_DeniesCallsWithoutIt(t *testing.T) {
 		}
 		return status.Code(unary)
 	}
-	for key, want := range map[string]codes.Code{"new": codes.OK, "old": codes.OK, "other": codes.Unauthenticated, "": codes.Unauthenticated} {
+	for key, want := range map[string]codes.Code{"new": codes.OK, "old": codes.OK, "other": codes.Unauthenticated,
+		"": codes.Unauthenticated} {
 		if got := ask(key); got != want {
 			t.Errorf("key %q: %v, want %v", key, got, want)
 		}
@@ -65,7 +70,11 @@ func TestPickerKey_NamesItsGatewayToHandlers(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := make(chan string, 1)
-	options := append([]grpc.ServerOption{grpc.InTapHandle(identity.WithKey(func(token string) string { return map[string]string{"k": "a/gw"}[token] }))},
+	options := append(
+		[]grpc.ServerOption{
+			grpc.InTapHandle(
+				identity.WithKey(func(token string) string { return map[string]string{"k": "a/gw"}[token] })),
+		},
 		grpc.StreamInterceptor(func(_ any, s grpc.ServerStream, _ *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
 			seen <- identity.Gateway(s.Context())
 			return nil
@@ -97,7 +106,12 @@ func TestPickerKey_LargeHealthCheckIsDenied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := append([]grpc.ServerOption{grpc.InTapHandle(identity.WithKey(func(token string) string { return map[string]string{"k": "a/gw"}[token] }, "grpc.health.v1.Health"))}, grpc.MaxRecvMsgSize(64<<20))
+	options := append(
+		[]grpc.ServerOption{
+			grpc.InTapHandle(
+				identity.WithKey(func(token string) string { return map[string]string{"k": "a/gw"}[token] },
+					"grpc.health.v1.Health")),
+		}, grpc.MaxRecvMsgSize(64<<20))
 	s := grpc.NewServer(options...)
 	healthv1.RegisterHealthServer(s, health.NewServer())
 	go func() { _ = s.Serve(admission.Listen(l, admission.Config{Bytes: 64 << 10, Every: time.Hour})) }()
@@ -116,7 +130,8 @@ func TestPickerKey_LargeHealthCheckIsDenied(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+c.key)
-		_, err = healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: strings.Repeat("x", c.size)})
+		_, err = healthv1.NewHealthClient(conn).Check(ctx,
+			&healthv1.HealthCheckRequest{Service: strings.Repeat("x", c.size)})
 		if got := status.Code(err); got != c.want {
 			t.Errorf("%d bytes with the key %q: %v, want %v", c.size, c.key, err, c.want)
 		}

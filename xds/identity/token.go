@@ -19,17 +19,19 @@ import (
 
 // Reviewer reviews tokens. *apply.Cluster implements it.
 type Reviewer interface {
-	// ReviewToken returns the user of a token; "" if the token is not valid for the audience. An error means that the
-	// review failed.
+	// ReviewToken returns the user of a token; "" if the token is not valid for the audience. An
+	// error means that the review failed.
 	ReviewToken(ctx context.Context, token, audience string) (user string, err error)
 }
 
 const (
 	// trusted bounds how long a review counts; a deleted pod may read for so long.
 	trusted = 5 * time.Minute
-	// denied is how long a denial counts, so that a proxy that retries does not load the API server.
+	// denied is how long a denial counts, so that a proxy that retries does not load the API
+	// server.
 	denied = 10 * time.Second
-	// remembered is the number of accepted tokens whose reviews are cached, and that of denied ones.
+	// remembered is the number of accepted tokens whose reviews are cached, and that of denied
+	// ones.
 	remembered = 8192
 	// atOnce bounds the reviews in flight.
 	atOnce = 32
@@ -69,7 +71,8 @@ func (a answer) inGrace(now time.Time) bool {
 
 func newTokens(r Reviewer, now, wall func() time.Time, unreachable func() bool) *tokens {
 	return &tokens{
-		reviewer: r, now: now, wall: wall, unreachable: unreachable, junk: newJunk(now), slots: make(chan struct{}, atOnce),
+		reviewer: r, now: now, wall: wall, unreachable: unreachable, junk: newJunk(now),
+		slots:   make(chan struct{}, atOnce),
 		denials: lru.New(remembered), accepted: map[[sha256.Size]byte]answer{},
 	}
 }
@@ -98,7 +101,9 @@ func (t *tokens) review(ctx context.Context, from netip.Addr, token string) (ans
 		}
 	}
 	// Proxies that reconnect at once with one token cause one review.
-	got, err, _ := t.group.Do(string(hash[:]), func() (any, error) { return t.ask(context.WithoutCancel(ctx), token, hash, now) })
+	got, err, _ := t.group.Do(string(hash[:]), func() (any, error) {
+		return t.ask(context.WithoutCancel(ctx), token, hash, now)
+	})
 	if !known && !errors.Is(err, errDenied) {
 		t.junk.give(from)
 	}
@@ -139,7 +144,8 @@ func (t *tokens) ask(ctx context.Context, token string, hash [sha256.Size]byte, 
 	return a, nil
 }
 
-// evict makes room: first answers that count no more, then those that are due for a review, then any. Called with mu held.
+// evict makes room: first answers that count no more, then those that are due for a review, then
+// any. Called with mu held.
 func (t *tokens) evict(now time.Time) {
 	for _, over := range []func(answer) bool{
 		func(a answer) bool { return !a.inGrace(now) },
@@ -159,7 +165,8 @@ func (t *tokens) evict(now time.Time) {
 	}
 }
 
-// claims are those of a JWT that are read before its signature is verified: to deny without a review, never to accept.
+// claims are those of a JWT that are read before its signature is verified: to deny without a
+// review, never to accept.
 type claims struct {
 	expires, issued int64 // seconds since 1970; 0: unknown
 	audience        []string
@@ -168,8 +175,8 @@ type claims struct {
 // latest bounds a time in a token, in seconds since 1970.
 const latest = 1 << 40
 
-// parse reads the claims of a token (RFC 7519, section 4.1); false: it is not a JWT. It decodes no struct, for which
-// encoding/json would take "AUD" too.
+// parse reads the claims of a token (RFC 7519, section 4.1); false: it is not a JWT. It decodes no
+// struct, for which encoding/json would take "AUD" too.
 func parse(token string) (c claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -205,15 +212,17 @@ func parse(token string) (c claims, ok bool) {
 	return c, true
 }
 
-// plausible reports whether a token can be a service account's for our audience: only then the API server reviews it.
+// plausible reports whether a token can be a service account's for our audience: only then the API
+// server reviews it.
 func plausible(token string) bool {
 	c, ok := parse(token)
 	return ok && slices.Contains(c.audience, Audience)
 }
 
-// expiry is the end of a token that the API server has accepted just now; zero if the token has none. It follows the monotonic clock
-// of now: setting the wall clock ends no token. Where the wall clock contradicts the API server, or gives the token more time than it
-// was issued for, that time counts from now.
+// expiry is the end of a token that the API server has accepted just now; zero if the token has
+// none. It follows the monotonic clock of now: setting the wall clock ends no token. Where the wall
+// clock contradicts the API server, or gives the token more time than it was issued for, that time
+// counts from now.
 func expiry(token string, now, wall time.Time) time.Time {
 	c, ok := parse(token)
 	if !ok || c.expires == 0 {

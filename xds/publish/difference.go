@@ -12,11 +12,11 @@ type Difference struct {
 	resource.Ref
 	// Served is the version that the proxy should have; empty: it should have none.
 	Served string
-	// Accepted is the version that it acknowledged last; empty: none, or one of an earlier stream that this process does not
-	// know.
+	// Accepted is the version that it acknowledged last; empty: none, or one of an earlier stream
+	// that this process does not know.
 	Accepted string
-	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for its turn in the order of delivery, or for
-	// the proxy to subscribe to it or to unsubscribe from it).
+	// State is "rejected" (a NACK), "sent" (waiting for an ACK), or "waiting" (for its turn in the
+	// order of delivery, or for the proxy to subscribe to it or to unsubscribe from it).
 	State string
 	// Detail is Envoy's message of a NACK.
 	Detail string
@@ -24,8 +24,8 @@ type Difference struct {
 	Since time.Time
 }
 
-// Differences lists what the proxy lacks, holds in another version, or still holds although it is removed; sorted by type
-// and name. A proxy that has accepted everything has none.
+// Differences lists what the proxy lacks, holds in another version, or still holds although it is
+// removed; sorted by type and name. A proxy that has accepted everything has none.
 func (s *Stream) Differences() []Difference {
 	var out []Difference
 	for t := range s.items {

@@ -15,11 +15,13 @@ func secretReady(_ *Stream, it *item, _ time.Time) (bool, time.Time) {
 	return it.quarantine == nil || it.flight == nil, time.Time{}
 }
 
-// clusterReady sends one response at a time, so that changes collapse. Envoy withholds the ACK while anything warms, so
-// the next one may go after the watchdog.
+// clusterReady sends one response at a time, so that changes collapse. Envoy withholds the ACK
+// while anything warms, so the next one may go after the watchdog.
 func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
-	if !s.first[resource.Listener] || !s.resumedAt.IsZero() { // at a start endpoints come first: otherwise nothing would ever be warm
-		// The hops of the endpoints that follow it come first: something may name the cluster already.
+	// at a start endpoints come first: otherwise nothing would ever be warm
+	if !s.first[resource.Listener] || !s.resumedAt.IsZero() {
+		// The hops of the endpoints that follow it come first: something may name the cluster
+		// already.
 		w := s.waiting(now)
 		for _, e := range it.want.Names {
 			if e.Type == resource.Endpoints && !it.have.NamesSlot(e) && w.hopBehind(e) && w.before(it.since) {
@@ -36,7 +38,8 @@ func clusterReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// awaitsHop reports whether endpoints begin to name a hop that is not in force yet, and until when they wait for it.
+// awaitsHop reports whether endpoints begin to name a hop that is not in force yet, and until when
+// they wait for it.
 func (s *Stream) awaitsHop(it *item, now time.Time) (bool, time.Time) {
 	if len(s.hopsBehind(it, now)) == 0 {
 		return false, time.Time{}
@@ -59,8 +62,8 @@ func (s *Stream) hopsBehind(it *item, now time.Time) (out []*cache.Slot) {
 	return out
 }
 
-// routesReady sends route configurations and listeners after the clusters that they (or a listener's routes) name, and
-// the hops behind these.
+// routesReady sends route configurations and listeners after the clusters that they (or a
+// listener's routes) name, and the hops behind these.
 func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if it.flight != nil {
 		return false, time.Time{}
@@ -69,7 +72,8 @@ func routesReady(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	if w.any(it.want) || w.secret(it) {
 		return false, w.until
 	}
-	// All that is left to do may be to take out virtual hosts that endpoints still name: their ACK is awaited.
+	// All that is left to do may be to take out virtual hosts that endpoints still name: their ACK
+	// is awaited.
 	e := s.withUsedHosts(it, now)
 	return e == it.want || it.lastSent() == nil || e.Version != it.lastSent().Version, time.Time{}
 }
@@ -85,9 +89,11 @@ type waiting struct {
 
 func (s *Stream) waiting(now time.Time) *waiting { return &waiting{s: s, now: now} }
 
-// isCalm reports that there is nothing to wait for. That is nearly always true and saves the search.
+// isCalm reports that there is nothing to wait for. That is nearly always true and saves the
+// search.
 func (s *Stream) isCalm() bool {
-	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) || len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
+	if !s.resumedAt.IsZero() && (s.first[resource.Listener] || s.first[resource.RouteConfiguration]) ||
+		len(s.items[resource.Cluster]) > 0 || len(s.items[resource.Listener]) > 0 {
 		return false
 	}
 	for _, it := range s.items[resource.RouteConfiguration] {
@@ -129,7 +135,8 @@ func (w *waiting) enter(n *cache.Slot) bool {
 	return true
 }
 
-// cluster reports whether a cluster is pending. A rejected one is not: routes to other clusters go on without it.
+// cluster reports whether a cluster is pending. A rejected one is not: routes to other clusters go
+// on without it.
 func (w *waiting) cluster(n *cache.Slot) bool {
 	if !w.enter(n) {
 		return false
@@ -189,7 +196,8 @@ func (w *waiting) hop(l *cache.Slot) bool {
 		s.flushAt(until)
 		return true
 	}
-	if it := w.s.items[resource.Listener][l]; it != nil && it.want != nil && (it.dirty || it.flight != nil) && it.want.Version != it.rejected {
+	if it := w.s.items[resource.Listener][l]; it != nil && it.want != nil && (it.dirty || it.flight != nil) &&
+		it.want.Version != it.rejected {
 		return true
 	}
 	if l.Current() == nil {
@@ -199,7 +207,8 @@ func (w *waiting) hop(l *cache.Slot) bool {
 		if n.Type != resource.RouteConfiguration {
 			continue
 		}
-		if it := w.s.items[n.Type][n]; it != nil && it.want != nil && it.have == nil && !it.stale && it.want.Version != it.rejected {
+		if it := w.s.items[n.Type][n]; it != nil && it.want != nil && it.have == nil && !it.stale &&
+			it.want.Version != it.rejected {
 			return true
 		}
 	}
@@ -219,7 +228,8 @@ func (w *waiting) before(since time.Time) bool {
 // lagCheck is the interval at which a removal that waits for Config.Lagging is checked again.
 const lagCheck = time.Second
 
-// unused lets a removal go once nothing names the resource: neither what the proxy should have, nor what it may have.
+// unused lets a removal go once nothing names the resource: neither what the proxy should have, nor
+// what it may have.
 func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	slot := it.slot
 	if slot.Named() {
@@ -245,7 +255,8 @@ func unused(s *Stream, it *item, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// mayNameStale reports whether anything but one item that the proxy resumed with may name a slot, and until when that counts.
+// mayNameStale reports whether anything but one item that the proxy resumed with may name a slot,
+// and until when that counts.
 func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait bool, until time.Time) {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -260,7 +271,8 @@ func (s *Stream) mayNameStale(slot *cache.Slot, but *item, now time.Time) (wait 
 	return false, time.Time{}
 }
 
-// proxyNames reports whether anything but one item names a slot, of what the proxy has that is not current, and of what is in flight.
+// proxyNames reports whether anything but one item names a slot, of what the proxy has that is not
+// current, and of what is in flight.
 func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
 	for t := range s.items {
 		for _, other := range s.items[t] {
@@ -279,11 +291,13 @@ func (s *Stream) proxyNames(slot *cache.Slot, but *item) bool {
 	return false
 }
 
-// mayName reports whether the unknown version of a resource with which the proxy resumed may name another one.
+// mayName reports whether the unknown version of a resource with which the proxy resumed may name
+// another one.
 func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, until time.Time) {
 	bound := s.config.Settle
 	switch {
-	case slot.Type == resource.Cluster && (it.slot.Type == resource.Listener || it.slot.Type == resource.RouteConfiguration):
+	case slot.Type == resource.Cluster &&
+		(it.slot.Type == resource.Listener || it.slot.Type == resource.RouteConfiguration):
 		if it.want != nil {
 			return true, time.Time{}
 		}
@@ -291,9 +305,10 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	case !isHop(slot) || it.slot.Type != resource.Endpoints:
 		return false, time.Time{}
 	}
-	// The wait is bounded, because of cycles: endpoints may wait for their cluster, the cluster for its routes, and
-	// these for the removal of the very listener that the endpoints may name. It has no bound if that chain starts with
-	// a resource whose new version is rejected, because its old version stays.
+	// The wait is bounded, because of cycles: endpoints may wait for their cluster, the cluster for
+	// its routes, and these for the removal of the very listener that the endpoints may name. It
+	// has no bound if that chain starts with a resource whose new version is rejected, because its
+	// old version stays.
 	if it.want == nil && s.keepsRejected() {
 		return true, time.Time{}
 	}
@@ -301,7 +316,8 @@ func (s *Stream) mayName(it *item, slot *cache.Slot, now time.Time) (wait bool, 
 	return now.Before(until), until
 }
 
-// keepsRejected reports whether the proxy keeps an old version of something because it rejects the new one.
+// keepsRejected reports whether the proxy keeps an old version of something because it rejects the
+// new one.
 func (s *Stream) keepsRejected() bool {
 	for t := range s.items {
 		for _, it := range s.items[t] {

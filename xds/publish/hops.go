@@ -13,15 +13,17 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints that lead to a hop name an internal listener and, of the listener's routes, the hop's virtual host. Both precede the
-// endpoints that name them, and leave after them. All hops of a gateway share the listener and its route configuration, so a
-// virtual host that leaves stays in variants of the route configuration until the proxy has no endpoints that name it.
+// Endpoints that lead to a hop name an internal listener and, of the listener's routes, the hop's
+// virtual host. Both precede the endpoints that name them, and leave after them. All hops of a
+// gateway share the listener and its route configuration, so a virtual host that leaves stays in
+// variants of the route configuration until the proxy has no endpoints that name it.
 
 func isHost(n *cache.Slot) bool { return n.Type == resource.VirtualHost }
 func isHop(n *cache.Slot) bool  { return n.Type == resource.Listener || isHost(n) }
 
-// routesOf are the route configurations of the internal listeners that endpoints name. A listener that was removed has those of the version
-// that the proxy has: it stays there until no endpoints name it.
+// routesOf are the route configurations of the internal listeners that endpoints name. A listener
+// that was removed has those of the version that the proxy has: it stays there until no endpoints
+// name it.
 func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	for _, l := range endpoints.Names {
 		if l.Type != resource.Listener {
@@ -43,7 +45,8 @@ func (s *Stream) routesOf(endpoints *cache.Entry) (out []*cache.Slot) {
 	return out
 }
 
-// host reports whether the proxy has yet to accept the virtual host of a hop that endpoints name, and since when that is due.
+// host reports whether the proxy has yet to accept the virtual host of a hop that endpoints name,
+// and since when that is due.
 func (w *waiting) host(endpoints *cache.Entry, host *cache.Slot) (since time.Time, pending bool) {
 	s := w.s
 	for _, n := range s.routesOf(endpoints) {
@@ -107,7 +110,8 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 		group.LbEndpoints = slices.DeleteFunc(group.LbEndpoints, func(lb *endpointv3.LbEndpoint) bool {
 			at := lb.GetEndpoint().GetAddress().GetEnvoyInternalAddress()
 			gone := at != nil && slices.ContainsFunc(hops, func(h *cache.Slot) bool {
-				return h.Name == at.GetServerListenerName() && h.Type == resource.Listener || h.Name == at.GetEndpointId() && isHost(h)
+				return h.Name == at.GetServerListenerName() && h.Type == resource.Listener ||
+					h.Name == at.GetEndpointId() && isHost(h)
 			})
 			if !gone {
 				led[at.GetServerListenerName()] = true
@@ -125,9 +129,10 @@ func withoutHops(e *cache.Entry, hops []*cache.Slot) *cache.Entry {
 	return cache.Variant(e, body, names)
 }
 
-// withUsedHosts is what an item of a route configuration wants, with the virtual hosts of hops that leave it and that endpoints of
-// the proxy still name, as they were sent last. (A version that the proxy does not know from us has none to add: then its requests
-// meet the virtual host that answers for hops that are gone.)
+// withUsedHosts is what an item of a route configuration wants, with the virtual hosts of hops that
+// leave it and that endpoints of the proxy still name, as they were sent last. (A version that the
+// proxy does not know from us has none to add: then its requests meet the virtual host that answers
+// for hops that are gone.)
 func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	last := it.lastSent()
 	if it.want == nil || last == nil || last == it.want {
@@ -157,10 +162,11 @@ func (s *Stream) withUsedHosts(it *item, now time.Time) *cache.Entry {
 	return it.want
 }
 
-// usedHosts are the virtual hosts that leave a route configuration and that endpoints of the proxy still name, with their bytes.
+// usedHosts are the virtual hosts that leave a route configuration and that endpoints of the proxy
+// still name, with their bytes.
 //
-// Endpoints count if a request can reach their cluster. Of two hops, each may be named by endpoints of the cluster behind the other one:
-// when nothing else leads there any more, both leave.
+// Endpoints count if a request can reach their cluster. Of two hops, each may be named by endpoints
+// of the cluster behind the other one: when nothing else leads there any more, both leave.
 func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cache.Slot][]byte {
 	var named []*cache.Slot // only by endpoints that are not current
 	used := map[*cache.Slot][]byte{}
@@ -204,8 +210,8 @@ func (s *Stream) usedHosts(it *item, last *cache.Entry, now time.Time) map[*cach
 	return used
 }
 
-// leads reports whether a request can reach a cluster whose endpoints name a hop: some resource names the cluster, or one of some virtual
-// hosts of the item it does.
+// leads reports whether a request can reach a cluster whose endpoints name a hop: some resource
+// names the cluster, or one of some virtual hosts of the item it does.
 func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time) bool {
 	reached := func(c *item) bool {
 		_, drains := s.drain[c.slot]
@@ -229,9 +235,10 @@ func (s *Stream) leads(hop *cache.Slot, it *item, hosts [][]byte, now time.Time)
 	return false
 }
 
-// releaseHops takes the hops out of endpoints that name a listener that leaves, if a request can reach them only through these hops: the
-// clusters behind hops may lead to hops themselves, and would stay with the listener without end. A request that came before may still be on
-// its way from one hop to the next for the drain time.
+// releaseHops takes the hops out of endpoints that name a listener that leaves, if a request can
+// reach them only through these hops: the clusters behind hops may lead to hops themselves, and
+// would stay with the listener without end. A request that came before may still be on its way from
+// one hop to the next for the drain time.
 func (s *Stream) releaseHops(now time.Time) {
 	for _, l := range s.items[resource.Listener] {
 		if l.want != nil || l.have == nil || l.stale {
@@ -253,14 +260,16 @@ func (s *Stream) releaseHops(now time.Time) {
 			case now.Before(until):
 				s.flushAt(until)
 			default:
-				e.want = withoutHops(last, slices.DeleteFunc(slices.Clone(last.Names), func(n *cache.Slot) bool { return !isHop(n) }))
+				e.want = withoutHops(last,
+					slices.DeleteFunc(slices.Clone(last.Names), func(n *cache.Slot) bool { return !isHop(n) }))
 				s.dirty(e, true, now)
 			}
 		}
 	}
 }
 
-// routesBehind are the routes of a listener that the proxy accepted last; nil if they are not known, or not to be replaced.
+// routesBehind are the routes of a listener that the proxy accepted last; nil if they are not
+// known, or not to be replaced.
 func (s *Stream) routesBehind(l *item) *item {
 	for _, n := range l.have.Names {
 		if it := s.items[n.Type][n]; n.Type == resource.RouteConfiguration && it != nil && it.have != nil && !it.stale {
@@ -285,8 +294,8 @@ func hasText(message []byte, text string) bool {
 	return bytes.Contains(message, protowire.AppendString(nil, text))
 }
 
-// staleNames reports whether endpoints that the proxy resumed with may name a hop. It has the state machine run again when that
-// counts no more.
+// staleNames reports whether endpoints that the proxy resumed with may name a hop. It has the state
+// machine run again when that counts no more.
 func (s *Stream) staleNames(host *cache.Slot, but *item, now time.Time) bool {
 	wait, until := s.mayNameStale(host, but, now)
 	if wait {

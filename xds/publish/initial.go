@@ -23,8 +23,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	for _, slot := range subscribed {
 		asks.set(slot.ID)
 	}
-	// take is true for each name once. The proxy has no resource of a name that it does not subscribe to: its response
-	// crossed the unsubscription.
+	// take is true for each name once. The proxy has no resource of a name that it does not
+	// subscribe to: its response crossed the unsubscription.
 	take := func(slot *cache.Slot) bool {
 		repeated := initial.has(slot.ID)
 		initial.set(slot.ID)
@@ -62,8 +62,8 @@ func (s *Stream) takeInitial(r Request, subscribed []*cache.Slot, now time.Time)
 	return initial
 }
 
-// resumedWith notes that a proxy has resumed with a version. Of one that is newer than the last pull, the next pull would take the version
-// before it for what the proxy has.
+// resumedWith notes that a proxy has resumed with a version. Of one that is newer than the last
+// pull, the next pull would take the version before it for what the proxy has.
 func (s *Stream) resumedWith(e *cache.Entry) {
 	if e.Seq > s.cursor.Seq() {
 		it := s.newItem(e.Slot)

@@ -13,8 +13,8 @@ import (
 // maxMessage bounds what is kept of an error detail: a failed validation quotes the whole resource.
 const maxMessage = 1024
 
-// nack applies a NACK. The rejected resources are withheld at that version. The others are sent again, even where Envoy
-// applied them: it counts only what it has ACKed as its own.
+// nack applies a NACK. The rejected resources are withheld at that version. The others are sent
+// again, even where Envoy applied them: it counts only what it has ACKed as its own.
 func (s *Stream) nack(r *Response, message string, now time.Time) {
 	s.lastNack[r.Type] = shorten(message)
 	for _, e := range r.Upserts {
@@ -38,8 +38,8 @@ func (s *Stream) nack(r *Response, message string, now time.Time) {
 		it.flight = nil
 		switch {
 		case p.entry == nil:
-			// The removals in a rejected response did not cause the NACK. A response of removals alone would get
-			// another NACK.
+			// The removals in a rejected response did not cause the NACK. A response of removals
+			// alone would get another NACK.
 			s.dirty(it, upserts > 0 && it.want == nil || it.want != nil, now)
 		case it.quarantine != nil && it.quarantine.entry == p.entry:
 			s.continueQuarantine(it, false, shorten(message), now)
@@ -71,7 +71,8 @@ func (s *Stream) advanceQuarantine(it *item, now time.Time) {
 	}
 }
 
-// transient marks a rejection that may end without a change of ours: another process holds the port for now.
+// transient marks a rejection that may end without a change of ours: another process holds the port
+// for now.
 const transient = "Address already in use"
 
 // retryAfter is when such a resource is sent again.
@@ -148,8 +149,8 @@ func rejectedNames(r *Response, message string) []string {
 	if at == nil {
 		return nil
 	}
-	// "a, b: cause": names may hold any of these characters, so the end of a name follows from the names that were
-	// sent.
+	// "a, b: cause": names may hold any of these characters, so the end of a name follows from the
+	// names that were sent.
 	var out []string
 	rest := message[at[1]:]
 	for {

@@ -9,26 +9,31 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// gate reports whether an item may be sent now; if not, the latest time until which it waits (zero: for an event).
+// gate reports whether an item may be sent now; if not, the latest time until which it waits (zero:
+// for an event).
 type gate func(*Stream, *item, time.Time) (bool, time.Time)
 
 // stage is one step of a flush.
 type stage struct {
 	t resource.Type
-	// upsert and remove are the gates of such items; nil: the stage sends none. A stage with both sends them together.
+	// upsert and remove are the gates of such items; nil: the stage sends none. A stage with both
+	// sends them together.
 	upsert, remove gate
 	// single: one resource in a response, so that its nonce identifies it.
 	single bool
-	// window is how many responses of the type may be unanswered before more are held back; 0: any number.
+	// window is how many responses of the type may be unanswered before more are held back; 0: any
+	// number.
 	window int
 }
 
 // stages is make before break: the order of delivery as data.
 var stages = []stage{
-	// Clusters warm on their secrets; the proxy requests those of listeners. A removal only answers a request.
+	// Clusters warm on their secrets; the proxy requests those of listeners. A removal only answers
+	// a request.
 	{t: resource.Secret, upsert: secretReady, remove: always, window: 16},
 	{t: resource.Cluster, upsert: clusterReady, window: 4},
-	// Right behind: a modified cluster waits for its endpoints again, and withholds its ACK meanwhile.
+	// Right behind: a modified cluster waits for its endpoints again, and withholds its ACK
+	// meanwhile.
 	{t: resource.Endpoints, upsert: endpointsReady, window: 16},
 	// An added and a removed listener of one port must be in one response.
 	{t: resource.Listener, upsert: routesReady, remove: unused, window: 16},
@@ -36,8 +41,8 @@ var stages = []stage{
 	{t: resource.Cluster, remove: unused, window: 16},
 }
 
-// Flush returns everything that may be sent now, in order. It never blocks on the proxy: changes that arrive while an
-// item waits collapse with it.
+// Flush returns everything that may be sent now, in order. It never blocks on the proxy: changes
+// that arrive while an item waits collapse with it.
 func (s *Stream) Flush(now time.Time) []*Response {
 	s.pull(now)
 	s.nextFlush = time.Time{}
@@ -71,7 +76,8 @@ func (s *Stream) run(st *stage, now time.Time) []*Response {
 		case it.want == nil:
 			removals = append(removals, it)
 		case st.upsert == nil:
-			// A response that carries all clusters would take back a cluster that is resent after a NACK.
+			// A response that carries all clusters would take back a cluster that is resent after a
+			// NACK.
 			held = held || s.config.StateOfTheWorld
 		case !s.passes(st.upsert, it, now):
 			held = true
@@ -165,9 +171,10 @@ func (s *Stream) parts(now time.Time, items ...*item) []part {
 	return out
 }
 
-// endpointsAgain sends the endpoints of clusters behind them, changed or not: a modified cluster, and a new one that
-// shares its service_name with another, wait for them without a request. The proxy requests names that it does not
-// subscribe to yet by itself. A proxy that has just resumed may have them already and is about to report that.
+// endpointsAgain sends the endpoints of clusters behind them, changed or not: a modified cluster,
+// and a new one that shares its service_name with another, wait for them without a request. The
+// proxy requests names that it does not subscribe to yet by itself. A proxy that has just resumed
+// may have them already and is about to report that.
 func (s *Stream) endpointsAgain(r *Response, now time.Time) {
 	changed := r.carried
 	for _, p := range r.parts {

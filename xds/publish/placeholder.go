@@ -17,10 +17,10 @@ import (
 )
 
 // placeholder is a secret in place of a rejected one without a last good version: Envoy keeps the
-// rejected bytes, and would reject each later version of a listener or cluster that names them, also
-// for those who share the listener. Its certificate is for no name, has ended, and has a key of its
-// own. As a server's or client's it is not valid at the other end, and as a CA it verifies none. nil:
-// the secret is of another kind.
+// rejected bytes, and would reject each later version of a listener or cluster that names them,
+// also for those who share the listener. Its certificate is for no name, has ended, and has a key
+// of its own. As a server's or client's it is not valid at the other end, and as a CA it verifies
+// none. nil: the secret is of another kind.
 func placeholder(of *cache.Entry, x *secret) *cache.Entry {
 	if x == nil {
 		return nil

@@ -14,11 +14,12 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a whole. It sends
-// variants: first only what has not changed since the last accepted version, then half of the changes with it, and so
-// on down to the virtual host and the route in it. Each accepted variant is in force at once, so good changes apply
-// first, and a part that is not known to be good stays as it was. In the end a rejected part answers 500. If Envoy
-// rejects that too, because the match itself is invalid, the part stays as it was.
+// quarantine finds the rejected parts of a route configuration, which Envoy accepts or rejects as a
+// whole. It sends variants: first only what has not changed since the last accepted version, then
+// half of the changes with it, and so on down to the virtual host and the route in it. Each
+// accepted variant is in force at once, so good changes apply first, and a part that is not known
+// to be good stays as it was. In the end a rejected part answers 500. If Envoy rejects that too,
+// because the match itself is invalid, the part stays as it was.
 type quarantine struct {
 	of    *cache.Entry // the rejected version
 	names []*cache.Slot
@@ -79,7 +80,8 @@ var (
 	fieldName  = []protowire.Number{1, 1, 14}
 )
 
-// newQuarantine starts with the rejected version and the one that the proxy has; before is nil if that is not known.
+// newQuarantine starts with the rejected version and the one that the proxy has; before is nil if
+// that is not known.
 func newQuarantine(of, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{of: of, names: slices.Clone(of.Names)}
 	var old []*resource.Part
@@ -305,7 +307,8 @@ func (p *piece) encode() []byte {
 	return out
 }
 
-// encodeDisabled returns the piece with its match and the answer 500 only; as it was before, if it cannot be decoded.
+// encodeDisabled returns the piece with its match and the answer 500 only; as it was before, if it
+// cannot be decoded.
 func (p *piece) encodeDisabled() []byte {
 	if p.level == levelMember {
 		return nil
@@ -319,7 +322,8 @@ func (p *piece) encodeDisabled() []byte {
 			return p.old
 		}
 		all := &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
-		msg = &routev3.VirtualHost{Name: vh.GetName(), Domains: vh.GetDomains(), Routes: []*routev3.Route{{Match: all, Action: answer}}}
+		msg = &routev3.VirtualHost{Name: vh.GetName(), Domains: vh.GetDomains(),
+			Routes: []*routev3.Route{{Match: all, Action: answer}}}
 	default:
 		var r routev3.Route
 		if proto.Unmarshal(p.raw, &r) != nil {

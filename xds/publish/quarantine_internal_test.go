@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// strict reports whether a proxy accepts a configuration: it rejects routes to the cluster "bad", routes whose path is
-// "/bad", and virtual hosts without a domain.
+// strict reports whether a proxy accepts a configuration: it rejects routes to the cluster "bad",
+// routes whose path is "/bad", and virtual hosts without a domain.
 func strict(rc *routev3.RouteConfiguration) bool {
 	for _, vh := range rc.GetVirtualHosts() {
 		if len(vh.GetDomains()) == 0 {
@@ -47,7 +47,8 @@ func TestQuarantine_DisablesOnlyRejectedRoutes(t *testing.T) {
 			for h := range 1 + r.IntN(12) {
 				vh := &routev3.VirtualHost{Name: fmt.Sprint("h", h), Domains: []string{fmt.Sprint("h", h)}}
 				for i := range r.IntN(6) {
-					route := &routev3.Route{Name: fmt.Sprint("r", i), Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: fmt.Sprint("/", i)}}}
+					route := &routev3.Route{Name: fmt.Sprint("r", i),
+						Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: fmt.Sprint("/", i)}}}
 					to := "good" + fmt.Sprint(r.IntN(2))
 					switch n := r.IntN(100); {
 					case n < rejected:
@@ -55,7 +56,9 @@ func TestQuarantine_DisablesOnlyRejectedRoutes(t *testing.T) {
 					case n < rejected*3/2:
 						route.Match = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: "/bad"}}
 					}
-					route.Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}}
+					route.Action = &routev3.Route_Route{
+						Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}},
+					}
 					vh.Routes = append(vh.Routes, route)
 				}
 				if r.IntN(200) < rejected {
@@ -93,7 +96,9 @@ func TestQuarantine_DisablesOnlyRejectedRoutes(t *testing.T) {
 			t.Errorf("seed %d: found %q, want %q", seed, faults, want)
 		}
 		for _, p := range lost(nil, after, has) {
-			if !slices.ContainsFunc(faults, func(f string) bool { return f == p || strings.HasSuffix(f, " ") && strings.HasPrefix(p, f) }) {
+			if !slices.ContainsFunc(faults, func(f string) bool {
+				return f == p || strings.HasSuffix(f, " ") && strings.HasPrefix(p, f)
+			}) {
 				t.Errorf("seed %d: %s is good and not in force", seed, p)
 			}
 		}
@@ -118,8 +123,8 @@ func rejectedIn(rc *routev3.RouteConfiguration) (out []string) {
 	return out
 }
 
-// lost are the routes of a configuration that are in force neither as wanted nor, if they existed before, as they were.
-// Rejected routes are not counted.
+// lost are the routes of a configuration that are in force neither as wanted nor, if they existed
+// before, as they were. Rejected routes are not counted.
 func lost(before, after, has *routev3.RouteConfiguration) (out []string) {
 	now := index(has)
 	was := index(before)
@@ -129,7 +134,8 @@ func lost(before, after, has *routev3.RouteConfiguration) (out []string) {
 		switch {
 		case now[name] != nil && (proto.Equal(now[name], r) || proto.Equal(now[name], old)):
 		case before != nil && old == nil:
-		case before != nil && slices.ContainsFunc(rejected, func(b string) bool { return b == name || strings.HasPrefix(name, b) && strings.HasSuffix(b, " ") }):
+		case before != nil && slices.ContainsFunc(rejected,
+			func(b string) bool { return b == name || strings.HasPrefix(name, b) && strings.HasSuffix(b, " ") }):
 		default:
 			out = append(out, name)
 		}
@@ -148,13 +154,16 @@ func index(rc *routev3.RouteConfiguration) map[string]*routev3.Route {
 	return out
 }
 
-// The proxies of a fleet reject the same resources: a thousand proxies must not cost a thousand route configurations of
-// some megabytes.
+// The proxies of a fleet reject the same resources: a thousand proxies must not cost a thousand
+// route configurations of some megabytes.
 func TestQuarantine_ProxiesShareVariants(t *testing.T) {
 	rc := func(to string) *routev3.RouteConfiguration {
-		route := &routev3.Route{Name: "r", Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: "/"}}, Action: &routev3.Route_Route{
+		route := &routev3.Route{Name: "r", Match: &routev3.RouteMatch{
+			PathSpecifier: &routev3.RouteMatch_Path{Path: "/"},
+		}, Action: &routev3.Route_Route{
 			Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}}}
-		return &routev3.RouteConfiguration{Name: "routes", VirtualHosts: []*routev3.VirtualHost{{Name: "h", Domains: []string{"h"}, Routes: []*routev3.Route{route}}}}
+		return &routev3.RouteConfiguration{Name: "routes",
+			VirtualHosts: []*routev3.VirtualHost{{Name: "h", Domains: []string{"h"}, Routes: []*routev3.Route{route}}}}
 	}
 	before, after := entryOf(t, rc("good")), entryOf(t, rc("bad"))
 	var has []*resource.Part

@@ -9,13 +9,15 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Request is a proxy's request for one type, in delta's terms. nil is empty. The stream keeps no reference to it.
+// Request is a proxy's request for one type, in delta's terms. nil is empty. The stream keeps no
+// reference to it.
 type Request struct {
 	Type                   resource.Type
 	Subscribe, Unsubscribe iter.Seq[string]
 	// Initial is initial_resource_versions, name and version; on the type's first request only.
 	Initial iter.Seq2[string, string]
-	// Nonce answers a Response; empty: it answers none. Error is the error detail of a NACK; empty: an ACK.
+	// Nonce answers a Response; empty: it answers none. Error is the error detail of a NACK; empty:
+	// an ACK.
 	Nonce string
 	Error string
 }
@@ -135,8 +137,8 @@ func (s *Stream) ack(p part, r *Response, now time.Time) {
 	}
 }
 
-// expectRoutes notes the route configurations that a new listener is about to request: endpoints that name the listener
-// wait for them too.
+// expectRoutes notes the route configurations that a new listener is about to request: endpoints
+// that name the listener wait for them too.
 func (s *Stream) expectRoutes(e *cache.Entry, now time.Time) {
 	if e.Type != resource.Listener {
 		return

@@ -85,8 +85,8 @@ func (x *secret) mark(text string) bool {
 
 // newSecretQuarantine finds the members of a cluster set whose certificates are rejected: one
 // secret has those of all members. They are left out. Any other secret stays as it was. Its last
-// good version is sent again, or a placeholder, because Envoy would use the rejected bytes for a new
-// version of a listener.
+// good version is sent again, or a placeholder, because Envoy would use the rejected bytes for a
+// new version of a listener.
 func newSecretQuarantine(of, before *cache.Entry, detail string) *quarantine {
 	q := &quarantine{of: of, names: slices.Clone(of.Names)}
 	x, err := decodeSecret(of.Body())

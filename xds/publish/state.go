@@ -61,7 +61,9 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 			}
 			if first && r.Version != "" && slot.Current() == nil {
 				s.subscribed.set(slot.ID)
-				continue // a resumed proxy most likely still has the removed resource: an empty one would take that away
+				// a resumed proxy most likely still has the removed resource: an empty one would
+				// take that away
+				continue
 			}
 			s.subscribe(slot, false, now)
 		}
@@ -70,8 +72,8 @@ func (s *Stream) HandleState(r StateRequest, now time.Time) {
 	s.firstRequestDone(r.Type)
 }
 
-// resume compares what a proxy has with what it would get, and returns true if it is the same: nothing is sent then.
-// Otherwise it makes all clusters or all listeners due.
+// resume compares what a proxy has with what it would get, and returns true if it is the same:
+// nothing is sent then. Otherwise it makes all clusters or all listeners due.
 func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool {
 	var entries []*cache.Entry
 	for _, slot := range slots {
@@ -99,8 +101,8 @@ func (s *Stream) resume(r StateRequest, slots []*cache.Slot, now time.Time) bool
 	return false
 }
 
-// noteAccepted records what the proxy accepted of the types of which every response carries all. (The current version
-// may be newer than the last pull.)
+// noteAccepted records what the proxy accepted of the types of which every response carries all.
+// (The current version may be newer than the last pull.)
 func (s *Stream) noteAccepted(e *cache.Entry) {
 	if s.config.StateOfTheWorld && wildcardTypes[e.Type] {
 		s.accepted[e.Slot] = e
@@ -110,8 +112,8 @@ func (s *Stream) noteAccepted(e *cache.Entry) {
 	}
 }
 
-// completeState completes a response of the state of the world. It carries all clusters or all listeners, because the
-// proxy removes those that are missing.
+// completeState completes a response of the state of the world. It carries all clusters or all
+// listeners, because the proxy removes those that are missing.
 func (s *Stream) completeState(r *Response) {
 	r.Removed = nil
 	if wildcardTypes[r.Type] {
@@ -143,8 +145,9 @@ func (s *Stream) completeState(r *Response) {
 	r.Version = stateVersion(r.Upserts)
 }
 
-// carry notes a cluster that a response repeats unchanged. It may still be a change for the proxy: of a response that
-// it rejected, Envoy applied the good clusters, and now gets their old versions back.
+// carry notes a cluster that a response repeats unchanged. It may still be a change for the proxy:
+// of a response that it rejected, Envoy applied the good clusters, and now gets their old versions
+// back.
 func (s *Stream) carry(r *Response, e *cache.Entry) {
 	if e.Type == resource.Cluster && s.carried[e.Slot] != e.Version {
 		s.carried[e.Slot] = e.Version
@@ -152,8 +155,9 @@ func (s *Stream) carry(r *Response, e *cache.Entry) {
 	}
 }
 
-// stateVersion is the version of a whole response: a content hash, so that replicas agree. A response of endpoints or
-// routes may carry only some of what the proxy has, so a proxy resumes only after a response with all of them.
+// stateVersion is the version of a whole response: a content hash, so that replicas agree. A
+// response of endpoints or routes may carry only some of what the proxy has, so a proxy resumes
+// only after a response with all of them.
 func stateVersion(entries []*cache.Entry) string {
 	var d xxhash.Digest
 	d.Reset()

@@ -13,7 +13,8 @@ import (
 
 var instant = time.Unix(1000, 0)
 
-// stateOf starts a state-of-the-world stream of clusters; version is the one of the proxy's last response.
+// stateOf starts a state-of-the-world stream of clusters; version is the one of the proxy's last
+// response.
 func stateOf(t *testing.T, store *cache.Cache, version string) (*publish.Stream, []*publish.Response) {
 	t.Helper()
 	s := publish.New(store.Open(xdstest.Gateway, ""), publish.Config{StateOfTheWorld: true})
@@ -33,7 +34,8 @@ func TestStateOfTheWorld_ResponseCarriesAllClusters(t *testing.T) {
 		if len(sent) != 1 || describe(sent[0]) != want {
 			t.Fatalf("step %d: sent %v, want %s", step, sent, want)
 		}
-		s.HandleState(publish.StateRequest{Type: resource.Cluster, Version: sent[0].Version, Nonce: sent[0].Nonce}, instant)
+		s.HandleState(publish.StateRequest{Type: resource.Cluster, Version: sent[0].Version, Nonce: sent[0].Nonce},
+			instant)
 		switch step {
 		case 0:
 			commit([]*resource.Resource{xdstest.Cluster(t, "c", 0)})

@@ -12,24 +12,27 @@ import (
 
 // Config configures a Stream.
 type Config struct {
-	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force yet, delays other
-	// resources. (Envoy withholds the ACK of clusters while any of them warms.) Resources that name a cluster that the
-	// proxy has never accepted wait without a bound. Default: 300 ms.
+	// Watchdog bounds how long an unanswered response of clusters, or a hop that is not in force
+	// yet, delays other resources. (Envoy withholds the ACK of clusters while any of them warms.)
+	// Resources that name a cluster that the proxy has never accepted wait without a bound.
+	// Default: 300 ms.
 	Watchdog time.Duration
-	// Drain is the drain time: how long the clusters of a removed filter chain stay. At least the proxy's
-	// --drain-time-s.
+	// Drain is the drain time: how long the clusters of a removed filter chain stay. At least the
+	// proxy's --drain-time-s.
 	Drain time.Duration
-	// Linger is the linger timeout: how long a cluster stays after its last route. A request that has chosen the
-	// cluster may still wait for its pick, and would get "no such cluster".
+	// Linger is the linger timeout: how long a cluster stays after its last route. A request that
+	// has chosen the cluster may still wait for its pick, and would get "no such cluster".
 	Linger time.Duration
-	// Called reports whether the proxy itself calls a cluster for as long as a request lasts. Such a cluster stays for
-	// the longer of Drain and Linger, because its removal cuts the calls in flight. nil: no cluster is called.
+	// Called reports whether the proxy itself calls a cluster for as long as a request lasts. Such
+	// a cluster stays for the longer of Drain and Linger, because its removal cuts the calls in
+	// flight. nil: no cluster is called.
 	Called func(cluster string) bool
-	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache does not have: until
-	// it subscribes to its routes, and for listeners that its endpoints may name. Default: 3 s.
+	// Settle bounds how long removals wait after a proxy has resumed with versions that the cache
+	// does not have: until it subscribes to its routes, and for listeners that its endpoints may
+	// name. Default: 3 s.
 	Settle time.Duration
-	// Lagging reports whether the cache may lack resources that exist, because its process has lost its sources. No
-	// listener and no cluster is removed meanwhile. nil: never.
+	// Lagging reports whether the cache may lack resources that exist, because its process has lost
+	// its sources. No listener and no cluster is removed meanwhile. nil: never.
 	Lagging func() bool
 	// StateOfTheWorld selects the state-of-the-world variant of the protocol; otherwise delta.
 	StateOfTheWorld bool
@@ -50,8 +53,9 @@ type Stream struct {
 	items      [types]map[*cache.Slot]*item
 	accepted   map[*cache.Slot]*cache.Entry // see noteAccepted; empty in delta
 	carried    map[*cache.Slot]string       // the version of each cluster in the last response; empty in delta
-	owed       map[*cache.Slot]bool         // endpoints of clusters that were sent before the first request for endpoints
-	drain      map[*cache.Slot]time.Time    // when the drain time or linger timeout of a cluster ends
+	// endpoints of clusters that were sent before the first request for endpoints
+	owed  map[*cache.Slot]bool
+	drain map[*cache.Slot]time.Time // when the drain time or linger timeout of a cluster ends
 
 	unacked       []*Response // oldest first
 	nonce         uint64
@@ -69,12 +73,14 @@ const types = int(resource.RouteConfiguration) + 1
 // item is a name for which the proxy may not have what it should have. A name in sync has no item.
 type item struct {
 	slot *cache.Slot
-	// have is the version that the proxy accepted last. stale: the proxy may have a version that is not known here.
+	// have is the version that the proxy accepted last. stale: the proxy may have a version that is
+	// not known here.
 	have  *cache.Entry
 	stale bool
 	// want is what the proxy should have; nil: nothing.
 	want *cache.Entry
-	// dirty: want is to be sent. A clean item is in flight, rejected, or waits for the proxy to unsubscribe.
+	// dirty: want is to be sent. A clean item is in flight, rejected, or waits for the proxy to
+	// unsubscribe.
 	dirty bool
 	since time.Time // when it became dirty
 	// idle is since when no request can reach a listener of hops that leaves; zero otherwise.
@@ -107,7 +113,8 @@ type Response struct {
 	At time.Time
 
 	parts []part
-	// carried are the unchanged clusters of a state of the world that had another version in the response before.
+	// carried are the unchanged clusters of a state of the world that had another version in the
+	// response before.
 	carried []*cache.Entry
 }
 
@@ -186,7 +193,8 @@ func (s *Stream) newItem(slot *cache.Slot) *item {
 	return it
 }
 
-// itemOf returns the item of a slot. A new item of a held name is assumed to have the current version.
+// itemOf returns the item of a slot. A new item of a held name is assumed to have the current
+// version.
 func (s *Stream) itemOf(slot *cache.Slot) *item {
 	it := s.items[slot.Type][slot]
 	if it == nil {
@@ -209,11 +217,13 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	if want == nil {
 		switch {
 		case it.now, slot.Type == resource.Endpoints && slot.Named() && s.interested(slot):
-			// The proxy waits for an answer, or the cluster stays: Envoy takes empty endpoints for an answer and
-			// ignores a removal.
+			// The proxy waits for an answer, or the cluster stays: Envoy takes empty endpoints for
+			// an answer and ignores a removal.
 			want = cache.Placeholder(slot)
-		case slot.Type == resource.Endpoints && it.have != nil && s.subscribed.has(slot.ID) && len(s.missingHops(it.have)) > 0:
-			// At a start, endpoints precede hops. These hops no longer exist, and the cluster may stay.
+		case slot.Type == resource.Endpoints && it.have != nil && s.subscribed.has(slot.ID) &&
+			len(s.missingHops(it.have)) > 0:
+			// At a start, endpoints precede hops. These hops no longer exist, and the cluster may
+			// stay.
 			want = withoutHops(it.have, s.missingHops(it.have))
 		case it.have == nil && !it.stale && it.flight == nil, slot.Type == resource.Secret:
 			s.drop(it) // nothing to remove; and Envoy keeps a secret until it unsubscribes
@@ -227,7 +237,8 @@ func (s *Stream) setWant(it *item, want *cache.Entry, now time.Time) {
 	it.quarantine = nil
 	switch {
 	case want == nil:
-		// Envoy drops what it subscribes to by name by itself, when nothing of its own names it any more.
+		// Envoy drops what it subscribes to by name by itself, when nothing of its own names it any
+		// more.
 		s.dirty(it, it.now || s.wildcard[slot.Type], now)
 	case it.flight != nil && it.inFlight() != nil && it.inFlight().Version == want.Version:
 		it.dirty = false
@@ -316,9 +327,9 @@ func (s *Stream) unhold(slot *cache.Slot) {
 type Rejection struct {
 	Ref     resource.Ref
 	Version string
-	// Host and Route name the rejected virtual host, and the rejected route in it, of a route configuration whose other
-	// parts are in force. Both are empty if the whole resource is withheld. Route is empty if the virtual host itself
-	// is rejected.
+	// Host and Route name the rejected virtual host, and the rejected route in it, of a route
+	// configuration whose other parts are in force. Both are empty if the whole resource is
+	// withheld. Route is empty if the virtual host itself is rejected.
 	Host, Route string
 	// Member is the member of a cluster set whose certificates are rejected, of a secret that is in
 	// force without them.
@@ -327,8 +338,8 @@ type Rejection struct {
 	Owners  []report.Ref
 }
 
-// Rejections lists the resources whose newest version the proxy rejects, ordered by type only. The version before stays
-// in force.
+// Rejections lists the resources whose newest version the proxy rejects, ordered by type only. The
+// version before stays in force.
 func (s *Stream) Rejections() []Rejection {
 	var out []Rejection
 	for t := range s.items {
@@ -363,8 +374,8 @@ func (it *item) isSearched() bool {
 // RejectionsSeq changes whenever Rejections may have changed.
 func (s *Stream) RejectionsSeq() uint64 { return s.rejectionsSeq }
 
-// Rejected returns the version of a name that the proxy rejects and Envoy's error detail; both are empty if it rejects
-// none.
+// Rejected returns the version of a name that the proxy rejects and Envoy's error detail; both are
+// empty if it rejects none.
 func (s *Stream) Rejected(slot *cache.Slot) (version, detail string) {
 	if it := s.items[slot.Type][slot]; it != nil && it.detail != "" {
 		return it.rejected, it.detail
@@ -406,7 +417,8 @@ func (s *Stream) Settled() bool {
 	return true
 }
 
-// Accepted is the version of a name that the proxy accepted last and still has; nil if none, or none that is known.
+// Accepted is the version of a name that the proxy accepted last and still has; nil if none, or
+// none that is known.
 func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	if it := s.items[slot.Type][slot]; it != nil {
 		return it.have
@@ -417,8 +429,8 @@ func (s *Stream) Accepted(slot *cache.Slot) *cache.Entry {
 	return nil
 }
 
-// Lag reports whether the proxy lacks something that it should have, resources in flight included, and whether it
-// rejects something.
+// Lag reports whether the proxy lacks something that it should have, resources in flight included,
+// and whether it rejects something.
 func (s *Stream) Lag() (behind, rejecting bool) {
 	for t := range s.items {
 		for _, it := range s.items[t] {

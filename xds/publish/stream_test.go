@@ -30,7 +30,8 @@ type script struct {
 func begin(t *testing.T, c publish.Config) *script {
 	s := &script{T: t, cache: cache.New(cache.Config{}), now: time.Unix(1000, 0)}
 	s.commit([]*resource.Resource{
-		xdstest.Cluster(t, "a", 0), xdstest.Endpoints(t, "a", 1), xdstest.Listener(t, "web", 80, "routes"), xdstest.Routes(t, "routes", "a"),
+		xdstest.Cluster(t, "a", 0), xdstest.Endpoints(t, "a", 1), xdstest.Listener(t, "web", 80, "routes"),
+		xdstest.Routes(t, "routes", "a"),
 	})
 	s.stream = publish.New(s.cache.Open(xdstest.Gateway, ""), c)
 	t.Cleanup(s.stream.Close)
@@ -111,7 +112,8 @@ func (s *script) advance(d time.Duration) { s.now = s.now.Add(d) }
 
 func TestMakeBeforeBreak_RoutesWaitForNewClusters(t *testing.T) {
 	s := begin(t, publish.Config{})
-	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 2), xdstest.Routes(t, "routes", "b")},
+	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 2),
+		xdstest.Routes(t, "routes", "b")},
 		resource.Ref{Type: resource.Cluster, Name: "a"})
 	s.expect("cluster +b")
 	s.ask(publish.Request{Type: resource.Endpoints, Subscribe: slices.Values([]string{"b"})})
@@ -125,14 +127,16 @@ func TestMakeBeforeBreak_RoutesWaitForNewClusters(t *testing.T) {
 	s.expect("cluster -a")
 }
 
-// A proxy that unsubscribes from routes and subscribes again before they arrive has them, and what they name stays.
+// A proxy that unsubscribes from routes and subscribes again before they arrive has them, and what
+// they name stays.
 func TestMakeBeforeBreak_RoutesInFlightToANewSubscriptionKeepTheirClusters(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Routes(t, "routes", "a"), xdstest.RoutesOf(t, "routes", nil, "a")})
 	s.expect("route +routes")
 	inFlight := s.pending
 	s.pending = nil
-	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 2), xdstest.Routes(t, "routes", "b")})
+	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 2),
+		xdstest.Routes(t, "routes", "b")})
 	s.expect("cluster +b")
 	s.ask(publish.Request{Type: resource.RouteConfiguration, Unsubscribe: slices.Values([]string{"routes"})})
 	s.ask(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"})})
@@ -149,7 +153,8 @@ func TestMakeBeforeBreak_RoutesInFlightToANewSubscriptionKeepTheirClusters(t *te
 
 func TestWarming_SlowClusterDelaysOnlyItself(t *testing.T) {
 	s := begin(t, publish.Config{Watchdog: time.Second})
-	s.commit([]*resource.Resource{xdstest.Cluster(t, "a", 1), xdstest.Cluster(t, "b", 0), xdstest.RoutesOf(t, "routes", nil, "a")})
+	s.commit([]*resource.Resource{xdstest.Cluster(t, "a", 1), xdstest.Cluster(t, "b", 0),
+		xdstest.RoutesOf(t, "routes", nil, "a")})
 	s.expect("cluster +a,+b", "endpoints +a")
 	s.pending = nil // the proxy does not answer
 	if next := s.stream.NextFlush(); !next.Equal(s.now.Add(time.Second)) {
@@ -193,7 +198,9 @@ func TestLinger_ClusterOutlivesItsRoutes(t *testing.T) {
 }
 
 func TestLinger_CalledClusterStaysForDrainTime(t *testing.T) {
-	s := begin(t, publish.Config{Linger: time.Second, Drain: time.Minute, Called: func(cluster string) bool { return cluster == "a" }})
+	s := begin(t,
+		publish.Config{Linger: time.Second, Drain: time.Minute,
+			Called: func(cluster string) bool { return cluster == "a" }})
 	s.commit([]*resource.Resource{
 		xdstest.Cluster(t, "b", 0), xdstest.Endpoints(t, "b", 1), xdstest.Routes(t, "routes", "b"),
 	}, resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
@@ -212,7 +219,8 @@ func TestLinger_HoldsAfterResumptionAtAnotherReplica(t *testing.T) {
 	t.Cleanup(next.Close)
 	initial := map[string]string{"gone": "1", "a": xdstest.Cluster(t, "a", 0).Version}
 	next.Handle(publish.Request{Type: resource.Cluster, Initial: maps.All(initial)}, s.now)
-	next.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}), Initial: maps.All(map[string]string{"routes": xdstest.Routes(t, "routes", "a").Version})}, s.now)
+	next.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}),
+		Initial: maps.All(map[string]string{"routes": xdstest.Routes(t, "routes", "a").Version})}, s.now)
 	if sent := next.Flush(s.now.Add(time.Minute - 1)); len(sent) > 0 {
 		t.Errorf("sent %s", describe(sent[0]))
 	}
@@ -239,7 +247,8 @@ func TestLagging_NothingIsRemovedWhileSourcesAreLost(t *testing.T) {
 
 func TestDrain_ClustersOfRemovedChainStay(t *testing.T) {
 	s := begin(t, publish.Config{Drain: time.Minute})
-	s.commit(nil, resource.Ref{Type: resource.Listener, Name: "web"}, resource.Ref{Type: resource.RouteConfiguration, Name: "routes"},
+	s.commit(nil, resource.Ref{Type: resource.Listener, Name: "web"},
+		resource.Ref{Type: resource.RouteConfiguration, Name: "routes"},
 		resource.Ref{Type: resource.Cluster, Name: "a"}, resource.Ref{Type: resource.Endpoints, Name: "a"})
 	s.expect("listener -web")
 	s.ack(resource.Listener)
@@ -282,12 +291,14 @@ func TestNACK_WithoutNamesIsBisected(t *testing.T) {
 }
 
 func odd(t testing.TB, name string) *resource.Resource {
-	return xdstest.Resource(t, resource.Cluster, name, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
+	return xdstest.Resource(t, resource.Cluster, name,
+		&clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
 }
 
 func TestNACK_RejectedRoutesKeepTheirClusters(t *testing.T) {
 	s := begin(t, publish.Config{})
-	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Routes(t, "routes", "b")}, resource.Ref{Type: resource.Cluster, Name: "a"})
+	s.commit([]*resource.Resource{xdstest.Cluster(t, "b", 0), xdstest.Routes(t, "routes", "b")},
+		resource.Ref{Type: resource.Cluster, Name: "a"})
 	s.expect("cluster +b")
 	s.ack(resource.Cluster)
 	s.expect("route +routes")
@@ -333,7 +344,8 @@ func TestResumption_RemovalsWaitForUnknownRoutes(t *testing.T) {
 	if got := stream.Flush(s.now); len(got) != 1 || describe(got[0]) != "cluster +a" {
 		t.Fatalf("%v", got)
 	}
-	stream.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}), Initial: maps.All(map[string]string{"routes": "old"})}, s.now)
+	stream.Handle(publish.Request{Type: resource.RouteConfiguration, Subscribe: slices.Values([]string{"routes"}),
+		Initial: maps.All(map[string]string{"routes": "old"})}, s.now)
 	got := stream.Flush(s.now.Add(time.Hour))
 	if len(got) != 0 {
 		t.Fatalf("%v", describe(got[0]))
@@ -353,7 +365,8 @@ func TestNACK_ListenerOfBusyPortIsRetried(t *testing.T) {
 	s := begin(t, publish.Config{})
 	s.commit([]*resource.Resource{xdstest.Listener(t, "other", 81, "routes")})
 	s.expect("listener +other")
-	s.nack(resource.Listener, "Error adding/updating listener(s) other: cannot bind '127.0.0.1:81': Address already in use")
+	s.nack(resource.Listener,
+		"Error adding/updating listener(s) other: cannot bind '127.0.0.1:81': Address already in use")
 	s.expect()
 	s.now = s.stream.NextFlush()
 	s.expect("listener +other")
@@ -395,7 +408,8 @@ func FuzzStream_NoRequestBreaksIt(f *testing.F) {
 			case 4:
 				s.HandleState(publish.StateRequest{Type: kind, Names: []string{name}}, now)
 			case 5:
-				r := resource.FromParts(kind, name, resource.NewPart(script[:i], []resource.Ref{{Type: resource.Cluster, Name: "n1"}}, nil))
+				r := resource.FromParts(kind, name,
+					resource.NewPart(script[:i], []resource.Ref{{Type: resource.Cluster, Name: "n1"}}, nil))
 				store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{r}})
 			case 6:
 				store.Commit(cache.Batch{Gateway: xdstest.Gateway, Removes: []resource.Ref{{Type: kind, Name: name}}})

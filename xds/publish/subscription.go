@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// subscribe applies the subscription to an acquired name; has: the proxy resumed with a version of it.
+// subscribe applies the subscription to an acquired name; has: the proxy resumed with a version of
+// it.
 func (s *Stream) subscribe(slot *cache.Slot, has bool, now time.Time) {
 	if s.subscribed.has(slot.ID) {
 		s.cursor.Release(slot)

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Type is one of the five types of resources that Envoy gets, in the order of a make-before-break flush.
+// Type is one of the five types of resources that Envoy gets, in the order of a make-before-break
+// flush.
 type Type uint8
 
 // The types that are served.
@@ -29,9 +30,9 @@ const (
 	numTypes
 )
 
-// VirtualHost is part of a route configuration, and never served by itself: the type of references to hops. A hop is a virtual
-// host of the route configuration of an internal listener; the endpoints that lead to it name it, and that route configuration
-// names those that it has.
+// VirtualHost is part of a route configuration, and never served by itself: the type of references
+// to hops. A hop is a virtual host of the route configuration of an internal listener; the
+// endpoints that lead to it name it, and that route configuration names those that it has.
 const VirtualHost = numTypes
 
 // Types lists every type, in order.
@@ -74,16 +75,18 @@ func (r Ref) Compare(o Ref) int {
 
 // Part is a piece of an encoded message, with its references and owners. It is immutable.
 type Part struct {
-	// Body is the encoding of some of the message's fields. The concatenation of such encodings encodes all of them.
+	// Body is the encoding of some of the message's fields. The concatenation of such encodings
+	// encodes all of them.
 	Body []byte
-	// Refs are the resources that it names, per-filter configuration included: sorted, without repeats.
+	// Refs are the resources that it names, per-filter configuration included: sorted, without
+	// repeats.
 	Refs []Ref
 	// Owners are the objects that it was made from: sorted, without repeats.
 	Owners []report.Ref
 }
 
-// NewPart creates a part from encoded bytes. refs and owners may be in any order, with repeats; the part takes
-// ownership of them.
+// NewPart creates a part from encoded bytes. refs and owners may be in any order, with repeats; the
+// part takes ownership of them.
 func NewPart(body []byte, refs []Ref, owners []report.Ref) *Part {
 	slices.SortFunc(refs, Ref.Compare)
 	slices.SortFunc(owners, report.Ref.Compare)
@@ -100,8 +103,9 @@ type Resource struct {
 	Ref
 	// Version is the hash of Body: equal on every replica and after a restart.
 	Version string
-	// Parts make up the message; most resources have one. Versions of a large resource share equal parts, so that
-	// encoding, storing and sending the next version costs little more than the new part.
+	// Parts make up the message; most resources have one. Versions of a large resource share equal
+	// parts, so that encoding, storing and sending the next version costs little more than the new
+	// part.
 	Parts []*Part
 	// Refs are the resources that this one names: sorted, without repeats.
 	Refs []Ref
@@ -109,7 +113,8 @@ type Resource struct {
 	Size int
 }
 
-// New encodes msg. The encoding is deterministic; nested Any values must have been marshalled the same way.
+// New encodes msg. The encoding is deterministic; nested Any values must have been marshalled the
+// same way.
 func New(t Type, name string, msg proto.Message, refs []Ref, owners []report.Ref) (*Resource, error) {
 	body, err := Marshal(msg)
 	if err != nil {
@@ -133,7 +138,8 @@ func FromParts(t Type, name string, parts ...*Part) *Resource {
 	return r
 }
 
-// refsOf collects the references of several parts. Most name the same few, so repeats are removed before sorting.
+// refsOf collects the references of several parts. Most name the same few, so repeats are removed
+// before sorting.
 func refsOf(parts []*Part) []Ref {
 	seen := map[Ref]struct{}{}
 	for _, p := range parts {
@@ -144,8 +150,8 @@ func refsOf(parts []*Part) []Ref {
 	return slices.SortedFunc(maps.Keys(seen), Ref.Compare)
 }
 
-// Body is the deterministic encoding of the proto message (not of the Any around it). With more than one part, each
-// call concatenates them.
+// Body is the deterministic encoding of the proto message (not of the Any around it). With more
+// than one part, each call concatenates them.
 func (r *Resource) Body() []byte {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Body
@@ -157,9 +163,10 @@ func (r *Resource) Body() []byte {
 	return body
 }
 
-// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to them; the NACK of a
-// single route is reported to the owners whose KIND/NAMESPACE/NAME/ begins the route's name. With more than one part,
-// each call builds the list. The result must not be modified.
+// Owners are the objects that it was made from: sorted, without repeats. A NACK is reported to
+// them; the NACK of a single route is reported to the owners whose KIND/NAMESPACE/NAME/ begins the
+// route's name. With more than one part, each call builds the list. The result must not be
+// modified.
 func (r *Resource) Owners() []report.Ref {
 	if len(r.Parts) == 1 {
 		return r.Parts[0].Owners
@@ -174,7 +181,8 @@ func (r *Resource) Owners() []report.Ref {
 
 // Equal reports whether two resources are the same, bytes and their division into parts included.
 func (r *Resource) Equal(o *Resource) bool {
-	return r == o || r != nil && o != nil && r.Ref == o.Ref && r.Version == o.Version && slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)
+	return r == o || r != nil && o != nil && r.Ref == o.Ref && r.Version == o.Version &&
+		slices.EqualFunc(r.Parts, o.Parts, (*Part).Equal)
 }
 
 // Marshal is the deterministic encoding of everything that Envoy gets.

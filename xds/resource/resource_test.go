@@ -36,14 +36,18 @@ func TestVersion_HashesContentsOnly(t *testing.T) {
 func TestPart_PartsEncodeOneMessage(t *testing.T) {
 	owner := func(name string) report.Ref { return report.Ref{Kind: "HTTPRoute", Name: name} }
 	ref := func(name string) resource.Ref { return resource.Ref{Type: resource.Cluster, Name: name} }
-	whole := resource.FromParts(resource.RouteConfiguration, "r", resource.NewPart([]byte("abc"), []resource.Ref{ref("y"), ref("x"), ref("x")}, []report.Ref{owner("b"), owner("a")}))
+	whole := resource.FromParts(resource.RouteConfiguration, "r",
+		resource.NewPart([]byte("abc"), []resource.Ref{ref("y"), ref("x"), ref("x")},
+			[]report.Ref{owner("b"), owner("a")}))
 	first := resource.NewPart([]byte("ab"), []resource.Ref{ref("y"), ref("x")}, []report.Ref{owner("b")})
-	divided := resource.FromParts(resource.RouteConfiguration, "r", first, resource.NewPart([]byte("c"), []resource.Ref{ref("x")}, []report.Ref{owner("a"), owner("b")}))
+	divided := resource.FromParts(resource.RouteConfiguration, "r", first,
+		resource.NewPart([]byte("c"), []resource.Ref{ref("x")}, []report.Ref{owner("a"), owner("b")}))
 	if divided.Version != whole.Version || string(divided.Body()) != "abc" || divided.Size != 3 ||
 		!slices.Equal(divided.Refs, whole.Refs) || !slices.Equal(divided.Owners(), whole.Owners()) {
 		t.Errorf("%+v: body %q, owners %v; want what %+v has", divided, divided.Body(), divided.Owners(), whole)
 	}
-	if divided.Equal(resource.FromParts(resource.RouteConfiguration, "r", first, resource.NewPart([]byte("d"), nil, nil))) {
+	if divided.Equal(resource.FromParts(resource.RouteConfiguration, "r", first,
+		resource.NewPart([]byte("d"), nil, nil))) {
 		t.Error("a changed part is equal: no proxy would get it")
 	}
 	if !divided.Equal(resource.FromParts(resource.RouteConfiguration, "r", slices.Clone(divided.Parts)...)) {

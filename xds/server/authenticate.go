@@ -15,19 +15,22 @@ import (
 	"github.com/penstock-project/penstock/xds/bootstrap"
 )
 
-// Authenticate verifies the credential of a call by TLS and metadata alone. An error denies the call.
+// Authenticate verifies the credential of a call by TLS and metadata alone. An error denies the
+// call.
 type Authenticate func(ctx context.Context) (Proxy, error)
 
 // Proxy is an authenticated client.
 type Proxy interface {
-	// Gateway returns the gateway ("namespace/name") that a node may read. An error denies the connection.
+	// Gateway returns the gateway ("namespace/name") that a node may read. An error denies the
+	// connection.
 	Gateway(node *corev3.Node) (string, error)
-	// Permitted returns an error, which ends the stream, if the proxy may not read a gateway any more. It is called
-	// after Server.Recheck, and at the returned time; zero: at no other time.
+	// Permitted returns an error, which ends the stream, if the proxy may not read a gateway any
+	// more. It is called after Server.Recheck, and at the returned time; zero: at no other time.
 	Permitted(gateway string) (next time.Time, err error)
 }
 
-// TrustNode takes the gateway from node.cluster without any credential: for loopback and sockets only.
+// TrustNode takes the gateway from node.cluster without any credential: for loopback and sockets
+// only.
 func TrustNode(context.Context) (Proxy, error) { return trusted{}, nil }
 
 type trusted struct{}
@@ -42,8 +45,8 @@ func (trusted) Gateway(node *corev3.Node) (string, error) {
 
 func (trusted) Permitted(string) (time.Time, error) { return time.Time{}, nil }
 
-// authenticate returns the proxy behind a stream, its gateway and its first message, of which nothing is read before
-// the proxy is authenticated.
+// authenticate returns the proxy behind a stream, its gateway and its first message, of which
+// nothing is read before the proxy is authenticated.
 func (s *Server) authenticate(ctx context.Context, w wire) (p Proxy, gateway string, first request, err error) {
 	verifying, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()

@@ -49,11 +49,13 @@ func as(p proxy) server.Authenticate {
 	return func(context.Context) (server.Proxy, error) { return p, nil }
 }
 
-// send opens a stream, sends a first message whose list of names has so many bytes, and returns the stream's end.
+// send opens a stream, sends a first message whose list of names has so many bytes, and returns the
+// stream's end.
 func send(t *testing.T, c *xdstest.Control, size int, options ...grpc.CallOption) error {
 	t.Helper()
 	options = append(options, grpc.MaxCallSendMsgSize(64<<20))
-	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, c)).DeltaAggregatedResources(t.Context(), options...)
+	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, c)).
+		DeltaAggregatedResources(t.Context(), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,10 @@ func send(t *testing.T, c *xdstest.Control, size int, options ...grpc.CallOption
 }
 
 func TestAuthenticate_NoMessageIsReadWithoutCredential(t *testing.T) {
-	c := xdstest.Serve(t, server.Config{Authenticate: func(context.Context) (server.Proxy, error) { return nil, errors.New("no credential") }})
+	c := xdstest.Serve(t,
+		server.Config{Authenticate: func(context.Context) (server.Proxy, error) {
+			return nil, errors.New("no credential")
+		}})
 	// Once read, a message of this size would end the stream with another status.
 	if err := send(t, c, 32<<20); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("%v", err)
@@ -76,7 +81,9 @@ func TestAuthenticate_NoMessageIsReadWithoutCredential(t *testing.T) {
 func TestADS_MessageSizeIsBounded(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit([]*resource.Resource{xdstest.Endpoints(t, "cluster-0", 1)})
-	for name, options := range map[string][]grpc.CallOption{"as it is": nil, "compressed": {grpc.UseCompressor(gzip.Name)}} {
+	for name, options := range map[string][]grpc.CallOption{
+		"as it is": nil, "compressed": {grpc.UseCompressor(gzip.Name)},
+	} {
 		if err := send(t, c, 15<<20, options...); err != nil {
 			t.Errorf("15 MiB %s: %v", name, err)
 		}
@@ -98,7 +105,8 @@ func TestADS_StreamsOfAConnectionAreBounded(t *testing.T) {
 	t.Cleanup(bounded.Stop)
 	conn := dial(t, &xdstest.Control{Address: l.Addr().String()})
 	for i := range 16 {
-		if _, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context()); err != nil {
+		if _, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).
+			DeltaAggregatedResources(t.Context()); err != nil {
 			t.Fatalf("stream %d: %v", i, err)
 		}
 	}
@@ -134,7 +142,8 @@ func TestAuthenticate_StreamEndsWhenCredentialExpires(t *testing.T) {
 	}})})
 	c.Commit([]*resource.Resource{xdstest.Endpoints(t, "cluster-0", 1)})
 	p := connect(t, dial(t, c), "envoy")
-	if _, err := p.stream.Recv(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "has expired") {
+	if _, err := p.stream.Recv(); status.Code(err) != codes.PermissionDenied ||
+		!strings.Contains(err.Error(), "has expired") {
 		t.Errorf("%v", err)
 	}
 }
@@ -149,7 +158,9 @@ func TestADS_LogTextIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Endpoints.URL()}); err != nil {
+		if err := s.Send(&discoveryv3.DeltaDiscoveryRequest{
+			Node: node, TypeUrl: resource.Endpoints.URL(),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Recv(); status.Code(err) != codes.PermissionDenied || len(err.Error()) > 1000 {
@@ -157,14 +168,16 @@ func TestADS_LogTextIsBounded(t *testing.T) {
 		}
 	}
 	p := subscribe(t, dial(t, c), xdstest.Gateway, "envoy")
-	p.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: p.receive().GetNonce(), ErrorDetail: &statuspb.Status{Message: long}})
+	p.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: p.receive().GetNonce(),
+		ErrorDetail: &statuspb.Status{Message: long}})
 	poll.Until(t, "the NACK is logged", func() bool { return strings.Contains(log.text(), "NACK received") })
 	if n := len(log.text()); n > 8<<10 {
 		t.Errorf("the log has %d bytes", n)
 	}
 }
 
-// No configuration comes for a Gateway that does not exist, and its stream ends no later than others.
+// No configuration comes for a Gateway that does not exist, and its stream ends no later than
+// others.
 func TestADS_StreamOfUnknownGatewayEndsWithItsPermission(t *testing.T) {
 	var ended atomic.Bool
 	c := xdstest.Serve(t, server.Config{Authenticate: as(proxy{

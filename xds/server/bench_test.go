@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// BenchmarkFanout is the time from the change of one assignment, of a gateway with 5,000, until 1,000 streams of one
-// process have received and ACKed it over gRPC. It includes the clients.
+// BenchmarkFanout is the time from the change of one assignment, of a gateway with 5,000, until
+// 1,000 streams of one process have received and ACKed it over gRPC. It includes the clients.
 func BenchmarkFanout(b *testing.B) {
 	c := xdstest.Serve(b, server.Config{})
 	var all []*resource.Resource
@@ -38,8 +38,8 @@ func BenchmarkFanout(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleStream is the memory of one more stream, its client included, and its ratio to a stream of a gRPC server
-// that only answers once.
+// BenchmarkIdleStream is the memory of one more stream, its client included, and its ratio to a
+// stream of a gRPC server that only answers once.
 func BenchmarkIdleStream(b *testing.B) {
 	ours := xdstest.Serve(b, server.Config{})
 	ours.Commit([]*resource.Resource{xdstest.Endpoints(b, "cluster-0", 1)})
@@ -65,7 +65,8 @@ type once struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 }
 
-func (once) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+func (once) DeltaAggregatedResources(
+	s grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	for n := 0; ; n++ {
 		if _, err := s.Recv(); err != nil {
 			return nil // the client is gone
@@ -78,7 +79,8 @@ func (once) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.Delt
 	}
 }
 
-// perStream is the memory of one of b.N + 100 streams: allocations made once count little among them.
+// perStream is the memory of one of b.N + 100 streams: allocations made once count little among
+// them.
 func perStream(b *testing.B, conn *grpc.ClientConn) float64 {
 	connect(b, conn, "first")
 	var before, after runtime.MemStats
@@ -93,7 +95,8 @@ func perStream(b *testing.B, conn *grpc.ClientConn) float64 {
 	return float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse) / float64(n)
 }
 
-// BenchmarkCommit is one change of a gateway of the given size, without connected proxies. It must not depend on the size.
+// BenchmarkCommit is one change of a gateway of the given size, without connected proxies. It must
+// not depend on the size.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -103,7 +106,8 @@ func BenchmarkCommit(b *testing.B) {
 				all = append(all, xdstest.Endpoints(b, fmt.Sprintf("cluster-%d", i), 1))
 			}
 			store.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: all})
-			two := [][]*resource.Resource{{xdstest.Endpoints(b, "cluster-0", 2)}, {xdstest.Endpoints(b, "cluster-0", 3)}}
+			two := [][]*resource.Resource{{xdstest.Endpoints(b, "cluster-0", 2)},
+				{xdstest.Endpoints(b, "cluster-0", 3)}}
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// client is a minimal delta client: it subscribes to the endpoints of cluster-0 and ACKs. Many share a connection.
+// client is a minimal delta client: it subscribes to the endpoints of cluster-0 and ACKs. Many
+// share a connection.
 type client struct {
 	t      testing.TB
 	stream grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]

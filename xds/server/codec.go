@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// codec is the ordinary protobuf codec, except that a *message is already encoded and a *deltaRequest keeps its
-// encoding.
+// codec is the ordinary protobuf codec, except that a *message is already encoded and a
+// *deltaRequest keeps its encoding.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -57,7 +57,8 @@ const (
 	stateNonce   = 5
 )
 
-// encodeDelta concatenates the shared pieces of a DeltaDiscoveryResponse and encodes the stream's own fields.
+// encodeDelta concatenates the shared pieces of a DeltaDiscoveryResponse and encodes the stream's
+// own fields.
 func encodeDelta(r *publish.Response) *message {
 	m := newMessage(r, (*cache.Entry).Delta)
 	var own []byte

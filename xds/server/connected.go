@@ -60,15 +60,16 @@ func (s *Server) streams() []*stream {
 	return out
 }
 
-// count publishes a gateway's number of streams. Called with mu held, so that the last call has the last number.
+// count publishes a gateway's number of streams. Called with mu held, so that the last call has the
+// last number.
 func (s *Server) count(name string, g *gateway) {
 	if s.config.Count != nil {
 		s.config.Count(name, len(g.streams))
 	}
 }
 
-// Recheck ends the streams whose proxies may not read their gateway any more. It is called when the input of
-// Config.Authenticate has changed.
+// Recheck ends the streams whose proxies may not read their gateway any more. It is called when the
+// input of Config.Authenticate has changed.
 func (s *Server) Recheck() {
 	for _, st := range s.streams() {
 		st.recheck()
@@ -103,11 +104,12 @@ func (st *stream) checkDue() time.Time {
 
 // logDenied logs a connection of a proxy without permission for its gateway.
 func (s *Server) logDenied(peer string, node *corev3.Node, reason error) {
-	s.config.Log.Warn("connection denied", "peer", peer, "node", node.GetId(), "cluster", node.GetCluster(), "reason", reason)
+	s.config.Log.Warn("connection denied", "peer", peer, "node", node.GetId(), "cluster", node.GetCluster(), "reason",
+		reason)
 }
 
-// peerAddress is the IP address of a call's client; empty if it has none. A port would make each retry another line of
-// the log.
+// peerAddress is the IP address of a call's client; empty if it has none. A port would make each
+// retry another line of the log.
 func peerAddress(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -24,8 +24,8 @@ type ProxyDifferences struct {
 	Differences []Difference `json:"differences"`
 }
 
-// Differences compares, for each connected proxy with a node id, what is served with what it has accepted. A node that
-// reconnects may have two streams for a moment.
+// Differences compares, for each connected proxy with a node id, what is served with what it has
+// accepted. A node that reconnects may have two streams for a moment.
 func (s *Server) Differences(node string) []ProxyDifferences {
 	var out []ProxyDifferences
 	for _, st := range s.streams() {
@@ -35,7 +35,8 @@ func (s *Server) Differences(node string) []ProxyDifferences {
 		p := ProxyDifferences{Node: node, Gateway: st.gateway, Differences: []Difference{}}
 		for _, d := range st.differences() {
 			p.Differences = append(p.Differences, Difference{
-				Type: d.Type.String(), Name: d.Name, Served: d.Served, Accepted: d.Accepted, State: d.State, Detail: d.Detail, Since: d.Since,
+				Type: d.Type.String(), Name: d.Name, Served: d.Served, Accepted: d.Accepted, State: d.State,
+				Detail: d.Detail, Since: d.Since,
 			})
 		}
 		out = append(out, p)

@@ -61,7 +61,8 @@ func TestADS_ProxyThatDoesNotReadGetsTheNewestVersion(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit([]*resource.Resource{bulky(t, 0)})
 	// The first response fills its flow control window, so the server's sends block.
-	slow := subscribe(t, dial(t, c, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10)), xdstest.Gateway, "slow")
+	slow := subscribe(t, dial(t, c, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10)),
+		xdstest.Gateway, "slow")
 	good := connect(t, dial(t, c), "good")
 	var last *resource.Resource
 	const changes = 100
@@ -112,12 +113,19 @@ func TestNACK_WithholdsFromRejectingProxyOnly(t *testing.T) {
 	if got := other.next(); got.GetResources()[0].GetVersion() != rejected.Version {
 		t.Fatalf("the other one received %v", got)
 	}
-	picky.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: picky.receive().GetNonce(), ErrorDetail: &status.Status{Message: "not for me"}})
+	picky.send(&discoveryv3.DeltaDiscoveryRequest{
+		ResponseNonce: picky.receive().GetNonce(), ErrorDetail: &status.Status{Message: "not for me"},
+	})
 	poll.Until(t, "the owner gets a report", func() bool { return v.against("picky") == 1 })
 	poll.Until(t, "the other one in sync, and that one not", func() bool {
 		list := c.Server.Proxies()
-		return len(list) == 2 && slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return p.Node == "picky" && p.Types[resource.Endpoints].Rejected == 1 }) &&
-			slices.ContainsFunc(list, func(p server.ProxyStatus) bool { return p.Node == "other" && p.Types[resource.Endpoints].InSync() })
+		return len(list) == 2 && slices.ContainsFunc(list,
+			func(p server.ProxyStatus) bool {
+				return p.Node == "picky" && p.Types[resource.Endpoints].Rejected == 1
+			}) &&
+			slices.ContainsFunc(list, func(p server.ProxyStatus) bool {
+				return p.Node == "other" && p.Types[resource.Endpoints].InSync()
+			})
 	})
 	if v.against("other") != 0 {
 		t.Error("the other proxy is reported to reject it too")

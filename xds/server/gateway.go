@@ -77,7 +77,8 @@ type ProxyStatus struct {
 	Version   string    `json:"version,omitempty"` // Envoy's
 	Connected time.Time `json:"connected"`
 	InSync    bool      `json:"inSync"` // it has all that it should have
-	// Waiting is set while there is no configuration for the gateway: it does not exist, or was not read yet.
+	// Waiting is set while there is no configuration for the gateway: it does not exist, or was not
+	// read yet.
 	Waiting bool         `json:"waiting,omitempty"`
 	Types   []TypeStatus `json:"types"`
 }
@@ -109,7 +110,8 @@ func (st *stream) status() (ProxyStatus, bool) {
 	if st.closed {
 		return ProxyStatus{}, false
 	}
-	p := ProxyStatus{Node: st.node.GetId(), Gateway: st.gateway, Profile: st.profile, Connected: st.since, InSync: true, Waiting: st.waiting()}
+	p := ProxyStatus{Node: st.node.GetId(), Gateway: st.gateway, Profile: st.profile, Connected: st.since, InSync: true,
+		Waiting: st.waiting()}
 	if v := st.node.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		p.Version = version(v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 	}

@@ -55,7 +55,8 @@ func (l *lines) warnings(t *testing.T) (out []map[string]any) {
 	return out
 }
 
-// logged serves cluster-0 with a log, and returns the one warning that follows from what the test does.
+// logged serves cluster-0 with a log, and returns the one warning that follows from what the test
+// does.
 func logged(t *testing.T, authenticate server.Authenticate, do func(*xdstest.Control)) map[string]any {
 	t.Helper()
 	log := &lines{}
@@ -94,7 +95,9 @@ func TestNACK_LogLineNamesResourceAndDetail(t *testing.T) {
 	r := xdstest.Endpoints(t, "cluster-0", 1)
 	line := logged(t, nil, func(c *xdstest.Control) {
 		p := subscribe(t, dial(t, c), xdstest.Gateway, "envoy-1")
-		p.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: p.receive().GetNonce(), ErrorDetail: &statuspb.Status{Message: "malformed IP address: x"}})
+		p.send(&discoveryv3.DeltaDiscoveryRequest{
+			ResponseNonce: p.receive().GetNonce(), ErrorDetail: &statuspb.Status{Message: "malformed IP address: x"},
+		})
 	})
 	expect(t, line, map[string]any{
 		"level": "WARN", "msg": "NACK received", "gateway": xdstest.Gateway, "node": "envoy-1",
@@ -120,7 +123,8 @@ func TestAuthenticate_LogLineOfDeniedConnectionNamesPeerAndReason(t *testing.T) 
 	t.Run("when its permission ends", func(t *testing.T) {
 		var mu sync.Mutex
 		var err error
-		allow := as(proxy{permitted: func() (time.Time, error) { mu.Lock(); defer mu.Unlock(); return time.Time{}, err }})
+		allow := as(
+			proxy{permitted: func() (time.Time, error) { mu.Lock(); defer mu.Unlock(); return time.Time{}, err }})
 		expect(t, logged(t, allow, func(c *xdstest.Control) {
 			p := subscribe(t, dial(t, c), xdstest.Gateway, "envoy-1")
 			p.next()

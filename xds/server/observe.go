@@ -26,7 +26,8 @@ type metrics struct {
 // newMetrics creates the server's metrics; lag counts the proxies that lack or reject something.
 func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*metrics, error) {
 	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_xds_" + name, Help: help}, []string{"type"})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_xds_" + name, Help: help},
+			[]string{"type"})
 	}
 	m := &metrics{
 		streams:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_xds_streams", Help: "Connected proxies."}),
@@ -42,7 +43,8 @@ func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*m
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.streams, m.responses, m.resources, m.bytes, m.nacks, m.ack, lagCollector(lag)} {
+	for _, c := range []prometheus.Collector{m.streams, m.responses, m.resources, m.bytes, m.nacks, m.ack,
+		lagCollector(lag)} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -52,7 +54,8 @@ func newMetrics(r prometheus.Registerer, lag func() (behind, rejecting int)) (*m
 
 var (
 	behindDesc = prometheus.NewDesc("penstock_xds_streams_behind",
-		"Connected proxies that have not ACKed everything that they should have. Persistently above zero: they do not answer, or a cluster never warms.", nil, nil)
+		"Connected proxies that have not ACKed everything that they should have. Persistently above zero: they do "+
+			"not answer, or a cluster never warms.", nil, nil)
 	rejectingDesc = prometheus.NewDesc("penstock_xds_streams_rejecting",
 		"Connected proxies that reject a resource (NACK); its last good version stays in force.", nil, nil)
 )
@@ -107,9 +110,11 @@ func (st *stream) begin(r *publish.Response) {
 		return
 	}
 	if len(links) > 0 {
-		// The first change is the parent, so that its trace reads from the file to the proxy; the others are links.
+		// The first change is the parent, so that its trace reads from the file to the proxy; the
+		// others are links.
 		ctx := trace.ContextWithRemoteSpanContext(context.Background(), links[0].SpanContext)
-		_, snd.span = st.server.tracer.Start(ctx, "publish", trace.WithTimestamp(snd.committed), trace.WithLinks(links[1:]...),
+		_, snd.span = st.server.tracer.Start(ctx, "publish", trace.WithTimestamp(snd.committed),
+			trace.WithLinks(links[1:]...),
 			trace.WithAttributes(
 				attribute.String("penstock.gateway", st.gateway), attribute.String("penstock.node", st.node.GetId()),
 				attribute.String("penstock.type", r.Type.String()), attribute.Int("penstock.resources", len(r.Upserts)),

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// rejections records which proxies have reported rejections, across reconnections. A rejected resource does not become
-// valid because a connection was cut: the report stands until the proxy has reconnected and reported again, or has been
-// absent for Config.Absence.
+// rejections records which proxies have reported rejections, across reconnections. A rejected
+// resource does not become valid because a connection was cut: the report stands until the proxy
+// has reconnected and reported again, or has been absent for Config.Absence.
 type rejections struct {
 	mu        sync.Mutex
 	reporters map[proxyName]reporter
@@ -62,7 +62,8 @@ func (r *rejections) expireAt(st *stream, until time.Time) {
 	}
 }
 
-// due removes and returns the proxies whose time has come, and the time of the next one; zero: there is none.
+// due removes and returns the proxies whose time has come, and the time of the next one; zero:
+// there is none.
 func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +80,8 @@ func (r *rejections) due(now time.Time) (expired []proxyName, next time.Time) {
 	return expired, next
 }
 
-// expire clears the reports of proxies that did not reconnect. Streams that did report anew. It returns the time of the
-// next call; zero: when another stream has ended.
+// expire clears the reports of proxies that did not reconnect. Streams that did report anew. It
+// returns the time of the next call; zero: when another stream has ended.
 func (s *Server) expire() time.Time {
 	expired, next := s.rejections.due(s.config.Now())
 	for _, p := range expired {

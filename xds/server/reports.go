@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// nackReason is Gateway API's for a Gateway. Other kinds have no standard condition for a rejected resource, and get the same.
+// nackReason is Gateway API's for a Gateway. Other kinds have no standard condition for a rejected
+// resource, and get the same.
 const nackReason = "Invalid"
 
 // reportChanged reports what the proxy rejects, if that may have changed. Called with mu held.
@@ -71,7 +72,8 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 		for _, r := range byOwner[o] {
 			what, instead := r.Ref.String(), "the last good version stays in force"
 			if r.Host != "" {
-				what, instead = fmt.Sprintf("host %s of %s", r.Host, r.Ref), "it answers 500, or as before; the rest is in force"
+				what, instead = fmt.Sprintf("host %s of %s", r.Host, r.Ref),
+					"it answers 500, or as before; the rest is in force"
 			}
 			if r.Route != "" {
 				what = fmt.Sprintf("route %s of %s", r.Route, what)
@@ -81,7 +83,8 @@ func reportsOf(rejections []publish.Rejection) []report.Report {
 			}
 			problem, fix := fmt.Sprintf("Envoy rejects %s: %s", what, strings.TrimSpace(r.Message)), ""
 			if strings.Contains(r.Message, "Address already in use") {
-				// The configuration is valid: the listener is sent again, and accepted once the port is free.
+				// The configuration is valid: the listener is sent again, and accepted once the
+				// port is free.
 				instead, fix = "it is sent again", "free the port, or choose another one"
 			}
 			messages = append(messages, problem)

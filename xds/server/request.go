@@ -14,13 +14,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deltaRequest is a DeltaDiscoveryRequest that keeps its encoding. A proxy that reconnects names thousands of resources
-// with their versions, and a storm is a thousand such proxies: maps and strings for them would be most of its cost.
+// deltaRequest is a DeltaDiscoveryRequest that keeps its encoding. A proxy that reconnects names
+// thousands of resources with their versions, and a storm is a thousand such proxies: maps and
+// strings for them would be most of its cost.
 type deltaRequest struct {
 	text string // the whole message, validated; names are substrings of it
 	node *corev3.Node
 	url  string
-	// nonce is that of the answered response. nack: the answer is a NACK, and message is its error detail.
+	// nonce is that of the answered response. nack: the answer is a NACK, and message is its error
+	// detail.
 	nonce   string
 	nack    bool
 	message string
@@ -28,8 +30,8 @@ type deltaRequest struct {
 	counts [requestInitial + 1]int
 }
 
-// The fields of DeltaDiscoveryRequest, and those of a map's entry. Resource locators are ignored: ADS does not use
-// them.
+// The fields of DeltaDiscoveryRequest, and those of a map's entry. Resource locators are ignored:
+// ADS does not use them.
 const (
 	requestNode        = 1
 	requestTypeURL     = 2

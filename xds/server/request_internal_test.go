@@ -15,11 +15,13 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// FuzzDeltaRequest_EqualsGenerated compares the reader of delta requests with the generated message.
+// FuzzDeltaRequest_EqualsGenerated compares the reader of delta requests with the generated
+// message.
 func FuzzDeltaRequest_EqualsGenerated(f *testing.F) {
 	for _, m := range []*discoveryv3.DeltaDiscoveryRequest{
 		{},
-		{Node: &corev3.Node{Id: "a", Cluster: "ns/gw"}, TypeUrl: "type", ResourceNamesSubscribe: []string{"*", "a", ""}, ResourceNamesUnsubscribe: []string{"b", "c"}},
+		{Node: &corev3.Node{Id: "a", Cluster: "ns/gw"}, TypeUrl: "type", ResourceNamesSubscribe: []string{"*", "a", ""},
+			ResourceNamesUnsubscribe: []string{"b", "c"}},
 		{TypeUrl: "type", InitialResourceVersions: map[string]string{"a": "1", "b": "", "": "2"}, ResponseNonce: "7"},
 		{ResponseNonce: "8", ErrorDetail: &statuspb.Status{Code: 3, Message: "no"}},
 		{ErrorDetail: &statuspb.Status{}},
@@ -77,7 +79,8 @@ func FuzzDeltaRequest_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// ignored reports whether a message has fields that deltaRequest does not decode: groups and locators.
+// ignored reports whether a message has fields that deltaRequest does not decode: groups and
+// locators.
 func ignored(b []byte) bool {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

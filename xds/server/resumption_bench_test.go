@@ -17,12 +17,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// BenchmarkResumption is the cost of one proxy that reconnects with 1,000 unchanged assignments: from the message that
-// gRPC has received to the decision to send nothing. "generated" is the same with the generated message.
+// BenchmarkResumption is the cost of one proxy that reconnects with 1,000 unchanged assignments:
+// from the message that gRPC has received to the decision to send nothing. "generated" is the same
+// with the generated message.
 func BenchmarkResumption(b *testing.B) {
 	const gateway = "default/gw"
 	c := cache.New(cache.Config{})
-	asked := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.Endpoints.URL(), InitialResourceVersions: map[string]string{}}
+	asked := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.Endpoints.URL(),
+		InitialResourceVersions: map[string]string{}}
 	var all []*resource.Resource
 	for i := range 1000 {
 		name := fmt.Sprintf("service/default/backend-%d/80", i)
@@ -67,19 +69,22 @@ func BenchmarkResumption(b *testing.B) {
 			if err := newCodec().Unmarshal(data, &r); err != nil {
 				b.Fatal(err)
 			}
-			resume(b, publish.Request{Subscribe: slices.Values(r.GetResourceNamesSubscribe()), Initial: maps.All(r.GetInitialResourceVersions())})
+			resume(b,
+				publish.Request{Subscribe: slices.Values(r.GetResourceNamesSubscribe()),
+					Initial: maps.All(r.GetInitialResourceVersions())})
 		}
 	})
 }
 
-// BenchmarkSend is the cost of a change for each stream that it is sent to, without gRPC: the change of one assignment
-// is pulled, encoded and counted, and its ACK handled.
+// BenchmarkSend is the cost of a change for each stream that it is sent to, without gRPC: the
+// change of one assignment is pulled, encoded and counted, and its ACK handled.
 func BenchmarkSend(b *testing.B) {
 	const gateway, name = "default/gw", "service/default/backend-1/80"
 	c := cache.New(cache.Config{})
 	versions := make([]*resource.Resource, 2)
 	for i := range versions {
-		a := &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{Priority: uint32(i)}}}
+		a := &endpointv3.ClusterLoadAssignment{ClusterName: name,
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{Priority: uint32(i)}}}
 		var err error
 		if versions[i], err = resource.New(resource.Endpoints, name, a, nil, nil); err != nil {
 			b.Fatal(err)

@@ -21,8 +21,8 @@ import (
 
 // Reports receives what proxies reject, by the objects that own the resources.
 type Reports interface {
-	// Rejected replaces what one proxy rejects, one report for each owner, sorted. It is empty once the proxy rejects
-	// nothing any more, or has been disconnected for Config.Absence.
+	// Rejected replaces what one proxy rejects, one report for each owner, sorted. It is empty once
+	// the proxy rejects nothing any more, or has been disconnected for Config.Absence.
 	Rejected(gateway, node string, reports []report.Report)
 }
 
@@ -30,24 +30,27 @@ type Reports interface {
 type Config struct {
 	// Cache is what is served. Required.
 	Cache *cache.Cache
-	// Authenticate is called once for each stream, before its first message is read. Default: TrustNode.
+	// Authenticate is called once for each stream, before its first message is read. Default:
+	// TrustNode.
 	Authenticate Authenticate
 	// Reports, Log, Metrics and Tracing may be nil.
 	Reports Reports
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Tracing trace.TracerProvider
-	// Count is called with a gateway's number of streams whenever it changes. It must not call back. It may be nil.
+	// Count is called with a gateway's number of streams whenever it changes. It must not call
+	// back. It may be nil.
 	Count func(gateway string, streams int)
-	// FirstMessage is how long an authenticated proxy may take to send its first message. Default: 1 min, because a
-	// thousand proxies may reconnect to a busy process at once.
+	// FirstMessage is how long an authenticated proxy may take to send its first message. Default:
+	// 1 min, because a thousand proxies may reconnect to a busy process at once.
 	FirstMessage time.Duration
 	// Publish configures the order of delivery. The kind of stream sets its StateOfTheWorld.
 	Publish publish.Config
 	// Absence is how long the rejections of a disconnected proxy stay reported. Default: 1 min.
 	Absence time.Duration
-	// OnPanic is called when the goroutine that receives a proxy's messages has panicked, which ends its stream. nil drops it. A panic
-	// of the other goroutine of a stream is that of the gRPC handler.
+	// OnPanic is called when the goroutine that receives a proxy's messages has panicked, which
+	// ends its stream. nil drops it. A panic of the other goroutine of a stream is that of the gRPC
+	// handler.
 	OnPanic func(proxy string, value any, stack []byte)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
@@ -66,7 +69,8 @@ type Server struct {
 	stopped  bool // Run has ended
 }
 
-// New returns a server that is not registered yet. It returns an error if one of its metrics is registered already.
+// New returns a server that is not registered yet. It returns an error if one of its metrics is
+// registered already.
 func New(c Config) (*Server, error) {
 	c.FirstMessage = cmp.Or(c.FirstMessage, time.Minute)
 	if c.Authenticate == nil {
@@ -102,9 +106,9 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
 }
 
-// Run ends all streams when the context ends; a graceful stop of the gRPC server would wait for them without end. Until
-// then it clears the rejections of proxies that do not reconnect. It may be called once. The server also serves without
-// it.
+// Run ends all streams when the context ends; a graceful stop of the gRPC server would wait for
+// them without end. Until then it clears the rejections of proxies that do not reconnect. It may be
+// called once. The server also serves without it.
 func (s *Server) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -131,11 +135,13 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // DeltaAggregatedResources implements the service.
-func (s *Server) DeltaAggregatedResources(g grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+func (s *Server) DeltaAggregatedResources(
+	g grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	return s.serve(g.Context(), deltaWire{g})
 }
 
 // StreamAggregatedResources implements the service.
-func (s *Server) StreamAggregatedResources(g grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
+func (s *Server) StreamAggregatedResources(
+	g grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
 	return s.serve(g.Context(), stateWire{g})
 }

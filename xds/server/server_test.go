@@ -178,7 +178,8 @@ func TestWaitAcked_ReportsNACK(t *testing.T) {
 	c := xdstest.Serve(t, server.Config{})
 	c.Commit(world(t, 1))
 	xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
-	bad := xdstest.Resource(t, resource.Cluster, "bad", &clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)})
+	bad := xdstest.Resource(t, resource.Cluster, "bad",
+		&clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)})
 	c.Commit([]*resource.Resource{bad})
 	err := c.Server.WaitAcked(t.Context(), xdstest.Gateway, bad.Ref, "")
 	if !errors.Is(err, server.ErrRejected) || !strings.Contains(err.Error(), "greater than 0s") {
@@ -211,7 +212,9 @@ func TestAuthenticate_ProxyReadsOnlyItsGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "bad", Cluster: xdstest.Gateway}, TypeUrl: resource.Cluster.URL()})
+	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
+		Node: &corev3.Node{Id: "bad", Cluster: xdstest.Gateway}, TypeUrl: resource.Cluster.URL(),
+	})
 	if _, err := s.Recv(); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("%v", err)
 	}
@@ -258,7 +261,8 @@ func TestTrace_SpansChangeToACK(t *testing.T) {
 		t.Errorf("%s of %s", span.Name(), span.Parent().SpanID())
 	}
 	seen := gathered(t, registry)
-	if seen["penstock_xds_streams"] != 1 || seen["penstock_xds_bytes_total"] == 0 || seen["penstock_xds_commit_to_ack_seconds"] == 0 {
+	if seen["penstock_xds_streams"] != 1 || seen["penstock_xds_bytes_total"] == 0 ||
+		seen["penstock_xds_commit_to_ack_seconds"] == 0 {
 		t.Errorf("metrics %v", seen)
 	}
 }
@@ -273,11 +277,13 @@ func TestMetrics_CountProxiesThatLagOrReject(t *testing.T) {
 		t.Helper()
 		poll.Until(t, fmt.Sprintf("%v behind, %v rejecting", behind, rejecting), func() bool {
 			seen := gathered(t, registry)
-			return seen["penstock_xds_streams"] == 3 && seen["penstock_xds_streams_behind"] == behind && seen["penstock_xds_streams_rejecting"] == rejecting
+			return seen["penstock_xds_streams"] == 3 && seen["penstock_xds_streams_behind"] == behind &&
+				seen["penstock_xds_streams_rejecting"] == rejecting
 		})
 	}
 	counted(0, 0)
-	c.Cache.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: []*resource.Resource{xdstest.Endpoints(t, "cluster-0", 7)}})
+	c.Cache.Commit(cache.Batch{Gateway: xdstest.Gateway,
+		Upserts: []*resource.Resource{xdstest.Endpoints(t, "cluster-0", 7)}})
 	fine.next()
 	if _, err := silent.stream.Recv(); err != nil {
 		t.Fatal(err)
@@ -286,7 +292,9 @@ func TestMetrics_CountProxiesThatLagOrReject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rejecting.send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: r.GetNonce(), ErrorDetail: &statuspb.Status{Message: "no"}})
+	rejecting.send(&discoveryv3.DeltaDiscoveryRequest{
+		ResponseNonce: r.GetNonce(), ErrorDetail: &statuspb.Status{Message: "no"},
+	})
 	counted(1, 1)
 }
 
@@ -300,7 +308,8 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	seen := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			seen[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			seen[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return seen
@@ -352,7 +361,8 @@ func TestNACK_ConditionDoesNotFlapOnReconnect(t *testing.T) {
 	c.Commit(world(t, 2))
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
 	bad := func(name string) *resource.Resource {
-		return xdstest.Resource(t, resource.Cluster, name, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
+		return xdstest.Resource(t, resource.Cluster, name,
+			&clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
 	}
 	last := func(want string) func() bool {
 		return func() bool { all := b.all(); return len(all) > 0 && all[len(all)-1] == want }
@@ -384,11 +394,14 @@ func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 	c.Commit(world(t, 2))
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
 	secret := func(chain string) *resource.Resource {
-		return xdstest.Resource(t, resource.Secret, "bad", &tlsv3.Secret{Name: "bad", Type: &tlsv3.Secret_TlsCertificate{
-			TlsCertificate: &tlsv3.TlsCertificate{
-				CertificateChain: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(chain)}},
-			},
-		}})
+		return xdstest.Resource(t, resource.Secret, "bad",
+			&tlsv3.Secret{Name: "bad", Type: &tlsv3.Secret_TlsCertificate{
+				TlsCertificate: &tlsv3.TlsCertificate{
+					CertificateChain: &corev3.DataSource{
+						Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(chain)},
+					},
+				},
+			}})
 	}
 	var l listenerv3.Listener
 	of := xdstest.Listener(t, "secure", 443, "routes-0")
@@ -405,7 +418,8 @@ func TestNACK_ReportOfASecretDoesNotFlapOnReconnect(t *testing.T) {
 		Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
 	}
 	refs := append(of.Refs, resource.Ref{Type: resource.Secret, Name: "bad"})
-	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Listener, "secure", &l, refs...), secret(xdstest.BadPEM)})
+	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Listener, "secure", &l, refs...),
+		secret(xdstest.BadPEM)})
 	last := func(want string) func() bool {
 		return func() bool { all := b.all(); return len(all) > 0 && all[len(all)-1] == want }
 	}
@@ -430,7 +444,11 @@ func TestNACK_ReportOfAbsentProxyIsCleared(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Server.Run(ctx) }()
 	f := xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address})
-	c.Commit([]*resource.Resource{xdstest.Resource(t, resource.Cluster, "bad", &clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)})})
+	c.Commit(
+		[]*resource.Resource{
+			xdstest.Resource(t, resource.Cluster, "bad",
+				&clusterv3.Cluster{Name: "bad", ConnectTimeout: durationpb.New(0)}),
+		})
 	poll.Until(t, "its owner gets a report", func() bool { return slices.Equal(b.all(), []string{"bad"}) })
 	f.Disconnect()
 	poll.Until(t, "the report is cleared", func() bool { return slices.Equal(b.all(), []string{"bad", ""}) })

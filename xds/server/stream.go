@@ -49,7 +49,8 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	st := &stream{
-		server: s, wire: w, peer: peerAddress(ctx), proxy: proxy, gateway: gateway, profile: first.profile, node: first.node, since: s.config.Now(),
+		server: s, wire: w, peer: peerAddress(ctx), proxy: proxy, gateway: gateway, profile: first.profile,
+		node: first.node, since: s.config.Now(),
 		cursor: s.config.Cache.Open(gateway, first.profile), end: end, sent: map[string]sending{},
 	}
 	c := s.config.Publish
@@ -61,13 +62,14 @@ func (s *Server) serve(ctx context.Context, w wire) error {
 	if err := st.ready(ctx); err != nil {
 		return ended(err)
 	}
-	// A proxy that waited here for the first sync is served like one that connects now: what it has is not sent again.
+	// A proxy that waited here for the first sync is served like one that connects now: what it has
+	// is not sent again.
 	st.cursor.Skip()
 	return st.run(ctx, first)
 }
 
-// ready waits until there is a configuration for the gateway; for one that does not exist, until the stream ends. The
-// permission may end meanwhile.
+// ready waits until there is a configuration for the gateway; for one that does not exist, until
+// the stream ends. The permission may end meanwhile.
 func (st *stream) ready(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -97,8 +99,8 @@ func (st *stream) waiting() bool {
 
 var errStopped = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// run decides and sends until the stream ends. It selects from few channels, none of them shared by streams: the cost
-// of a change for a thousand streams is mostly waking their goroutines.
+// run decides and sends until the stream ends. It selects from few channels, none of them shared by
+// streams: the cost of a change for a thousand streams is mostly waking their goroutines.
 func (st *stream) run(ctx context.Context, first request) error {
 	st.handle(first)
 	go st.receive()
@@ -148,7 +150,8 @@ func (st *stream) receive() {
 func (st *stream) handle(r request) {
 	t, ok := resource.TypeOf(r.url)
 	if !ok {
-		st.server.config.Log.Debug("request for a type that is not served", "type", clip(r.url, maxName), "node", st.node.GetId())
+		st.server.config.Log.Debug("request for a type that is not served", "type", clip(r.url, maxName), "node",
+			st.node.GetId())
 		return
 	}
 	now := st.server.config.Now()
@@ -165,7 +168,8 @@ func (st *stream) handle(r request) {
 		}, now)
 	} else {
 		st.machine.HandleState(publish.StateRequest{
-			Type: t, Names: r.state.GetResourceNames(), Version: r.state.GetVersionInfo(), Nonce: r.nonce, Error: r.nack,
+			Type: t, Names: r.state.GetResourceNames(), Version: r.state.GetVersionInfo(), Nonce: r.nonce,
+			Error: r.nack,
 		}, now)
 	}
 	if r.nonce != "" {

@@ -31,14 +31,15 @@ type wait struct {
 type target struct {
 	wait *wait
 	slot *cache.Slot // acquired
-	// after is the position of the current version when the wait began. A proxy that has accepted a later one will
-	// never accept the awaited version.
+	// after is the position of the current version when the wait began. A proxy that has accepted a
+	// later one will never accept the awaited version.
 	after uint64
 }
 
-// WaitAcked returns when every connected proxy of a gateway, those that connect meanwhile included, has accepted a
-// version of a resource, or a later one. It waits for the first proxy if none is connected. An empty version is the
-// current one at the call. The error wraps ErrRejected if a proxy rejects the version, or the context's error.
+// WaitAcked returns when every connected proxy of a gateway, those that connect meanwhile included,
+// has accepted a version of a resource, or a later one. It waits for the first proxy if none is
+// connected. An empty version is the current one at the call. The error wraps ErrRejected if a
+// proxy rejects the version, or the context's error.
 func (s *Server) WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error {
 	if version == "" {
 		version, _ = s.config.Cache.Current(gateway, ref)
@@ -74,7 +75,8 @@ func (s *Server) addWait(name string, w *wait) *gateway {
 	return g
 }
 
-// settle takes one off the streams left; acked is 1 if its proxy has accepted the version, 0 if the stream ended.
+// settle takes one off the streams left; acked is 1 if its proxy has accepted the version, 0 if the
+// stream ended.
 func (w *wait) settle(acked int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +106,8 @@ func (st *stream) await(w *wait) {
 	st.checkWaits()
 }
 
-// checkWaits ends the waits for versions that the proxy has accepted or rejected. Called with mu held.
+// checkWaits ends the waits for versions that the proxy has accepted or rejected. Called with mu
+// held.
 func (st *stream) checkWaits() {
 	st.waits = slices.DeleteFunc(st.waits, func(tgt target) bool {
 		e := st.machine.Accepted(tgt.slot)

@@ -28,7 +28,8 @@ type Control struct {
 	grpc     *grpc.Server
 }
 
-// Serve runs a Control until the end of the test. If Config.Cache is nil, it is a new cache that is ready.
+// Serve runs a Control until the end of the test. If Config.Cache is nil, it is a new cache that is
+// ready.
 func Serve(t testing.TB, c server.Config) *Control {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -56,14 +57,15 @@ func (c *Control) Start(config server.Config) {
 		c.t.Fatalf("xdstest: %v", err)
 	}
 	// The proxies of a test may share a connection.
-	c.Cache, c.Server, c.grpc = config.Cache, s, grpc.NewServer(append(server.Options(), grpc.MaxConcurrentStreams(math.MaxUint32))...)
+	c.Cache, c.Server, c.grpc = config.Cache, s,
+		grpc.NewServer(append(server.Options(), grpc.MaxConcurrentStreams(math.MaxUint32))...)
 	s.Register(c.grpc)
 	_ = c.listener.SetDeadline(time.Time{})
 	go func(g *grpc.Server) { _ = g.Serve(keptListener{c.listener}) }(c.grpc)
 }
 
-// Stop ends the server as a crash would, except that its port stays in use: no other process gets it, and clients that
-// connect wait. It may be called twice.
+// Stop ends the server as a crash would, except that its port stays in use: no other process gets
+// it, and clients that connect wait. It may be called twice.
 func (c *Control) Stop() { c.grpc.Stop() }
 
 // keptListener stops accepting when it is closed, and keeps its port.
@@ -76,7 +78,8 @@ func (c *Control) Commit(upserts []*resource.Resource, removes ...resource.Ref) 
 	c.Cache.Commit(cache.Batch{Gateway: Gateway, Upserts: upserts, Removes: removes})
 }
 
-// WaitAcked waits until all proxies have the current version of resources, or fails the test after 30 s.
+// WaitAcked waits until all proxies have the current version of resources, or fails the test after
+// 30 s.
 func (c *Control) WaitAcked(refs ...resource.Ref) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)

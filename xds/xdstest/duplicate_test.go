@@ -14,14 +14,16 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// raw is an ADS server that answers the first request for clusters with its list, and records NACKs.
+// raw is an ADS server that answers the first request for clusters with its list, and records
+// NACKs.
 type raw struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	clusters []*resource.Resource
 	nacks    chan string
 }
 
-func (r *raw) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+func (r *raw) DeltaAggregatedResources(
+	s grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	for {
 		req, err := s.Recv()
 		if err != nil {
@@ -44,9 +46,10 @@ func (r *raw) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.De
 	}
 }
 
-// The cache cannot hold a name twice, so a raw server shows how Envoy handles it: the whole response is rejected, and
-// its error detail names the resource in a form that publish does not parse. publish handles that like an error detail
-// without names, and sends each resource in a response of its own, which is right.
+// The cache cannot hold a name twice, so a raw server shows how Envoy handles it: the whole
+// response is rejected, and its error detail names the resource in a form that publish does not
+// parse. publish handles that like an error detail without names, and sends each resource in a
+// response of its own, which is right.
 func TestNACK_DuplicateNameRejectsWholeResponse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,24 +20,27 @@ import (
 type FakeConfig struct {
 	// Address is the control plane's. Required.
 	Address string
-	// Gateway and Node are its node.cluster and node.id. Default: the package's Gateway, and "fake".
+	// Gateway and Node are its node.cluster and node.id. Default: the package's Gateway, and
+	// "fake".
 	Gateway, Node string
 	// StateOfTheWorld selects the state-of-the-world variant.
 	StateOfTheWorld bool
-	// Dial has the options of the connection, credentials included. Default: cleartext, without credentials.
+	// Dial has the options of the connection, credentials included. Default: cleartext, without
+	// credentials.
 	Dial []grpc.DialOption
 	// Silent are types whose responses it applies but never answers.
 	Silent []resource.Type
-	// Rejects returns the error detail with which the fake rejects a cluster or listener; "" accepts it. nil: the fake
-	// rejects only what Envoy rejects.
+	// Rejects returns the error detail with which the fake rejects a cluster or listener; ""
+	// accepts it. nil: the fake rejects only what Envoy rejects.
 	Rejects func(resource.Ref) string
-	// Timeout is how long the fake waits for a response that the control plane owes it, before it records a violation.
-	// Default: 10 s.
+	// Timeout is how long the fake waits for a response that the control plane owes it, before it
+	// records a violation. Default: 10 s.
 	Timeout time.Duration
 }
 
-// Fake is a strict fake Envoy: it requests, applies, warms, ACKs and NACKs in the order observed at the real Envoy, over
-// real gRPC, and records violations of the control plane. It is safe for concurrent use.
+// Fake is a strict fake Envoy: it requests, applies, warms, ACKs and NACKs in the order observed at
+// the real Envoy, over real gRPC, and records violations of the control plane. It is safe for
+// concurrent use.
 type Fake struct {
 	config FakeConfig
 	t      testing.TB
@@ -61,7 +64,8 @@ type Received struct {
 	Rejected string   // its NACK; empty: ACK
 }
 
-// StartFake connects a fake Envoy until the end of the test. The test fails if there was a violation.
+// StartFake connects a fake Envoy until the end of the test. The test fails if there was a
+// violation.
 func StartFake(t testing.TB, c FakeConfig) *Fake {
 	t.Helper()
 	if c.Gateway == "" {
@@ -90,7 +94,8 @@ func (f *Fake) connect(address string) {
 	if dial == nil {
 		dial = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	}
-	conn, err := grpc.NewClient(address, append(slices.Clone(dial), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))...)
+	conn, err := grpc.NewClient(address,
+		append(slices.Clone(dial), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))...)
 	if err != nil {
 		f.t.Fatalf("xdstest: %v", err)
 	}
@@ -118,7 +123,8 @@ func (f *Fake) Disconnect() {
 	_ = f.conn.Close()
 }
 
-// Reconnect connects to the same or another control plane, as Envoy does: it sends the versions that it has.
+// Reconnect connects to the same or another control plane, as Envoy does: it sends the versions
+// that it has.
 func (f *Fake) Reconnect(address string) {
 	f.t.Helper()
 	f.Disconnect()
@@ -139,17 +145,17 @@ func (f *Fake) Received() []Received {
 	return slices.Clone(f.log)
 }
 
-// Has is the version of a resource that is in force. A warming cluster is not in force; the old version of a warm one
-// still is.
+// Has is the version of a resource that is in force. A warming cluster is not in force; the old
+// version of a warm one still is.
 func (f *Fake) Has(ref resource.Ref) (version string, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.has(ref)
 }
 
-// HasUnacked reports whether resources are in force that no control plane can know: they came in a partly rejected
-// response, and the stream ended before they were sent again. The resources that they name are then in
-// force too.
+// HasUnacked reports whether resources are in force that no control plane can know: they came in a
+// partly rejected response, and the stream ended before they were sent again. The resources that
+// they name are then in force too.
 func (f *Fake) HasUnacked() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

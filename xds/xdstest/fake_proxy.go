@@ -14,17 +14,19 @@ type proxy struct {
 	warming map[string]*applied
 	// accepted is what it names when it reconnects: nothing of a partly rejected response.
 	accepted map[resource.Ref]string
-	// subscribed are the subscriptions by name; unanswered are those that no response of this stream has mentioned.
+	// subscribed are the subscriptions by name; unanswered are those that no response of this
+	// stream has mentioned.
 	subscribed map[resource.Ref]bool
 	unanswered map[resource.Ref]bool
-	// rejected are those of which no control plane can know a version in force: there is none, or one of an earlier stream that
-	// is unacked.
+	// rejected are those of which no control plane can know a version in force: there is none, or
+	// one of an earlier stream that is unacked.
 	rejected map[resource.Ref]bool
-	// unacked is in force from a partly rejected response of an earlier stream, and so missing or outdated in the
-	// versions that this stream began with: no control plane can know of it.
+	// unacked is in force from a partly rejected response of an earlier stream, and so missing or
+	// outdated in the versions that this stream began with: no control plane can know of it.
 	unacked map[resource.Ref]bool
-	// resumed are routes that this stream began with, and lost the hops that the first response with such routes took out: a
-	// control plane that does not know their version cannot keep what is in it.
+	// resumed are routes that this stream began with, and lost the hops that the first response
+	// with such routes took out: a control plane that does not know their version cannot keep what
+	// is in it.
 	resumed, lost map[resource.Ref]bool
 	state         map[resource.Type]string
 	// stored are secrets as they came last, rejected ones included: Envoy ignores the same bytes,
@@ -44,7 +46,8 @@ type applied struct {
 func newProxy() proxy {
 	return proxy{
 		active: map[resource.Ref]*applied{}, warming: map[string]*applied{}, accepted: map[resource.Ref]string{},
-		subscribed: map[resource.Ref]bool{}, unanswered: map[resource.Ref]bool{}, rejected: map[resource.Ref]bool{}, unacked: map[resource.Ref]bool{},
+		subscribed: map[resource.Ref]bool{}, unanswered: map[resource.Ref]bool{}, rejected: map[resource.Ref]bool{},
+		unacked: map[resource.Ref]bool{},
 		resumed: map[resource.Ref]bool{}, lost: map[resource.Ref]bool{},
 		state: map[resource.Type]string{}, stored: map[resource.Ref]storedSecret{},
 	}
@@ -55,9 +58,9 @@ type storedSecret struct {
 	rejected bool
 }
 
-// restart is a new stream of the same process. A cluster may have been warming when the old stream ended, between its
-// own response and that of its endpoints. The next control plane cannot know that, and the real Envoy then waits for
-// initial_fetch_timeout. This is not a violation.
+// restart is a new stream of the same process. A cluster may have been warming when the old stream
+// ended, between its own response and that of its endpoints. The next control plane cannot know
+// that, and the real Envoy then waits for initial_fetch_timeout. This is not a violation.
 func (p *proxy) restart() {
 	clear(p.unanswered)
 	for name, c := range p.warming {
@@ -92,7 +95,8 @@ func (p *proxy) names(t resource.Type) []string {
 	return out
 }
 
-// backends are the ports that requests to a port may reach; none if there is no listener, or no way to a backend.
+// backends are the ports that requests to a port may reach; none if there is no listener, or no way
+// to a backend.
 func (p *proxy) backends(port uint32) (out []uint32) {
 	var walk func(ref resource.Ref, depth int)
 	walk = func(ref resource.Ref, depth int) {
@@ -166,7 +170,8 @@ func (p *proxy) warm(endpoints resource.Ref) {
 	}
 }
 
-// remove removes a cluster or a listener. Envoy ignores the removal of other types, but stops waiting for endpoints.
+// remove removes a cluster or a listener. Envoy ignores the removal of other types, but stops
+// waiting for endpoints.
 func (p *proxy) remove(ref resource.Ref) {
 	delete(p.unacked, ref)
 	switch ref.Type {
@@ -180,9 +185,9 @@ func (p *proxy) remove(ref resource.Ref) {
 	}
 }
 
-// broken are the requests that would now fail because of the control plane: everything that a request may reach must
-// name only what is in force. Rejected resources are not its fault. Missing routes only keep their listener from
-// starting.
+// broken are the requests that would now fail because of the control plane: everything that a
+// request may reach must name only what is in force. Rejected resources are not its fault. Missing
+// routes only keep their listener from starting.
 func (p *proxy) broken() (out []string) {
 	for ref := range p.reachable() {
 		for _, n := range p.active[ref].names {

@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// verdict is Envoy's error detail for one resource. whole: Envoy then applies nothing of the response.
+// verdict is Envoy's error detail for one resource. whole: Envoy then applies nothing of the
+// response.
 type verdict struct {
 	text  string
 	whole bool
@@ -40,18 +41,23 @@ func judge(msg any) *verdict {
 	case *clusterv3.Cluster:
 		if m.GetConnectTimeout() != nil && m.GetConnectTimeout().AsDuration() <= 0 {
 			return &verdict{whole: true, text: fmt.Sprintf("goo.gle/debugproto name: %q connect_timeout {}: "+
-				"Proto constraint validation failed (ClusterValidationError.ConnectTimeout: value must be greater than 0s)", m.GetName())}
+				"Proto constraint validation failed (ClusterValidationError.ConnectTimeout: value must be "+
+				"greater than 0s)", m.GetName())}
 		}
 		if name := unknownPolicy(m); name != "" {
-			return &verdict{text: fmt.Sprintf("cluster: didn't find a registered load balancer factory implementation for cluster: "+
-				"'%s' with names from [%s]", m.GetName(), name)}
+			return &verdict{text: fmt.Sprintf(
+				"cluster: didn't find a registered load balancer factory implementation for cluster: "+
+					"'%s' with names from [%s]", m.GetName(), name)}
 		}
 	case *endpointv3.ClusterLoadAssignment:
 		for _, group := range m.GetEndpoints() {
 			for _, e := range group.GetLbEndpoints() {
 				a := e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
 				if _, err := netip.ParseAddr(a); a != "" && err != nil {
-					return &verdict{whole: true, text: "malformed IP address: " + a + ". Consider setting resolver_name or setting cluster type to 'STRICT_DNS' or 'LOGICAL_DNS'"}
+					return &verdict{
+						whole: true, text: "malformed IP address: " + a +
+							". Consider setting resolver_name or setting cluster type to 'STRICT_DNS' or 'LOGICAL_DNS'",
+					}
 				}
 			}
 		}
@@ -88,7 +94,12 @@ func judgeRoutes(rc *routev3.RouteConfiguration) *verdict {
 	for _, vh := range rc.GetVirtualHosts() {
 		for _, d := range vh.GetDomains() {
 			if domains[d] {
-				return &verdict{whole: true, text: fmt.Sprintf("Only unique values for domains are permitted. Duplicate entry of domain %s in route %s", d, rc.GetName())}
+				return &verdict{
+					whole: true,
+					text: fmt.Sprintf(
+						"Only unique values for domains are permitted. Duplicate entry of domain %s in route %s", d,
+						rc.GetName()),
+				}
 			}
 			domains[d] = true
 		}
@@ -122,7 +133,8 @@ func partial(t resource.Type, names []string, verdicts map[string]*verdict) stri
 	return fmt.Sprintf("Error adding/updating %s(s) %s: %s", kind, strings.Join(names, ", "), strings.Join(texts, "\n"))
 }
 
-// decode decodes a message that the tests have made. A malformed one stays empty, and is rejected or missed later.
+// decode decodes a message that the tests have made. A malformed one stays empty, and is rejected
+// or missed later.
 func decode[M proto.Message](body *anypb.Any, into M) M {
 	if body != nil {
 		_ = proto.Unmarshal(body.GetValue(), into)

@@ -176,8 +176,8 @@ func (s *session) take(r response) {
 	s.release()
 }
 
-// applyGood applies the accepted resources of a response that is not rejected as a whole. Removals come last, so that
-// an added listener may replace a removed one.
+// applyGood applies the accepted resources of a response that is not rejected as a whole. Removals
+// come last, so that an added listener may replace a removed one.
 func (s *session) applyGood(r response, messages []*applied, verdicts map[string]*verdict) {
 	f, p := s.fake, &s.fake.state
 	there := map[string]bool{}
@@ -233,8 +233,8 @@ func (s *session) accept(r response) {
 	p.state[r.t] = r.version
 }
 
-// follow subscribes to the names that active resources name, and unsubscribes from the others. It runs before the
-// response is answered.
+// follow subscribes to the names that active resources name, and unsubscribes from the others. It
+// runs before the response is answered.
 func (s *session) follow() {
 	p := &s.fake.state
 	for _, t := range byName {
@@ -301,7 +301,8 @@ func (s *session) release() {
 	}
 }
 
-// expire records the responses that are overdue, and goes on as Envoy does after initial_fetch_timeout.
+// expire records the responses that are overdue, and goes on as Envoy does after
+// initial_fetch_timeout.
 func (s *session) expire() {
 	f, p := s.fake, &s.fake.state
 	if len(p.warming)+len(p.unanswered) == 0 {

@@ -66,7 +66,9 @@ func (c deltaClient) receive() (response, error) {
 	t, _ := resource.TypeOf(m.GetTypeUrl())
 	r := response{t: t, nonce: m.GetNonce(), removed: m.GetRemovedResources()}
 	for _, res := range m.GetResources() {
-		r.resources = append(r.resources, received{name: res.GetName(), version: res.GetVersion(), body: res.GetResource()})
+		r.resources = append(r.resources, received{
+			name: res.GetName(), version: res.GetVersion(), body: res.GetResource(),
+		})
 	}
 	return r, nil
 }
@@ -98,7 +100,8 @@ func (c stateClient) receive() (response, error) {
 
 func (c stateClient) send(q request) error {
 	return c.stream.Send(&discoveryv3.DiscoveryRequest{
-		Node: q.node, TypeUrl: q.t.URL(), ResourceNames: q.all, VersionInfo: q.version, ResponseNonce: q.nonce, ErrorDetail: detail(q.nack),
+		Node: q.node, TypeUrl: q.t.URL(), ResourceNames: q.all, VersionInfo: q.version, ResponseNonce: q.nonce,
+		ErrorDetail: detail(q.nack),
 	})
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// hopWorld has routes to clusters, of which some spill: cluster to the cluster behind its hop. A hop has the name of what is behind it.
+// hopWorld has routes to clusters, of which some spill: cluster to the cluster behind its hop. A
+// hop has the name of what is behind it.
 func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) map[resource.Ref]*resource.Resource {
 	out := map[resource.Ref]*resource.Resource{}
 	put := func(list ...*resource.Resource) {
@@ -41,19 +42,23 @@ func hopWorld(t *testing.T, routes [2]string, spills, hops map[string]string) ma
 	return out
 }
 
-// A virtual host that endpoints still name keeps its clusters, and no others of the version that it comes from: those would keep endpoints
-// that name virtual hosts, without end.
+// A virtual host that endpoints still name keeps its clusters, and no others of the version that it
+// comes from: those would keep endpoints that name virtual hosts, without end.
 func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 	worlds := []map[resource.Ref]*resource.Resource{
-		hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "q": "hop-y"}, map[string]string{"hop-c": "c", "hop-y": "y"}),
-		// q leaves, and its hop stays for the linger timeout; c, which a hop leads to, begins to spill.
-		hopWorld(t, [2]string{"p", "c"}, map[string]string{"p": "hop-c", "c": "hop-b"}, map[string]string{"hop-c": "c-last", "hop-b": "b"}),
+		hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "q": "hop-y"},
+			map[string]string{"hop-c": "c", "hop-y": "y"}),
+		// q leaves, and its hop stays for the linger timeout; c, which a hop leads to, begins to
+		// spill.
+		hopWorld(t, [2]string{"p", "c"}, map[string]string{"p": "hop-c", "c": "hop-b"},
+			map[string]string{"hop-c": "c-last", "hop-b": "b"}),
 		// c leaves meanwhile.
 		hopWorld(t, [2]string{"z", "z"}, map[string]string{"z": "hop-w"}, map[string]string{"hop-w": "w"}),
 	}
 	for _, sotw := range []bool{false, true} {
 		store := storeOf(worlds[0])
-		s := xdstest.Simulate(t, xdstest.FakeConfig{Node: "a", StateOfTheWorld: sotw}, store, publish.Config{Watchdog: time.Hour, Linger: time.Minute})
+		s := xdstest.Simulate(t, xdstest.FakeConfig{Node: "a", StateOfTheWorld: sotw}, store,
+			publish.Config{Watchdog: time.Hour, Linger: time.Minute})
 		r := rand.New(rand.NewPCG(1, 0))
 		s.Settle(r)
 		for i, next := range worlds[1:] {
@@ -62,10 +67,12 @@ func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 			for range 2000 { // without the clock, which Settle moves
 				s.Step(r)
 			}
-			// Requests may still be on their way to q. An import's cluster has hops alone: without them they would be answered 503.
+			// Requests may still be on their way to q. An import's cluster has hops alone: without
+			// them they would be answered 503.
 			q := endpoints("q")
 			if v, _ := s.Has(q); v != worlds[0][q].Version {
-				t.Errorf("state of the world %v, after change %d: q has lost its hop before the linger timeout is over", sotw, i+1)
+				t.Errorf("state of the world %v, after change %d: q has lost its hop before the linger timeout is over",
+					sotw, i+1)
 			}
 		}
 		s.Settle(r)
@@ -76,13 +83,16 @@ func TestHops_ThoseOfChangedPoolsLeaveWithThem(t *testing.T) {
 	}
 }
 
-// While a proxy has some changes and not yet others, clusters behind hops may lead to hops. When no hop is left, these clusters and the listener
-// of hops must not keep each other without end; and the listener stays while a request may be on its way from one hop to the next.
+// While a proxy has some changes and not yet others, clusters behind hops may lead to hops. When no
+// hop is left, these clusters and the listener of hops must not keep each other without end; and
+// the listener stays while a request may be on its way from one hop to the next.
 func TestHops_TheirListenerLeavesWithClustersBehindHopsThatLeadToHops(t *testing.T) {
 	last := hopWorld(t, [2]string{"z", "z"}, nil, nil)
 	for name, world := range map[string]map[resource.Ref]*resource.Resource{
-		"one after the other": hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "c": "hop-b"}, map[string]string{"hop-c": "c", "hop-b": "b"}),
-		"to each other":       hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "c": "hop-p"}, map[string]string{"hop-c": "c", "hop-p": "p"}),
+		"one after the other": hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "c": "hop-b"},
+			map[string]string{"hop-c": "c", "hop-b": "b"}),
+		"to each other": hopWorld(t, [2]string{"p", "q"}, map[string]string{"p": "hop-c", "c": "hop-p"},
+			map[string]string{"hop-c": "c", "hop-p": "p"}),
 	} {
 		for _, sotw := range []bool{false, true} {
 			store := storeOf(world)
@@ -98,13 +108,15 @@ func TestHops_TheirListenerLeavesWithClustersBehindHopsThatLeadToHops(t *testing
 				for range 500 {
 					s.Step(r)
 				}
-				if _, has := s.Has(resource.Ref{Type: resource.Listener, Name: xdstest.HopListener}); !has && left.IsZero() {
+				if _, has := s.Has(resource.Ref{Type: resource.Listener, Name: xdstest.HopListener}); !has &&
+					left.IsZero() {
 					left = s.Now
 				}
 				s.Now = s.Now.Add(30 * time.Second)
 			}
 			if after := left.Sub(begin); after < config.Linger+config.Drain {
-				t.Errorf("clusters that lead %s, state of the world %v: the listener of hops left after %s", name, sotw, after)
+				t.Errorf("clusters that lead %s, state of the world %v: the listener of hops left after %s", name, sotw,
+					after)
 			}
 			d := newDial()
 			if wrong := outOfSync(s, last, &d); wrong != "" || len(s.Violations()) > 0 {

@@ -20,22 +20,27 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// rejections are errors that tests make on purpose, and the real Envoy's error details. The owner of all resources is
-// named "bad".
+// rejections are errors that tests make on purpose, and the real Envoy's error details. The owner
+// of all resources is named "bad".
 var rejections = []struct {
 	name string
 	make func(w *world) []*resource.Resource
 	want []string
 }{
 	{"an unknown extension", func(w *world) []*resource.Resource { return list(badPolicy(w, "bad")) },
-		[]string{"cluster(s) bad: cluster: didn't find a registered load balancer factory implementation for cluster: 'bad' with names from [nope]"}},
+		[]string{
+			"cluster(s) bad: cluster: didn't find a registered load balancer factory implementation for cluster: " +
+				"'bad' with names from [nope]",
+		}},
 	{"a host name in a static cluster", func(w *world) []*resource.Resource {
 		return list(xdstest.Resource(w, resource.Cluster, "bad", &clusterv3.Cluster{
 			Name: "bad", ConnectTimeout: durationpb.New(1e9), LoadAssignment: assignment("bad", "not-an-ip"),
 		}))
 	}, []string{"cluster(s) bad: malformed IP address: not-an-ip. Consider setting resolver_name"}},
 	{"a cluster that fails validation", func(w *world) []*resource.Resource { return list(badTimeout(w, "bad")) },
-		[]string{"Proto constraint validation failed (ClusterValidationError.ConnectTimeout: value must be greater than 0s)"}},
+		[]string{
+			"Proto constraint validation failed (ClusterValidationError.ConnectTimeout: value must be greater than 0s)",
+		}},
 	{"a duplicate filter chain match", func(w *world) []*resource.Resource {
 		var l listenerv3.Listener
 		if err := proto.Unmarshal(xdstest.Listener(w, "bad", envoytest.FreePort(w), "routes").Body(), &l); err != nil {
@@ -45,17 +50,25 @@ var rejections = []struct {
 		twin.Name = "twin"
 		l.FilterChains = append(l.FilterChains, twin)
 		return list(xdstest.Resource(w, resource.Listener, "bad", &l))
-	}, []string{"listener(s) bad: error adding listener", "filter chain 'twin' has the same matching rules defined as 'routes'"}},
+	},
+		[]string{"listener(s) bad: error adding listener",
+			"filter chain 'twin' has the same matching rules defined as 'routes'"}},
 	{"an invalid regular expression", func(w *world) []*resource.Resource {
-		return badListenerOf(w, &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{host("x", impossible("bad"))}})
+		return badListenerOf(w, &routev3.RouteConfiguration{
+			VirtualHosts: []*routev3.VirtualHost{host("x", impossible("bad"))},
+		})
 	}, []string{"missing ): a(b"}},
 	{"weights that add up to zero", func(w *world) []*resource.Resource {
-		return badListenerOf(w, &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{host("x", weightless("bad", "/"))}})
+		return badListenerOf(w, &routev3.RouteConfiguration{
+			VirtualHosts: []*routev3.VirtualHost{host("x", weightless("bad", "/"))},
+		})
 	}, []string{"Sum of weights in the weighted_cluster must be greater than 0."}},
 	{"a duplicate domain", func(w *world) []*resource.Resource {
 		twin := host("x", to("bad", "/"))
 		twin.Name = "twin"
-		return badListenerOf(w, &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{host("x", to("fine", "/")), twin}})
+		return badListenerOf(w, &routev3.RouteConfiguration{
+			VirtualHosts: []*routev3.VirtualHost{host("x", to("fine", "/")), twin},
+		})
 	}, []string{"Only unique values for domains are permitted. Duplicate entry of domain x in route bad"}},
 	{"routes that fail validation", func(w *world) []*resource.Resource {
 		r := to("bad", "/")
@@ -72,7 +85,11 @@ var rejections = []struct {
 	{"an invalid key", func(w *world) []*resource.Resource {
 		chain, _ := issue(w.T, 1)
 		return secured(w, chain, []byte("not PEM"))
-	}, []string{"Failed to load private key from <inline>, Cause: error:0900006e:PEM routines:OPENSSL_internal:NO_START_LINE"}},
+	},
+		[]string{
+			"Failed to load private key from <inline>, Cause: error:0900006e:PEM " +
+				"routines:OPENSSL_internal:NO_START_LINE",
+		}},
 	{"a key of another certificate", func(w *world) []*resource.Resource {
 		chain, _ := issue(w.T, 1)
 		_, key := issue(w.T, 2)
@@ -104,7 +121,8 @@ func assignment(name, address string) *endpointv3.ClusterLoadAssignment {
 // badListenerOf is a valid listener with routes named "bad".
 func badListenerOf(w *world, rc *routev3.RouteConfiguration) []*resource.Resource {
 	rc.Name = "bad"
-	return list(xdstest.Listener(w, "other", envoytest.FreePort(w), "bad"), xdstest.Resource(w, resource.RouteConfiguration, "bad", rc, cluster("a")))
+	return list(xdstest.Listener(w, "other", envoytest.FreePort(w), "bad"),
+		xdstest.Resource(w, resource.RouteConfiguration, "bad", rc, cluster("a")))
 }
 
 func TestNACK_IsReportedAndGoodResourcesApply(t *testing.T) {
@@ -131,7 +149,8 @@ func TestNACK_IsReportedAndGoodResourcesApply(t *testing.T) {
 			}
 			w.wait("a report with the error detail", reported)
 
-			// Another control plane without the good cluster, which came with the rejected resource and has to be removed.
+			// Another control plane without the good cluster, which came with the rejected resource
+			// and has to be removed.
 			w.control.Stop()
 			next := cache.New(cache.Config{})
 			next.Commit(cache.Batch{Gateway: xdstest.Gateway, Upserts: append(w.base(), bad...)})

@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// hosts is a route configuration with one virtual host for each name, in a part of its own; its routes are those of
-// HTTPRoutes of the same names.
+// hosts is a route configuration with one virtual host for each name, in a part of its own; its
+// routes are those of HTTPRoutes of the same names.
 func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resource.Resource {
 	part := func(rc *routev3.RouteConfiguration, refs []resource.Ref, owners []report.Ref) *resource.Part {
 		body, err := resource.Marshal(rc)
@@ -34,7 +34,8 @@ func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resourc
 	for _, host := range slices.Sorted(maps.Keys(list)) {
 		var owners []report.Ref
 		for _, r := range list[host] {
-			owners = append(owners, report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: strings.Split(r.GetName(), "/")[2]})
+			owners = append(owners,
+				report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: strings.Split(r.GetName(), "/")[2]})
 		}
 		parts = append(parts, part(&routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{
 			{Name: host, Domains: []string{host}, Routes: list[host]},
@@ -46,9 +47,11 @@ func hosts(t testing.TB, name string, list map[string][]*routev3.Route) *resourc
 // to is a route of an HTTPRoute: a path prefix to cluster a.
 func to(owner, prefix string) *routev3.Route {
 	return &routev3.Route{
-		Name:   "HTTPRoute/default/" + owner + "/0",
-		Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: prefix}},
-		Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: "a"}}},
+		Name:  "HTTPRoute/default/" + owner + "/0",
+		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: prefix}},
+		Action: &routev3.Route_Route{
+			Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: "a"}},
+		},
 	}
 }
 
@@ -56,7 +59,9 @@ func to(owner, prefix string) *routev3.Route {
 func weightless(owner, prefix string) *routev3.Route {
 	r := to(owner, prefix)
 	r.Action = &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_WeightedClusters{
-		WeightedClusters: &routev3.WeightedCluster{Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: "a", Weight: wrapperspb.UInt32(0)}}},
+		WeightedClusters: &routev3.WeightedCluster{
+			Clusters: []*routev3.WeightedCluster_ClusterWeight{{Name: "a", Weight: wrapperspb.UInt32(0)}},
+		},
 	}}}
 	return r
 }
@@ -64,13 +69,16 @@ func weightless(owner, prefix string) *routev3.Route {
 // impossible is a route whose match Envoy rejects, so that it cannot answer 500 either.
 func impossible(owner string) *routev3.Route {
 	r := to(owner, "")
-	r.Match = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: "a(b"}}}
+	r.Match = &routev3.RouteMatch{
+		PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: "a(b"}},
+	}
 	return r
 }
 
 func status(t testing.TB, port uint32, host, path string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +108,13 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 			w.proxy = startEnvoy(t, w.control, variant)
 			expect := func(host, path string, want int) {
 				t.Helper()
-				w.wait(fmt.Sprintf("%d for %s%s", want, host, path), func() bool { return status(t, w.port, host, path) == want })
+				w.wait(fmt.Sprintf("%d for %s%s", want, host, path),
+					func() bool { return status(t, w.port, host, path) == want })
 			}
 			expect("h0.com", "/", 200)
 
-			// Three rejected routes among many new ones: two in hosts with other routes, one in a new host.
+			// Three rejected routes among many new ones: two in hosts with other routes, one in a
+			// new host.
 			list["h3.com"] = []*routev3.Route{to("new", "/new"), weightless("bad", "/bad"), to("r3", "/")}
 			list["h7.com"] = []*routev3.Route{impossible("worse"), to("r7", "/")}
 			list["n1.com"] = []*routev3.Route{weightless("bad2", "/")}
@@ -114,7 +124,8 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 			expect("n1.com", "/", 500)
 			expect("n2.com", "/", 200)
 			w.wait("a report for each owner", func() bool {
-				return strings.Contains(w.reports.message("bad"), "Sum of weights") && strings.Contains(w.reports.message("bad2"), "Sum of weights") &&
+				return strings.Contains(w.reports.message("bad"), "Sum of weights") &&
+					strings.Contains(w.reports.message("bad2"), "Sum of weights") &&
 					strings.Contains(w.reports.message("worse"), "missing )")
 			})
 			for _, is := range [][2]string{{"h0.com", "/"}, {"h3.com", "/new"}, {"h3.com", "/"}, {"h7.com", "/"}} {
@@ -133,11 +144,14 @@ func TestNACK_RejectedRouteAnswers500AndOthersApply(t *testing.T) {
 			w.control.Commit([]*resource.Resource{hosts(t, "routes", list)})
 			expect("n3.com", "/", 200)
 			expect("h3.com", "/bad", 500)
-			list["h3.com"][1], list["n1.com"][0], list["h7.com"] = to("bad", "/bad"), to("bad2", "/"), list["h7.com"][1:]
+			list["h3.com"][1], list["n1.com"][0], list["h7.com"] = to("bad", "/bad"), to("bad2", "/"),
+				list["h7.com"][1:]
 			w.control.Commit([]*resource.Resource{hosts(t, "routes", list)})
 			expect("h3.com", "/bad", 200)
 			expect("n1.com", "/", 200)
-			w.wait("the reports are cleared", func() bool { return w.reports.message("bad") == "" && w.reports.message("worse") == "" })
+			w.wait("the reports are cleared", func() bool {
+				return w.reports.message("bad") == "" && w.reports.message("worse") == ""
+			})
 		})
 	}
 }

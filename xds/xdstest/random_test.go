@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// dial has all parameters of a random world. Resources follow from it, so that every name in it exists.
+// dial has all parameters of a random world. Resources follow from it, so that every name in it
+// exists.
 type dial struct {
 	route    [4]int // the cluster of each listener's routes; -1: the listener does not exist
 	listener [4]int // a generation
@@ -165,11 +166,13 @@ func outOfSync(f *xdstest.Simulation, world map[resource.Ref]*resource.Resource,
 	return strings.Join(wrong, ", ")
 }
 
-// onceFailed are sequences in which a proxy was without something that it needed: what a variant of endpoints without their hops names,
-// endpoints that are sent again although they are gone, and routes that were unsubscribed and subscribed again. In the next two the fake
-// was wrong: a proxy has a cluster from a partly rejected response of a stream that ended, and rejects the version that it gets as its first.
-// In the last four, a proxy had something for ever: clusters behind hops that lead to hops, with the listener of hops; and a cluster that
-// returned to a version that was rejected.
+// onceFailed are sequences in which a proxy was without something that it needed: what a variant of
+// endpoints without their hops names, endpoints that are sent again although they are gone, and
+// routes that were unsubscribed and subscribed again. In the next two the fake was wrong: a proxy
+// has a cluster from a partly rejected response of a stream that ended, and rejects the version
+// that it gets as its first. In the last four, a proxy had something for ever: clusters behind hops
+// that lead to hops, with the listener of hops; and a cluster that returned to a version that was
+// rejected.
 var onceFailed = []uint64{2492, 1591, 4878, 2181, 4095, 2611, 2771, 2980, 988}
 
 var (
@@ -193,8 +196,8 @@ func TestADS_RandomChangesStayConsistent(t *testing.T) {
 	}
 }
 
-// runSequence changes a random world step by step while messages travel at random. Whenever all have arrived, each
-// proxy must have all of the world and nothing else.
+// runSequence changes a random world step by step while messages travel at random. Whenever all
+// have arrived, each proxy must have all of the world and nothing else.
 func runSequence(t *testing.T, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := newDial()

@@ -25,8 +25,10 @@ import (
 
 // Small resources that the real Envoy accepts, with references and owners, as from the translator.
 
-// Resource encodes a message of any type. Every resource of this package has the owner HTTPRoute default/NAME.
-func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message, refs ...resource.Ref) *resource.Resource {
+// Resource encodes a message of any type. Every resource of this package has the owner HTTPRoute
+// default/NAME.
+func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message,
+	refs ...resource.Ref) *resource.Resource {
 	t.Helper()
 	r, err := resource.New(kind, name, msg, refs, []report.Ref{{Kind: "HTTPRoute", Namespace: "default", Name: name}})
 	if err != nil {
@@ -35,7 +37,8 @@ func Resource(t testing.TB, kind resource.Type, name string, msg proto.Message, 
 	return r
 }
 
-// Cluster is an EDS cluster with its own service_name; another generation has other bytes, and means the same.
+// Cluster is an EDS cluster with its own service_name; another generation has other bytes, and
+// means the same.
 func Cluster(t testing.TB, name string, generation int) *resource.Resource {
 	return SharedCluster(t, name, name, generation)
 }
@@ -84,10 +87,13 @@ func EndpointsWithHops(t testing.TB, service string, hops []string, ports ...uin
 	}
 	var refs []resource.Ref
 	for _, hop := range hops {
-		add(&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
-			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: HopListener}, EndpointId: hop,
-		}}})
-		refs = append(refs, resource.Ref{Type: resource.Listener, Name: HopListener}, resource.Ref{Type: resource.VirtualHost, Name: hop})
+		add(
+			&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
+				AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: HopListener},
+				EndpointId:           hop,
+			}}})
+		refs = append(refs, resource.Ref{Type: resource.Listener, Name: HopListener},
+			resource.Ref{Type: resource.VirtualHost, Name: hop})
 	}
 	return Resource(t, resource.Endpoints, service, &endpointv3.ClusterLoadAssignment{
 		ClusterName: service, Endpoints: []*endpointv3.LocalityLbEndpoints{group},
@@ -111,24 +117,33 @@ func Listener(t testing.TB, name string, port uint32, routes string) *resource.R
 // hopHeader has the hop that a request came to.
 const hopHeader = "hop"
 
-// Hops is the internal listener of all hops, and its routes: hops has the cluster behind each of them.
+// Hops is the internal listener of all hops, and its routes: hops has the cluster behind each of
+// them.
 func Hops(t testing.TB, hops map[string]string) (listener, routes *resource.Resource) {
 	t.Helper()
 	l := httpListener(t, HopListener, HopListener, func(m *hcmv3.HttpConnectionManager) {
-		m.EarlyHeaderMutationExtensions = []*corev3.TypedExtensionConfig{{Name: "hop", TypedConfig: pack(t, &earlyv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
-			Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
-				Header: &corev3.HeaderValue{Key: hopHeader, Value: "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%"}, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-			}},
-		}}})}}
+		m.EarlyHeaderMutationExtensions = []*corev3.TypedExtensionConfig{{Name: "hop",
+			TypedConfig: pack(t, &earlyv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
+				Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
+					Header:       &corev3.HeaderValue{Key: hopHeader, Value: "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%"},
+					AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+				}},
+			}}})}}
 	})
-	l.ListenerSpecifier = &listenerv3.Listener_InternalListener{InternalListener: &listenerv3.Listener_InternalListenerConfig{}}
+	l.ListenerSpecifier = &listenerv3.Listener_InternalListener{
+		InternalListener: &listenerv3.Listener_InternalListenerConfig{},
+	}
 	rc := &routev3.RouteConfiguration{Name: HopListener, VhostHeader: hopHeader}
 	var refs []resource.Ref
 	for _, hop := range slices.Sorted(maps.Keys(hops)) {
-		rc.VirtualHosts = append(rc.VirtualHosts, &routev3.VirtualHost{Name: hop, Domains: []string{hop}, Routes: []*routev3.Route{toCluster(hops[hop])}})
-		refs = append(refs, resource.Ref{Type: resource.Cluster, Name: hops[hop]}, resource.Ref{Type: resource.VirtualHost, Name: hop})
+		rc.VirtualHosts = append(rc.VirtualHosts, &routev3.VirtualHost{
+			Name: hop, Domains: []string{hop}, Routes: []*routev3.Route{toCluster(hops[hop])},
+		})
+		refs = append(refs, resource.Ref{Type: resource.Cluster, Name: hops[hop]},
+			resource.Ref{Type: resource.VirtualHost, Name: hop})
 	}
-	return Resource(t, resource.Listener, HopListener, l, resource.Ref{Type: resource.RouteConfiguration, Name: HopListener}),
+	return Resource(t, resource.Listener, HopListener, l,
+			resource.Ref{Type: resource.RouteConfiguration, Name: HopListener}),
 		Resource(t, resource.RouteConfiguration, HopListener, rc, refs...)
 }
 
@@ -174,7 +189,8 @@ func toCluster(cluster string) *routev3.Route {
 		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
-			// Requests to an endpoint that has just been removed are not the subject of these tests.
+			// Requests to an endpoint that has just been removed are not the subject of these
+			// tests.
 			RetryPolicy: &routev3.RetryPolicy{RetryOn: "connect-failure"},
 		}},
 	}

@@ -92,8 +92,8 @@ func (r *reports) message(name string) string {
 	return ""
 }
 
-// scenarios are changes of a gateway that serves base. Each runs against the fake and the real Envoy, in both variants
-// of the protocol.
+// scenarios are changes of a gateway that serves base. Each runs against the fake and the real
+// Envoy, in both variants of the protocol.
 var scenarios = []struct {
 	name string
 	run  func(*world)
@@ -111,12 +111,14 @@ var scenarios = []struct {
 		w.waitServes(w.port, w.a)
 	}},
 	{"a cluster that shares its endpoints with another becomes warm", func(w *world) {
-		w.control.Commit([]*resource.Resource{xdstest.SharedCluster(w, "twin", "a", 0), xdstest.Routes(w, "routes", "twin")}, cluster("a"))
+		w.control.Commit([]*resource.Resource{xdstest.SharedCluster(w, "twin", "a", 0),
+			xdstest.Routes(w, "routes", "twin")}, cluster("a"))
 		w.waitNames(resource.Cluster, "twin")
 		w.waitServes(w.port, w.a)
 	}},
 	{"a cluster without endpoints delays no other", func(w *world) {
-		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "none", 0), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
+		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "none", 0), xdstest.Cluster(w, "b", 0),
+			xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
 		w.waitServes(w.port, w.b)
 		w.control.WaitAcked(cluster("none"))
 	}},
@@ -133,7 +135,8 @@ var scenarios = []struct {
 	}},
 	{"a listener whose routes do not exist does not stop the others", func(w *world) {
 		other := envoytest.FreePort(w)
-		w.control.Commit([]*resource.Resource{xdstest.Listener(w, "lost", other, "nowhere"), xdstest.Endpoints(w, "a", w.b)})
+		w.control.Commit([]*resource.Resource{xdstest.Listener(w, "lost", other, "nowhere"),
+			xdstest.Endpoints(w, "a", w.b)})
 		w.control.WaitAcked(listener("lost"), endpoints("a"))
 		w.waitServes(w.port, w.b)
 		w.control.Commit([]*resource.Resource{xdstest.Routes(w, "nowhere", "a")})
@@ -149,9 +152,11 @@ var scenarios = []struct {
 			l, rc := xdstest.Hops(w, hops)
 			return append(more, l, rc)
 		}
-		w.control.Commit(hops(map[string]string{"to-b": "b"}, xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.EndpointsWithHops(w, "a", []string{"to-b"})))
+		w.control.Commit(hops(map[string]string{"to-b": "b"}, xdstest.Cluster(w, "b", 0),
+			xdstest.Endpoints(w, "b", w.b), xdstest.EndpointsWithHops(w, "a", []string{"to-b"})))
 		w.waitServes(w.port, w.b)
-		w.control.Commit(hops(map[string]string{"to-c": "c"}, xdstest.Cluster(w, "c", 0), xdstest.Endpoints(w, "c", w.a), xdstest.EndpointsWithHops(w, "a", []string{"to-c"})),
+		w.control.Commit(hops(map[string]string{"to-c": "c"}, xdstest.Cluster(w, "c", 0),
+			xdstest.Endpoints(w, "c", w.a), xdstest.EndpointsWithHops(w, "a", []string{"to-c"})),
 			cluster("b"), endpoints("b"))
 		w.waitServes(w.port, w.a)
 		w.waitNames(resource.Cluster, "a", "c")
@@ -164,8 +169,10 @@ var scenarios = []struct {
 	}},
 	{"a hop that Envoy rejects does not stop another one", func(w *world) {
 		l, rc := xdstest.Hops(w, map[string]string{"to-b": "b"})
-		bad := xdstest.Resource(w, resource.RouteConfiguration, xdstest.HopListener, withBadHop(w, rc), append(slices.Clone(rc.Refs), resource.Ref{Type: resource.VirtualHost, Name: "bad"})...)
-		w.control.Commit([]*resource.Resource{l, bad, xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.EndpointsWithHops(w, "a", []string{"to-b"})})
+		bad := xdstest.Resource(w, resource.RouteConfiguration, xdstest.HopListener, withBadHop(w, rc),
+			append(slices.Clone(rc.Refs), resource.Ref{Type: resource.VirtualHost, Name: "bad"})...)
+		w.control.Commit([]*resource.Resource{l, bad, xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b),
+			xdstest.EndpointsWithHops(w, "a", []string{"to-b"})})
 		w.waitServes(w.port, w.b)
 		w.wait("a report", func() bool { return strings.Contains(w.reports.message(xdstest.HopListener), "missing )") })
 		w.control.Commit([]*resource.Resource{rc})
@@ -183,7 +190,8 @@ var scenarios = []struct {
 		w.waitNames(resource.Cluster, "b")
 	}},
 	{"a cluster that Envoy rejects does not stop a good one", func(w *world) {
-		w.control.Commit([]*resource.Resource{badPolicy(w, "bad"), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
+		w.control.Commit([]*resource.Resource{badPolicy(w, "bad"), xdstest.Cluster(w, "b", 0),
+			xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
 		w.waitServes(w.port, w.b)
 		w.control.WaitAcked(cluster("b"))
 		w.wait("a report", func() bool { return strings.Contains(w.reports.message("bad"), "nope") })
@@ -193,17 +201,20 @@ var scenarios = []struct {
 		w.waitNames(resource.Cluster, "a", "b", "bad")
 	}},
 	{"a cluster that fails validation does not stop a good one", func(w *world) {
-		w.control.Commit([]*resource.Resource{badTimeout(w, "bad"), xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
+		w.control.Commit([]*resource.Resource{badTimeout(w, "bad"), xdstest.Cluster(w, "b", 0),
+			xdstest.Endpoints(w, "b", w.b), xdstest.Routes(w, "routes", "b")})
 		w.waitServes(w.port, w.b)
 		w.control.WaitAcked(cluster("b"))
 		w.wait("a report", func() bool { return strings.Contains(w.reports.message("bad"), "greater than 0s") })
 	}},
 	{"routes that Envoy rejects keep their last good version, and the clusters that it needs", func(w *world) {
 		other := envoytest.FreePort(w)
-		w.control.Commit([]*resource.Resource{xdstest.Listener(w, "other", other, "fine"), xdstest.Routes(w, "fine", "a")})
+		w.control.Commit([]*resource.Resource{xdstest.Listener(w, "other", other, "fine"),
+			xdstest.Routes(w, "fine", "a")})
 		w.waitServes(other, w.a)
 		w.control.Commit([]*resource.Resource{
-			xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), badRoutes(w, "routes", "b"), xdstest.Routes(w, "fine", "b"),
+			xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.b), badRoutes(w, "routes", "b"),
+			xdstest.Routes(w, "fine", "b"),
 		}, cluster("a"))
 		w.waitServes(other, w.b)
 		w.wait("a report", func() bool { return strings.Contains(w.reports.message("routes"), "missing )") })
@@ -216,9 +227,11 @@ var scenarios = []struct {
 		w.wait("the report is cleared", func() bool { return w.reports.message("routes") == "" })
 	}},
 	{"endpoints that Envoy rejects do not stop others in the same response", func(w *world) {
-		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.a), xdstest.Cluster(w, "c", 0), xdstest.Endpoints(w, "c", w.a)})
+		w.control.Commit([]*resource.Resource{xdstest.Cluster(w, "b", 0), xdstest.Endpoints(w, "b", w.a),
+			xdstest.Cluster(w, "c", 0), xdstest.Endpoints(w, "c", w.a)})
 		w.control.WaitAcked(cluster("b"), cluster("c"), endpoints("b"), endpoints("c"))
-		w.control.Commit([]*resource.Resource{badEndpoints(w, "b"), xdstest.Endpoints(w, "a", w.b), xdstest.Endpoints(w, "c", w.b)})
+		w.control.Commit([]*resource.Resource{badEndpoints(w, "b"), xdstest.Endpoints(w, "a", w.b),
+			xdstest.Endpoints(w, "c", w.b)})
 		w.control.WaitAcked(endpoints("a"), endpoints("c"))
 		w.waitServes(w.port, w.b)
 		w.wait("a report", func() bool { return strings.Contains(w.reports.message("b"), "malformed IP address") })
@@ -251,7 +264,8 @@ var scenarios = []struct {
 func withBadHop(t testing.TB, hops *resource.Resource) *routev3.RouteConfiguration {
 	rc := &routev3.RouteConfiguration{}
 	bad := &routev3.RouteConfiguration{}
-	if err := errors.Join(proto.Unmarshal(hops.Body(), rc), proto.Unmarshal(badRoutes(t, "bad", "b").Body(), bad)); err != nil {
+	if err := errors.Join(proto.Unmarshal(hops.Body(), rc),
+		proto.Unmarshal(badRoutes(t, "bad", "b").Body(), bad)); err != nil {
 		t.Fatal(err)
 	}
 	host := bad.VirtualHosts[0]
@@ -264,19 +278,26 @@ func badPolicy(t testing.TB, name string) *resource.Resource {
 	return xdstest.Resource(t, resource.Cluster, name, &clusterv3.Cluster{
 		Name: name, ConnectTimeout: durationpb.New(1e9),
 		LoadBalancingPolicy: &clusterv3.LoadBalancingPolicy{Policies: []*clusterv3.LoadBalancingPolicy_Policy{{
-			TypedExtensionConfig: &corev3.TypedExtensionConfig{Name: "nope", TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Empty"}},
+			TypedExtensionConfig: &corev3.TypedExtensionConfig{
+				Name: "nope", TypedConfig: &anypb.Any{TypeUrl: "type.googleapis.com/google.protobuf.Empty"},
+			},
 		}}},
 	})
 }
 
 func badTimeout(t testing.TB, name string) *resource.Resource {
-	return xdstest.Resource(t, resource.Cluster, name, &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
+	return xdstest.Resource(t, resource.Cluster, name,
+		&clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(0)})
 }
 
 func badRoutes(t testing.TB, name, cluster string) *resource.Resource {
 	return xdstest.RoutesOf(t, name, &routev3.Route{
-		Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: "a(b"}}},
-		Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}},
+		Match: &routev3.RouteMatch{
+			PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: "a(b"}},
+		},
+		Action: &routev3.Route_Route{
+			Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}},
+		},
 	}, cluster)
 }
 

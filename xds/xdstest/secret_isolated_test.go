@@ -79,7 +79,9 @@ func TestNACK_CertificateOfOneTenantHoldsUpNoOtherOnAnEnvoyThatHasJustStarted(t 
 			w.wait("a report", func() bool {
 				return strings.Contains(w.reports.message("bad"), "Failed to load certificate chain")
 			})
-			w.control.Commit([]*resource.Resource{tenants(t, shared, 1<<19, "bad", "fine", "more"), certificate(t, "more", 4)})
+			w.control.Commit([]*resource.Resource{
+				tenants(t, shared, 1<<19, "bad", "fine", "more"), certificate(t, "more", 4),
+			})
 			w.wait("another tenant's change", func() bool { return presented(shared, "more") == 4 })
 			if serial := presented(shared, "fine"); serial != 3 {
 				t.Errorf("certificate %d of the tenant that changed nothing", serial)

@@ -42,7 +42,8 @@ func tlsListener(t *testing.T, name string, port uint32, routes, secret string) 
 		Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
 	}
 	return xdstest.Resource(t, resource.Listener, name, &l,
-		resource.Ref{Type: resource.RouteConfiguration, Name: routes}, resource.Ref{Type: resource.Secret, Name: secret})
+		resource.Ref{Type: resource.RouteConfiguration, Name: routes},
+		resource.Ref{Type: resource.Secret, Name: secret})
 }
 
 // certificate is a secret with a new self-signed certificate of a serial number.
@@ -68,7 +69,8 @@ func issue(t *testing.T, serial int64) (chain, private []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"example.com"}, // without any name Envoy rejects it
+	// without any name Envoy rejects it
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"example.com"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -85,7 +87,8 @@ func issue(t *testing.T, serial int64) (chain, private []byte) {
 // served is the serial number of the certificate at a port, if a request succeeds; 0: none.
 func served(port uint32) int64 {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the serial number identifies it
+		// the serial number identifies it
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	resp, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/", port))
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-project/penstock/xds/publish"
 )
 
-// Simulation is a fake Envoy and the state machine of its stream, without network, goroutines or a clock between them.
-// A random source decides which message arrives when, so that its seed replays any race. It is not safe for concurrent
-// use.
+// Simulation is a fake Envoy and the state machine of its stream, without network, goroutines or a
+// clock between them. A random source decides which message arrives when, so that its seed replays
+// any race. It is not safe for concurrent use.
 type Simulation struct {
 	*Fake
 	// Now is the time of both. It moves only when nothing else can happen.
@@ -47,7 +47,8 @@ func (s *Simulation) Connect(store *cache.Cache) {
 	s.up, s.down = nil, nil
 	s.machine = publish.New(store.Open(Gateway, ""), s.config)
 	s.state.restart()
-	s.session = &session{fake: s.Fake, wire: (*simulatedWire)(s), node: &corev3.Node{Id: s.Fake.config.Node, Cluster: Gateway}}
+	s.session = &session{fake: s.Fake, wire: (*simulatedWire)(s),
+		node: &corev3.Node{Id: s.Fake.config.Node, Cluster: Gateway}}
 	s.session.start()
 }
 
@@ -99,11 +100,14 @@ func (s *Simulation) Stream() *publish.Stream { return s.machine }
 
 func (s *Simulation) handle(q request) {
 	if s.config.StateOfTheWorld {
-		s.machine.HandleState(publish.StateRequest{Type: q.t, Names: q.all, Version: q.version, Nonce: q.nonce, Error: q.nack}, s.Now)
+		s.machine.HandleState(publish.StateRequest{
+			Type: q.t, Names: q.all, Version: q.version, Nonce: q.nonce, Error: q.nack,
+		}, s.Now)
 		return
 	}
 	s.machine.Handle(publish.Request{
-		Type: q.t, Subscribe: slices.Values(q.subscribe), Unsubscribe: slices.Values(q.unsubscribe), Initial: maps.All(q.initial), Nonce: q.nonce, Error: q.nack,
+		Type: q.t, Subscribe: slices.Values(q.subscribe), Unsubscribe: slices.Values(q.unsubscribe),
+		Initial: maps.All(q.initial), Nonce: q.nonce, Error: q.nack,
 	}, s.Now)
 }
 

@@ -41,7 +41,9 @@ var subjects = []struct {
 		return fakeSubject{xdstest.StartFake(t, xdstest.FakeConfig{Address: c.Address, StateOfTheWorld: true})}
 	}},
 	{"envoy", func(t *testing.T, c *xdstest.Control) subject { return startEnvoy(t, c, "DELTA_GRPC") }},
-	{"envoy of the state of the world", func(t *testing.T, c *xdstest.Control) subject { return startEnvoy(t, c, "GRPC") }},
+	{"envoy of the state of the world", func(t *testing.T, c *xdstest.Control) subject {
+		return startEnvoy(t, c, "GRPC")
+	}},
 }
 
 type fakeSubject struct{ *xdstest.Fake }
@@ -64,7 +66,8 @@ type envoySubject struct {
 func startEnvoy(t *testing.T, c *xdstest.Control, variant string) subject {
 	t.Helper()
 	config := bootstrap.Config{Gateway: xdstest.Gateway, ADS: []string{c.Address}, Concurrency: 1,
-		// Until a removed chain has drained, Envoy keeps its routes, and the control plane their clusters.
+		// Until a removed chain has drained, Envoy keeps its routes, and the control plane their
+		// clusters.
 		DrainTime: time.Second}
 	file, err := bootstrap.YAML(config)
 	if err != nil {
@@ -74,7 +77,8 @@ func startEnvoy(t *testing.T, c *xdstest.Control, variant string) subject {
 	return envoySubject{envoytest.Start(t, envoytest.Config{Bootstrap: file, Args: config.Args()}), t}
 }
 
-// reconnect does nothing: the new control plane has the address of the old one, and Envoy reconnects by itself.
+// reconnect does nothing: the new control plane has the address of the old one, and Envoy
+// reconnects by itself.
 func (e envoySubject) reconnect(string) {}
 
 func (e envoySubject) serves(port uint32) uint32 {

@@ -102,7 +102,9 @@ func trust(t *testing.T, members ...*member) *resource.Resource {
 		t.Fatal(err)
 	}
 	check := &tlsv3.CertificateValidationContext{
-		CustomValidatorConfig: &corev3.TypedExtensionConfig{Name: "envoy.tls.cert_validator.spiffe", TypedConfig: packed},
+		CustomValidatorConfig: &corev3.TypedExtensionConfig{
+			Name: "envoy.tls.cert_validator.spiffe", TypedConfig: packed,
+		},
 	}
 	secret := &tlsv3.Secret{Name: "trust", Type: &tlsv3.Secret_ValidationContext{ValidationContext: check}}
 	return xdstest.Resource(t, resource.Secret, "trust", secret)

@@ -20,11 +20,13 @@ func TestRelease_PeerOfAnotherMinorReleaseIsNotUsed(t *testing.T) {
 		mine, theirs string
 		used         bool
 	}{
-		{"v0.1.0", "v0.1.7", true}, {"v0.1.0", "v0.2.0", false}, {"v1.2.0", "v0.2.0", false}, {"v0.1.0", "v0.10.0", false},
+		{"v0.1.0", "v0.1.7", true}, {"v0.1.0", "v0.2.0", false}, {"v1.2.0", "v0.2.0", false},
+		{"v0.1.0", "v0.10.0", false},
 		{"(devel)", "v0.2.0", true}, {"v0.1.0", "", true}, {"v0.1.0", "nginx", true},
 		{"v0.0.0-20260102030405-abcdefabcdef", "v0.0.0-20260202030405-abcdefabcdee+dirty", true},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(VersionHeader, c.theirs) }))
+		server := httptest.NewServer(
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(VersionHeader, c.theirs) }))
 		peer, err := NewPeer(PeerConfig{Name: "router", URL: server.URL, Release: c.mine})
 		if err != nil {
 			t.Fatal(err)
@@ -33,7 +35,9 @@ func TestRelease_PeerOfAnotherMinorReleaseIsNotUsed(t *testing.T) {
 		if (err == nil) != c.used {
 			t.Errorf("%s calls %s: %v", c.mine, c.theirs, err)
 		}
-		if err != nil && (!strings.Contains(err.Error(), c.mine) || !strings.Contains(err.Error(), c.theirs) || !strings.Contains(err.Error(), "router "+server.URL)) {
+		if err != nil &&
+			(!strings.Contains(err.Error(), c.mine) || !strings.Contains(err.Error(), c.theirs) ||
+				!strings.Contains(err.Error(), "router "+server.URL)) {
 			t.Errorf("the error names neither both releases nor the peer: %v", err)
 		}
 		server.Close()
@@ -86,18 +90,22 @@ func TestPeer_SlowOrEndlessAnswerIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{"/slow": "no answer in 50ms", "/long": "more than 999 bytes"} {
-		if _, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: path, Limit: 999}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: path, Limit: 999}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if r, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: "/elsewhere", Limit: 999}); err != nil || r.Status != http.StatusFound {
+	if r, err := peer.Do(t.Context(), Call{Method: http.MethodGet, Path: "/elsewhere", Limit: 999}); err != nil ||
+		r.Status != http.StatusFound {
 		t.Errorf("a redirect was followed: %+v %v", r, err)
 	}
 }
 
 func TestPeer_InvalidURLNamesTheForm(t *testing.T) {
-	for _, url := range []string{"", "router:8080", "ftp://router", "http://", "http://user:pass@router", "http://router?a=b"} {
-		if _, err := NewPeer(PeerConfig{Name: "router", URL: url}); err == nil || !strings.Contains(err.Error(), "http://HOST:PORT") {
+	for _, url := range []string{"", "router:8080", "ftp://router", "http://", "http://user:pass@router",
+		"http://router?a=b"} {
+		if _, err := NewPeer(PeerConfig{Name: "router", URL: url}); err == nil ||
+			!strings.Contains(err.Error(), "http://HOST:PORT") {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
@@ -134,7 +142,8 @@ func TestServer_BodiesHaveLimits(t *testing.T) {
 	}
 	close(leave)
 	w = httptest.NewRecorder()
-	if s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/version", nil)); !strings.Contains(w.Body.String(), `{"component":"router","version":"v1.2.3"}`) {
+	if s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/version", nil)); !strings.Contains(w.Body.String(),
+		`{"component":"router","version":"v1.2.3"}`) {
 		t.Errorf("%s", w.Body)
 	}
 }
@@ -146,7 +155,8 @@ func from(address string, body io.Reader, size int64) *http.Request {
 	return r
 }
 
-// A client that announces large bodies and sends them slowly, or many of them, leaves room for others.
+// A client that announces large bodies and sends them slowly, or many of them, leaves room for
+// others.
 func TestServer_SlowOrHugeClientLeavesRoomForOthers(t *testing.T) {
 	const body = 4 * bodyPart
 	s := NewServer(ServerConfig{Component: "router", Body: body, Bodies: 2 * body})

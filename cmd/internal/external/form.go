@@ -2,7 +2,8 @@ package external
 
 import "bytes"
 
-// Form is the form of a field that may be a text, a list of texts or another list, as prompts of OpenAI's API are.
+// Form is the form of a field that may be a text, a list of texts or another list, as prompts of
+// OpenAI's API are.
 type Form uint8
 
 // The forms.
@@ -13,7 +14,8 @@ const (
 	ListForm  // any other list, an empty one too
 )
 
-// FormOf returns the form of a JSON value, by its first byte, and of a list by that of its first element.
+// FormOf returns the form of a JSON value, by its first byte, and of a list by that of its first
+// element.
 func FormOf(raw []byte) Form {
 	switch {
 	case len(raw) == 0:

@@ -8,8 +8,10 @@ import (
 
 func TestForm_IsThatOfTheFirstBytes(t *testing.T) {
 	for raw, want := range map[string]external.Form{
-		``: external.OtherForm, `null`: external.OtherForm, `7`: external.OtherForm, `{"a":[]}`: external.OtherForm, `"[1]"`: external.TextForm, `""`: external.TextForm,
-		`["a", 1]`: external.TextsForm, "[\n\t \"a\"]": external.TextsForm, `[]`: external.ListForm, `[1, "a"]`: external.ListForm, `[{"text":"a"}]`: external.ListForm, `[[1]]`: external.ListForm,
+		``: external.OtherForm, `null`: external.OtherForm, `7`: external.OtherForm, `{"a":[]}`: external.OtherForm,
+		`"[1]"`: external.TextForm, `""`: external.TextForm,
+		`["a", 1]`: external.TextsForm, "[\n\t \"a\"]": external.TextsForm, `[]`: external.ListForm,
+		`[1, "a"]`: external.ListForm, `[{"text":"a"}]`: external.ListForm, `[[1]]`: external.ListForm,
 	} {
 		if got := external.FormOf([]byte(raw)); got != want {
 			t.Errorf("%s has form %d, want %d", raw, got, want)

@@ -42,13 +42,15 @@ type Peer struct {
 // NewPeer returns a Peer. The error names what is wrong with the URL.
 func NewPeer(cfg PeerConfig) (*Peer, error) {
 	at, err := url.Parse(cfg.URL)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil ||
+		at.RawQuery != "" || at.Fragment != "" {
 		return nil, fmt.Errorf("%s: %q must have the form http://HOST:PORT or https://HOST:PORT", cfg.Name, cfg.URL)
 	}
 	cfg.Timeout, cfg.Release = cmp.Or(cfg.Timeout, 300*time.Millisecond), cmp.Or(cfg.Release, Release())
 	p := &Peer{cfg: cfg, base: strings.TrimSuffix(at.String(), "/")}
 	p.client = &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: 16 << 10},
+		Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute, DisableCompression: true,
+			MaxResponseHeaderBytes: 16 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
@@ -75,8 +77,8 @@ type Response struct {
 	Body   []byte
 }
 
-// Do calls the peer. Each error names the peer. Responses with a status from 500 on are errors, but for 503, as are those of another
-// release.
+// Do calls the peer. Each error names the peer. Responses with a status from 500 on are errors, but
+// for 503, as are those of another release.
 func (p *Peer) Do(ctx context.Context, c Call) (*Response, error) {
 	r, err := p.breaker.Execute(func() (*Response, error) { return p.do(ctx, c) })
 	switch {
@@ -110,9 +112,12 @@ func (p *Peer) do(ctx context.Context, c Call) (*Response, error) {
 	}
 	defer response.Body.Close()
 	if theirs := response.Header.Get(VersionHeader); !compatible(p.cfg.Release, theirs) {
-		return nil, fmt.Errorf("it is of release %.40s and this program of %s: run both from one release of the chart", theirs, p.cfg.Release)
+		return nil,
+			fmt.Errorf("it is of release %.40s and this program of %s: run both from one release of the chart", theirs,
+				p.cfg.Release)
 	}
-	if response.StatusCode >= 500 && response.StatusCode != http.StatusServiceUnavailable { // 503: the router has no worker yet
+	// 503: the router has no worker yet
+	if response.StatusCode >= 500 && response.StatusCode != http.StatusServiceUnavailable {
 		return nil, fmt.Errorf("status %d", response.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, c.Limit+1))

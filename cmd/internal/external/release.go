@@ -9,7 +9,8 @@ import (
 // VersionHeader of a response has the release of the program that sent it, such as v0.1.2.
 const VersionHeader = "x-penstock-version"
 
-// Release returns the release that this program was built from; "(devel)" for a build outside of a source tree.
+// Release returns the release that this program was built from; "(devel)" for a build outside of a
+// source tree.
 func Release() string { return release.Version() }
 
 // minor returns a version's minor version, such as v0.1; "" if it has none.
@@ -21,7 +22,8 @@ func minor(version string) string {
 	return parts[0] + "." + parts[1]
 }
 
-// compatible reports whether two programs may work together: their minor releases are equal, or one of them is not known.
+// compatible reports whether two programs may work together: their minor releases are equal, or one
+// of them is not known.
 func compatible(a, b string) bool {
 	a, b = minor(a), minor(b)
 	return a == b || a == "" || b == ""

@@ -11,8 +11,9 @@ import (
 // bodyPart is how much of a body takes room at once, in bytes.
 const bodyPart = 64 << 10
 
-// room is the memory for the bodies that a Server holds at a time. A body takes it as its bytes arrive, so a client that
-// announces a large body and sends nothing takes none. Bodies from one address take half of it at most, or one body.
+// room is the memory for the bodies that a Server holds at a time. A body takes it as its bytes
+// arrive, so a client that announces a large body and sends nothing takes none. Bodies from one
+// address take half of it at most, or one body.
 type room struct {
 	all, each int64
 

@@ -30,7 +30,8 @@ type ServerConfig struct {
 	Log       *slog.Logger         // default slog.Default()
 }
 
-// Server is the HTTP server of a program: its own paths, which Handle adds, and GET /healthz, /version and /metrics.
+// Server is the HTTP server of a program: its own paths, which Handle adds, and GET /healthz,
+// /version and /metrics.
 type Server struct {
 	cfg      ServerConfig
 	mux      *http.ServeMux
@@ -79,7 +80,9 @@ func (s *Server) Handle(pattern string, handle func(w http.ResponseWriter, r *ht
 		switch {
 		case errors.Is(err, errNoRoom):
 			w.Header().Set("retry-after", "1")
-			Fail(w, http.StatusServiceUnavailable, "the bodies of other requests take the %d bytes that are held at a time, or half of them are from this address", s.cfg.Bodies)
+			Fail(w, http.StatusServiceUnavailable,
+				"the bodies of other requests take the %d bytes that are held at a time, or half of them are from "+
+					"this address", s.cfg.Bodies)
 			return
 		case err != nil:
 			Fail(w, http.StatusBadRequest, "the body ended early")

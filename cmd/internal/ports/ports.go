@@ -16,7 +16,8 @@ type Port struct {
 	Name string
 	// Clients are those that are meant to connect.
 	Clients string
-	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) that its connections may use, above 0 and below 1.
+	// Share is the part of the process's file descriptors (RLIMIT_NOFILE) that its connections may
+	// use, above 0 and below 1.
 	Share float64
 	// Attack is the test in conformance/promises/attacks that attacks it.
 	Attack string
@@ -24,9 +25,10 @@ type Port struct {
 
 // The ports. Processes open some of them each.
 var (
-	ADS     = Port{"ads", "Envoys", 0.2, "TestXDSCredentials_IdleConnectionsLockOutNoEnvoy"}
-	Picker  = Port{"picker", "Envoys, and Gateways of members", 0.25, "TestPicker_IdleConnectionsLockOutNoGateway"}
-	Peers   = Port{"peers", "other processes of this control plane", 0.05, "TestClusterSet_StrangersLearnNothingAndCostNothing"}
+	ADS    = Port{"ads", "Envoys", 0.2, "TestXDSCredentials_IdleConnectionsLockOutNoEnvoy"}
+	Picker = Port{"picker", "Envoys, and Gateways of members", 0.25, "TestPicker_IdleConnectionsLockOutNoGateway"}
+	Peers  = Port{"peers", "other processes of this control plane", 0.05,
+		"TestClusterSet_StrangersLearnNothingAndCostNothing"}
 	Members = Port{"members", "Penstocks of other clusters", 0.1, "TestClusterSet_RequestsOfAMemberAreBounded"}
 	Pages   = Port{"http", "Prometheus and the kubelet", 0.05, "TestMetrics_ClientsThatDoNotReadCostNoMemory"}
 	Admin   = Port{"admin", "people, on this machine", 0.03, "TestAdmin_DNSRebindingReadsNothing"}
@@ -47,7 +49,8 @@ const least = 16
 // Most is how many connections the port may have at a time.
 func (p Port) Most() int { return max(int(p.Share*float64(descriptors())), least) }
 
-// descriptors is how many files the process may have open. Go raises the soft limit to the hard one when a process starts.
+// descriptors is how many files the process may have open. Go raises the soft limit to the hard one
+// when a process starts.
 func descriptors() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -96,8 +99,8 @@ func (l *listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Limit bounds the connections of a listener by the share of the port that opened it, or of this port. with has further
-// limits.
+// Limit bounds the connections of a listener by the share of the port that opened it, or of this
+// port. with has further limits.
 func (p Port) Limit(l net.Listener, with admission.Config) net.Listener {
 	if own, ok := l.(*listener); ok {
 		l, p = own.Listener, own.port

@@ -123,7 +123,8 @@ func opened(path string, source any) (found []string, err error) {
 			name = spec.Name.Name
 		}
 		if name == "." {
-			found = append(found, fmt.Sprintf("%s may open sockets: it imports %s without a name", files.Position(spec.Pos()), from))
+			found = append(found,
+				fmt.Sprintf("%s may open sockets: it imports %s without a name", files.Position(spec.Pos()), from))
 		}
 		imported[name] = from
 		if spec.Name == nil {
@@ -151,8 +152,8 @@ func opened(path string, source any) (found []string, err error) {
 // methods of other packages' types that open a socket. net.ListenConfig is found by its name.
 var methods = []string{"ListenAndServe", "ListenAndServeTLS", "ListenAndServeQUIC"}
 
-// opens reports whether a function or type of a package opens a socket, by the names that the standard
-// library and others use.
+// opens reports whether a function or type of a package opens a socket, by the names that the
+// standard library and others use.
 func opens(from, name string) bool {
 	switch from {
 	case "net/http/httptest":
@@ -190,7 +191,9 @@ func TestPorts_EachHasLimitsAndAnAttack(t *testing.T) {
 		}
 	}
 	if sum > 0.801 {
-		t.Errorf("the ports share %.2f of the descriptors, want at most 0.80: the rest is for scraping, files, and connections to others", sum)
+		t.Errorf(
+			"the ports share %.2f of the descriptors, want at most 0.80: the rest is for scraping, files, and "+
+				"connections to others", sum)
 	}
 }
 

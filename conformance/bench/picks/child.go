@@ -28,15 +28,16 @@ import (
 const (
 	Ours = "ours" // the production picker, as penstock picker runs it
 	Flow = "flow" // ours with flow control, of pools that are never saturated
-	// Ours with an InferenceModel that replaces the model of each request, alone and as one of 1,000.
+	// Ours with an InferenceModel that replaces the model of each request, alone and as one of
+	// 1,000.
 	RewriteOne  = "rewrite-one"
 	RewriteMany = "rewrite-many"
 	// Ours with a processor that never answers.
 	Process = "process"
 	Echo    = "echo" // grpc-go with its default codec; it answers every message with an empty one
 	JSON    = "json" // Echo that also decodes each body and hashes its prompt in blocks, as llm-d's router does
-	// They read the metrics pages of a pool in use as a picker does, and pick themselves: once a second in all, or often enough for each
-	// page to be read every 50 ms.
+	// They read the metrics pages of a pool in use as a picker does, and pick themselves: once a
+	// second in all, or often enough for each page to be read every 50 ms.
 	Idle = "idle"
 	Busy = "busy"
 )
@@ -47,7 +48,8 @@ const (
 	PoolPrompts = "ns/prompts" // reads prompts, and knows prefixes
 )
 
-// childEnv makes this program a server; it has the kind and the addresses of the model servers, separated by spaces.
+// childEnv makes this program a server; it has the kind and the addresses of the model servers,
+// separated by spaces.
 const childEnv = "PENSTOCK_BENCH_PICKS"
 
 // maxMessage is the largest message that a server takes, in bytes.
@@ -62,8 +64,8 @@ func Environment(kind string, servers []netip.AddrPort) string {
 	return childEnv + "=" + strings.Join(fields, " ")
 }
 
-// AsChild serves and does not return if the environment has Environment's variable. It prints its address, and ends with its
-// standard input.
+// AsChild serves and does not return if the environment has Environment's variable. It prints its
+// address, and ends with its standard input.
 func AsChild() {
 	fields := strings.Fields(os.Getenv(childEnv))
 	if len(fields) == 0 {
@@ -109,7 +111,8 @@ func serve(kind string, servers []string) error {
 		}
 		err = p.SetPools([]picker.Pool{
 			{ID: objectid.MustParseTarget(PoolHeaders), Endpoints: specs, Fallbacks: 2, FlowControl: control},
-			{ID: objectid.MustParseTarget(PoolPrompts), Endpoints: specs, Fallbacks: 2, FlowControl: control, Body: picker.BodyPrompts, Models: models(kind), Processor: processor},
+			{ID: objectid.MustParseTarget(PoolPrompts), Endpoints: specs, Fallbacks: 2, FlowControl: control,
+				Body: picker.BodyPrompts, Models: models(kind), Processor: processor},
 		})
 		if err != nil {
 			return err
@@ -174,7 +177,9 @@ func models(kind string) *picker.Models {
 		if i == 0 {
 			name = chatModel
 		}
-		m.Named[name] = picker.ModelRule{Targets: []picker.ModelTarget{{Name: "v1", Weight: 75}, {Name: "v2", Weight: 25}}}
+		m.Named[name] = picker.ModelRule{
+			Targets: []picker.ModelTarget{{Name: "v1", Weight: 75}, {Name: "v2", Weight: 25}},
+		}
 	}
 	return m
 }
@@ -193,7 +198,9 @@ func (e echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			}
 			return err
 		}
-		answer := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}}
+		answer := &extprocv3.ProcessingResponse{
+			Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
+		}
 		if body := m.GetRequestBody(); body != nil {
 			if e.reads {
 				runtime.KeepAlive(hashes(body.GetBody()))
@@ -206,8 +213,8 @@ func (e echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// hashes is a prompt's chain of blocks as llm-d's router computes it: the body becomes a map, the messages text again, and each
-// 256 bytes of it a hash that continues that of the block before.
+// hashes is a prompt's chain of blocks as llm-d's router computes it: the body becomes a map, the
+// messages text again, and each 256 bytes of it a hash that continues that of the block before.
 func hashes(body []byte) (chain []uint64) {
 	var request map[string]any
 	if json.Unmarshal(body, &request) != nil {

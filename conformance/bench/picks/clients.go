@@ -20,22 +20,27 @@ type Clients struct {
 
 // Request encodes a chat completion. The value of x-bench chooses the route.
 func Request(route string, body []byte) []byte {
-	head := fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nx-bench: %s\r\nhost: models.example\r\ncontent-type: application/json\r\nuser-agent: bench\r\naccept: */*\r\ncontent-length: %d\r\n\r\n", route, len(body))
+	head := fmt.Sprintf(
+		"POST /v1/chat/completions HTTP/1.1\r\nx-bench: %s\r\nhost: models.example\r\ncontent-type: "+
+			"application/json\r\nuser-agent: bench\r\naccept: */*\r\ncontent-length: %d\r\n\r\n", route, len(body))
 	return append([]byte(head), body...)
 }
 
 // chatModel is the model of Chat.
 const chatModel = "meta-llama/Llama-3.1-8B-Instruct"
 
-// Chat is a chat completion of about size bytes; n makes its prompt differ from that of others at its end.
+// Chat is a chat completion of about size bytes; n makes its prompt differ from that of others at
+// its end.
 func Chat(size, n int) []byte {
 	const sentence = "The quick brown fox jumps over the lazy dog, and \\\"quotes\\\" it.\\n"
 	text := strings.Repeat(sentence, max(1, (size-160)/len(sentence)))
-	return fmt.Appendf(nil, `{"model":"`+chatModel+`","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, text, n)
+	return fmt.Appendf(nil, `{"model":"`+chatModel+
+		`","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"You help."},{"role":"user","content":"%s%d"}]}`, text, n)
 }
 
-// Saturate sends requests for a time, each connection the next one when the last is answered, and returns how many were
-// answered. Every answer must be a 200. Each connection sends one of the requests in turn.
+// Saturate sends requests for a time, each connection the next one when the last is answered, and
+// returns how many were answered. Every answer must be a 200. Each connection sends one of the
+// requests in turn.
 func (c Clients) Saturate(ctx context.Context, requests [][]byte, d time.Duration) (int64, error) {
 	return c.run(ctx, requests, d, 0, nil)
 }
@@ -46,7 +51,8 @@ func (c Clients) Pace(ctx context.Context, requests [][]byte, d time.Duration, r
 }
 
 // Time does the same, and returns how long each request took.
-func (c Clients) Time(ctx context.Context, requests [][]byte, d time.Duration, rate float64) (took []time.Duration, err error) {
+func (c Clients) Time(ctx context.Context, requests [][]byte, d time.Duration, rate float64) (took []time.Duration,
+	err error) {
 	var mu sync.Mutex
 	_, err = c.run(ctx, requests, d, c.every(rate), func(d time.Duration) {
 		mu.Lock()
@@ -61,7 +67,8 @@ func (c Clients) every(rate float64) time.Duration {
 	return time.Duration(float64(time.Second) * float64(c.Connections) / rate)
 }
 
-func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Duration, note func(time.Duration)) (int64, error) {
+func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Duration, note func(time.Duration)) (int64,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var (
@@ -72,7 +79,8 @@ func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Durat
 	)
 	for i := range c.Connections {
 		wait.Go(func() {
-			if err := c.connection(ctx, requests[i%len(requests)], every, time.Duration(i)*every/time.Duration(c.Connections), &answered, note); err != nil {
+			if err := c.connection(ctx, requests[i%len(requests)], every,
+				time.Duration(i)*every/time.Duration(c.Connections), &answered, note); err != nil {
 				once.Do(func() { failure = err })
 				cancel()
 			}
@@ -82,7 +90,8 @@ func (c Clients) run(ctx context.Context, requests [][]byte, d, every time.Durat
 	return answered.Load(), failure
 }
 
-func (c Clients) connection(ctx context.Context, request []byte, every, offset time.Duration, answered *atomic.Int64, note func(time.Duration)) error {
+func (c Clients) connection(ctx context.Context, request []byte, every, offset time.Duration, answered *atomic.Int64,
+	note func(time.Duration)) error {
 	conn, err := net.Dial("tcp", c.Address)
 	if err != nil {
 		return err

@@ -17,7 +17,8 @@ const page = "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_
 var answer = response("text/plain", "ok")
 
 func response(kind, body string) []byte {
-	return []byte("HTTP/1.1 200 OK\r\ncontent-type: " + kind + "\r\ncontent-length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)
+	return []byte("HTTP/1.1 200 OK\r\ncontent-type: " + kind + "\r\ncontent-length: " + strconv.Itoa(len(body)) +
+		"\r\n\r\n" + body)
 }
 
 // Models are model servers that answer each request at once.
@@ -33,12 +34,13 @@ func (m *Models) Pages() int64 { return m.pages.Load() }
 // StartModels starts n servers.
 func StartModels(n int) (*Models, error) { return StartPages(n, 0) }
 
-// StartPages starts n servers whose metrics pages have at least size bytes, most of them histograms that a picker does not read, as
-// those of vLLM.
+// StartPages starts n servers whose metrics pages have at least size bytes, most of them histograms
+// that a picker does not read, as those of vLLM.
 func StartPages(n, size int) (*Models, error) {
 	text := []byte(page)
 	for i := 0; len(text) < size; i++ {
-		text = fmt.Appendf(text, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",le=\"%d.0\",model_name=\"meta-llama/Llama-3.1-8B-Instruct\"} %d.0\n", i, i)
+		text = fmt.Appendf(text,
+			"vllm:time_to_first_token_seconds_bucket{engine=\"0\",le=\"%d.0\",model_name=\"meta-llama/Llama-3.1-8B-Instruct\"} %d.0\n", i, i)
 	}
 	metricsPage := response("text/plain", string(text))
 	m := &Models{}

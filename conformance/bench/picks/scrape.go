@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// scrape reads the metrics pages of servers until ctx ends. A busy pool has four picks of each endpoint in 50 ms, where two have its
-// page read as early as the limit of 20 a second allows; the limit of 1,000 pages a second in all is lifted for it.
+// scrape reads the metrics pages of servers until ctx ends. A busy pool has four picks of each
+// endpoint in 50 ms, where two have its page read as early as the limit of 20 a second allows; the
+// limit of 1,000 pages a second in all is lifted for it.
 func scrape(ctx context.Context, busy bool, servers []string) {
 	c := endpoint.Config{Jitter: rand.Float64}
 	every := time.Second

@@ -42,12 +42,13 @@ type Config struct {
 	Cluster string // node.cluster: the gateway
 	// TLS is for control planes that require it; nil: cleartext.
 	TLS *tls.Config
-	// Keepalive is the interval of probes on an idle connection. Default: 10 s, as in the bootstrap.
+	// Keepalive is the interval of probes on an idle connection. Default: 10 s, as in the
+	// bootstrap.
 	Keepalive time.Duration
 	// Handle receives each response, after its ACK. May be nil.
 	Handle func(Response)
-	// Follow makes the proxy subscribe like Envoy: to the endpoints of clusters, and the routes and secrets of
-	// listeners.
+	// Follow makes the proxy subscribe like Envoy: to the endpoints of clusters, and the routes and
+	// secrets of listeners.
 	Follow bool
 }
 
@@ -78,17 +79,21 @@ func Connect(ctx context.Context, c Config) (*Proxy, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.Address, grpc.WithTransportCredentials(secured),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(256<<20)),
 		grpc.WithReadBufferSize(4<<10),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: cmp.Or(c.Keepalive, 10*time.Second), Timeout: 3 * time.Second}))
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: cmp.Or(c.Keepalive, 10*time.Second), Timeout: 3 * time.Second,
+		}))
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.WaitForReady(true))
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method,
+		grpc.WaitForReady(true))
 	if err != nil {
 		cancel()
 		return nil, errors.Join(err, conn.Close())
 	}
-	p := &Proxy{config: c, conn: conn, stream: stream, ctx: ctx, cancel: cancel, done: make(chan struct{}), have: Have{}}
+	p := &Proxy{config: c, conn: conn, stream: stream, ctx: ctx, cancel: cancel, done: make(chan struct{}),
+		have: Have{}}
 	go p.read()
 	node, err := resource.Marshal(&corev3.Node{Id: c.Node, Cluster: c.Cluster})
 	if err != nil {
@@ -140,9 +145,11 @@ func Subscription(t resource.Type, names ...string) []byte {
 	return b
 }
 
-// Resumption returns the requests of a proxy that reconnects with its resources: one a type, in Envoy's order.
+// Resumption returns the requests of a proxy that reconnects with its resources: one a type, in
+// Envoy's order.
 func Resumption(h Have) (requests [][]byte) {
-	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret, resource.RouteConfiguration} {
+	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.Secret,
+		resource.RouteConfiguration} {
 		if len(h[t]) == 0 {
 			continue
 		}

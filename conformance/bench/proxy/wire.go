@@ -173,7 +173,8 @@ func namedBy(body []byte) (names map[resource.Type][]string, err error) {
 			}
 		}
 		tls := &tlsv3.DownstreamTlsContext{}
-		if socket := chain.GetTransportSocket().GetTypedConfig(); strings.HasSuffix(socket.GetTypeUrl(), "DownstreamTlsContext") {
+		if socket := chain.GetTransportSocket().GetTypedConfig(); strings.HasSuffix(socket.GetTypeUrl(),
+			"DownstreamTlsContext") {
 			if err := socket.UnmarshalTo(tls); err != nil {
 				return nil, err
 			}

@@ -56,8 +56,8 @@ var (
 // World is one configuration.
 type World struct {
 	Size
-	// Adapt returns what is written to a file in an object's place, or nil for nothing, for peers with other kinds.
-	// Default: the object.
+	// Adapt returns what is written to a file in an object's place, or nil for nothing, for peers
+	// with other kinds. Default: the object.
 	Adapt func(object any) any
 
 	cert, key []byte
@@ -111,7 +111,8 @@ func (w *World) Chain(i int) string {
 
 // GatewayObject returns the Gateway.
 func (w *World) GatewayObject() *gatewayv1.Gateway {
-	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway"}, ObjectMeta: meta("gw")}
+	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway"},
+		ObjectMeta: meta("gw")}
 	g.Spec.GatewayClassName = "penstock"
 	g.Spec.Addresses = []gatewayv1.GatewaySpecAddress{{Type: ptr(gatewayv1.IPAddressType), Value: "127.0.0.1"}}
 	if w.Listeners == 0 {
@@ -121,7 +122,9 @@ func (w *World) GatewayObject() *gatewayv1.Gateway {
 		g.Spec.Listeners = append(g.Spec.Listeners, gatewayv1.Listener{
 			Name: gatewayv1.SectionName(fmt.Sprint("l", l)), Hostname: ptr(gatewayv1.Hostname("*" + domain(l))),
 			Port: w.Port, Protocol: gatewayv1.HTTPSProtocolType,
-			TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: gatewayv1.ObjectName(fmt.Sprint("cert", l))}}},
+			TLS: &gatewayv1.ListenerTLSConfig{
+				CertificateRefs: []gatewayv1.SecretObjectReference{{Name: gatewayv1.ObjectName(fmt.Sprint("cert", l))}},
+			},
 		})
 	}
 	return g
@@ -129,13 +132,15 @@ func (w *World) GatewayObject() *gatewayv1.Gateway {
 
 // SecretObject returns the certificate of listener l.
 func (w *World) SecretObject(l int) *corev1.Secret {
-	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta("cert%d", l), Type: corev1.SecretTypeTLS,
+	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta("cert%d", l),
+		Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: w.cert, corev1.TLSPrivateKeyKey: w.key}}
 }
 
 // Route returns route i at a revision, which is visible as a response header.
 func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
-	r := &gatewayv1.HTTPRoute{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute"}, ObjectMeta: meta("route-%d", i)}
+	r := &gatewayv1.HTTPRoute{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "HTTPRoute"},
+		ObjectMeta: meta("route-%d", i)}
 	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "gw"}}
 	r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(w.Host(i))}
 	b := i % w.Backends
@@ -147,10 +152,13 @@ func (w *World) Route(i, revision int) *gatewayv1.HTTPRoute {
 		ref.Name, ref.Port = gatewayv1.ObjectName(fmt.Sprint("pool-", b)), nil
 	}
 	r.Spec.Rules = []gatewayv1.HTTPRouteRule{{
-		Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Type: ptr(gatewayv1.PathMatchPathPrefix), Value: ptr("/v1")}}},
-		Filters: []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier, ResponseHeaderModifier: &gatewayv1.HTTPHeaderFilter{
-			Set: []gatewayv1.HTTPHeader{{Name: RevisionHeader, Value: fmt.Sprint(revision)}},
-		}}},
+		Matches: []gatewayv1.HTTPRouteMatch{
+			{Path: &gatewayv1.HTTPPathMatch{Type: ptr(gatewayv1.PathMatchPathPrefix), Value: ptr("/v1")}},
+		},
+		Filters: []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier,
+			ResponseHeaderModifier: &gatewayv1.HTTPHeaderFilter{
+				Set: []gatewayv1.HTTPHeader{{Name: RevisionHeader, Value: fmt.Sprint(revision)}},
+			}}},
 		BackendRefs: []gatewayv1.HTTPBackendRef{ref},
 	}}
 	return r
@@ -162,11 +170,14 @@ func (w *World) pooled(b int) bool { return b%2 == 1 && !w.NoPools }
 // address is the address of endpoint e of backend b, on which no process listens.
 func address(b, e int) string { return fmt.Sprintf("127.%d.%d.%d", 100+b/250, b%250, 1+e) }
 
-// Service returns backend b, if it is a Service, with its EndpointSlice. The turn changes its first endpoint's address.
+// Service returns backend b, if it is a Service, with its EndpointSlice. The turn changes its first
+// endpoint's address.
 func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta("svc-%d", b)}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
-	slice := &discoveryv1.EndpointSlice{TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+	slice := &discoveryv1.EndpointSlice{TypeMeta: metav1.TypeMeta{
+		APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice",
+	},
 		ObjectMeta: meta("svc-%d", b), AddressType: discoveryv1.AddressTypeIPv4}
 	slice.Labels = map[string]string{discoveryv1.LabelServiceName: s.Name}
 	slice.Ports = []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr[int32](8000)}}
@@ -182,10 +193,16 @@ func (w *World) Service(b, turn int) (*corev1.Service, *discoveryv1.EndpointSlic
 
 // pool returns backend b, if it is an InferencePool, with its model servers.
 func (w *World) pool(b int) (*inferencev1.InferencePool, *v1alpha1.ModelServers) {
-	p := &inferencev1.InferencePool{TypeMeta: metav1.TypeMeta{APIVersion: "inference.networking.k8s.io/v1", Kind: "InferencePool"}, ObjectMeta: meta("pool-%d", b)}
+	p := &inferencev1.InferencePool{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "inference.networking.k8s.io/v1", Kind: "InferencePool"},
+		ObjectMeta: meta("pool-%d", b),
+	}
 	p.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{"app": inferencev1.LabelValue(p.Name)}
 	p.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
-	m := &v1alpha1.ModelServers{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "ModelServers"}, ObjectMeta: meta("pool-%d", b)}
+	m := &v1alpha1.ModelServers{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "ModelServers"},
+		ObjectMeta: meta("pool-%d", b),
+	}
 	m.Labels = map[string]string{"app": p.Name}
 	for e := range w.Endpoints {
 		m.Spec.Servers = append(m.Spec.Servers, v1alpha1.ModelServer{Address: address(b, e)})
@@ -214,14 +231,15 @@ func (w *World) Ops() []store.Op {
 	return ops
 }
 
-// perFile is the number of hosts or backends in a file, as many as one team of a large site may have.
+// perFile is the number of hosts or backends in a file, as many as one team of a large site may
+// have.
 const perFile = 100
 
 // RouteFile is the name of the file with route i.
 func (w *World) RouteFile(i int) string { return fmt.Sprintf("routes-%03d.yaml", i/perFile) }
 
-// WriteFiles writes the World to a folder: one file for the Gateway and its Secrets, and one for each 100 backends and
-// each 100 routes.
+// WriteFiles writes the World to a folder: one file for the Gateway and its Secrets, and one for
+// each 100 backends and each 100 routes.
 func (w *World) WriteFiles(dir string) error {
 	objects := []any{w.GatewayObject()}
 	for l := range w.Listeners {
@@ -261,8 +279,8 @@ func (w *World) Address(e int) string {
 	return address(0, e)
 }
 
-// StageRoutes writes the file of route i, with route changed at a revision and all others at 0, under a temporary name.
-// Commit renames it.
+// StageRoutes writes the file of route i, with route changed at a revision and all others at 0,
+// under a temporary name. Commit renames it.
 func (w *World) StageRoutes(dir string, i, changed, revision int) error {
 	var objects []any
 	from := i / perFile * perFile

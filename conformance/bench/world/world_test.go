@@ -44,7 +44,8 @@ func TestBenchWorld_FilesAndObjectsMatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		objects := store.New()
-		if _, err := objects.Apply(append(w.Ops(), store.AddressPolicies.Put(addresses.Unrestricted()))...); err != nil {
+		if _, err := objects.Apply(append(w.Ops(), store.AddressPolicies.Put(addresses.Unrestricted()))...); err !=
+			nil {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()

@@ -89,19 +89,21 @@ func (b *Balancer) write(ctx context.Context, service types.NamespacedName, addr
 	if addr.IsValid() {
 		status.Ingress = []corev1.LoadBalancerIngress{{IP: addr.String()}}
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"loadBalancer": map[string]any{"ingress": status.Ingress}}})
+	patch, err := json.Marshal(
+		map[string]any{"status": map[string]any{"loadBalancer": map[string]any{"ingress": status.Ingress}}})
 	if err != nil {
 		return err
 	}
-	_, err = b.Client.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lab"}, "status")
+	_, err = b.Client.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "lab"}, "status")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// addresses are the addresses that this process has written. They override the cached list of Services, which lags
-// behind.
+// addresses are the addresses that this process has written. They override the cached list of
+// Services, which lags behind.
 type addresses map[types.UID]netip.Addr
 
 // of returns the address of a Service.
@@ -121,7 +123,8 @@ func (a addresses) prune(all []*corev1.Service) {
 	maps.DeleteFunc(a, func(uid types.UID, _ netip.Addr) bool { return !there[uid] })
 }
 
-// assign returns the writes that are due: the Services whose address has to change, and the new address.
+// assign returns the writes that are due: the Services whose address has to change, and the new
+// address.
 func assign(services []*corev1.Service, given addresses, within netip.Prefix) map[*corev1.Service]netip.Addr {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
@@ -131,7 +134,8 @@ func assign(services []*corev1.Service, given addresses, within netip.Prefix) ma
 	})
 	taken := map[netip.Addr]bool{within.Addr(): true}
 	wants := func(s *corev1.Service) bool {
-		return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil
+		return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil &&
+			s.DeletionTimestamp == nil
 	}
 	writes := map[*corev1.Service]netip.Addr{}
 	var open []*corev1.Service
@@ -156,7 +160,8 @@ func assign(services []*corev1.Service, given addresses, within netip.Prefix) ma
 	for _, s := range open {
 		addr := netip.Addr{}
 		if s.Spec.LoadBalancerIP != "" {
-			if asked, err := netip.ParseAddr(s.Spec.LoadBalancerIP); err == nil && within.Contains(asked) && !taken[asked] {
+			if asked, err := netip.ParseAddr(s.Spec.LoadBalancerIP); err == nil && within.Contains(asked) &&
+				!taken[asked] {
 				addr = asked
 			}
 		} else {

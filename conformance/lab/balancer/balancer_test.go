@@ -14,8 +14,9 @@ import (
 // balanced is a Service of type LoadBalancer; age orders them.
 func balanced(name string, age int, asked, has string) *corev1.Service {
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(age), 0))},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: asked},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name),
+			CreationTimestamp: metav1.NewTime(time.Unix(int64(age), 0))},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: asked},
 	}
 	if has != "" {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: has}}
@@ -38,16 +39,31 @@ func TestLoadBalancer_ServiceKeepsItsOwnAddress(t *testing.T) {
 		services []*corev1.Service
 		writes   map[string]string
 	}{
-		{"new ones get free ones, the oldest first", []*corev1.Service{balanced("b", 2, "", ""), balanced("a", 1, "", ""), balanced("c", 3, "", "10.0.0.1")},
+		{"new ones get free ones, the oldest first",
+			[]*corev1.Service{balanced("b", 2, "", ""), balanced("a", 1, "", ""), balanced("c", 3, "", "10.0.0.1")},
 			map[string]string{"a": "10.0.0.2", "b": "10.0.0.3"}},
-		{"all keep what they have", []*corev1.Service{balanced("a", 2, "", "10.0.0.4"), balanced("b", 1, "10.0.0.2", "10.0.0.2")}, nil},
-		{"a requested address goes first", []*corev1.Service{balanced("a", 1, "", ""), balanced("b", 2, "10.0.0.1", "")},
+		{
+			"all keep what they have", []*corev1.Service{
+				balanced("a", 2, "", "10.0.0.4"), balanced("b", 1, "10.0.0.2", "10.0.0.2"),
+			}, nil,
+		},
+		{"a requested address goes first", []*corev1.Service{
+			balanced("a", 1, "", ""), balanced("b", 2, "10.0.0.1", ""),
+		},
 			map[string]string{"a": "10.0.0.2", "b": "10.0.0.1"}},
-		{"an address in use or outside the range stays pending", []*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "10.0.0.1", ""), balanced("c", 3, "10.9.9.9", "")}, nil},
-		{"a new request moves the Service", []*corev1.Service{balanced("a", 1, "10.0.0.5", "10.0.0.1")}, map[string]string{"a": "10.0.0.5"}},
-		{"two Services never share an address", []*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "", "10.0.0.1")}, map[string]string{"b": "10.0.0.2"}},
+		{"an address in use or outside the range stays pending",
+			[]*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "10.0.0.1", ""),
+				balanced("c", 3, "10.9.9.9", "")}, nil},
+		{"a new request moves the Service", []*corev1.Service{balanced("a", 1, "10.0.0.5", "10.0.0.1")},
+			map[string]string{"a": "10.0.0.5"}},
+		{
+			"two Services never share an address",
+			[]*corev1.Service{balanced("a", 1, "", "10.0.0.1"), balanced("b", 2, "", "10.0.0.1")},
+			map[string]string{"b": "10.0.0.2"},
+		},
 		{"Services of other classes and deleted Services are ignored", []*corev1.Service{classed, leaving}, nil},
-		{"a Service that is no longer a LoadBalancer loses its address", []*corev1.Service{plain}, map[string]string{"plain": "invalid IP"}},
+		{"a Service that is no longer a LoadBalancer loses its address", []*corev1.Service{plain},
+			map[string]string{"plain": "invalid IP"}},
 	} {
 		got := map[string]string{}
 		for s, addr := range assign(test.services, nil, within) {
@@ -70,7 +86,8 @@ func TestLoadBalancer_FullRangeLeavesYoungestPending(t *testing.T) {
 	}
 }
 
-// The list of Services lags behind the writes. A client that has read the address must not reach another Service.
+// The list of Services lags behind the writes. A client that has read the address must not reach
+// another Service.
 func TestLoadBalancer_NewAddressIsStableWhenLowerOneFrees(t *testing.T) {
 	within := netip.MustParsePrefix("10.0.0.0/29")
 	old, a, b := balanced("old", 1, "", "10.0.0.1"), balanced("a", 2, "", ""), balanced("b", 3, "", "")

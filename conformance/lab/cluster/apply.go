@@ -27,19 +27,23 @@ import (
 const fieldManager = "lab"
 
 // definitions is the resource of CRDs.
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}
 
 // resources are the kinds that a lab applies.
 var resources = map[string]schema.GroupVersionResource{
-	"CustomResourceDefinition":         definitions,
-	"ValidatingAdmissionPolicy":        {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
-	"ValidatingAdmissionPolicyBinding": {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
-	"ServiceAccount":                   {Version: "v1", Resource: "serviceaccounts"},
-	"ConfigMap":                        {Version: "v1", Resource: "configmaps"},
-	"Service":                          {Version: "v1", Resource: "services"},
-	"Deployment":                       {Group: "apps", Version: "v1", Resource: "deployments"},
-	"ClusterRole":                      {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
-	"ClusterRoleBinding":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+	"CustomResourceDefinition": definitions,
+	"ValidatingAdmissionPolicy": {Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingadmissionpolicies"},
+	"ValidatingAdmissionPolicyBinding": {Group: "admissionregistration.k8s.io", Version: "v1",
+		Resource: "validatingadmissionpolicybindings"},
+	"ServiceAccount": {Version: "v1", Resource: "serviceaccounts"},
+	"ConfigMap":      {Version: "v1", Resource: "configmaps"},
+	"Service":        {Version: "v1", Resource: "services"},
+	"Deployment":     {Group: "apps", Version: "v1", Resource: "deployments"},
+	"ClusterRole":    {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	"ClusterRoleBinding": {Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterrolebindings"},
 }
 
 // objects are to be applied, by kind and name.
@@ -59,7 +63,8 @@ func (all objects) apply(ctx context.Context, config *rest.Config) error {
 			if o.GetNamespace() != "" {
 				where = client.Resource(resource).Namespace(o.GetNamespace())
 			}
-			if _, err := where.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+			if _, err := where.Apply(ctx, o.GetName(), o,
+				metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
 				return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
 			}
 			if resource != definitions {
@@ -71,14 +76,15 @@ func (all objects) apply(ctx context.Context, config *rest.Config) error {
 	return g.Wait()
 }
 
-// read adds the objects in a file, or in all YAML files of a folder. A later object replaces an earlier one of the same
-// name.
+// read adds the objects in a file, or in all YAML files of a folder. A later object replaces an
+// earlier one of the same name.
 func (all objects) read(path string) error {
 	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() || !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) || strings.HasPrefix(entry.Name(), "kustomiz") {
+		if entry.IsDir() || !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) ||
+			strings.HasPrefix(entry.Name(), "kustomiz") {
 			return nil
 		}
 		raw, err := os.ReadFile(name)
@@ -103,7 +109,9 @@ func (all objects) parse(name string, raw []byte) error {
 			continue
 		}
 		if _, ok := resources[o.GetKind()]; !ok {
-			return fmt.Errorf("%s: kind %s is not supported here; a release of CRDs contains CRDs, policies and DNS objects only", name, o.GetKind())
+			return fmt.Errorf(
+				"%s: kind %s is not supported here; a release of CRDs contains CRDs, policies and DNS objects only",
+				name, o.GetKind())
 		}
 		all[o.GetKind()+"/"+o.GetName()] = o
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/pki"
 )
 
-// users are the lab's own users of the API server. The controller manager acts for all its controllers, so it is an
-// administrator. The others have Kubernetes' default roles.
+// users are the lab's own users of the API server. The controller manager acts for all its
+// controllers, so it is an administrator. The others have Kubernetes' default roles.
 var users = map[string]pki.Subject{
 	"admin":                   {Name: "admin", Groups: []string{"system:masters"}},
 	"kube-controller-manager": {Name: "system:kube-controller-manager", Groups: []string{"system:masters"}},
@@ -25,7 +25,8 @@ var users = map[string]pki.Subject{
 	"kubelet":                 {Name: "system:node:" + nodeName, Groups: []string{"system:nodes"}},
 }
 
-// credentials writes the CA, the serving certificates, and a kubeconfig for each user to the private folder.
+// credentials writes the CA, the serving certificates, and a kubeconfig for each user to the
+// private folder.
 func (c *Cluster) credentials() error {
 	ca, err := pki.NewAuthority(c.Name, time.Now())
 	if err != nil {
@@ -38,7 +39,8 @@ func (c *Cluster) credentials() error {
 	addresses := []netip.Addr{c.Plan.Node(), c.Plan.APIService(), netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	server, err := ca.Issue(pki.Subject{
 		Name: "kube-apiserver", IPs: addresses,
-		DNS: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost"},
+		DNS: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc",
+			"kubernetes.default.svc.cluster.local", "localhost"},
 	})
 	if err != nil {
 		return err
@@ -79,7 +81,9 @@ func (c *Cluster) credentials() error {
 func (c *Cluster) kubeconfig(user string, ca []byte, pair pki.Pair) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[c.Name] = &clientcmdapi.Cluster{Server: c.server(), CertificateAuthorityData: ca}
-	config.AuthInfos[c.Name+"-"+user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.Certificate, ClientKeyData: pair.Key}
+	config.AuthInfos[c.Name+"-"+user] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: pair.Certificate, ClientKeyData: pair.Key,
+	}
 	config.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Name, AuthInfo: c.Name + "-" + user}
 	config.CurrentContext = c.Name
 	raw, err := clientcmd.Write(*config)

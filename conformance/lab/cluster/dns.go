@@ -21,7 +21,8 @@ var dnsObjects string
 // dns applies the objects of the cluster's DNS.
 func (c *Cluster) dns(ctx context.Context, config *rest.Config) error {
 	objects := objects{}
-	if err := objects.parse("dns.yaml", []byte(strings.ReplaceAll(dnsObjects, "CLUSTER_DNS", c.Plan.DNSService().String()))); err != nil {
+	if err := objects.parse("dns.yaml",
+		[]byte(strings.ReplaceAll(dnsObjects, "CLUSTER_DNS", c.Plan.DNSService().String()))); err != nil {
 		return err
 	}
 	return objects.apply(ctx, config)

@@ -46,10 +46,13 @@ func (c *Cluster) kubelet() (program, error) {
 		"enforceNodeAllocatable":        []string{},
 		"failSwapOn":                    false,
 		"localStorageCapacityIsolation": false,
-		"evictionHard":                  map[string]string{"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.inodesFree": "0%"},
-		"imageGCHighThresholdPercent":   100,
-		"oomScoreAdj":                   0,
-		"featureGates":                  map[string]bool{"KubeletInUserNamespace": true},
+		"evictionHard": map[string]string{
+			"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%",
+			"imagefs.inodesFree": "0%",
+		},
+		"imageGCHighThresholdPercent": 100,
+		"oomScoreAdj":                 0,
+		"featureGates":                map[string]bool{"KubeletInUserNamespace": true},
 		// Images are local, so parallel pulls cost nothing.
 		"serializeImagePulls": false,
 		"registryPullQPS":     0,

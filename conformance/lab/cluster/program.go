@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is the time a program has to end before it is killed. A lab has no state that is worth more.
+// grace is the time a program has to end before it is killed. A lab has no state that is worth
+// more.
 const grace = 5 * time.Second
 
 // program is a process of the control plane.
@@ -28,7 +29,8 @@ type program struct {
 	env  []string // in addition to PATH
 }
 
-// run starts the program inside the namespace and waits for its end, which is an error unless ctx is done.
+// run starts the program inside the namespace and waits for its end, which is an error unless ctx
+// is done.
 func (p program) run(ctx context.Context, ns *network.Namespace, logs string) error {
 	name := filepath.Join(logs, p.name+".log")
 	log, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

@@ -9,8 +9,8 @@ import (
 // etcdAddress is on the node's loopback, which every node has to itself.
 const etcdAddress = "127.0.0.1:2379"
 
-// auditPolicy logs the metadata of every completed request: the user, the request and the response code, not the
-// objects.
+// auditPolicy logs the metadata of every completed request: the user, the request and the response
+// code, not the objects.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -19,7 +19,8 @@ rules: [{level: Metadata}]
 
 func (c *Cluster) private(file string) string { return filepath.Join(c.Private, file) }
 
-// kubernetes returns one of the programs in the file kubernetes, which runs the program that its first argument names.
+// kubernetes returns one of the programs in the file kubernetes, which runs the program that its
+// first argument names.
 func (c *Cluster) kubernetes(name string, args ...string) program {
 	return program{name: name, path: filepath.Join(c.Tools, "kubernetes"), args: args}
 }
@@ -52,7 +53,8 @@ func (c *Cluster) apiserver() program {
 		"--profiling=false",
 	)
 	if c.Audit {
-		p.args = append(p.args, "--audit-policy-file="+c.private("audit.yaml"), "--audit-log-path="+filepath.Join(c.Dir, "audit.log"))
+		p.args = append(p.args, "--audit-policy-file="+c.private("audit.yaml"),
+			"--audit-log-path="+filepath.Join(c.Dir, "audit.log"))
 	}
 	return p
 }
@@ -65,8 +67,9 @@ func (c *Cluster) controllers() program {
 		"--root-ca-file="+c.private("ca.crt"),
 		"--service-account-private-key-file="+c.private("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.private("ca.crt"), "--cluster-signing-key-file="+c.private("ca.key"),
-		// With leader election it would end when it loses the API server, and start with fresh knowledge of its nodes. Without, it declares a
-		// node dead whose kubelet could not reach the API server for 50 s (the default), and its pods leave every Service.
+		// With leader election it would end when it loses the API server, and start with fresh
+		// knowledge of its nodes. Without, it declares a node dead whose kubelet could not reach
+		// the API server for 50 s (the default), and its pods leave every Service.
 		"--node-monitor-grace-period=10m",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--profiling=false",

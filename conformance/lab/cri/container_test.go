@@ -45,7 +45,8 @@ func TestCRI_ContainerEnvironmentOverridesImage(t *testing.T) {
 		}
 		got[name] = value
 	}
-	if d := cmp.Diff(map[string]string{"COLOR": "green", "PATH": "/opt", "HOME": "/root", "HOSTNAME": "web-0"}, got); d != "" {
+	if d := cmp.Diff(map[string]string{"COLOR": "green", "PATH": "/opt", "HOME": "/root", "HOSTNAME": "web-0"},
+		got); d != "" {
 		t.Error(d)
 	}
 }

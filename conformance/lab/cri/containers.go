@@ -59,7 +59,8 @@ func (s *Server) find(id string) (*container, error) {
 }
 
 // CreateContainer records what StartContainer will run.
-func (s *Server) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (s *Server) CreateContainer(_ context.Context,
+	req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	config := req.GetConfig()
 	img, err := s.Images.Find(config.GetImage().GetImage())
 	if err != nil {
@@ -80,7 +81,8 @@ func (s *Server) CreateContainer(_ context.Context, req *runtimeapi.CreateContai
 }
 
 // StartContainer runs the container's program.
-func (s *Server) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (s *Server) StartContainer(_ context.Context,
+	req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	c, err := s.find(req.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -92,7 +94,8 @@ func (s *Server) StartContainer(_ context.Context, req *runtimeapi.StartContaine
 }
 
 // StopContainer sends the stop signal, and kills the program after the grace period.
-func (s *Server) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (s *Server) StopContainer(ctx context.Context,
+	req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	s.mu.Lock()
 	c := s.containers[req.GetContainerId()]
 	running := c != nil && c.process != nil && c.finished.IsZero()
@@ -139,7 +142,8 @@ func stopSignal(config *runtimeapi.ContainerConfig) syscall.Signal {
 }
 
 // RemoveContainer ends a container if it runs, and drops it.
-func (s *Server) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (s *Server) RemoveContainer(_ context.Context,
+	req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	s.mu.Lock()
 	c := s.containers[req.GetContainerId()]
 	delete(s.containers, req.GetContainerId())
@@ -162,26 +166,31 @@ func (s *Server) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContai
 }
 
 // ListContainers lists the containers that match the filter.
-func (s *Server) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (s *Server) ListContainers(_ context.Context,
+	req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	f := req.GetFilter()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resp := &runtimeapi.ListContainersResponse{}
 	for _, c := range s.containers {
 		if f.GetId() != "" && f.GetId() != c.id || f.GetState() != nil && f.GetState().GetState() != c.state() ||
-			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.pod.id || !selects(f.GetLabelSelector(), c.config.GetLabels()) {
+			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.pod.id ||
+			!selects(f.GetLabelSelector(), c.config.GetLabels()) {
 			continue
 		}
 		resp.Containers = append(resp.Containers, &runtimeapi.Container{
-			Id: c.id, PodSandboxId: c.pod.id, Metadata: c.config.GetMetadata(), Image: c.config.GetImage(), ImageRef: c.config.GetImage().GetImage(),
-			ImageId: c.config.GetImage().GetImage(), State: c.state(), CreatedAt: c.created.UnixNano(), Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(),
+			Id: c.id, PodSandboxId: c.pod.id, Metadata: c.config.GetMetadata(), Image: c.config.GetImage(),
+			ImageRef: c.config.GetImage().GetImage(),
+			ImageId:  c.config.GetImage().GetImage(), State: c.state(), CreatedAt: c.created.UnixNano(),
+			Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(),
 		})
 	}
 	return resp, nil
 }
 
 // ContainerStatus reports a container's state, exit code and reason.
-func (s *Server) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (s *Server) ContainerStatus(_ context.Context,
+	req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.containers[req.GetContainerId()]
@@ -191,7 +200,8 @@ func (s *Server) ContainerStatus(_ context.Context, req *runtimeapi.ContainerSta
 	st := &runtimeapi.ContainerStatus{
 		Id: c.id, Metadata: c.config.GetMetadata(), State: c.state(), CreatedAt: c.created.UnixNano(),
 		Image: c.config.GetImage(), ImageRef: c.config.GetImage().GetImage(), ImageId: c.config.GetImage().GetImage(),
-		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(), LogPath: c.log.path,
+		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(),
+		LogPath:  c.log.path,
 		ExitCode: c.exit, Reason: c.reason,
 	}
 	if !c.started.IsZero() {
@@ -204,17 +214,20 @@ func (s *Server) ContainerStatus(_ context.Context, req *runtimeapi.ContainerSta
 }
 
 // UpdateContainerResources accepts any limits: none is enforced.
-func (s *Server) UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (s *Server) UpdateContainerResources(context.Context,
+	*runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
 // UpdatePodSandboxResources accepts any limits: none is enforced.
-func (s *Server) UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (s *Server) UpdatePodSandboxResources(context.Context,
+	*runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
 // ReopenContainerLog starts a new file after the kubelet has renamed the old one.
-func (s *Server) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (s *Server) ReopenContainerLog(_ context.Context,
+	req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, err := s.find(req.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -257,7 +270,8 @@ func (c *container) environment() []string {
 	return env
 }
 
-// arguments returns the command line, by Kubernetes' rules for command, args and an image's own entry point.
+// arguments returns the command line, by Kubernetes' rules for command, args and an image's own
+// entry point.
 func (c *container) arguments() []string {
 	command, args := c.config.GetCommand(), c.config.GetArgs()
 	if len(command) > 0 {

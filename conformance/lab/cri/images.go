@@ -23,7 +23,8 @@ func about(ref string, img image.Image) *runtimeapi.Image {
 }
 
 // ImageStatus reports whether the table has an image.
-func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse,
+	error) {
 	ref := req.GetImage().GetImage()
 	img, err := s.Images.Find(ref)
 	if errors.Is(err, image.ErrUnknown) {
@@ -69,6 +70,7 @@ func (s *Server) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*
 		UsedBytes: &runtimeapi.UInt64Value{}, InodesUsed: &runtimeapi.UInt64Value{},
 	}
 	return &runtimeapi.ImageFsInfoResponse{
-		ImageFilesystems: []*runtimeapi.FilesystemUsage{usage}, ContainerFilesystems: []*runtimeapi.FilesystemUsage{usage},
+		ImageFilesystems:     []*runtimeapi.FilesystemUsage{usage},
+		ContainerFilesystems: []*runtimeapi.FilesystemUsage{usage},
 	}, nil
 }

@@ -15,7 +15,8 @@ import (
 // longest is the longest piece of a line, in bytes; the kubelet joins the pieces of longer lines.
 const longest = 16 << 10
 
-// logFile is a container's log in the kubelet's format: time, stream, F for the end of a line or P for a part, text.
+// logFile is a container's log in the kubelet's format: time, stream, F for the end of a line or P
+// for a part, text.
 type logFile struct {
 	path string
 	mu   sync.Mutex
@@ -46,8 +47,8 @@ func (l *logFile) close() {
 	}
 }
 
-// copy writes a container's output until it ends. Output that cannot be written is dropped, so that a full disk does
-// not block the container.
+// copy writes a container's output until it ends. Output that cannot be written is dropped, so that
+// a full disk does not block the container.
 func (l *logFile) copy(stream string, from io.Reader) {
 	r := bufio.NewReaderSize(from, longest)
 	for {
@@ -61,7 +62,8 @@ func (l *logFile) copy(stream string, from io.Reader) {
 			}
 			l.mu.Lock()
 			if l.file != nil {
-				_, _ = fmt.Fprintf(l.file, "%s %s %s %s\n", time.Now().UTC().Format(time.RFC3339Nano), stream, tag, text)
+				_, _ = fmt.Fprintf(l.file, "%s %s %s %s\n", time.Now().UTC().Format(time.RFC3339Nano), stream, tag,
+					text)
 			}
 			l.mu.Unlock()
 		}

@@ -34,16 +34,20 @@ func (p *pod) state() runtimeapi.PodSandboxState {
 }
 
 // RunPodSandbox creates a pod's network.
-func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (
+	*runtimeapi.RunPodSandboxResponse, error) {
 	config := req.GetConfig()
 	for _, m := range config.GetPortMappings() {
 		if m.GetHostPort() != 0 {
-			return nil, status.Errorf(codes.Unimplemented, "hostPort %d: the lab has no host ports; use a Service of type LoadBalancer", m.GetHostPort())
+			return nil,
+				status.Errorf(codes.Unimplemented,
+					"hostPort %d: the lab has no host ports; use a Service of type LoadBalancer", m.GetHostPort())
 		}
 	}
 	options := config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	if options.GetPid() == runtimeapi.NamespaceMode_POD {
-		return nil, status.Error(codes.Unimplemented, "shareProcessNamespace: the lab's containers do not share processes")
+		return nil,
+			status.Error(codes.Unimplemented, "shareProcessNamespace: the lab's containers do not share processes")
 	}
 	p := &pod{config: config, created: time.Now(), ns: s.Node}
 	s.mu.Lock()
@@ -64,7 +68,9 @@ func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxR
 			return nil, err
 		}
 	} else if len(config.GetLinux().GetSysctls()) > 0 {
-		return nil, status.Error(codes.InvalidArgument, "sysctls: not supported in the host's network, where they would apply to the node")
+		return nil,
+			status.Error(codes.InvalidArgument,
+				"sysctls: not supported in the host's network, where they would apply to the node")
 	}
 	s.mu.Lock()
 	s.pods[p.id] = p
@@ -88,7 +94,8 @@ func (s *Server) network(p *pod) (*network.Namespace, error) {
 }
 
 // StopPodSandbox ends the remaining containers of a pod and removes its network.
-func (s *Server) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (s *Server) StopPodSandbox(_ context.Context,
+	req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	s.mu.Lock()
 	p := s.pods[req.GetPodSandboxId()]
 	var waits []<-chan struct{}
@@ -118,8 +125,11 @@ func (s *Server) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandbo
 }
 
 // RemovePodSandbox drops a pod.
-func (s *Server) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
-	if _, err := s.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: req.GetPodSandboxId()}); err != nil {
+func (s *Server) RemovePodSandbox(ctx context.Context,
+	req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+	if _, err := s.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{
+		PodSandboxId: req.GetPodSandboxId(),
+	}); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -140,7 +150,8 @@ func (s *Server) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePod
 }
 
 // PodSandboxStatus reports a pod's state and address.
-func (s *Server) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (s *Server) PodSandboxStatus(_ context.Context,
+	req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.pods[req.GetPodSandboxId()]
@@ -153,19 +164,23 @@ func (s *Server) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxS
 	}
 	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
 		Id: p.id, Metadata: p.config.GetMetadata(), State: p.state(), CreatedAt: p.created.UnixNano(), Network: net,
-		Linux:  &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: p.config.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
+		Linux: &runtimeapi.LinuxPodSandboxStatus{
+			Namespaces: &runtimeapi.Namespace{Options: p.config.GetLinux().GetSecurityContext().GetNamespaceOptions()},
+		},
 		Labels: p.config.GetLabels(), Annotations: p.config.GetAnnotations(),
 	}}, nil
 }
 
 // ListPodSandbox lists the pods that match the filter.
-func (s *Server) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (s *Server) ListPodSandbox(_ context.Context,
+	req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	f := req.GetFilter()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resp := &runtimeapi.ListPodSandboxResponse{}
 	for _, p := range s.pods {
-		if f.GetId() != "" && f.GetId() != p.id || f.GetState() != nil && f.GetState().GetState() != p.state() || !selects(f.GetLabelSelector(), p.config.GetLabels()) {
+		if f.GetId() != "" && f.GetId() != p.id || f.GetState() != nil && f.GetState().GetState() != p.state() ||
+			!selects(f.GetLabelSelector(), p.config.GetLabels()) {
 			continue
 		}
 		resp.Items = append(resp.Items, &runtimeapi.PodSandbox{
@@ -200,9 +215,10 @@ func (p *pod) files() map[string]string {
 		fmt.Fprintln(&resolv, "options", strings.Join(list, " "))
 	}
 	return map[string]string{
-		"/etc/resolv.conf":   resolv.String(),
-		"/etc/hostname":      p.config.GetHostname() + "\n",
-		"/etc/hosts":         fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", p.addr, p.config.GetHostname()),
+		"/etc/resolv.conf": resolv.String(),
+		"/etc/hostname":    p.config.GetHostname() + "\n",
+		"/etc/hosts": fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", p.addr,
+			p.config.GetHostname()),
 		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 		"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nnonroot:x:65532:65532:nonroot:/home:/bin/false\n",
 		"/etc/group":         "root:x:0:\nnogroup:x:65534:\nnonroot:x:65532:\n",

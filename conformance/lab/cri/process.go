@@ -93,7 +93,8 @@ func (s *Server) start(c *container) error {
 	return err
 }
 
-// handOver sends the specification to the process, and waits until its program runs or it reports an error.
+// handOver sends the specification to the process, and waits until its program runs or it reports
+// an error.
 func handOver(spec sandbox.Spec, to io.WriteCloser, from io.ReadCloser) error {
 	defer from.Close()
 	err := json.NewEncoder(to).Encode(spec)
@@ -145,7 +146,8 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 	if spec.Dir == "" {
 		spec.Dir = "/"
 	}
-	for _, g := range append(security.GetSupplementalGroups(), c.pod.config.GetLinux().GetSecurityContext().GetSupplementalGroups()...) {
+	for _, g := range append(security.GetSupplementalGroups(),
+		c.pod.config.GetLinux().GetSecurityContext().GetSupplementalGroups()...) {
 		spec.Groups = append(spec.Groups, int(g))
 	}
 	for _, m := range c.config.GetMounts() {
@@ -154,7 +156,9 @@ func (s *Server) spec(c *container) (sandbox.Spec, error) {
 		if err != nil {
 			return sandbox.Spec{}, fmt.Errorf("mount %s: %w", m.GetContainerPath(), err)
 		}
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: source, Target: m.GetContainerPath(), ReadOnly: m.GetReadonly()})
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{
+			Source: source, Target: m.GetContainerPath(), ReadOnly: m.GetReadonly(),
+		})
 	}
 	return spec, nil
 }

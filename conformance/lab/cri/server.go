@@ -114,7 +114,8 @@ func (s *Server) killAll() {
 	}
 }
 
-// newID returns the ID of a pod or container. IDs are unique and look like those of other runtimes. Callers hold mu.
+// newID returns the ID of a pod or container. IDs are unique and look like those of other runtimes.
+// Callers hold mu.
 func (s *Server) newID() string {
 	s.made++
 	return fmt.Sprintf("%064x", s.made)

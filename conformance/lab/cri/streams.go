@@ -52,14 +52,16 @@ func (s *Server) Exec(_ context.Context, req *runtimeapi.ExecRequest) (*runtimea
 }
 
 // PortForward returns the URL of a pod's port.
-func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse,
+	error) {
 	return s.streams.GetPortForward(req)
 }
 
 // streams implements the streaming server's Runtime.
 type streams struct{ s *Server }
 
-func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reader, out, errs io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reader, out, errs io.WriteCloser, _ bool,
+	_ <-chan remotecommand.TerminalSize) error {
 	c, err := x.s.find(id)
 	if err != nil {
 		return err
@@ -89,7 +91,8 @@ func (x streams) Exec(ctx context.Context, id string, args []string, in io.Reade
 	return nil
 }
 
-func (x streams) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool, <-chan remotecommand.TerminalSize) error {
+func (x streams) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool,
+	<-chan remotecommand.TerminalSize) error {
 	return status.Error(codes.Unimplemented, "the lab cannot attach: use kubectl logs or exec")
 }
 

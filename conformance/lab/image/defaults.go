@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// known are the predefined images: those that the official conformance suites deploy, and those that Penstock's users
-// deploy. The program's name comes first.
+// known are the predefined images: those that the official conformance suites deploy, and those
+// that Penstock's users deploy. The program's name comes first.
 var known = []struct {
 	program string
 	image   Image
@@ -21,8 +21,8 @@ var known = []struct {
 	{"penstock-external", Image{Name: "penstock-project/penstock-external"}},
 }
 
-// Known returns the predefined images whose programs exist in one of the folders; the first folder that has a program
-// wins. envoy, if not empty, is Envoy's program.
+// Known returns the predefined images whose programs exist in one of the folders; the first folder
+// that has a program wins. envoy, if not empty, is Envoy's program.
 func Known(envoy string, folders ...string) []Image {
 	var found []Image
 	for _, k := range known {

@@ -14,11 +14,11 @@ import (
 
 // Image is an entry of the table.
 type Image struct {
-	// Name is the image in the form of a pod's spec: "registry/repository", optionally with ":tag" or "@digest". A name
-	// without a registry stands for that repository in any registry.
+	// Name is the image in the form of a pod's spec: "registry/repository", optionally with ":tag"
+	// or "@digest". A name without a registry stands for that repository in any registry.
 	Name string `json:"name"`
-	// Program is the absolute path of the program on this machine. The image contains the program, and the machine's
-	// /usr, /bin and /lib below a writable layer of the container's own.
+	// Program is the absolute path of the program on this machine. The image contains the program,
+	// and the machine's /usr, /bin and /lib below a writable layer of the container's own.
 	Program string `json:"program"`
 	// Path is the program's path in the image; empty means /usr/local/bin/ and the file's name.
 	Path string `json:"path,omitempty"`

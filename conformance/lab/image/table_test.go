@@ -21,7 +21,8 @@ func program(t *testing.T, name string) string {
 func TestImage_NameResolvesToProgram(t *testing.T) {
 	table := Open(filepath.Join(t.TempDir(), "images.yaml"))
 	short, long, tagged := program(t, "short"), program(t, "long"), program(t, "tagged")
-	if err := table.Load(Image{Name: "echo", Program: short}, Image{Name: "example.com/team/echo", Program: long}, Image{Name: "echo:v2", Program: tagged}); err != nil {
+	if err := table.Load(Image{Name: "echo", Program: short}, Image{Name: "example.com/team/echo", Program: long},
+		Image{Name: "echo:v2", Program: tagged}); err != nil {
 		t.Fatal(err)
 	}
 	for ref, want := range map[string]string{
@@ -40,7 +41,8 @@ func TestImage_NameResolvesToProgram(t *testing.T) {
 			t.Errorf("%s stands for %q (%v), want %q", ref, got.Program, err, want)
 		}
 	}
-	if _, err := table.Find("example/unknown:v1"); err == nil || !strings.Contains(err.Error(), "lab load example/unknown PROGRAM") {
+	if _, err := table.Find("example/unknown:v1"); err == nil ||
+		!strings.Contains(err.Error(), "lab load example/unknown PROGRAM") {
 		t.Errorf("the error does not explain how to load the image: %v", err)
 	}
 }
@@ -78,7 +80,8 @@ func TestImage_DefaultsAreBuiltPrograms(t *testing.T) {
 	for _, i := range Known(envoy, t.TempDir(), filepath.Dir(echo)) {
 		found[i.Name] = i
 	}
-	if len(found) != 3 || found["echo-basic"].Program != echo || found["envoyproxy/envoy"].Program != envoy || found["envoyproxy/envoy"].At() != "/usr/local/bin/envoy" {
+	if len(found) != 3 || found["echo-basic"].Program != echo || found["envoyproxy/envoy"].Program != envoy ||
+		found["envoyproxy/envoy"].At() != "/usr/local/bin/envoy" {
 		t.Errorf("%+v", found)
 	}
 }

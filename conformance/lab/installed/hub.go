@@ -35,7 +35,8 @@ func program() (string, error) {
 	return filepath.Join(root, "bin", "penstock"), err
 }
 
-// Admit gives the hub the permissions in a cluster that `penstock hub rules` prints, and a kubeconfig for the member of that name.
+// Admit gives the hub the permissions in a cluster that `penstock hub rules` prints, and a
+// kubeconfig for the member of that name.
 func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) error {
 	path, err := program()
 	if err != nil {
@@ -52,12 +53,14 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 	if err != nil {
 		return err
 	}
-	token, err := client.CoreV1().ServiceAccounts("penstock-hub").CreateToken(ctx, "penstock-hub", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := client.CoreV1().ServiceAccounts("penstock-hub").CreateToken(ctx, "penstock-hub",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	config := api.NewConfig()
-	config.Clusters["it"] = &api.Cluster{Server: cluster.Host, CertificateAuthorityData: cluster.CAData, CertificateAuthority: cluster.CAFile, InsecureSkipTLSVerify: cluster.Insecure}
+	config.Clusters["it"] = &api.Cluster{Server: cluster.Host, CertificateAuthorityData: cluster.CAData,
+		CertificateAuthority: cluster.CAFile, InsecureSkipTLSVerify: cluster.Insecure}
 	config.AuthInfos["it"] = &api.AuthInfo{Token: token.Status.Token}
 	config.Contexts["it"] = &api.Context{Cluster: "it", AuthInfo: "it"}
 	config.CurrentContext = "it"
@@ -67,9 +70,13 @@ func (h *Hub) Admit(ctx context.Context, name string, cluster *rest.Config) erro
 // Lead replaces the hub's ClusterSet: members that have been admitted, whose pods are in some
 // ranges.
 func (h *Hub) Lead(podCIDRs string, members ...string) error {
-	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n  members:\n"
+	set :=
+		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: management\n " +
+			" members:\n"
 	for _, name := range members {
-		set += fmt.Sprintf("  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {podCIDRs: [%[2]s], namespaces: [%[3]s], cleartext: true}}\n", name, podCIDRs, strings.Join(Exported, ", "))
+		set += fmt.Sprintf(
+			"  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {podCIDRs: [%[2]s], namespaces: [%[3]s], "+
+				"cleartext: true}}\n", name, podCIDRs, strings.Join(Exported, ", "))
 	}
 	return os.WriteFile(filepath.Join(h.dir, "set.yaml"), []byte(set), 0o600)
 }
@@ -85,7 +92,8 @@ func (h *Hub) Start(drainTime string) error {
 		return err
 	}
 	defer func() { _ = logs.Close() }() // the process has its own
-	args := []string{"hub", "-f", filepath.Join(h.dir, "set.yaml"), "--kubeconfigs", filepath.Join(h.dir, "members"), "--state", filepath.Join(h.dir, "state"), "--drain-time", drainTime}
+	args := []string{"hub", "-f", filepath.Join(h.dir, "set.yaml"), "--kubeconfigs", filepath.Join(h.dir, "members"),
+		"--state", filepath.Join(h.dir, "state"), "--drain-time", drainTime}
 	h.cmd = exec.Command(path, args...)
 	h.cmd.Stdout, h.cmd.Stderr = logs, logs
 	return h.cmd.Start()

@@ -29,8 +29,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/image"
 )
 
-// Start starts a lab, as Prepare does, installs Penstock and waits until its GatewayClass lists the supported features.
-// The caller ends the lab with Down.
+// Start starts a lab, as Prepare does, installs Penstock and waits until its GatewayClass lists the
+// supported features. The caller ends the lab with Down.
 func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	if config.Root == "" {
 		root, err := lab.Repository()
@@ -53,10 +53,10 @@ func Start(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	return l, nil
 }
 
-// Prepare starts a lab that has Penstock's image, in addition to those of config. The working directory must be inside
-// conformance, because its go.mod names the CRDs' releases unless config does. `make build labs` builds the programs. Penstock's
-// is bin/penstock, or that of the unpacked image in $PENSTOCK_IMAGE: make test-lab runs the image's.
-// The caller ends the lab with Down.
+// Prepare starts a lab that has Penstock's image, in addition to those of config. The working
+// directory must be inside conformance, because its go.mod names the CRDs' releases unless config
+// does. `make build labs` builds the programs. Penstock's is bin/penstock, or that of the unpacked
+// image in $PENSTOCK_IMAGE: make test-lab runs the image's. The caller ends the lab with Down.
 func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	var err error
 	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
@@ -71,7 +71,8 @@ func Prepare(ctx context.Context, config lab.Config) (*lab.Lab, error) {
 	if rootfs := os.Getenv("PENSTOCK_IMAGE"); rootfs != "" {
 		program = filepath.Join(rootfs, "usr", "local", "bin", "penstock")
 	}
-	config.Images = append(slices.Clone(config.Images), image.Image{Name: "penstock-project/penstock", Program: program, Path: "/usr/local/bin/penstock"})
+	config.Images = append(slices.Clone(config.Images),
+		image.Image{Name: "penstock-project/penstock", Program: program, Path: "/usr/local/bin/penstock"})
 	return lab.Start(ctx, config)
 }
 
@@ -88,19 +89,22 @@ func install(ctx context.Context, config *rest.Config, manifests string) error {
 	if err != nil {
 		return err
 	}
-	classes := client.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"})
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		class, err := classes.Get(ctx, "penstock", metav1.GetOptions{})
-		if err != nil {
-			return false, nil // the API server may still be adding the CRDs
-		}
-		features, _, _ := unstructured.NestedSlice(class.Object, "status", "supportedFeatures")
-		return len(features) > 0, nil
+	classes := client.Resource(schema.GroupVersionResource{
+		Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses",
 	})
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			class, err := classes.Get(ctx, "penstock", metav1.GetOptions{})
+			if err != nil {
+				return false, nil // the API server may still be adding the CRDs
+			}
+			features, _, _ := unstructured.NestedSlice(class.Object, "status", "supportedFeatures")
+			return len(features) > 0, nil
+		})
 }
 
-// Apply applies manifests as `kubectl apply --server-side` does. Namespaced objects without a namespace go to
-// namespace.
+// Apply applies manifests as `kubectl apply --server-side` does. Namespaced objects without a
+// namespace go to namespace.
 func Apply(ctx context.Context, config *rest.Config, namespace string, manifests []byte) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -139,7 +143,8 @@ func Apply(ctx context.Context, config *rest.Config, namespace string, manifests
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 			to = client.Resource(mapping.Resource).Namespace(cmp.Or(u.GetNamespace(), namespace))
 		}
-		if _, err := to.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "conformance", Force: true}); err != nil {
+		if _, err := to.Apply(ctx, u.GetName(), u,
+			metav1.ApplyOptions{FieldManager: "conformance", Force: true}); err != nil {
 			return fmt.Errorf("%s %s: %w", kind.Kind, u.GetName(), err)
 		}
 	}

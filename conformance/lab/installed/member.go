@@ -34,15 +34,17 @@ var Exported = []string{"bench", "later", "team"}
 // PeerPort is the port of the members' Service, over which members exchange exports.
 const PeerPort = 18443
 
-// Chart installs Penstock's chart in a cluster of a lab, and waits until it is ready. values are those of helm's --set. `make helm` builds
-// the program.
+// Chart installs Penstock's chart in a cluster of a lab, and waits until it is ready. values are
+// those of helm's --set. `make helm` builds the program.
 func Chart(ctx context.Context, l *lab.Lab, at, values string) error {
 	root, err := lab.Repository()
 	if err != nil {
 		return err
 	}
-	helm := exec.CommandContext(ctx, filepath.Join(root, ".tools", "bin", "helm"), "install", "penstock", filepath.Join(root, "manifests", "charts", "penstock"),
-		"--namespace", System, "--create-namespace", "--skip-crds", "--kubeconfig", l.Kubeconfig(), "--kube-context", at, "--wait", "--timeout", "5m", "--set", values)
+	helm := exec.CommandContext(ctx, filepath.Join(root, ".tools", "bin", "helm"), "install", "penstock",
+		filepath.Join(root, "manifests", "charts", "penstock"),
+		"--namespace", System, "--create-namespace", "--skip-crds", "--kubeconfig", l.Kubeconfig(), "--kube-context",
+		at, "--wait", "--timeout", "5m", "--set", values)
 	if out, err := helm.CombinedOutput(); err != nil {
 		return fmt.Errorf("install Penstock's chart in %s: %w: %s", at, err, out)
 	}
@@ -70,8 +72,9 @@ type Spec struct {
 	PeerListener int
 }
 
-// Members installs Penstock in clusters of a lab, one for each name, and makes each a member of the others' sets. Model servers of the other
-// clusters are within the ranges that it may dial, and its picker serves members.
+// Members installs Penstock in clusters of a lab, one for each name, and makes each a member of the
+// others' sets. Model servers of the other clusters are within the ranges that it may dial, and its
+// picker serves members.
 func Members(ctx context.Context, l *lab.Lab, names ...string) ([]*Member, error) {
 	var all []*Member
 	for i, name := range names {
@@ -103,7 +106,8 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 	m := &Member{Name: name}
 	var err error
 	m.Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: l.Kubeconfig()}, &clientcmd.ConfigOverrides{CurrentContext: at}).ClientConfig()
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: l.Kubeconfig()},
+		&clientcmd.ConfigOverrides{CurrentContext: at}).ClientConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -119,27 +123,31 @@ func newMember(ctx context.Context, l *lab.Lab, at, name string) (*Member, error
 		return nil, fmt.Errorf("the lab's API server has no address: %w", err)
 	}
 	m.Outside = node.Next().String() // network.Plan.Outside
-	if err := Chart(ctx, l, at, "clusterSet.enabled=true,clusterSet.address="+m.placeholder()+",allowedCIDRs={10.128.0.0/9},args={--picker-open,--drain-time=5s}"); err != nil {
+	if err := Chart(ctx, l, at, "clusterSet.enabled=true,clusterSet.address="+m.placeholder()+
+		",allowedCIDRs={10.128.0.0/9},args={--picker-open,--drain-time=5s}"); err != nil {
 		return nil, err
 	}
 	if err := m.Join(ctx, Spec{}); err != nil {
 		return nil, err
 	}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		m.peer, last = m.shown(ctx)
-		return last == nil, nil // reported if it persists
-	})
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			m.peer, last = m.shown(ctx)
+			return last == nil, nil // reported if it persists
+		})
 	if err != nil {
 		return nil, errors.Join(err, last)
 	}
 	return m, nil
 }
 
-// placeholder is the address in the chart's values: that of its Service is not known before the installation.
+// placeholder is the address in the chart's values: that of its Service is not known before the
+// installation.
 func (m *Member) placeholder() string { return fmt.Sprintf("%s.example.com:%d", m.Name, PeerPort) }
 
-// shown is what `penstock clusters show` prints, with the Service's address: an entry of the others' spec.members.
+// shown is what `penstock clusters show` prints, with the Service's address: an entry of the
+// others' spec.members.
 func (m *Member) shown(ctx context.Context) (string, error) {
 	svc, err := m.Client.CoreV1().Services(System).Get(ctx, "penstock-members", metav1.GetOptions{})
 	if err != nil {
@@ -156,12 +164,14 @@ func (m *Member) shown(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.Replace(text, m.placeholder(), fmt.Sprintf("%s:%d", svc.Status.LoadBalancer.Ingress[0].IP, PeerPort), 1), nil
+	return strings.Replace(text, m.placeholder(), fmt.Sprintf("%s:%d", svc.Status.LoadBalancer.Ingress[0].IP, PeerPort),
+		1), nil
 }
 
 // Processes returns the pods of Penstock, except those that are being deleted.
 func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
-	list, err := m.Client.CoreV1().Pods(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
+	list, err := m.Client.CoreV1().Pods(System).List(ctx,
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
 	if err != nil {
 		return nil, err
 	}
@@ -173,14 +183,17 @@ func (m *Member) Processes(ctx context.Context) (pods []corev1.Pod, err error) {
 	return pods, nil
 }
 
-// Peer is what `penstock clusters show` prints, with the Service's address: what other clusters join this one with.
+// Peer is what `penstock clusters show` prints, with the Service's address: what other clusters
+// join this one with.
 func (m *Member) Peer() string { return m.peer }
 
-// Penstock runs penstock with arguments and a standard input in one of its pods, as kubectl exec does, and returns what it prints.
+// Penstock runs penstock with arguments and a standard input in one of its pods, as kubectl exec
+// does, and returns what it prints.
 func (m *Member) Penstock(ctx context.Context, pod, input string, args ...string) (string, error) {
-	req := m.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(System).Name(pod).SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Command: append([]string{"penstock"}, args...), Stdin: input != "", Stdout: true, Stderr: true,
-	}, scheme.ParameterCodec)
+	req := m.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(System).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{
+			Command: append([]string{"penstock"}, args...), Stdin: input != "", Stdout: true, Stderr: true,
+		}, scheme.ParameterCodec)
 	run, err := remotecommand.NewSPDYExecutor(m.Config, "POST", req.URL())
 	if err != nil {
 		return "", err
@@ -212,7 +225,8 @@ func entry(shown string, namespaces []string) (string, error) {
 
 // Join replaces the member's ClusterSet.
 func (m *Member) Join(ctx context.Context, spec Spec) error {
-	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: " + m.Name + "\n"
+	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: " + m.Name +
+		"\n"
 	if len(spec.PodCIDRs) > 0 {
 		text += "  podCIDRs: [" + strings.Join(spec.PodCIDRs, ", ") + "]\n"
 	}

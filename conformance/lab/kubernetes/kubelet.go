@@ -19,9 +19,10 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 )
 
-// newKubelet returns Kubernetes' own kubelet with replacements for the parts that need the machine's control groups,
-// its container manager and cadvisor, as kubemark does. So it runs in a container, in an unprivileged user namespace,
-// and with either version of control groups. It has the kubelet's flags; its settings come from --config only.
+// newKubelet returns Kubernetes' own kubelet with replacements for the parts that need the
+// machine's control groups, its container manager and cadvisor, as kubemark does. So it runs in a
+// container, in an unprivileged user namespace, and with either version of control groups. It has
+// the kubelet's flags; its settings come from --config only.
 func newKubelet() *cobra.Command {
 	flags := options.NewKubeletFlags()
 	cmd := &cobra.Command{
@@ -54,14 +55,15 @@ func runKubelet(ctx context.Context, flags *options.KubeletFlags) error {
 	if err != nil {
 		return fmt.Errorf("kubelet: %w", err)
 	}
-	deps.CAdvisorInterface = machine{Interface: &cadvisortesting.Fake{NodeName: flags.HostnameOverride}, dir: flags.RootDirectory}
+	deps.CAdvisorInterface = machine{Interface: &cadvisortesting.Fake{NodeName: flags.HostnameOverride},
+		dir: flags.RootDirectory}
 	deps.ContainerManager = cm.NewStubContainerManager()
 	deps.OOMAdjuster = oom.NewFakeOOMAdjuster()
 	return app.Run(ctx, server, deps, gates)
 }
 
-// Capacity that the node reports. Pods are local processes without limits, so their requests must not keep them from
-// being scheduled on a small machine.
+// Capacity that the node reports. Pods are local processes without limits, so their requests must
+// not keep them from being scheduled on a small machine.
 const (
 	cores  = 64
 	memory = 256 << 30 // bytes
@@ -87,7 +89,8 @@ func (m machine) VersionInfo() (*cadvisorapi.VersionInfo, error) {
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("uname: %w", err)
 	}
-	return &cadvisorapi.VersionInfo{KernelVersion: unix.ByteSliceToString(name.Release[:]), ContainerOsVersion: "processes of this machine"}, nil
+	return &cadvisorapi.VersionInfo{KernelVersion: unix.ByteSliceToString(name.Release[:]),
+		ContainerOsVersion: "processes of this machine"}, nil
 }
 
 func (m machine) RootFsInfo() (cadvisorapiv2.FsInfo, error)                     { return m.size() }
@@ -101,5 +104,6 @@ func (m machine) size() (cadvisorapiv2.FsInfo, error) {
 		return cadvisorapiv2.FsInfo{}, fmt.Errorf("size of %s: %w", m.dir, err)
 	}
 	unit := uint64(stat.Bsize)
-	return cadvisorapiv2.FsInfo{Mountpoint: m.dir, Capacity: stat.Blocks * unit, Available: stat.Bavail * unit, Usage: (stat.Blocks - stat.Bfree) * unit}, nil
+	return cadvisorapiv2.FsInfo{Mountpoint: m.dir, Capacity: stat.Blocks * unit, Available: stat.Bavail * unit,
+		Usage: (stat.Blocks - stat.Bfree) * unit}, nil
 }

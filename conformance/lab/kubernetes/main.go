@@ -30,7 +30,8 @@ func main() {
 	case "kubelet":
 		cmd = newKubelet()
 	default:
-		fmt.Fprintf(os.Stderr, "%s: not the name of a Kubernetes program: link or copy this file under the name of one\n", name)
+		fmt.Fprintf(os.Stderr,
+			"%s: not the name of a Kubernetes program: link or copy this file under the name of one\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(cmd))

@@ -41,7 +41,8 @@ func (l *Load) Each(what string, pause time.Duration, ask func(context.Context) 
 		for l.ctx.Err() == nil {
 			began := time.Now()
 			if err := ask(context.WithoutCancel(l.ctx)); err != nil {
-				text := fmt.Sprintf("%s, sent at %s, ended at %s: %v", what, began.Format("15:04:05.000"), time.Now().Format("15:04:05.000"), err)
+				text := fmt.Sprintf("%s, sent at %s, ended at %s: %v", what, began.Format("15:04:05.000"),
+					time.Now().Format("15:04:05.000"), err)
 				l.first.CompareAndSwap(nil, &text)
 				if l.failed.Add(1) <= listed {
 					l.t.Log("a request failed: " + text)

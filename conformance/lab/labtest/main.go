@@ -11,9 +11,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab"
 )
 
-// Main runs the tests of a package in one lab, which start starts in a new folder, and returns the exit status for TestMain. after, if not
-// nil, runs once the lab has ended.
-func Main(m *testing.M, start func(ctx context.Context, dir string) (*lab.Lab, error), after func(dir string) error) int {
+// Main runs the tests of a package in one lab, which start starts in a new folder, and returns the
+// exit status for TestMain. after, if not nil, runs once the lab has ended.
+func Main(m *testing.M, start func(ctx context.Context, dir string) (*lab.Lab, error),
+	after func(dir string) error) int {
 	code, err := run(m, start, after)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Place is a namespace for a test in one cluster, with an administrator's clients without a rate limit.
+// Place is a namespace for a test in one cluster, with an administrator's clients without a rate
+// limit.
 type Place struct {
 	*testing.T
 	*kubernetes.Clientset
@@ -24,12 +25,13 @@ type Place struct {
 	Namespace string
 }
 
-// NewPlace creates a namespace in the cluster of a kubeconfig's context; "" is the current one. The namespace lasts until a test deletes
-// it, or the lab ends.
+// NewPlace creates a namespace in the cluster of a kubeconfig's context; "" is the current one. The
+// namespace lasts until a test deletes it, or the lab ends.
 func NewPlace(t *testing.T, kubeconfig, context string) Place {
 	t.Helper()
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig},
+		&clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,8 @@ func NewPlace(t *testing.T, kubeconfig, context string) Place {
 	if p.Clientset, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	ns, err := p.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := p.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +59,8 @@ func Ready(s corev1.PodStatus) bool {
 	return false
 }
 
-// Process returns the PID of a pod's process that has an argument. The lab's processes are processes of this machine, and have the name of
-// their pod as HOSTNAME.
+// Process returns the PID of a pod's process that has an argument. The lab's processes are
+// processes of this machine, and have the name of their pod as HOSTNAME.
 func (p Place) Process(pod corev1.Pod, arg string) int {
 	p.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -67,7 +70,8 @@ func (p Place) Process(pod corev1.Pod, arg string) int {
 	for _, file := range files {
 		env, _ := os.ReadFile(file) // most are other processes, or have ended
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if bytes.Contains(append([]byte{0}, env...), []byte("\x00HOSTNAME="+pod.Name+"\x00")) && bytes.Contains(line, []byte("\x00"+arg+"\x00")) {
+		if bytes.Contains(append([]byte{0}, env...), []byte("\x00HOSTNAME="+pod.Name+"\x00")) &&
+			bytes.Contains(line, []byte("\x00"+arg+"\x00")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			if err != nil {
 				p.Fatal(err)

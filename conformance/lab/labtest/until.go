@@ -8,10 +8,12 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Timeout is the deadline of Until. It is generous for busy machines and only ends a test that hangs.
+// Timeout is the deadline of Until. It is generous for busy machines and only ends a test that
+// hangs.
 const Timeout = 2 * time.Minute
 
-// Until waits until missing returns nil. After Timeout the test fails with the last error of missing, whose context has the same deadline.
+// Until waits until missing returns nil. After Timeout the test fails with the last error of
+// missing, whose context has the same deadline.
 func Until(t testing.TB, what string, missing func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)

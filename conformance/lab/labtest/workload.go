@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RolledOut waits until all pods of a Deployment are of its newest generation and available, and no older one is left, not even a
-// draining one.
+// RolledOut waits until all pods of a Deployment are of its newest generation and available, and no
+// older one is left, not even a draining one.
 func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 	p.Helper()
 	var d *appsv1.Deployment
@@ -19,10 +19,12 @@ func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 			return err
 		}
 		n := *d.Spec.Replicas
-		if s := d.Status; s.ObservedGeneration < d.Generation || s.UpdatedReplicas != n || s.AvailableReplicas != n || s.Replicas != n {
+		if s := d.Status; s.ObservedGeneration < d.Generation || s.UpdatedReplicas != n || s.AvailableReplicas != n ||
+			s.Replicas != n {
 			return fmt.Errorf("%+v", s)
 		}
-		pods, err := p.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+		pods, err := p.CoreV1().Pods(namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 		if err != nil || len(pods.Items) != int(n) {
 			return fmt.Errorf("%d pods of %d: %w", len(pods.Items), n, err)
 		}
@@ -31,8 +33,10 @@ func (p Place) RolledOut(namespace, name string) *appsv1.Deployment {
 	return d
 }
 
-// PodLog returns the log of a pod's container, "" being the only one; previous means that of the container before its restart.
+// PodLog returns the log of a pod's container, "" being the only one; previous means that of the
+// container before its restart.
 func (p Place) PodLog(ctx context.Context, namespace, pod, container string, previous bool) (string, error) {
-	raw, err := p.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container, Previous: previous}).DoRaw(ctx)
+	raw, err := p.CoreV1().Pods(namespace).GetLogs(pod,
+		&corev1.PodLogOptions{Container: container, Previous: previous}).DoRaw(ctx)
 	return string(raw), err
 }

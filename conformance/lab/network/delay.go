@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire carries packets from one namespace to another one, each a time later. Its ends are TUN interfaces, because not every kernel has the
-// queueing discipline netem.
+// wire carries packets from one namespace to another one, each a time later. Its ends are TUN
+// interfaces, because not every kernel has the queueing discipline netem.
 type wire struct {
 	by       time.Duration
 	from, to *os.File
@@ -22,7 +22,8 @@ type wire struct {
 	running  sync.WaitGroup
 }
 
-// queued is the number of packets that a wire holds. It loses those that arrive while it is full, as a router does.
+// queued is the number of packets that a wire holds. It loses those that arrive while it is full,
+// as a router does.
 const queued = 16384
 
 // mtu is the longest packet of a link.
@@ -82,7 +83,8 @@ func (w *wire) deliver(way <-chan packet) {
 	}
 }
 
-// close removes both interfaces, and returns once their names are free. Packets on their way are lost.
+// close removes both interfaces, and returns once their names are free. Packets on their way are
+// lost.
 func (w *wire) close() {
 	close(w.closed)
 	_ = w.from.Close()

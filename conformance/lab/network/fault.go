@@ -11,17 +11,19 @@ type Effect string
 
 // The effects.
 const (
-	Heal   Effect = "heal"   // they arrive again
-	Cut    Effect = "cut"    // none arrives, and no answer comes back: connections wait
-	Reject Effect = "reject" // none arrives; TCP is reset at once, everything else gets an ICMP error (host unreachable)
-	Drop   Effect = "drop"   // a share of them, chosen at random, does not arrive
-	Delay  Effect = "delay"  // they arrive later
+	Heal Effect = "heal" // they arrive again
+	Cut  Effect = "cut"  // none arrives, and no answer comes back: connections wait
+	// none arrives; TCP is reset at once, everything else gets an ICMP error (host unreachable)
+	Reject Effect = "reject"
+	Drop   Effect = "drop"  // a share of them, chosen at random, does not arrive
+	Delay  Effect = "delay" // they arrive later
 )
 
 // Fault is what happens to the packets of one direction of a link.
 type Fault struct {
 	Effect Effect `json:"effect"`
-	// Port limits Cut, Reject and Drop to TCP connections that have this port at either end; 0 means all packets.
+	// Port limits Cut, Reject and Drop to TCP connections that have this port at either end; 0
+	// means all packets.
 	Port uint16 `json:"port,omitempty"`
 	// Share is the share of the packets that Drop drops, in percent, 1 to 99.
 	Share int `json:"share,omitempty"`
@@ -43,7 +45,8 @@ func (f Fault) Check() error {
 		return fmt.Errorf("port %d: %s concerns all packets of a link: leave the port out", f.Port, f.Effect)
 	}
 	if (f.Effect == Drop) != (f.Share != 0) || f.Share < 0 || f.Share > 99 {
-		return fmt.Errorf("share %d: drop, and nothing else, needs a share of 1 to 99 percent (cut drops all packets)", f.Share)
+		return fmt.Errorf("share %d: drop, and nothing else, needs a share of 1 to 99 percent (cut drops all packets)",
+			f.Share)
 	}
 	if (f.Effect == Delay) != (f.By != 0) || f.By < 0 || f.By > MaxDelay {
 		return fmt.Errorf("delay of %s: delay, and nothing else, needs more than 0s and up to %s", f.By, MaxDelay)
@@ -59,7 +62,8 @@ func (f Fault) rules(in string) string {
 	}
 	var b strings.Builder
 	if f.Effect == Reject { // the errors for packets of the other direction arrive
-		fmt.Fprintf(&b, "    iifname %q tcp flags rst accept\n    iifname %q icmp type destination-unreachable accept\n", in, in)
+		fmt.Fprintf(&b,
+			"    iifname %q tcp flags rst accept\n    iifname %q icmp type destination-unreachable accept\n", in, in)
 	}
 	for _, w := range which {
 		match := fmt.Sprintf("    iifname %q %s", in, w)

@@ -29,8 +29,9 @@ type Direction struct {
 // NewDirection returns the direction from one cluster to another one.
 func NewDirection(from, to End) *Direction { return &Direction{from: from, to: to} }
 
-// Set gives the direction one fault in place of the one before. The receiving node drops and rejects packets before its connection tracking
-// and kube-proxy see them, as if they had not arrived: this concerns established connections too.
+// Set gives the direction one fault in place of the one before. The receiving node drops and
+// rejects packets before its connection tracking and kube-proxy see them, as if they had not
+// arrived: this concerns established connections too.
 func (d *Direction) Set(f Fault) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -81,17 +82,21 @@ func (d *Direction) route(name string, gateway netip.Addr) error {
 
 // filter replaces the rules of the receiving node.
 func (d *Direction) filter(f Fault) error {
-	// The table is declared first, because nft deletes existing ones only. All three statements are one transaction.
+	// The table is declared first, because nft deletes existing ones only. All three statements are
+	// one transaction.
 	table := "table inet lab-link-" + d.from.Plan.Link()
 	script := fmt.Sprintf("%s {}\ndelete %s\n", table, table)
 	if rules := f.rules(interfaceTo(d.from.Plan)); rules != "" {
-		script += fmt.Sprintf("%s {\n  chain arriving {\n    type filter hook prerouting priority raw - 10; policy accept;\n%s  }\n}\n", table, rules)
+		script += fmt.Sprintf(
+			"%s {\n  chain arriving {\n    type filter hook prerouting priority raw - 10; policy accept;\n%s  }\n}\n",
+			table, rules)
 	}
 	return d.to.Node.Do(func() error {
 		nft := exec.Command("nft", "-f", "-")
 		nft.Stdin = strings.NewReader(script)
 		if out, err := nft.CombinedOutput(); err != nil {
-			return fmt.Errorf("nftables of the link from %s to %s: %w: %s", d.from.Plan.Link(), d.to.Plan.Link(), err, strings.TrimSpace(string(out)))
+			return fmt.Errorf("nftables of the link from %s to %s: %w: %s", d.from.Plan.Link(), d.to.Plan.Link(), err,
+				strings.TrimSpace(string(out)))
 		}
 		return nil
 	})

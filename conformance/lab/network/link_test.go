@@ -142,7 +142,8 @@ func (s *site) open(t *testing.T, to *site, port uint16) net.Conn {
 func (s *site) arrive(t *testing.T, to *site, n int) (arrived int) {
 	t.Helper()
 	for range n {
-		_, _ = s.udp.WriteTo([]byte("."), &net.UDPAddr{IP: to.Plan.Node().AsSlice(), Port: 5000}) // an error may be the ICMP error for the one before
+		// an error may be the ICMP error for the one before
+		_, _ = s.udp.WriteTo([]byte("."), &net.UDPAddr{IP: to.Plan.Node().AsSlice(), Port: 5000})
 	}
 	for {
 		if err := to.udp.SetReadDeadline(time.Now().Add(ends)); err != nil {
@@ -362,7 +363,8 @@ func TestLink_DelayAddsToEachRoundTripUntilItIsHealed(t *testing.T) {
 // A link has one effect in a direction: the newest one.
 func TestLink_NewEffectReplacesTheOneBefore(t *testing.T) {
 	a, b, there, back := twoSites(t)
-	for _, f := range []Fault{{Effect: Cut}, {Effect: Delay, By: 50 * time.Millisecond}, {Effect: Reject}, {Effect: Drop, Share: 1}} {
+	for _, f := range []Fault{{Effect: Cut}, {Effect: Delay, By: 50 * time.Millisecond}, {Effect: Reject},
+		{Effect: Drop, Share: 1}} {
 		set(t, f, there, back)
 	}
 	set(t, Fault{Effect: Delay, By: 50 * time.Millisecond}, there)

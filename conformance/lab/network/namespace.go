@@ -30,7 +30,8 @@ func New() (*Namespace, error) {
 	}
 	done := make(chan made)
 	go func() {
-		// The thread stays in the new namespace, so it is never unlocked and ends with this goroutine.
+		// The thread stays in the new namespace, so it is never unlocked and ends with this
+		// goroutine.
 		runtime.LockOSThread()
 		var m made
 		if m.err = unix.Unshare(unix.CLONE_NEWNET); m.err == nil {
@@ -52,9 +53,11 @@ func New() (*Namespace, error) {
 func settings() error {
 	for file, value := range map[string]string{
 		"ipv4/ip_forward": "1",
-		// Without root, a process is root of its own namespaces only: open the ports below 1024 to all users there.
+		// Without root, a process is root of its own namespaces only: open the ports below 1024 to
+		// all users there.
 		"ipv4/ip_unprivileged_port_start": "0",
-		// A Service's replies come from where its packets were sent, which may differ from the routes.
+		// A Service's replies come from where its packets were sent, which may differ from the
+		// routes.
 		"ipv4/conf/all/rp_filter":     "0",
 		"ipv4/conf/default/rp_filter": "0",
 		// Pods have IPv4 addresses only.
@@ -94,8 +97,8 @@ func open(file *os.File) (*Namespace, error) {
 	return n, nil
 }
 
-// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. Other parameters belong to the whole
-// machine and are an error.
+// Set sets a kernel parameter of the namespace, such as net.core.somaxconn. Other parameters belong
+// to the whole machine and are an error.
 func (n *Namespace) Set(name, value string) error {
 	if !strings.HasPrefix(name, "net.") || strings.ContainsRune(name, '/') {
 		return fmt.Errorf("sysctl %s: only parameters of the network (net.*) can be set for a pod", name)
@@ -114,7 +117,8 @@ func (n *Namespace) Close() {
 	_ = n.file.Close()
 }
 
-// Do calls f on a thread inside the namespace. Processes that f starts are inside as well, its goroutines are not.
+// Do calls f on a thread inside the namespace. Processes that f starts are inside as well, its
+// goroutines are not.
 func (n *Namespace) Do(f func() error) error {
 	done := make(chan error)
 	go func() {

@@ -8,7 +8,8 @@ import (
 func TestLab_AddressRangesAreDisjoint(t *testing.T) {
 	for slot := range Slots {
 		p := Plan{Slot: slot}
-		parts := []netip.Prefix{p.Pods(), p.Services(), p.LoadBalancers(), netip.PrefixFrom(p.Node(), 32), netip.PrefixFrom(p.Outside(), 32)}
+		parts := []netip.Prefix{p.Pods(), p.Services(), p.LoadBalancers(), netip.PrefixFrom(p.Node(), 32),
+			netip.PrefixFrom(p.Outside(), 32)}
 		for i, a := range parts {
 			if !p.All().Overlaps(a) || p.All().Bits() > a.Bits() {
 				t.Errorf("slot %d: %s is not in %s", slot, a, p.All())

@@ -14,8 +14,9 @@ import (
 // everywhere is the destination of a default route.
 var everywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// NewNode reserves the first free slot of the outside namespace and creates its node's namespace, joined to outside. A
-// slot is free if no lab has it and no route of the machine leads into its range.
+// NewNode reserves the first free slot of the outside namespace and creates its node's namespace,
+// joined to outside. A slot is free if no lab has it and no route of the machine leads into its
+// range.
 func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 	taken, err := outside.destinations()
 	if err != nil {
@@ -41,12 +42,15 @@ func NewNode(outside *Namespace) (*Namespace, Plan, error) {
 		return node, plan, nil
 	}
 	node.Close()
-	return nil, Plan{}, fmt.Errorf("no range of 10.128.0.0/16 to 10.%d.0.0/16 is free on this machine: stop other labs (lab down)", 127+Slots)
+	return nil, Plan{},
+		fmt.Errorf("no range of 10.128.0.0/16 to 10.%d.0.0/16 is free on this machine: stop other labs (lab down)",
+			127+Slots)
 }
 
 // destinations lists the destinations of the namespace's routes, except default routes.
 func (n *Namespace) destinations() ([]netip.Prefix, error) {
-	routes, err := n.link.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	routes, err := n.link.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -64,8 +68,9 @@ func (n *Namespace) destinations() ([]netip.Prefix, error) {
 	return to, nil
 }
 
-// Unlink removes a slot's interface from the namespace, and so the link. The kernel would remove it only when the last
-// connection inside gives up its unreachable peer, a minute after the last process.
+// Unlink removes a slot's interface from the namespace, and so the link. The kernel would remove it
+// only when the last connection inside gives up its unreachable peer, a minute after the last
+// process.
 func (n *Namespace) Unlink(name string) error {
 	l, err := n.link.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -110,8 +115,8 @@ func join(outside, node *Namespace, plan Plan) error {
 	if err := node.route(in, everywhere, plan.Outside(), plan.Node()); err != nil {
 		return err
 	}
-	// Packets to unassigned addresses end here with an ICMP error. Else they would circle between node and outside
-	// until their TTL ends.
+	// Packets to unassigned addresses end here with an ICMP error. Else they would circle between
+	// node and outside until their TTL ends.
 	return node.link.RouteAdd(&netlink.Route{Dst: ipNet(plan.All()), Type: unix.RTN_UNREACHABLE})
 }
 
@@ -140,7 +145,8 @@ func JoinNodes(a *Namespace, pa Plan, b *Namespace, pb Plan) error {
 	return nil
 }
 
-// NewPod creates the namespace of a pod with the given address on the node. Closing it removes its link.
+// NewPod creates the namespace of a pod with the given address on the node. Closing it removes its
+// link.
 func NewPod(node *Namespace, plan Plan, addr netip.Addr) (*Namespace, error) {
 	pod, err := New()
 	if err != nil {
@@ -159,8 +165,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 	if err := veth(node, name, pod, "eth0"); err != nil {
 		return err
 	}
-	// Every link has the node's address. Routes name their link, so it is never ambiguous, and kube-proxy replaces
-	// clients' addresses by it.
+	// Every link has the node's address. Routes name their link, so it is never ambiguous, and
+	// kube-proxy replaces clients' addresses by it.
 	in, err := node.up(name, plan.Node())
 	if err != nil {
 		return err
@@ -182,7 +188,8 @@ func joinPod(node *Namespace, plan Plan, pod *Namespace, addr netip.Addr) error 
 func veth(a *Namespace, nameA string, b *Namespace, nameB string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = nameA
-	err := a.link.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerNamespace: netlink.NsFd(int(b.file.Fd()))})
+	err := a.link.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: nameB,
+		PeerNamespace: netlink.NsFd(int(b.file.Fd()))})
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", nameA, err)
 	}

@@ -14,7 +14,8 @@ func TestLab_CertificatesVerifyForClientsAndServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := ca.Issue(Subject{Name: "admin", Groups: []string{"system:masters"}, DNS: []string{"kubernetes"}, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}})
+	pair, err := ca.Issue(Subject{Name: "admin", Groups: []string{"system:masters"}, DNS: []string{"kubernetes"},
+		IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,9 @@ func TestLab_CertificatesVerifyForClientsAndServers(t *testing.T) {
 	roots.AppendCertsFromPEM(ca.Certificate)
 	for _, name := range []string{"kubernetes", "10.0.0.1"} {
 		for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-			if _, err := both.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: now}); err != nil {
+			if _, err := both.Leaf.Verify(x509.VerifyOptions{
+				Roots: roots, DNSName: name, KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: now,
+			}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Become turns the calling process into the container that SpecFD describes. It returns only on failure, after it has
-// written the error to ErrorFD.
+// Become turns the calling process into the container that SpecFD describes. It returns only on
+// failure, after it has written the error to ErrorFD.
 func Become() error {
 	runtime.LockOSThread() // settings of a thread apply to the program that it becomes
 	report := os.NewFile(ErrorFD, "error")
@@ -91,7 +91,8 @@ func identity(spec Spec) error {
 	}
 	if !Users() {
 		// A lab without root has only one user.
-		fmt.Fprintf(os.Stderr, "lab: without root, there is one user only: this container does not run as user %d\n", spec.UID)
+		fmt.Fprintf(os.Stderr, "lab: without root, there is one user only: this container does not run as user %d\n",
+			spec.UID)
 		return nil
 	}
 	if err := syscall.Setgroups(spec.Groups); err != nil {

@@ -20,7 +20,8 @@ const old = "/.machine"
 // shared are the machine's folders that a container sees, below a layer of its own.
 var shared = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix"}
 
-// trusted are folders of /etc that the machine's programs need: CAs, and the dynamic linker's settings.
+// trusted are folders of /etc that the machine's programs need: CAs, and the dynamic linker's
+// settings.
 var trusted = []string{"/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/alternatives"}
 
 // devices are available to every container.
@@ -69,8 +70,8 @@ func enter(spec Spec) error {
 	return nil
 }
 
-// ownFolders creates, in the container's layer, the machine's folders that have mounts inside. Without root the
-// machine's own folders cannot take a new file, not even below a layer.
+// ownFolders creates, in the container's layer, the machine's folders that have mounts inside.
+// Without root the machine's own folders cannot take a new file, not even below a layer.
 func ownFolders(spec Spec) error {
 	targets := []string{spec.At}
 	for _, m := range spec.Mounts {
@@ -93,7 +94,8 @@ func ownFolders(spec Spec) error {
 	return nil
 }
 
-// share mounts a folder of the machine, writable for the container alone; read-only if the kernel cannot layer it.
+// share mounts a folder of the machine, writable for the container alone; read-only if the kernel
+// cannot layer it.
 func share(spec Spec, name string) error {
 	source, target := "/"+name, filepath.Join(spec.Root, name)
 	info, err := os.Lstat(source)
@@ -130,7 +132,8 @@ func share(spec Spec, name string) error {
 
 // system mounts the kernel's file systems and creates devices.
 func system(Spec) error {
-	for _, dir := range []string{"/proc", "/sys", "/dev/pts", "/dev/shm", "/etc", "/root", "/run", "/var/run", "/var/lib", "/var/log", "/var/cache", "/home", "/opt"} {
+	for _, dir := range []string{"/proc", "/sys", "/dev/pts", "/dev/shm", "/etc", "/root", "/run", "/var/run",
+		"/var/lib", "/var/log", "/var/cache", "/home", "/opt"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -146,13 +149,16 @@ func system(Spec) error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	if err := unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, ""); err != nil {
+	if err := unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY,
+		""); err != nil {
 		return fmt.Errorf("mount /sys: %w", err)
 	}
-	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
+	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+		"newinstance,ptmxmode=0666,mode=0620"); err != nil {
 		return fmt.Errorf("mount /dev/pts: %w", err)
 	}
-	if err := unix.Mount("shm", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777"); err != nil {
+	if err := unix.Mount("shm", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		"mode=1777"); err != nil {
 		return fmt.Errorf("mount /dev/shm: %w", err)
 	}
 	for _, name := range devices {
@@ -160,7 +166,8 @@ func system(Spec) error {
 			return err
 		}
 	}
-	for link, to := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+	for link, to := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0",
+		"stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
 		if err := os.Symlink(to, "/dev/"+link); err != nil {
 			return err
 		}

@@ -4,7 +4,8 @@ package sandbox
 const (
 	// SpecFD contains the Spec, as JSON.
 	SpecFD = 3
-	// ErrorFD receives the error if the program cannot start; it is closed without data when the program runs.
+	// ErrorFD receives the error if the program cannot start; it is closed without data when the
+	// program runs.
 	ErrorFD = 4
 )
 

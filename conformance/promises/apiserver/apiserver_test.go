@@ -34,23 +34,38 @@ const controller = "penstock.dev/gateway-controller"
 type object struct{ group, version, kind, resource, name, yaml string }
 
 var objects = []object{
-	{"gateway.networking.k8s.io", "v1", "GatewayClass", "gatewayclasses", "penstock", "spec: {controllerName: penstock.dev/gateway-controller}"},
-	{"gateway.networking.k8s.io", "v1", "Gateway", "gateways", "gw", "spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}"},
-	{"gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes", "h", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
-	{"gateway.networking.k8s.io", "v1", "GRPCRoute", "grpcroutes", "g", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
-	{"gateway.networking.k8s.io", "v1", "TLSRoute", "tlsroutes", "t", "spec: {parentRefs: [{name: gw}], hostnames: [a.example.com], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
-	{"gateway.networking.k8s.io", "v1", "TCPRoute", "tcproutes", "c", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
-	{"gateway.networking.k8s.io", "v1", "UDPRoute", "udproutes", "u", "spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 53}]}]}"},
-	{"gateway.networking.k8s.io", "v1", "ListenerSet", "listenersets", "ls", "spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}"},
-	{"gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies", "b", "spec: {targetRefs: [{group: '', kind: Service, name: web}], validation: {hostname: a.example.com, wellKnownCACertificates: System}}"},
-	{"inference.networking.k8s.io", "v1", "InferencePool", "inferencepools", "p", "spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}"},
-	{"inference.networking.x-k8s.io", "v1alpha2", "InferenceModel", "inferencemodels", "m", "spec: {modelName: chat, poolRef: {name: p}}"},
-	{"llm-d.ai", "v1alpha2", "InferenceModelRewrite", "inferencemodelrewrites", "mr", "spec: {poolRef: {name: p}, rules: [{targets: [{modelRewrite: chat}]}]}"},
+	{"gateway.networking.k8s.io", "v1", "GatewayClass", "gatewayclasses", "penstock",
+		"spec: {controllerName: penstock.dev/gateway-controller}"},
+	{"gateway.networking.k8s.io", "v1", "Gateway", "gateways", "gw",
+		"spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}"},
+	{"gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes", "h",
+		"spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
+	{"gateway.networking.k8s.io", "v1", "GRPCRoute", "grpcroutes", "g",
+		"spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
+	{"gateway.networking.k8s.io", "v1", "TLSRoute", "tlsroutes", "t",
+		"spec: {parentRefs: [{name: gw}], hostnames: [a.example.com], rules: [{backendRefs: [{name: web, " +
+			"port: 80}]}]}"},
+	{"gateway.networking.k8s.io", "v1", "TCPRoute", "tcproutes", "c",
+		"spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]}"},
+	{"gateway.networking.k8s.io", "v1", "UDPRoute", "udproutes", "u",
+		"spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 53}]}]}"},
+	{"gateway.networking.k8s.io", "v1", "ListenerSet", "listenersets", "ls",
+		"spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}"},
+	{"gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies", "b",
+		"spec: {targetRefs: [{group: '', kind: Service, name: web}], validation: {hostname: a.example.com, " +
+			"wellKnownCACertificates: System}}"},
+	{"inference.networking.k8s.io", "v1", "InferencePool", "inferencepools", "p",
+		"spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8000}]}"},
+	{"inference.networking.x-k8s.io", "v1alpha2", "InferenceModel", "inferencemodels", "m",
+		"spec: {modelName: chat, poolRef: {name: p}}"},
+	{"llm-d.ai", "v1alpha2", "InferenceModelRewrite", "inferencemodelrewrites", "mr",
+		"spec: {poolRef: {name: p}, rules: [{targets: [{modelRewrite: chat}]}]}"},
 	{"llm-d.ai", "v1alpha2", "InferenceObjective", "inferenceobjectives", "o", "spec: {poolRef: {name: p}}"},
 	{"inference.networking.x-k8s.io", "v1alpha1", "InferencePoolImport", "inferencepoolimports", "i", ""},
 	{"penstock.dev", "v1alpha1", "ModelServers", "modelservers", "ms", "spec: {servers: [{address: 10.0.0.1}]}"},
 	{"penstock.dev", "v1alpha1", "ClusterSet", "clustersets", "set", "spec: {cluster: here}"},
-	{"penstock.dev", "v1alpha1", "PoolPolicy", "poolpolicies", "pp", "spec: {targetRef: {name: p}, picker: {strategy: load}}"},
+	{"penstock.dev", "v1alpha1", "PoolPolicy", "poolpolicies", "pp",
+		"spec: {targetRef: {name: p}, picker: {strategy: load}}"},
 }
 
 func (o object) text() string {
@@ -58,7 +73,8 @@ func (o object) text() string {
 	if o.ofCluster() {
 		namespace = ""
 	}
-	return fmt.Sprintf("apiVersion: %s/%s\nkind: %s\nmetadata: {%sname: %s}\n%s\n", o.group, o.version, o.kind, namespace, o.name, o.yaml)
+	return fmt.Sprintf("apiVersion: %s/%s\nkind: %s\nmetadata: {%sname: %s}\n%s\n", o.group, o.version, o.kind,
+		namespace, o.name, o.yaml)
 }
 
 // ofCluster reports whether it has no namespace.
@@ -108,13 +124,14 @@ func TestFile_ObjectTranslatesAsOnKubernetes(t *testing.T) {
 		write(t, filepath.Join(dir, o.name+".yaml"), []byte(o.text()))
 	}
 	files := store.New()
-	reader, err := file.New(file.Config{Paths: []string{dir}, Store: files, StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Report: func(reports []report.Report) {
-		for _, r := range reports {
-			for _, f := range r.Findings {
-				t.Log(f)
+	reader, err := file.New(file.Config{Paths: []string{dir}, Store: files, StateDir: t.TempDir(),
+		Log: slog.New(slog.DiscardHandler), Report: func(reports []report.Report) {
+			for _, r := range reports {
+				for _, f := range r.Findings {
+					t.Log(f)
+				}
 			}
-		}
-	}})
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,9 +203,13 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	for _, o := range objects {
 		rep := report.Report{Owner: o.ref(), Conditions: accepted}
 		switch o.kind {
-		case "GatewayClass", "PoolPolicy", "InferenceModel", "InferenceModelRewrite", "InferenceObjective", "ModelServers", "ClusterSet":
+		case "GatewayClass", "PoolPolicy", "InferenceModel", "InferenceModelRewrite", "InferenceObjective",
+			"ModelServers", "ClusterSet":
 		case "Gateway", "ListenerSet":
-			rep.Listeners = []report.Listener{{Name: "http", AttachedRoutes: 2, Conditions: accepted, SupportedKinds: []report.Ref{{Group: gatewayv1.GroupName, Kind: "HTTPRoute"}}}}
+			rep.Listeners = []report.Listener{
+				{Name: "http", AttachedRoutes: 2, Conditions: accepted,
+					SupportedKinds: []report.Ref{{Group: gatewayv1.GroupName, Kind: "HTTPRoute"}}},
+			}
 		default:
 			rep.Conditions, rep.Parents = nil, []report.Parent{{Ref: parent, Conditions: accepted}}
 		}
@@ -198,7 +219,9 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 		view := world.View()
 		writer.Observe(view, store.Everything(view))
 		for _, o := range objects {
-			got, err := s.conditions(t.Context(), schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource}, o.name)
+			got, err := s.conditions(t.Context(), schema.GroupVersionResource{
+				Group: o.group, Version: o.version, Resource: o.resource,
+			}, o.name)
 			if err != nil || !got["Accepted=True/Accepted@1"] {
 				return fmt.Errorf("%s has conditions %v: %w", o.ref(), got, err)
 			}
@@ -208,7 +231,8 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	// A change is a new generation, which the conditions observe.
 	gateways := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "gateways"}
 	if _, err := s.client.Resource(gateways).Namespace("default").Patch(t.Context(), "gw", types.MergePatchType,
-		[]byte(`{"spec":{"listeners":[{"name":"http","port":81,"protocol":"HTTP"}]}}`), metav1.PatchOptions{}); err != nil {
+		[]byte(`{"spec":{"listeners":[{"name":"http","port":81,"protocol":"HTTP"}]}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Until(t, "conditions of the second generation", func(context.Context) error {
@@ -222,7 +246,8 @@ func TestStatus_APIServerAcceptsEveryStatus(t *testing.T) {
 	})
 }
 
-// haveStatus checks that the objects contain every kind with a status, but ServiceImports: theirs is another controller's.
+// haveStatus checks that the objects contain every kind with a status, but ServiceImports: theirs
+// is another controller's.
 func haveStatus(t *testing.T) {
 	t.Helper()
 	files, err := manifests.CRDs()
@@ -234,7 +259,8 @@ func haveStatus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sub := crd.Spec.Versions[0].Subresources; sub != nil && sub.Status != nil && f.Plural != "serviceimports" && !slices.ContainsFunc(objects, func(o object) bool { return o.group == f.Group && o.resource == f.Plural }) {
+		if sub := crd.Spec.Versions[0].Subresources; sub != nil && sub.Status != nil && f.Plural != "serviceimports" &&
+			!slices.ContainsFunc(objects, func(o object) bool { return o.group == f.Group && o.resource == f.Plural }) {
 			t.Errorf("%s.%s has a status and no object in this test", f.Plural, f.Group)
 		}
 	}

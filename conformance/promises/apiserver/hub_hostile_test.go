@@ -18,25 +18,36 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
 )
 
-// hostileForms are exported pools that no API server with the CRDs has, by name: their specifications
-// beside the selector, and what is wrong with each.
+// hostileForms are exported pools that no API server with the CRDs has, by name: their
+// specifications beside the selector, and what is wrong with each.
 func hostileForms() map[string]struct{ spec, problem string } {
 	long := strings.Repeat("a", 1<<20)
 	picker := "endpointPickerRef: {name: epp, port: {number: 9002}}"
 	return map[string]struct{ spec, problem string }{
-		"no-port":     {"targetPorts: [], " + picker, "EndpointMode needs targetPorts"},
-		"nine-ports":  {"targetPorts: [" + strings.Repeat("{number: 1}, ", 9) + "], " + picker, "targetPorts has 9 elements"},
+		"no-port": {"targetPorts: [], " + picker, "EndpointMode needs targetPorts"},
+		"nine-ports": {"targetPorts: [" + strings.Repeat("{number: 1}, ", 9) + "], " + picker,
+			"targetPorts has 9 elements"},
 		"port-0":      {"targetPorts: [{number: 0}], " + picker, "targetPorts[0].number is 0"},
 		"port-70000":  {"targetPorts: [{number: 70000}], " + picker, "targetPortNumber is 70000"},
 		"appprotocol": {"targetPorts: [{number: 1}], appProtocol: " + long + ", " + picker, "appProtocol is"},
-		"failuremode": {"targetPorts: [{number: 1}], endpointPickerRef: {name: epp, failureMode: Odd, port: {number: 9002}}", `failureMode is "Odd"`},
-		"picker-name": {"targetPorts: [{number: 1}], endpointPickerRef: {name: " + long[:140<<10] + ", port: {number: 9002}}", "endpointPicker.name has 143360 characters"},
-		"selector":    {"selector: {matchLabels: {'a b': '" + long[:100] + "'}}, targetPorts: [{number: 1}, {number: -1}], " + picker, "targetPorts[1].number is -1"},
+		"failuremode": {
+			"targetPorts: [{number: 1}], endpointPickerRef: {name: epp, failureMode: Odd, port: {number: 9002}}",
+			`failureMode is "Odd"`,
+		},
+		"picker-name": {
+			"targetPorts: [{number: 1}], endpointPickerRef: {name: " + long[:140<<10] + ", port: {number: 9002}}",
+			"endpointPicker.name has 143360 characters",
+		},
+		"selector": {
+			"selector: {matchLabels: {'a b': '" + long[:100] + "'}}, targetPorts: [{number: 1}, {number: -1}], " +
+				picker, "targetPorts[1].number is -1",
+		},
 	}
 }
 
 func exportedForm(name, spec string) string {
-	return fmt.Sprintf(`{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: team, name: %s,
+	return fmt.Sprintf(
+		`{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: team, name: %s,
   annotations: {inference.networking.x-k8s.io/export: ClusterSet}}, spec: {%s}}`, name, spec)
 }
 
@@ -53,19 +64,24 @@ const forbidden = `{apiVersion: admissionregistration.k8s.io/v1, kind: Validatin
     object.status.clusters.all(c, !has(c.endpointPicker) ||
       c.endpointPicker.service.all(s, !has(s.addresses) || !('198.51.100.66' in s.addresses)))"}]}}`
 
-// A member whose API server validates nothing exports pools that others export, too. The API servers
-// of the others store each import with the entries of the honest member, before and after a change.
+// A member whose API server validates nothing exports pools that others export, too. The API
+// servers of the others store each import with the entries of the honest member, before and after a
+// change.
 func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	of := clusters(t, "east", "west")
 	east, west := of["east"], of["west"]
 	east.namespace(t, "team")
 	west.namespace(t, "team")
 	west.create(t, "validatingadmissionpolicies", forbidden)
-	west.create(t, "validatingadmissionpolicybindings", `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding,
+	west.create(t, "validatingadmissionpolicybindings",
+		`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding,
   metadata: {name: addresses}, spec: {policyName: addresses, validationActions: [Deny]}}`)
-	west.create(t, "inferencepoolimports", "{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: team, name: probe}}")
+	west.create(t, "inferencepoolimports",
+		"{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: team, "+
+			"name: probe}}")
 	labtest.Until(t, "the policy counts", func(ctx context.Context) error {
-		_, err := west.client.Resource(importKind).Namespace("team").Patch(ctx, "probe", types.MergePatchType, []byte(`{"status": {"clusters": [
+		_, err := west.client.Resource(importKind).Namespace("team").Patch(ctx, "probe", types.MergePatchType,
+			[]byte(`{"status": {"clusters": [
   {"name": "a", "routingMode": "EndpointMode", "targetPortNumber": 1, "endpointPicker": {"service": [{"addresses": ["198.51.100.66"]}]}}]}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 		if err == nil {
@@ -86,8 +102,11 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	for _, name := range names {
 		evil.Apply(t, "inferencepools", exportedForm(name, forms[name].spec))
 	}
-	evil.Apply(t, "inferencepools", exportedForm("denied", "targetPorts: [{number: 1}], endpointPickerRef: {name: denied-epp, port: {number: 9002}}"))
-	evil.Apply(t, "inferencepools", exportedForm("good", "targetPorts: [{number: 1}], endpointPickerRef: {name: epp, port: {number: 9002}}"))
+	evil.Apply(t, "inferencepools",
+		exportedForm("denied",
+			"targetPorts: [{number: 1}], endpointPickerRef: {name: denied-epp, port: {number: 9002}}"))
+	evil.Apply(t, "inferencepools",
+		exportedForm("good", "targetPorts: [{number: 1}], endpointPickerRef: {name: epp, port: {number: 9002}}"))
 	names = append(names, "denied")
 	for i, name := range names {
 		east.exported(t, "team", name, fmt.Sprint("192.0.2.", i+1))

@@ -26,31 +26,35 @@ import (
 
 var (
 	namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	crdKind       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crdKind       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 )
 
 // annotate sets annotations of a pool, as JSON.
 func (s *server) annotate(t *testing.T, name, annotations string) {
 	t.Helper()
-	if _, err := s.client.Resource(poolKind).Namespace("team").Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"annotations": `+annotations+`}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := s.client.Resource(poolKind).Namespace("team").Patch(t.Context(), name, types.MergePatchType,
+		[]byte(`{"metadata": {"annotations": `+annotations+`}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Every member has every exporter, its own cluster included, and a namespace for it; one pool goes through the gateways of its cluster, and one
-// member drains.
+// Every member has every exporter, its own cluster included, and a namespace for it; one pool goes
+// through the gateways of its cluster, and one member drains.
 func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *testing.T) {
 	of := clusters(t, "east", "west")
 	east, west := of["east"], of["west"]
 	east.install(t, "gateways")
 	east.namespace(t, "team")
-	set := strings.Replace(setOf("east", "west"), "cluster: management,", "cluster: management, imports: All, createNamespaces: true,", 1)
+	set := strings.Replace(setOf("east", "west"), "cluster: management,",
+		"cluster: management, imports: All, createNamespaces: true,", 1)
 	h := newHub(t, of, set, "--create-namespaces")
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.entry(t, "team", "chat", "east", `"192.0.2.1"`, `"type":"EPPReady"`)
 	east.entry(t, "team", "chat", "east", `"local":true`)
-	if u, err := west.client.Resource(namespaceKind).Get(t.Context(), "team", metav1.GetOptions{}); err != nil || u.GetLabels()["penstock.dev/imported-by"] == "" {
+	if u, err := west.client.Resource(namespaceKind).Get(t.Context(), "team", metav1.GetOptions{}); err != nil ||
+		u.GetLabels()["penstock.dev/imported-by"] == "" {
 		t.Errorf("the namespace that the hub has made: %v %v", u, err)
 	}
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member")
@@ -58,12 +62,18 @@ func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *test
 	east.annotate(t, "chat", `{"inference.networking.x-k8s.io/export-mode": "ParentMode"}`)
 	east.hasExported(t, "team", "chat", "Exported=False/NoAddress: no Gateway routes to it")
 	west.hasImport(t, "team", "chat", "") // it has drained
-	east.create(t, "gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: team, name: gw}, spec: {gatewayClassName: any, listeners: [{name: tcp, port: 1, protocol: TCP}, {name: http, port: 8080, protocol: HTTP}]}}")
-	east.setStatus(t, poolKind, "team", "chat", `{"parents": [{"controllerName": "example.com/any", "parentRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "gw", "namespace": "team"},
+	east.create(t, "gateways",
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: team, name: gw}, spec: "+
+			"{gatewayClassName: any, listeners: [{name: tcp, port: 1, protocol: TCP}, {name: http, port: 8080, "+
+			"protocol: HTTP}]}}")
+	east.setStatus(t, poolKind, "team", "chat",
+		`{"parents": [{"controllerName": "example.com/any", "parentRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "gw", "namespace": "team"},
   "conditions": [{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}]}`)
 	east.hasExported(t, "team", "chat", "Exported=False/NoAddress: Gateway team/gw, which routes to it, has no address")
-	east.setStatus(t, gatewayKind("gateways"), "team", "gw", `{"addresses": [{"type": "IPAddress", "value": "192.0.2.80"}]}`)
-	west.entry(t, "team", "chat", "east", `"routingMode":"ParentMode"`, `"192.0.2.80"`, `"number":8080`, `"type":"ParentsReady"`)
+	east.setStatus(t, gatewayKind("gateways"), "team", "gw",
+		`{"addresses": [{"type": "IPAddress", "value": "192.0.2.80"}]}`)
+	west.entry(t, "team", "chat", "east", `"routingMode":"ParentMode"`, `"192.0.2.80"`, `"number":8080`,
+		`"type":"ParentsReady"`)
 	east.entry(t, "team", "chat", "east", `"local":true`, `"routingMode":"ParentMode"`)
 	east.hasExported(t, "team", "chat", "Exported=True")
 
@@ -83,20 +93,23 @@ func TestHub_ImportsAllThroughParentsIntoNewNamespacesUntilAMemberDrains(t *test
 // theirs is upstream's own CRD of InferencePoolImport.
 func theirs(t *testing.T) string {
 	t.Helper()
-	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api-inference-extension")
+	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"sigs.k8s.io/gateway-api-inference-extension")
 	module.Dir = "../../.."
 	dir, err := module.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/crd/bases/inference.networking.x-k8s.io_inferencepoolimports.yaml"))
+	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)),
+		"config/crd/bases/inference.networking.x-k8s.io_inferencepoolimports.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(raw)
 }
 
-// carries waits until the import of a pool, whose CRD has no status.clusters, has them elsewhere, and a Penstock there reads them.
+// carries waits until the import of a pool, whose CRD has no status.clusters, has them elsewhere,
+// and a Penstock there reads them.
 func (s *server) carries(t *testing.T, objects *store.Store, name, want string) {
 	t.Helper()
 	labtest.Until(t, "a Penstock reads the clusters of "+name, func(context.Context) error {
@@ -115,7 +128,8 @@ func (s *server) carries(t *testing.T, objects *store.Store, name, want string) 
 	})
 }
 
-// In one member, another project has installed its CRD of InferencePoolImport, which has no status.clusters. Later an operator installs ours.
+// In one member, another project has installed its CRD of InferencePoolImport, which has no
+// status.clusters. Later an operator installs ours.
 func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	of := clusters(t, "east")
 	east, west := of["east"], start(t)
@@ -126,7 +140,9 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 		s.namespace(t, "team")
 	}
 	objects := store.New()
-	source, err := kube.New(kube.Config{REST: west.rest, Store: objects, Only: []kube.Kind{{Group: importKind.Group, Kind: "InferencePoolImport", Required: true}}, Log: slog.New(slog.DiscardHandler)})
+	source, err := kube.New(kube.Config{REST: west.rest, Store: objects,
+		Only: []kube.Kind{{Group: importKind.Group, Kind: "InferencePoolImport", Required: true}},
+		Log:  slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,12 +151,14 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.carries(t, objects, "chat", "east[192.0.2.1]True")
-	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 1 member; by Penstock alone in west, where the CRD")
+	east.hasExported(t, "team", "chat",
+		"Exported=True/Exported: imported by 1 member; by Penstock alone in west, where the CRD")
 	u, err := west.client.Resource(importKind).Namespace("team").Get(t.Context(), "chat", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(u.Object["status"]); !strings.Contains(got, "ClustersPruned") || strings.Contains(got, "status.clusters:") {
+	if got := fmt.Sprint(u.Object["status"]); !strings.Contains(got, "ClustersPruned") ||
+		strings.Contains(got, "status.clusters:") {
 		t.Errorf("the status: %s", got)
 	}
 
@@ -189,14 +207,16 @@ func TestHub_CRDOfAnotherProjectHasTheClustersInConditions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(u.Object["status"]); strings.Contains(got, "ClustersPruned") || strings.Contains(got, "penstock.dev/Clusters") {
+	if got := fmt.Sprint(u.Object["status"]); strings.Contains(got, "ClustersPruned") ||
+		strings.Contains(got, "penstock.dev/Clusters") {
 		t.Errorf("the status with our CRD: %s", got)
 	}
 	east.annotate(t, "chat", `{"inference.networking.x-k8s.io/export": null}`)
 	west.hasImport(t, "team", "chat", "")
 }
 
-// A hub writes no import of another one, unless it is to take its place; then the first one writes none any more.
+// A hub writes no import of another one, unless it is to take its place; then the first one writes
+// none any more.
 func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
 	of := clusters(t, "east", "west")
 	east, west := of["east"], of["west"]
@@ -224,7 +244,8 @@ func TestHub_TakesThePlaceOfAnotherOnlyIfAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.start()
-	east.hasExported(t, "team", "chat", "Exported=False/NotAllowed: imported by 0 members, and not by others: NotAllowed: west")
+	east.hasExported(t, "team", "chat",
+		"Exported=False/NotAllowed: imported by 0 members, and not by others: NotAllowed: west")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
 	second.kill()
 	second.start("--take-over")

@@ -22,52 +22,68 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-var profileKind = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+var profileKind = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1",
+	Resource: "clusterprofiles"}
 
 // profile makes a ClusterProfile of a cluster; nil: without an access provider.
 func (s *server) profile(t *testing.T, namespace, name string, of *server) {
 	t.Helper()
-	s.create(t, "clusterprofiles", fmt.Sprintf("{apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {namespace: %s, name: %s}, spec: {clusterManager: {name: tests}}}", namespace, name))
+	s.create(t, "clusterprofiles",
+		fmt.Sprintf(
+			"{apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {namespace: %s, name: %s}, "+
+				"spec: {clusterManager: {name: tests}}}", namespace, name))
 	if of == nil {
 		return
 	}
-	status := fmt.Appendf(nil, `{"status": {"accessProviders": [{"name": "token", "cluster": {"server": %q, "certificate-authority-data": %q}}]}}`, of.rest.Host, base64.StdEncoding.EncodeToString(of.ca))
-	if _, err := s.client.Resource(profileKind).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+	status := fmt.Appendf(nil,
+		`{"status": {"accessProviders": [{"name": "token", "cluster": {"server": %q, "certificate-authority-data": %q}}]}}`, of.rest.Host, base64.StdEncoding.EncodeToString(of.ca))
+	if _, err := s.client.Resource(profileKind).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType,
+		status, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there; the one that leads is killed, and the other one
-// goes on, in a later epoch. Profiles that cannot be used are named.
+// A management cluster has the ClusterSet and a ClusterProfile of each member. Two hubs run there;
+// the one that leads is killed, and the other one goes on, in a later epoch. Profiles that cannot
+// be used are named.
 func TestHub_MembersByClusterProfileThroughTheLossOfTheLeader(t *testing.T) {
 	of := clusters(t, "east", "west")
 	management := start(t)
 	management.install(t, "clustersets")
-	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-inventory-api")
+	module := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"sigs.k8s.io/cluster-inventory-api")
 	module.Dir = "../../.."
 	dir, err := module.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	crd, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml"))
+	crd, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)),
+		"config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	management.create(t, "customresourcedefinitions", string(crd))
-	management.create(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: fleet, labels: {multicluster.x-k8s.io/clusterset: gpus}}}")
+	management.create(t, "namespaces",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: fleet, labels: {multicluster.x-k8s.io/clusterset: gpus}}}")
 	management.namespace(t, "elsewhere")
 	management.namespace(t, "penstock-hub")
 	management.permitHub(t)
 	h := newHub(t, of, "")
-	text := "{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: gpus}, spec: {cluster: management, members: ["
+	text :=
+		"{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: gpus}, spec: {cluster: management, " +
+			"members: ["
 	for name, s := range of {
 		s.namespace(t, "team")
 		management.profile(t, "fleet", name, s)
-		text += "{name: " + name + ", clusterProfile: {namespace: fleet, name: " + name + "}, allow: {namespaces: [team]}}, "
+		text += "{name: " + name + ", clusterProfile: {namespace: fleet, name: " + name +
+			"}, allow: {namespaces: [team]}}, "
 	}
 	management.profile(t, "fleet", "bare", nil)
 	management.profile(t, "elsewhere", "other", of["east"])
-	management.create(t, "clustersets", text+"{name: bare, clusterProfile: {namespace: fleet, name: bare}}, {name: other, clusterProfile: {namespace: elsewhere, name: other}}, {name: none, clusterProfile: {namespace: fleet, name: none}}]}}")
+	management.create(t, "clustersets",
+		text+
+			"{name: bare, clusterProfile: {namespace: fleet, name: bare}}, {name: other, clusterProfile: {namespace: "+
+			"elsewhere, name: other}}, {name: none, clusterProfile: {namespace: fleet, name: none}}]}}")
 	plugin := filepath.Join(h.dir, "token.sh")
 	if err := os.WriteFile(plugin, []byte(`#!/bin/sh
 echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "hub"}}'
@@ -75,12 +91,16 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 		t.Fatal(err)
 	}
 	providers := filepath.Join(h.dir, "providers.json")
-	write(t, providers, fmt.Appendf(nil, `{"providers": [{"name": "token", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": %q}}]}`, plugin))
+	write(t, providers,
+		fmt.Appendf(nil,
+			`{"providers": [{"name": "token", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": %q}}]}`, plugin))
 	h.kubeconfig("management", management, "hub")
 	hubs := map[string]*hub{}
 	for _, name := range []string{"a", "b"} {
 		one := &hub{t: t, dir: h.dir, page: "http://" + port(t) + "/members"}
-		one.kill = launch(t, h.dir, "hub-"+name, "../../../bin/penstock", "hub", "--kubeconfig", filepath.Join(h.dir, "members", "management.yaml"), "--namespace", "penstock-hub", "--clusterprofile-provider-file", providers,
+		one.kill = launch(t, h.dir, "hub-"+name, "../../../bin/penstock", "hub", "--kubeconfig",
+			filepath.Join(h.dir, "members", "management.yaml"), "--namespace", "penstock-hub",
+			"--clusterprofile-provider-file", providers,
 			"--http", strings.TrimSuffix(strings.TrimPrefix(one.page, "http://"), "/members"), "--drain-time", "2s")
 		hubs[name] = one
 	}
@@ -97,8 +117,12 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 				continue
 			}
 			leads = one
-			for member, want := range map[string]string{"bare": "status.accessProviders is empty", "other": "label multicluster.x-k8s.io/clusterset", "none": "it does not exist"} {
-				if got := fmt.Sprint(is.Problems[member]); !strings.Contains(got, want) || !strings.Contains(got, "spec.members["+member+"].clusterProfile") {
+			for member, want := range map[string]string{
+				"bare": "status.accessProviders is empty", "other": "label multicluster.x-k8s.io/clusterset",
+				"none": "it does not exist",
+			} {
+				if got := fmt.Sprint(is.Problems[member]); !strings.Contains(got, want) ||
+					!strings.Contains(got, "spec.members["+member+"].clusterProfile") {
 					return fmt.Errorf("member %s: %s", member, got)
 				}
 			}
@@ -119,7 +143,8 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 func (s *server) permitHub(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(tools, "helm"), "template", "penstock", "../../../manifests/charts/penstock", "--namespace", "penstock-hub", "--show-only", "templates/hub.yaml",
+	cmd := exec.CommandContext(t.Context(), filepath.Join(tools, "helm"), "template", "penstock",
+		"../../../manifests/charts/penstock", "--namespace", "penstock-hub", "--show-only", "templates/hub.yaml",
 		"--set", "hub.enabled=true,hub.profiles.configMap=providers")
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := cmd.Output()
@@ -151,7 +176,8 @@ func (s *server) epoch(t *testing.T, namespace, name string) (epoch int) {
 		conditions, _, _ := unstructured.NestedSlice(c.(map[string]any), "conditions")
 		for _, is := range conditions {
 			if is := is.(map[string]any); is["type"] == "Hub" {
-				if _, err := fmt.Sscanf(fmt.Sprint(is["message"])[strings.Index(fmt.Sprint(is["message"]), "epoch"):], "epoch %d", &epoch); err == nil {
+				if _, err := fmt.Sscanf(fmt.Sprint(is["message"])[strings.Index(fmt.Sprint(is["message"]), "epoch"):],
+					"epoch %d", &epoch); err == nil {
 					return epoch
 				}
 			}

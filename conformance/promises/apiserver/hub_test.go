@@ -27,8 +27,10 @@ import (
 )
 
 var (
-	importKind  = schema.GroupVersionResource{Group: "inference.networking.x-k8s.io", Version: "v1alpha1", Resource: "inferencepoolimports"}
-	poolKind    = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"}
+	importKind = schema.GroupVersionResource{Group: "inference.networking.x-k8s.io", Version: "v1alpha1",
+		Resource: "inferencepoolimports"}
+	poolKind = schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1",
+		Resource: "inferencepools"}
 	serviceKind = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
@@ -40,7 +42,8 @@ type hub struct {
 	kill func()
 }
 
-// newHub writes the kubeconfigs and the ClusterSet of a hub, and gives it its permissions in each member. rules are flags of `penstock hub rules`.
+// newHub writes the kubeconfigs and the ClusterSet of a hub, and gives it its permissions in each
+// member. rules are flags of `penstock hub rules`.
 func newHub(t *testing.T, members map[string]*server, set string, flags ...string) *hub {
 	t.Helper()
 	h := &hub{t: t, dir: t.TempDir()}
@@ -49,7 +52,8 @@ func newHub(t *testing.T, members map[string]*server, set string, flags ...strin
 			t.Fatal(err)
 		}
 	}
-	rules, err := exec.CommandContext(t.Context(), "../../../bin/penstock", append([]string{"hub", "rules"}, flags...)...).Output()
+	rules, err := exec.CommandContext(t.Context(), "../../../bin/penstock",
+		append([]string{"hub", "rules"}, flags...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +88,10 @@ users: [{name: hub, user: {token: %s}}]
 func (h *hub) start(flags ...string) {
 	h.t.Helper()
 	h.page = "http://" + port(h.t) + "/members"
-	h.kill = launch(h.t, h.dir, "hub", "../../../bin/penstock", append([]string{"hub", "-f", filepath.Join(h.dir, "set"), "--kubeconfigs", filepath.Join(h.dir, "members"),
-		"--state", filepath.Join(h.dir, "state"), "--http", strings.TrimSuffix(strings.TrimPrefix(h.page, "http://"), "/members"), "--drain-time", "2s"}, flags...)...)
+	h.kill = launch(h.t, h.dir, "hub", "../../../bin/penstock",
+		append([]string{"hub", "-f", filepath.Join(h.dir, "set"), "--kubeconfigs", filepath.Join(h.dir, "members"),
+			"--state", filepath.Join(h.dir, "state"), "--http",
+			strings.TrimSuffix(strings.TrimPrefix(h.page, "http://"), "/members"), "--drain-time", "2s"}, flags...)...)
 }
 
 type members struct {
@@ -119,7 +125,8 @@ func (h *hub) members(ctx context.Context) (out members, err error) {
 func (h *hub) measures(lines ...string) {
 	h.t.Helper()
 	labtest.Until(h.t, "the hub's metrics", func(ctx context.Context) error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(h.page, "/members", "/metrics", 1), nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(h.page, "/members", "/metrics", 1),
+			nil)
 		if err != nil {
 			return err
 		}
@@ -134,7 +141,8 @@ func (h *hub) measures(lines ...string) {
 		}
 		for _, line := range lines {
 			if !strings.Contains("\n"+string(raw), "\n"+line) {
-				own := slices.DeleteFunc(strings.Split(string(raw), "\n"), func(l string) bool { return !strings.HasPrefix(l, "penstock_hub") })
+				own := slices.DeleteFunc(strings.Split(string(raw), "\n"),
+					func(l string) bool { return !strings.HasPrefix(l, "penstock_hub") })
 				return fmt.Errorf("no %s in\n%s", line, strings.Join(own, "\n"))
 			}
 		}
@@ -156,7 +164,9 @@ func (s *server) writes(t *testing.T) (out []string) {
 			ResponseStatus struct{ Code int }
 		}
 		if json.Unmarshal(line, &e) == nil && e.Verb != "" {
-			out = append(out, fmt.Sprintf("%s %s/%s %s %d", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name, e.ResponseStatus.Code))
+			out = append(out,
+				fmt.Sprintf("%s %s/%s %s %d", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource, e.ObjectRef.Name,
+					e.ResponseStatus.Code))
 		}
 	}
 	return out
@@ -175,21 +185,29 @@ func about(list []string, n int, name string) (out []string) {
 // exported makes a pool with a picker Service that has a LoadBalancer's address.
 func (s *server) exported(t *testing.T, namespace, name, address string) {
 	t.Helper()
-	s.create(t, "services", fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: %s-epp}, spec: {type: LoadBalancer, selector: {app: epp}, ports: [{name: ext-proc, port: 9002}, {name: health, port: 9003}]}}", namespace, name))
+	s.create(t, "services",
+		fmt.Sprintf(
+			"{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: %s-epp}, spec: {type: LoadBalancer, "+
+				"selector: {app: epp}, ports: [{name: ext-proc, port: 9002}, {name: health, "+
+				"port: 9003}]}}", namespace, name))
 	s.balance(t, namespace, name+"-epp", address)
-	s.create(t, "inferencepools", fmt.Sprintf(`{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: %s, name: %s, annotations: {inference.networking.x-k8s.io/export: ClusterSet}},
+	s.create(t, "inferencepools",
+		fmt.Sprintf(
+			`{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: %s, name: %s, annotations: {inference.networking.x-k8s.io/export: ClusterSet}},
   spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: %s-epp, port: {number: 9002}}}}`, namespace, name, name))
 }
 
 func (s *server) balance(t *testing.T, namespace, name, address string) {
 	t.Helper()
 	if _, err := s.client.Resource(serviceKind).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType,
-		fmt.Appendf(nil, `{"status": {"loadBalancer": {"ingress": [{"ip": %q}]}}}`, address), metav1.PatchOptions{}, "status"); err != nil {
+		fmt.Appendf(nil, `{"status": {"loadBalancer": {"ingress": [{"ip": %q}]}}}`, address), metav1.PatchOptions{},
+		"status"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// imports describes the import of a pool: its clusters with their pickers' addresses and the condition Ready.
+// imports describes the import of a pool: its clusters with their pickers' addresses and the
+// condition Ready.
 func (s *server) imports(ctx context.Context, namespace, name string) (string, error) {
 	u, err := s.client.Resource(importKind).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -264,9 +282,12 @@ func (s *server) namespace(t *testing.T, name string) {
 }
 
 func setOf(names ...string) string {
-	text := "{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: gpus}, spec: {cluster: management, members: ["
+	text :=
+		"{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: gpus}, spec: {cluster: management, " +
+			"members: ["
 	for _, n := range names {
-		text += "{name: " + n + ", kubeconfig: {file: " + n + ".yaml}, allow: {namespaces: [other, team], cleartext: true}}, "
+		text += "{name: " + n + ", kubeconfig: {file: " + n +
+			".yaml}, allow: {namespaces: [other, team], cleartext: true}}, "
 	}
 	return strings.TrimSuffix(text, ", ") + "]}}\n"
 }
@@ -284,8 +305,8 @@ func clusters(t *testing.T, names ...string) map[string]*server {
 	return out
 }
 
-// Three clusters without any Penstock. A pool is annotated in one of them, and the others have its import; the hub is killed and started again;
-// a cluster dies.
+// Three clusters without any Penstock. A pool is annotated in one of them, and the others have its
+// import; the hub is killed and started again; a cluster dies.
 func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	of := clusters(t, "east", "west", "north")
 	east, west, north := of["east"], of["west"], of["north"]
@@ -295,7 +316,8 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	h.start()
 	east.exported(t, "team", "chat", "192.0.2.1")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
-	east.hasExported(t, "team", "chat", "Exported=False/NamespaceNotFound: imported by 1 member, and not by others: NamespaceNotFound: north")
+	east.hasExported(t, "team", "chat",
+		"Exported=False/NamespaceNotFound: imported by 1 member, and not by others: NamespaceNotFound: north")
 	north.namespace(t, "team")
 	north.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
 	east.hasExported(t, "team", "chat", "Exported=True/Exported: imported by 2 members")
@@ -304,9 +326,12 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	north.exported(t, "team", "chat", "192.0.2.3")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready, north[192.0.2.3] True/Ready")
 	east.hasImport(t, "team", "chat", "import: north[192.0.2.3] True/Ready")
-	west.create(t, "inferencepoolimports", "{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: team, name: mine}}")
+	west.create(t, "inferencepoolimports",
+		"{apiVersion: inference.networking.x-k8s.io/v1alpha1, kind: InferencePoolImport, metadata: {namespace: team, "+
+			"name: mine}}")
 	if _, err := west.client.Resource(importKind).Namespace("team").Patch(t.Context(), "mine", types.MergePatchType,
-		[]byte(`{"status": {"clusters": [{"name": "other", "routingMode": "ParentMode"}]}}`), metav1.PatchOptions{FieldManager: "a-person"}, "status"); err != nil {
+		[]byte(`{"status": {"clusters": [{"name": "other", "routingMode": "ParentMode"}]}}`),
+		metav1.PatchOptions{FieldManager: "a-person"}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	east.exported(t, "team", "mine", "192.0.2.2")
@@ -331,15 +356,20 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 		}
 	}
 
-	h.measures(`penstock_hub_leading 1`, `penstock_hub_problems 0`, `penstock_hub_member_connected{member="west"} 1`, `penstock_hub_member_age_seconds{member="north"} `,
-		`penstock_hub_exports{member="east",state="Exported"} 2`, `penstock_hub_imports{member="west",state="Imported"} 3`)
+	h.measures(`penstock_hub_leading 1`, `penstock_hub_problems 0`, `penstock_hub_member_connected{member="west"} 1`,
+		`penstock_hub_member_age_seconds{member="north"} `,
+		`penstock_hub_exports{member="east",state="Exported"} 2`,
+		`penstock_hub_imports{member="west",state="Imported"} 3`)
 	east.namespace(t, "other")
 	east.exported(t, "other", "lonely", "192.0.2.77")
-	h.measures(`penstock_hub_exports{member="east",state="NamespaceNotFound"} 1`, `penstock_hub_imports{member="north",state="NamespaceNotFound"} 1`)
-	if err := east.client.Resource(poolKind).Namespace("other").Delete(t.Context(), "lonely", metav1.DeleteOptions{}); err != nil {
+	h.measures(`penstock_hub_exports{member="east",state="NamespaceNotFound"} 1`,
+		`penstock_hub_imports{member="north",state="NamespaceNotFound"} 1`)
+	if err := east.client.Resource(poolKind).Namespace("other").Delete(t.Context(), "lonely",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.measures(`penstock_hub_exports{member="east",state="Exported"} 2`, `penstock_hub_imports{member="west",state="Imported"} 3`)
+	h.measures(`penstock_hub_exports{member="east",state="Exported"} 2`,
+		`penstock_hub_imports{member="west",state="Imported"} 3`)
 
 	// A restart without a change writes nothing. A marker shows that the new hub has read all.
 	h.kill()
@@ -377,12 +407,14 @@ func TestHub_AnnotatedPoolIsImportedByClustersWithoutPenstock(t *testing.T) {
 	east.balance(t, "team", "marker-epp", "192.0.2.5")
 	west.hasImport(t, "team", "marker", "import: east[192.0.2.5] True/Ready")
 	west.hasImport(t, "team", "chat", "import: east[192.0.2.10] True/Ready, north[192.0.2.3] Unknown/Unreachable")
-	east.hasExported(t, "team", "chat", "Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: north")
+	east.hasExported(t, "team", "chat",
+		"Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: north")
 
 	// A withdrawn export drains, and leaves. What a person has made stays.
 	for _, pool := range []string{"mine", "marker"} {
 		if _, err := east.client.Resource(poolKind).Namespace("team").Patch(t.Context(), pool, types.MergePatchType,
-			[]byte(`{"metadata": {"annotations": {"inference.networking.x-k8s.io/export": null}}}`), metav1.PatchOptions{}); err != nil {
+			[]byte(`{"metadata": {"annotations": {"inference.networking.x-k8s.io/export": null}}}`),
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -412,11 +444,13 @@ func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(h.dir, "members", "dead.yaml"), bytes.ReplaceAll(raw, []byte(of["east"].rest.Host), []byte("https://"+port(t))))
+	write(t, filepath.Join(h.dir, "members", "dead.yaml"),
+		bytes.ReplaceAll(raw, []byte(of["east"].rest.Host), []byte("https://"+port(t))))
 	h.start()
 	of["east"].exported(t, "team", "chat", "192.0.2.1")
 	of["west"].hasImport(t, "team", "chat", "import: east[192.0.2.1] True/Ready")
-	write(t, filepath.Join(h.dir, "set", "set.yaml"), []byte(strings.Replace(set, "members: [", "members: [{name: twin, kubeconfig: {file: east.yaml}}, ", 1)))
+	write(t, filepath.Join(h.dir, "set", "set.yaml"),
+		[]byte(strings.Replace(set, "members: [", "members: [{name: twin, kubeconfig: {file: east.yaml}}, ", 1)))
 	for member, want := range map[string][]string{
 		"stranger": {"spec.members[stranger]", "may not list namespaces", "penstock hub rules"},
 		"absent":   {"spec.members[absent].kubeconfig.file", "absent.yaml", "--kubeconfigs"},
@@ -439,5 +473,7 @@ func TestHub_MistakesOfMembersHarmNoOther(t *testing.T) {
 			return nil
 		})
 	}
-	of["east"].hasExported(t, "team", "chat", "Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: absent, context, dead, profile, stranger, twin")
+	of["east"].hasExported(t, "team", "chat",
+		"Exported=False/MemberUnreachable: imported by 1 member, and not by others: MemberUnreachable: absent, "+
+			"context, dead, profile, stranger, twin")
 }

@@ -74,7 +74,9 @@ func newMember(t *testing.T, name string) *member {
 		t.Fatal(err)
 	}
 	leaf, key := sign(&x509.Certificate{
-		KeyUsage: x509.KeyUsageDigitalSignature, URIs: []*url.URL{{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}},
+		KeyUsage: x509.KeyUsageDigitalSignature, URIs: []*url.URL{
+			{Scheme: "spiffe", Host: name, Path: federation.ProcessPath},
+		},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, ca, rootKey)
 	certificate := &tls.Certificate{Certificate: [][]byte{leaf}, PrivateKey: key}
@@ -110,12 +112,13 @@ func (m *member) exports(t *testing.T, pools []string) {
 	var list []export.Export
 	for _, p := range pools {
 		namespace, name, _ := objectid.Split(p)
-		list = append(list, export.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Entry: inferenceapi.ImportedCluster{
-			RoutingMode: inferenceapi.ParentMode,
-			Parents: []inferenceapi.ParentImport{{Service: inferenceapi.ServiceImports{{
-				Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 443, AppProtocol: "https"}},
-			}}}},
-		}})
+		list = append(list,
+			export.Export{Pool: objectid.Pool{Namespace: namespace, Name: name}, Entry: inferenceapi.ImportedCluster{
+				RoutingMode: inferenceapi.ParentMode,
+				Parents: []inferenceapi.ParentImport{{Service: inferenceapi.ServiceImports{{
+					Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 443, AppProtocol: "https"}},
+				}}}},
+			}})
 	}
 	if err := m.SetExports(list, false); err != nil {
 		t.Fatal(err)
@@ -153,14 +156,18 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 	west := newMember(t, "west")
 	allow := func(text string) {
 		t.Helper()
-		s.applySet(t, "kubectl", fmt.Sprintf("{cluster: east, createNamespaces: true, members: [{name: west, allow: %s, peer: {address: %q, bundle: %q}}]}", text, west.address, west.bundle))
+		s.applySet(t, "kubectl",
+			fmt.Sprintf(
+				"{cluster: east, createNamespaces: true, members: [{name: west, allow: %s, peer: {address: %q, "+
+					"bundle: %q}}]}", text, west.address, west.bundle))
 	}
 	allow("{namespaces: [team-07], pools: [team-03/pool-001, zz/last], exports: 20}")
 	dir, http := filepath.Join(t.TempDir(), "east"), port(t)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", s.kubeconfig(t), "--state", filepath.Join(dir, "state"),
+	launch(t, dir, "penstock", "../../../bin/penstock", "serve", "--kubeconfig", s.kubeconfig(t), "--state",
+		filepath.Join(dir, "state"),
 		"--picker", "127.0.0.1:0", "--http", http, "--members-listen", port(t))
 	labtest.Until(t, "the cluster shows how it is joined", func(context.Context) error {
 		var self []v1alpha1.ClusterSetMember
@@ -168,7 +175,8 @@ func TestPoolExport_MemberHasNoMoreObjectsThanItIsAllowed(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(out), &self); err != nil || len(self) != 1 || self[0].Peer == nil {
 			return errors.Join(err, errors.New(out))
 		}
-		west.SetMembers([]federation.Member{{Name: "east", Address: self[0].Peer.Address, Bundle: []byte(self[0].Peer.Bundle)}})
+		west.SetMembers(
+			[]federation.Member{{Name: "east", Address: self[0].Peer.Address, Bundle: []byte(self[0].Peer.Bundle)}})
 		return nil
 	})
 	west.exports(t, pools)

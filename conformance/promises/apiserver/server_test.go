@@ -56,34 +56,51 @@ func start(t *testing.T) *server {
 		return path
 	}
 	etcd, peer, secure := port(t), port(t), port(t)
-	launch(t, dir, "etcd", bin("etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level", "error",
-		"--listen-client-urls", "http://"+etcd, "--advertise-client-urls", "http://"+etcd, "--listen-peer-urls", "http://"+peer)
-	write(t, filepath.Join(dir, "tokens.csv"), []byte("admin,admin,1,system:masters\nhub,system:serviceaccount:penstock-hub:penstock-hub,2,\"system:serviceaccounts,system:authenticated\"\nstranger,stranger,3,system:authenticated\n"))
+	launch(t, dir, "etcd", bin("etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level",
+		"error",
+		"--listen-client-urls", "http://"+etcd, "--advertise-client-urls", "http://"+etcd, "--listen-peer-urls",
+		"http://"+peer)
+	write(t, filepath.Join(dir, "tokens.csv"),
+		[]byte(
+			"admin,admin,1,system:masters\nhub,system:serviceaccount:penstock-hub:penstock-hub,2,\"system:serviceaccounts,system:authenticated\"\nstranger,stranger,3,system:authenticated\n"))
 	// What the hub writes is counted.
-	write(t, filepath.Join(dir, "audit.yaml"), []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- {level: Metadata, users: [\"system:serviceaccount:penstock-hub:penstock-hub\"], verbs: [create, update, patch, delete]}\n- {level: None}\n"))
+	write(t, filepath.Join(dir, "audit.yaml"),
+		[]byte(
+			"apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- {level: Metadata, "+
+				"users: [\"system:serviceaccount:penstock-hub:penstock-hub\"], verbs: [create, update, patch, "+
+				"delete]}\n- {level: None}\n"))
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "sa.key"), pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	write(t, filepath.Join(dir, "sa.key"),
+		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	// The file contains several programs; its name selects one.
 	if err := os.Symlink(bin("kubernetes"), filepath.Join(dir, "kube-apiserver")); err != nil {
 		t.Fatal(err)
 	}
 	_, number, _ := net.SplitHostPort(secure)
 	ca := serving(t, dir)
-	stop := launch(t, dir, "kube-apiserver", filepath.Join(dir, "kube-apiserver"), "--etcd-servers", "http://"+etcd, "--cert-dir", filepath.Join(dir, "certs"),
-		"--secure-port", number, "--bind-address", "127.0.0.1", "--advertise-address", "10.0.0.1", "--service-cluster-ip-range", "10.96.0.0/16",
-		"--token-auth-file", filepath.Join(dir, "tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount", "--allow-privileged",
-		"--service-account-key-file", filepath.Join(dir, "sa.key"), "--service-account-signing-key-file", filepath.Join(dir, "sa.key"),
-		"--service-account-issuer", "https://kubernetes.default.svc", "--audit-policy-file", filepath.Join(dir, "audit.yaml"), "--audit-log-path", filepath.Join(dir, "audit.log"),
+	stop := launch(t, dir, "kube-apiserver", filepath.Join(dir, "kube-apiserver"), "--etcd-servers", "http://"+etcd,
+		"--cert-dir", filepath.Join(dir, "certs"),
+		"--secure-port", number, "--bind-address", "127.0.0.1", "--advertise-address", "10.0.0.1",
+		"--service-cluster-ip-range", "10.96.0.0/16",
+		"--token-auth-file", filepath.Join(dir, "tokens.csv"), "--authorization-mode", "RBAC",
+		"--disable-admission-plugins", "ServiceAccount", "--allow-privileged",
+		"--service-account-key-file", filepath.Join(dir, "sa.key"), "--service-account-signing-key-file",
+		filepath.Join(dir, "sa.key"),
+		"--service-account-issuer", "https://kubernetes.default.svc", "--audit-policy-file",
+		filepath.Join(dir, "audit.yaml"), "--audit-log-path", filepath.Join(dir, "audit.log"),
 		"--tls-cert-file", filepath.Join(dir, "tls.crt"), "--tls-private-key-file", filepath.Join(dir, "tls.key"))
-	s := &server{ca: ca, audit: filepath.Join(dir, "audit.log"), stop: stop, rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
+	s := &server{ca: ca, audit: filepath.Join(dir, "audit.log"), stop: stop,
+		rest: &rest.Config{Host: "https://" + secure, BearerToken: "admin", QPS: -1,
+			TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
 	if s.client, err = dynamic.NewForConfig(s.rest); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Until(t, "the API server", func(context.Context) error {
-		_, err := s.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(t.Context(), "default", metav1.GetOptions{})
+		_, err := s.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).
+			Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
 	return s
@@ -97,8 +114,10 @@ func serving(t *testing.T, dir string) (ca []byte) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -106,7 +125,8 @@ func serving(t *testing.T, dir string) (ca []byte) {
 	}
 	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	write(t, filepath.Join(dir, "tls.crt"), ca)
-	write(t, filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	write(t, filepath.Join(dir, "tls.key"),
+		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	return ca
 }
 
@@ -127,8 +147,8 @@ func write(t *testing.T, path string, raw []byte) {
 	}
 }
 
-// launch runs a program until the test ends. If the test fails, it logs the end of the program's output.
-// The function that it returns kills the program earlier.
+// launch runs a program until the test ends. If the test fails, it logs the end of the program's
+// output. The function that it returns kills the program earlier.
 func launch(t *testing.T, dir, name, path string, args ...string) (kill func()) {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(dir, name+".log"))
@@ -178,7 +198,8 @@ func (s *server) create(t *testing.T, resource, text string) {
 		t.Fatal(err)
 	}
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	labtest.Until(t, resource+" can be created", func(context.Context) error { // the API server serves a CRD after a moment
+	// the API server serves a CRD after a moment
+	labtest.Until(t, resource+" can be created", func(context.Context) error {
 		_, err := s.of(u, resource).Create(t.Context(), u, metav1.CreateOptions{})
 		return err
 	})
@@ -193,8 +214,10 @@ func (s *server) of(u *unstructured.Unstructured, resource string) dynamic.Resou
 	return r.Namespace(u.GetNamespace())
 }
 
-// conditions returns the conditions in an object's status, at any depth, as "Type=Status/Reason@generation".
-func (s *server) conditions(ctx context.Context, gvr schema.GroupVersionResource, name string) (map[string]bool, error) {
+// conditions returns the conditions in an object's status, at any depth, as
+// "Type=Status/Reason@generation".
+func (s *server) conditions(ctx context.Context, gvr schema.GroupVersionResource, name string) (map[string]bool,
+	error) {
 	r := dynamic.ResourceInterface(s.client.Resource(gvr))
 	if gvr.Resource != "gatewayclasses" && gvr.Resource != "clustersets" {
 		r = s.client.Resource(gvr).Namespace("default")

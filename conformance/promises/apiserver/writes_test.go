@@ -35,8 +35,8 @@ const (
 	fleetOf = "gw-penstock" // name of a fleet's objects
 )
 
-// limited is an API server with the ValidatingAdmissionPolicy of Penstock's manifests. RBAC allows Penstock's service account
-// everything, so that what is denied is denied by the policy.
+// limited is an API server with the ValidatingAdmissionPolicy of Penstock's manifests. RBAC allows
+// Penstock's service account everything, so that what is denied is denied by the policy.
 type limited struct {
 	*server
 	as       *rest.Config // Penstock's service account
@@ -49,9 +49,14 @@ func limit(t *testing.T) *limited {
 	l := &limited{server: start(t)}
 	l.install(t, "gateways", "gatewayclasses", "httproutes")
 	l.create(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: "+system+"}}")
-	l.create(t, "clusterrolebindings", "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: all}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: '"+account+"'}]}")
+	l.create(t, "clusterrolebindings",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: all}, roleRef: "+
+			"{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: "+
+			"rbac.authorization.k8s.io, kind: User, name: '"+account+"'}]}")
 	for _, u := range manifestsOf(t, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
-		if _, err := l.client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: plural(u.GetKind())}).Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+		if _, err := l.client.Resource(schema.GroupVersionResource{
+			Group: "admissionregistration.k8s.io", Version: "v1", Resource: plural(u.GetKind()),
+		}).Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,7 +70,8 @@ func limit(t *testing.T) *limited {
 		t.Fatal(err)
 	}
 	labtest.Until(t, "the policy takes effect", func(context.Context) error {
-		err := l.write("create", "configmaps", "default", "", "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: unlabeled-}}")
+		err := l.write("create", "configmaps", "default", "",
+			"{apiVersion: v1, kind: ConfigMap, metadata: {generateName: unlabeled-}}")
 		if err == nil {
 			return errors.New("not yet")
 		}
@@ -116,11 +122,13 @@ func plural(kind string) string {
 // groups are those of resources that write knows.
 var groups = map[string]schema.GroupVersion{
 	"deployments": {Group: "apps", Version: "v1"}, "leases": {Group: "coordination.k8s.io", Version: "v1"},
-	"gateways": gatewayKind("").GroupVersion(), "gatewayclasses": gatewayKind("").GroupVersion(), "httproutes": gatewayKind("").GroupVersion(),
+	"gateways": gatewayKind("").GroupVersion(), "gatewayclasses": gatewayKind("").GroupVersion(),
+	"httproutes":   gatewayKind("").GroupVersion(),
 	"clusterroles": {Group: "rbac.authorization.k8s.io", Version: "v1"},
 }
 
-// write sends a request as Penstock's service account: verb is create, delete, patch, or a create of a subresource after a slash.
+// write sends a request as Penstock's service account: verb is create, delete, patch, or a create
+// of a subresource after a slash.
 func (l *limited) write(verb, resource, namespace, name, body string) error {
 	gv, ok := groups[resource]
 	if !ok {
@@ -162,7 +170,8 @@ func (l *limited) objects(t *testing.T, gw *unstructured.Unstructured, replicas 
 	t.Helper()
 	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw", UID: gw.GetUID()}}
 	gateway.Spec.GatewayClassName = "penstock"
-	out, err := render.Objects(render.Settings{ADS: []string{"penstock:18000"}, CA: []byte("ca"), EnvoyImage: "envoy", PenstockImage: "penstock"}, render.Fleet{
+	out, err := render.Objects(render.Settings{ADS: []string{"penstock:18000"}, CA: []byte("ca"), EnvoyImage: "envoy",
+		PenstockImage: "penstock"}, render.Fleet{
 		Gateway: gateway, Ports: []render.Port{{Number: 80, Name: "http"}}, Spec: &v1alpha1.EnvoyFleetSpec{
 			Autoscaling: &v1alpha1.FleetAutoscaling{MaxReplicas: replicas},
 		},
@@ -178,7 +187,8 @@ func TestAdmissionPolicy_AllowsWhatPenstockWrites(t *testing.T) {
 	l := limit(t)
 	l.create(t, "gatewayclasses", objects[0].text())
 	l.create(t, "gateways", objects[1].text())
-	gw, err := l.client.Resource(gatewayKind("gateways")).Namespace("default").Get(t.Context(), "gw", metav1.GetOptions{})
+	gw, err := l.client.Resource(gatewayKind("gateways")).Namespace("default").
+		Get(t.Context(), "gw", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,61 +237,92 @@ func TestAdmissionPolicy_AllowsWhatPenstockWrites(t *testing.T) {
 }
 
 const (
-	ours   = "labels: {penstock.dev/fleet: " + fleetOf + "}"
-	pod    = "automountServiceAccountToken: false, serviceAccountName: " + fleetOf + ", containers: [{name: a, image: a}]"
-	fleet  = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: " + fleetOf + ", " + ours + "}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {%s}}}}"
+	ours = "labels: {penstock.dev/fleet: " + fleetOf + "}"
+	pod  = "automountServiceAccountToken: false, serviceAccountName: " + fleetOf +
+		", containers: [{name: a, image: a}]"
+	fleet = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: " + fleetOf + ", " + ours +
+		"}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {%s}}}}"
 	policy = "ValidatingAdmissionPolicy 'penstock'"
 )
 
-// A holder of Penstock's token, with RBAC's permission for everything, changes nothing of others and gets no other token.
+// A holder of Penstock's token, with RBAC's permission for everything, changes nothing of others
+// and gets no other token.
 func TestAdmissionPolicy_DeniesEverythingElse(t *testing.T) {
 	l := limit(t)
 	l.create(t, "gatewayclasses", objects[0].text())
 	l.create(t, "gateways", objects[1].text())
 	l.create(t, "configmaps", "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: theirs}}")
-	l.create(t, "services", "{apiVersion: v1, kind: Service, metadata: {namespace: default, name: theirs}, spec: {ports: [{port: 80}]}}")
+	l.create(t, "services",
+		"{apiVersion: v1, kind: Service, metadata: {namespace: default, name: theirs}, spec: {ports: [{port: 80}]}}")
 	l.create(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: default, name: theirs}}")
-	l.create(t, "serviceaccounts", "{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: default, name: "+fleetOf+", "+ours+"}}")
-	l.create(t, "deployments", "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: theirs}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}")
-	l.create(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: "+system+", name: penstock-ca, labels: {app.kubernetes.io/managed-by: penstock}}}")
+	l.create(t, "serviceaccounts", "{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: default, name: "+
+		fleetOf+", "+ours+"}}")
+	l.create(t, "deployments",
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: default, name: theirs}, spec: {selector: "+
+			"{matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, "+
+			"image: a}]}}}}")
+	l.create(t, "secrets", "{apiVersion: v1, kind: Secret, metadata: {namespace: "+system+
+		", name: penstock-ca, labels: {app.kubernetes.io/managed-by: penstock}}}")
 	if err := l.write("create", "deployments", "default", "", fmt.Sprintf(fleet, pod)); err != nil {
 		t.Fatalf("the Deployment of a fleet: %v", err)
 	}
 	for _, w := range []struct{ why, verb, resource, namespace, name, body string }{
 		{"no label", "create", "configmaps", "default", "", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"},
-		{"the label of another fleet", "create", "configmaps", "default", "", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, " + ours + "}}"},
-		{"a ServiceAccount without the label", "create", "serviceaccounts", "default", "", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}"},
-		{"a change of a Service of another user", "patch", "services", "default", "theirs", "{spec: {externalIPs: [192.0.2.1]}}"},
-		{"the label on an object of another user", "patch", "configmaps", "default", "theirs", "{metadata: {labels: {penstock.dev/fleet: theirs}}}"},
+		{"the label of another fleet", "create", "configmaps", "default", "",
+			"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, " + ours + "}}"},
+		{"a ServiceAccount without the label", "create", "serviceaccounts", "default", "",
+			"{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}"},
+		{"a change of a Service of another user", "patch", "services", "default", "theirs",
+			"{spec: {externalIPs: [192.0.2.1]}}"},
+		{"the label on an object of another user", "patch", "configmaps", "default", "theirs",
+			"{metadata: {labels: {penstock.dev/fleet: theirs}}}"},
 		{"the removal of the label", "patch", "serviceaccounts", "default", fleetOf, "{metadata: {labels: null}}"},
 		{"a deletion", "delete", "services", "default", "theirs", ""},
 		{"a deletion of a Deployment", "delete", "deployments", "default", "theirs", ""},
 		{"a scale", "patch/scale", "deployments", "default", "theirs", "{spec: {replicas: 0}}"},
-		{"the node's network", "patch", "deployments", "default", fleetOf, "{spec: {template: {spec: {hostNetwork: true}}}}"},
-		{"the node's processes", "patch", "deployments", "default", fleetOf, "{spec: {template: {spec: {hostPID: true}}}}"},
-		{"a folder of the node", "patch", "deployments", "default", fleetOf, "{spec: {template: {spec: {volumes: [{name: v, hostPath: {path: /}}]}}}}"},
-		{"a Secret as a volume", "patch", "deployments", "default", fleetOf, "{spec: {template: {spec: {volumes: [{name: v, secret: {secretName: theirs}}]}}}}"},
-		{"a token for the API server", "patch", "deployments", "default", fleetOf, "{spec: {template: {spec: {volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]}}}}"},
-		{"a mounted token", "patch", "deployments", "default", fleetOf, "{spec: {template: {spec: {automountServiceAccountToken: true}}}}"},
-		{"another service account", "patch", "deployments", "default", fleetOf, "{spec: {template: {spec: {serviceAccountName: default}}}}"},
-		{"a privileged container", "patch", "deployments", "default", fleetOf, "{spec: {template: {spec: {containers: [{name: a, image: a, securityContext: {privileged: true}}]}}}}"},
-		{"another Secret", "create", "secrets", "default", "", "{apiVersion: v1, kind: Secret, metadata: {name: a, labels: {app.kubernetes.io/managed-by: penstock}}}"},
+		{"the node's network", "patch", "deployments", "default", fleetOf,
+			"{spec: {template: {spec: {hostNetwork: true}}}}"},
+		{"the node's processes", "patch", "deployments", "default", fleetOf,
+			"{spec: {template: {spec: {hostPID: true}}}}"},
+		{"a folder of the node", "patch", "deployments", "default", fleetOf,
+			"{spec: {template: {spec: {volumes: [{name: v, hostPath: {path: /}}]}}}}"},
+		{"a Secret as a volume", "patch", "deployments", "default", fleetOf,
+			"{spec: {template: {spec: {volumes: [{name: v, secret: {secretName: theirs}}]}}}}"},
+		{"a token for the API server", "patch", "deployments", "default", fleetOf,
+			"{spec: {template: {spec: {volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: " +
+				"t}}]}}]}}}}"},
+		{"a mounted token", "patch", "deployments", "default", fleetOf,
+			"{spec: {template: {spec: {automountServiceAccountToken: true}}}}"},
+		{"another service account", "patch", "deployments", "default", fleetOf,
+			"{spec: {template: {spec: {serviceAccountName: default}}}}"},
+		{"a privileged container", "patch", "deployments", "default", fleetOf,
+			"{spec: {template: {spec: {containers: [{name: a, image: a, securityContext: {privileged: true}}]}}}}"},
+		{"another Secret", "create", "secrets", "default", "",
+			"{apiVersion: v1, kind: Secret, metadata: {name: a, labels: {app.kubernetes.io/managed-by: penstock}}}"},
 		{"a Secret of another user", "patch", "secrets", "default", "theirs", "{stringData: {a: b}}"},
 		{"the deletion of the authority", "delete", "secrets", system, "penstock-ca", ""},
 		{"the authority without its label", "patch", "secrets", system, "penstock-ca", "{metadata: {labels: null}}"},
 		{"the specification of a class", "patch", "gatewayclasses", "", "penstock", "{spec: {description: mine}}"},
 		{"a label of a class", "patch", "gatewayclasses", "", "penstock", "{metadata: {labels: {a: b}}}"},
-		{"a finalizer and a label of a class", "patch", "gatewayclasses", "", "penstock", "{metadata: {finalizers: [a.example/b], annotations: {a: b}}}"},
+		{"a finalizer and a label of a class", "patch", "gatewayclasses", "", "penstock",
+			"{metadata: {finalizers: [a.example/b], annotations: {a: b}}}"},
 		{"the deletion of a class", "delete", "gatewayclasses", "", "penstock", ""},
 		{"a Gateway's specification", "patch", "gateways", "default", "gw", "{metadata: {labels: {a: b}}}"},
 		{"a route", "create", "httproutes", "default", "", objects[2].text()},
-		{"a Lease elsewhere", "create", "leases", "default", "", "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: penstock}}"},
-		{"another Lease", "create", "leases", system, "", "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: other}}"},
-		{"a pod", "create", "pods", "default", "", "{apiVersion: v1, kind: Pod, metadata: {name: a, " + ours + "}, spec: {containers: [{name: a, image: a}]}}"},
-		{"a token", "create/token", "serviceaccounts", "default", fleetOf, "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {audiences: [a]}}"},
-		{"a role", "create", "clusterroles", "", "", "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}"},
+		{"a Lease elsewhere", "create", "leases", "default", "",
+			"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: penstock}}"},
+		{"another Lease", "create", "leases", system, "",
+			"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: other}}"},
+		{"a pod", "create", "pods", "default", "",
+			"{apiVersion: v1, kind: Pod, metadata: {name: a, " + ours +
+				"}, spec: {containers: [{name: a, image: a}]}}"},
+		{"a token", "create/token", "serviceaccounts", "default", fleetOf,
+			"{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {audiences: [a]}}"},
+		{"a role", "create", "clusterroles", "", "",
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}}"},
 	} {
-		if err := l.write(w.verb, w.resource, w.namespace, w.name, w.body); err == nil || !strings.Contains(err.Error(), policy) {
+		if err := l.write(w.verb, w.resource, w.namespace, w.name, w.body); err == nil ||
+			!strings.Contains(err.Error(), policy) {
 			t.Errorf("%s (%s %s %s): %v", w.why, w.verb, w.resource, w.name, err)
 		}
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/nameserver"
 )
 
-// specials are addresses that lead to the machine of a gateway, its link or its cloud, in every form that a connection takes.
+// specials are addresses that lead to the machine of a gateway, its link or its cloud, in every
+// form that a connection takes.
 var specials = []string{
-	"169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1", "fe80::1", "0.0.0.0", "::", "224.0.0.1",
+	"169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1",
+	"fe80::1", "0.0.0.0", "::", "224.0.0.1",
 }
 
 // pool is a route /NAME with a pool of model servers.
@@ -44,12 +46,15 @@ func (s *site) envoyPage(path string) string {
 	return string(text)
 }
 
-// Before, every one of these was an endpoint, and Envoy fetched the credentials of its cloud for any client.
+// Before, every one of these was an endpoint, and Envoy fetched the credentials of its cloud for
+// any client.
 func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
-	s := start(t, map[string]string{"pool.yaml": pool("attack", append(specials, "127.0.0.1", "192.0.2.7")...)}, "--denied-cidrs", "192.0.2.0/24")
+	s := start(t, map[string]string{"pool.yaml": pool("attack", append(specials, "127.0.0.1", "192.0.2.7")...)},
+		"--denied-cidrs", "192.0.2.0/24")
 	traffic := s.traffic()
 	s.Eventually("Envoy has the pool", func() error {
-		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") { // the folder's owner may name loopback
+		// the folder's owner may name loopback
+		if !strings.Contains(s.configured(), "pool/default/attack::127.0.0.1:8000") {
 			return fmt.Errorf("its clusters:\n%s", s.configured())
 		}
 		return nil
@@ -61,7 +66,8 @@ func TestModelServers_MetadataServerIsNoEndpoint(t *testing.T) {
 		}
 	}
 	s.Eventually("a finding names the field", func() error {
-		if log := s.log("penstock"); !strings.Contains(log, "spec.servers[0].address: address 169.254.169.254 is a link-local address, which is never allowed") {
+		if log := s.log("penstock"); !strings.Contains(log,
+			"spec.servers[0].address: address 169.254.169.254 is a link-local address, which is never allowed") {
 			return fmt.Errorf("the log:\n%s", log)
 		}
 		return nil
@@ -106,14 +112,18 @@ func TestHostname_RebindingNameLosesItsEndpoint(t *testing.T) {
 	traffic.end()
 }
 
-// Thousands of names whose server drops every query delay no start, no health check, no other name and no request.
+// Thousands of names whose server drops every query delay no start, no health check, no other name
+// and no request.
 func TestHostname_DeadNamesDelayNoOtherUser(t *testing.T) {
 	d := startDNS(t)
 	var dead []string
 	for i := range 3000 {
 		dead = append(dead, fmt.Sprintf("dead-%d.example", i))
 	}
-	files := map[string]string{"unused.yaml": "apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: unused}\nspec: {servers: [{address: unused.example}]}\n"}
+	files := map[string]string{
+		"unused.yaml": "apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: unused}\nspec: " +
+			"{servers: [{address: unused.example}]}\n",
+	}
 	for i := range 30 {
 		files[fmt.Sprintf("dead-%d.yaml", i)] = pool(fmt.Sprint("dead-", i), dead[100*i:100*i+100]...)
 	}

@@ -15,15 +15,17 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/parties"
 )
 
-// Flood opens streams of ADS without permission for a Gateway, each on a connection of its own, and sends one message
-// of some bytes on each at the same time: the proxy's name. It returns when the server has ended every stream, with how
-// often it returned each error.
-func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams, bytes int) (map[string]int, error) {
+// Flood opens streams of ADS without permission for a Gateway, each on a connection of its own, and
+// sends one message of some bytes on each at the same time: the proxy's name. It returns when the
+// server has ended every stream, with how often it returned each error.
+func Flood(ctx context.Context, address string, transport credentials.TransportCredentials, streams,
+	bytes int) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	// All streams share the message, so that the attacker needs little memory.
 	message, err := protobuf.Marshal(&discoveryv3.DeltaDiscoveryRequest{
-		Node: &corev3.Node{Cluster: "nothing", Id: string(make([]byte, bytes))}, TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+		Node:    &corev3.Node{Cluster: "nothing", Id: string(make([]byte, bytes))},
+		TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
 	})
 	if err != nil {
 		return nil, err
@@ -51,7 +53,8 @@ func flood(ctx context.Context, address string, transport credentials.TransportC
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName)
 	if err != nil {
 		return err
 	}

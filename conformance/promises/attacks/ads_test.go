@@ -6,7 +6,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Before, 50 streams of 32 MiB that were never authorized took penstock to 5.4 GB and its log to 1.6 GB.
+// Before, 50 streams of 32 MiB that were never authorized took penstock to 5.4 GB and its log to
+// 1.6 GB.
 func TestADS_StreamsWithoutAuthorizationCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	withstands(t, s, 64<<20, 64)
@@ -19,8 +20,8 @@ func TestADS_LargestMessagesCostBoundedMemory(t *testing.T) {
 	withstands(t, s, 15<<20, 512)
 }
 
-// withstands sends a message of some bytes on each of 100 streams, and fails the test if penstock needs more MiB than
-// before.
+// withstands sends a message of some bytes on each of 100 streams, and fails the test if penstock
+// needs more MiB than before.
 func withstands(t *testing.T, s *site, bytes int, more float64) {
 	t.Helper()
 	traffic := s.traffic()

@@ -13,11 +13,13 @@ metadata: {name: chat}
 spec: {targetRef: {name: chat}, picker: {strategy: chwbl}}
 `
 
-// A strategy that needs the body reads hostile ones in time and memory proportional to their size, and answers 400 what is not JSON.
+// A strategy that needs the body reads hostile ones in time and memory proportional to their size,
+// and answers 400 what is not JSON.
 func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 	s := start(t, map[string]string{"policy.yaml": hashed})
 	s.Eventually("bodies are hashed", func() error {
-		if err := s.ask("POST", "/v1/chat/completions", "{"); err == nil || !strings.Contains(err.Error(), "invalid_body") {
+		if err := s.ask("POST", "/v1/chat/completions", "{"); err == nil ||
+			!strings.Contains(err.Error(), "invalid_body") {
 			return errAnswered
 		}
 		return nil
@@ -37,7 +39,8 @@ func TestCHWBL_HostileBodiesAreAnswered400(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				if err := s.ask("POST", "/v1/chat/completions", body); err == nil || !strings.Contains(err.Error(), "400") || !strings.Contains(err.Error(), `"code":"invalid_body"`) {
+				if err := s.ask("POST", "/v1/chat/completions", body); err == nil ||
+					!strings.Contains(err.Error(), "400") || !strings.Contains(err.Error(), `"code":"invalid_body"`) {
 					t.Errorf("%s: %v", name, err)
 				}
 			})

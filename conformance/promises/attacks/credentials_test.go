@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// secured starts a site whose control plane and Envoy authenticate each other, and returns the folder of their files.
+// secured starts a site whose control plane and Envoy authenticate each other, and returns the
+// folder of their files.
 func secured(t *testing.T) (s *site, in func(name string) string) {
 	t.Helper()
 	s = prepare(t, nil)
@@ -26,16 +27,20 @@ func secured(t *testing.T) (s *site, in func(name string) string) {
 	return s, in
 }
 
-// credentials makes those of a control plane and an Envoy, and returns the flags that name them, and their folder.
+// credentials makes those of a control plane and an Envoy, and returns the flags that name them,
+// and their folder.
 func (s *site) credentials() (serve, attach []string, in func(name string) string) {
 	s.Helper()
 	in = func(name string) string { return filepath.Join(s.dir, "credentials", name) }
-	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1").CombinedOutput(); err != nil {
+	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1").
+		CombinedOutput(); err != nil {
 		s.Fatalf("%v\n%s", err, out)
 	}
 	s.ads = local(s.xds)
-	return []string{"--xds", s.ads, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt")},
-		[]string{"--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key")}, in
+	return []string{"--xds", s.ads, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"),
+			"--xds-client-ca", in("ca.crt")},
+		[]string{"--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key",
+			in("envoy.key")}, in
 }
 
 // adds writes a route, and waits until Envoy has it.
@@ -58,7 +63,8 @@ spec:
 
 var errOpen = errors.New("too many are open")
 
-// A client that opens connections and sends nothing neither keeps an Envoy from connecting nor holds them.
+// A client that opens connections and sends nothing neither keeps an Envoy from connecting nor
+// holds them.
 func TestXDSCredentials_IdleConnectionsLockOutNoEnvoy(t *testing.T) {
 	s, _ := secured(t)
 	traffic := s.traffic()
@@ -96,7 +102,8 @@ func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	}
 	before, peak := s.rss(s.penstock), s.peak(s.penstock)
 	other := filepath.Join(s.dir, "other")
-	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", other, "--host", "127.0.0.1").CombinedOutput(); err != nil {
+	if out, err := exec.Command(binaries.penstock, "credentials", "--dir", other, "--host", "127.0.0.1").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cert, err := tls.LoadX509KeyPair(filepath.Join(other, "envoy.crt"), filepath.Join(other, "envoy.key"))
@@ -126,21 +133,25 @@ func TestXDSCredentials_OtherClientsReadNothing(t *testing.T) {
 	traffic.end()
 }
 
-// An Envoy that has its next certificate in time connects with it once the one of its connection has expired. Before, it opened one stream after
-// the other on that connection, and each was denied.
+// An Envoy that has its next certificate in time connects with it once the one of its connection
+// has expired. Before, it opened one stream after the other on that connection, and each was
+// denied.
 func TestXDSCredentials_ExpiredOnConnectionIsReplaced(t *testing.T) {
 	s := prepare(t, nil)
 	in := func(name string) string { return filepath.Join(s.dir, "credentials", name) }
 	issue := func(life string) {
 		t.Helper()
-		if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1", "--life", life).CombinedOutput(); err != nil {
+		if out, err := exec.Command(binaries.penstock, "credentials", "--dir", in(""), "--host", "127.0.0.1", "--life",
+			life).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
 	issue("15s")
 	s.ads = local(s.xds)
-	s.serve("--xds", s.ads, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca", in("ca.crt"))
-	s.attach("--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key", in("envoy.key"), "--secrets", in("secrets"))
+	s.serve("--xds", s.ads, "--xds-cert", in("penstock.crt"), "--xds-key", in("penstock.key"), "--xds-client-ca",
+		in("ca.crt"))
+	s.attach("--tls-server-name", "penstock", "--tls-ca", in("ca.crt"), "--tls-cert", in("envoy.crt"), "--tls-key",
+		in("envoy.key"), "--secrets", in("secrets"))
 	s.Eventually("the Gateway serves", func() error { return s.ask("GET", "/v1/models", "") })
 	issue("1h")
 	s.Eventually("the certificate of the connection has expired", func() error {

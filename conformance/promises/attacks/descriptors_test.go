@@ -8,12 +8,14 @@ import (
 	"testing"
 )
 
-// Clients that open connections to the picker's port and send nothing neither keep a Gateway from its picker, nor the control
-// plane from an Envoy, metrics and files. The process may have 400 files open.
+// Clients that open connections to the picker's port and send nothing neither keep a Gateway from
+// its picker, nor the control plane from an Envoy, metrics and files. The process may have 400
+// files open.
 func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 	s := prepare(t, nil)
 	few := filepath.Join(s.dir, "few")
-	if err := os.WriteFile(few, []byte("#!/bin/sh\nulimit -n 400\nexec "+binaries.penstock+" \"$@\"\n"), 0o700); err != nil {
+	if err := os.WriteFile(few, []byte("#!/bin/sh\nulimit -n 400\nexec "+binaries.penstock+" \"$@\"\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	serve, attach, _ := s.credentials()
@@ -39,6 +41,7 @@ func TestPicker_IdleConnectionsLockOutNoGateway(t *testing.T) {
 	s.stop(s.envoy)
 	s.attach(attach...)
 	s.Eventually("an Envoy that has just started picks", func() error {
-		return s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
+		return s.ask(http.MethodPost, "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	})
 }

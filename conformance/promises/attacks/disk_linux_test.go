@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// fillable makes the state folder one whose disk can be filled, and freed: a small file system for root, and else a folder that is moved
-// away, in whose place nothing can be made.
+// fillable makes the state folder one whose disk can be filled, and freed: a small file system for
+// root, and else a folder that is moved away, in whose place nothing can be made.
 func (s *site) fillable() (fill, free func()) {
 	s.Helper()
 	state := filepath.Join(s.dir, "state")
@@ -51,7 +51,8 @@ func TestState_FullDiskEndsNothingAndLosesNothing(t *testing.T) {
 	traffic := s.traffic()
 	fill()
 	for _, to := range []string{"one", "two", "three"} {
-		s.Write("more.yaml", redirect("more", "/more", to, fmt.Sprintf("junk: %q", strings.Repeat(to, 1<<14)))) // larger than what is left of a page
+		// larger than what is left of a page
+		s.Write("more.yaml", redirect("more", "/more", to, fmt.Sprintf("junk: %q", strings.Repeat(to, 1<<14))))
 		s.answers("/more", "302 "+to)
 	}
 	s.Eventually("the failure is logged", func() error {
@@ -109,7 +110,8 @@ func (s *site) up(env ...string) {
 	s.Helper()
 	var err error
 	if s.penstock, err = process.Start("penstock", filepath.Join(s.dir, "penstock.log"), binaries.penstock, env,
-		"up", "-f", s.Files, "--state", filepath.Join(s.dir, "state"), "--concurrency", "1", "--log-level", "debug"); err != nil {
+		"up", "-f", s.Files, "--state", filepath.Join(s.dir, "state"), "--concurrency", "1", "--log-level",
+		"debug"); err != nil {
 		s.Fatal(err)
 	}
 	s.ends(s.penstock)
@@ -164,7 +166,8 @@ func (s *site) restart(meanwhile func()) {
 	s.stop(s.penstock)
 	meanwhile()
 	s.serve()
-	s.Write("barrier.yaml", redirect("barrier", "/barrier", "one", "")) // Envoy has the configuration of the new process
+	// Envoy has the configuration of the new process
+	s.Write("barrier.yaml", redirect("barrier", "/barrier", "one", ""))
 	s.answers("/barrier", "302 one")
 }
 
@@ -183,7 +186,8 @@ func (s *site) logged(file string) (n int) {
 func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	s := prepare(t, nil)
 	also := s.Port()
-	s.Write("also.yaml", gatewayObject("also", also)+strings.ReplaceAll(redirect("also", "/", "one", ""), "name: gw", "name: also"))
+	s.Write("also.yaml", gatewayObject("also", also)+
+		strings.ReplaceAll(redirect("also", "/", "one", ""), "name: gw", "name: also"))
 	program := filepath.Join(s.dir, "envoy")
 	if err := os.Symlink(binaries.envoy, program); err != nil {
 		t.Fatal(err)
@@ -204,7 +208,8 @@ func TestEnvoy_GoneProgramEndsNothing(t *testing.T) {
 	}
 	pid := 0
 	for line := range strings.Lines(s.log("penstock")) {
-		if _, at, ok := strings.Cut(line, " pid="); ok && strings.Contains(line, "Envoy started") && strings.Contains(line, "default/also") {
+		if _, at, ok := strings.Cut(line, " pid="); ok && strings.Contains(line, "Envoy started") &&
+			strings.Contains(line, "default/also") {
 			_, _ = fmt.Sscanf(at, "%d", &pid)
 		}
 	}

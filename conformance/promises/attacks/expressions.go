@@ -5,17 +5,21 @@ import (
 	"strings"
 )
 
-// ExpressionRoute is the largest HTTPRoute: 128 matches with 16 regular expressions of headers each, every one of which Envoy takes. Its parent is
-// the Gateway gw.
+// ExpressionRoute is the largest HTTPRoute: 128 matches with 16 regular expressions of headers
+// each, every one of which Envoy takes. Its parent is the Gateway gw.
 func ExpressionRoute(name, host string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s}\nspec:\n  parentRefs: [{name: gw}]\n  hostnames: [%s]\n  rules:\n", name, host)
+	fmt.Fprintf(&b,
+		"---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s}\nspec:\n  parentRefs: "+
+			"[{name: gw}]\n  hostnames: [%s]\n  rules:\n", name, host)
 	for rule := range 16 {
 		b.WriteString("  - matches:\n")
 		for match := range 8 {
 			fmt.Fprintf(&b, "    - path: {value: /%d/%d}\n      headers:\n", rule, match)
 			for header := range 16 {
-				fmt.Fprintf(&b, "      - {name: x-%d, type: RegularExpression, value: '[a-z]{%d}[0-9]{1000}[a-z]{1000}[0-9]{1000}'}\n", header, 900+match)
+				fmt.Fprintf(&b,
+					"      - {name: x-%d, type: RegularExpression, value: "+
+						"'[a-z]{%d}[0-9]{1000}[a-z]{1000}[0-9]{1000}'}\n", header, 900+match)
 			}
 		}
 	}

@@ -18,8 +18,8 @@ spec:
     filters: [{type: RequestRedirect, requestRedirect: {hostname: elsewhere.example, statusCode: 301}}]
 `
 
-// One HTTPRoute has 2,048 regular expressions, which would take Envoy hundreds of MiB. They are above the budget: Envoy compiles none, and
-// another route's change takes effect.
+// One HTTPRoute has 2,048 regular expressions, which would take Envoy hundreds of MiB. They are
+// above the budget: Envoy compiles none, and another route's change takes effect.
 func TestRegularExpressions_LargestRouteCostsNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()
@@ -27,7 +27,8 @@ func TestRegularExpressions_LargestRouteCostsNoMemory(t *testing.T) {
 	peak := s.peak(s.envoy)
 	s.Write("attacker.yaml", ExpressionRoute("large", "attacker.example"))
 	s.Eventually("the route is above the budget", func() error {
-		if text := s.whole("penstock"); !strings.Contains(text, "HTTPRoute default/large spec.rules[15]: its regular expressions are above the budget") {
+		if text := s.whole("penstock"); !strings.Contains(text,
+			"HTTPRoute default/large spec.rules[15]: its regular expressions are above the budget") {
 			return fmt.Errorf("penstock prints %.2000s", text)
 		}
 		return nil

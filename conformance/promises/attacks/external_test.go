@@ -26,7 +26,8 @@ func externalProgram(t *testing.T, args ...string) (s *site, p *process.Process,
 		t.Fatal(err)
 	}
 	address := local(s.Port())
-	p, err = process.Start(args[0], filepath.Join(s.dir, "external.log"), binary, nil, append(args, "--listen="+address)...)
+	p, err = process.Start(args[0], filepath.Join(s.dir, "external.log"), binary, nil,
+		append(args, "--listen="+address)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,15 +73,19 @@ func stall(t *testing.T, url, request string, uploads int) {
 	}
 }
 
-// A pod that reaches the token store can neither find a prompt of another tenant nor fill its memory.
+// A pod that reaches the token store can neither find a prompt of another tenant nor fill its
+// memory.
 func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 	s, p, url := externalProgram(t, "tokens", "--max-bytes=16Mi")
 	secret := randomKey()
-	if status, text := exchange(http.MethodPut, url+"/tokens/"+secret, []byte("[1,15043]")); status != http.StatusNoContent {
+	if status, text := exchange(http.MethodPut, url+"/tokens/"+secret,
+		[]byte("[1,15043]")); status != http.StatusNoContent {
 		t.Fatalf("%d %s", status, text)
 	}
-	for _, path := range []string{"/", "/tokens", "/tokens/", "/tokens/*", "/tokens/../tokens/", "/debug/pprof/", "/metrics", "/tokens/" + secret[:31], "/tokens/" + strings.ToUpper(secret) + "0"} {
-		if status, text := exchange(http.MethodGet, url+path, nil); bytes.Contains(text, []byte("15043")) || bytes.Contains(text, []byte(secret)) || status == http.StatusOK && path != "/metrics" {
+	for _, path := range []string{"/", "/tokens", "/tokens/", "/tokens/*", "/tokens/../tokens/", "/debug/pprof/",
+		"/metrics", "/tokens/" + secret[:31], "/tokens/" + strings.ToUpper(secret) + "0"} {
+		if status, text := exchange(http.MethodGet, url+path, nil); bytes.Contains(text, []byte("15043")) ||
+			bytes.Contains(text, []byte(secret)) || status == http.StatusOK && path != "/metrics" {
 			t.Errorf("GET %s: %d %.200s", path, status, text)
 		}
 	}
@@ -102,12 +107,16 @@ func TestTokenStore_HostilePodReadsNothingAndFillsNothing(t *testing.T) {
 		})
 	}
 	senders.Wait()
-	for name, body := range map[string]string{"deep": strings.Repeat("[", 4<<20), "digits": "[" + strings.Repeat("9", 4<<20) + "]", "too large": strings.Repeat(" ", 9<<20)} {
-		if status, _ := exchange(http.MethodPut, url+"/tokens/"+randomKey(), []byte(body)); status != http.StatusBadRequest && status != http.StatusRequestEntityTooLarge && status != 0 {
+	for name, body := range map[string]string{"deep": strings.Repeat("[", 4<<20),
+		"digits": "[" + strings.Repeat("9", 4<<20) + "]", "too large": strings.Repeat(" ", 9<<20)} {
+		if status, _ := exchange(http.MethodPut, url+"/tokens/"+randomKey(),
+			[]byte(body)); status != http.StatusBadRequest && status != http.StatusRequestEntityTooLarge &&
+			status != 0 {
 			t.Errorf("%s: %d", name, status)
 		}
 	}
-	stall(t, url, fmt.Sprintf("PUT /tokens/%s HTTP/1.1\r\nhost: a\r\ncontent-length: 8000000\r\n\r\n", randomKey()), 100)
+	stall(t, url, fmt.Sprintf("PUT /tokens/%s HTTP/1.1\r\nhost: a\r\ncontent-length: 8000000\r\n\r\n", randomKey()),
+		100)
 	s.Eventually("small lists are stored again", func() error {
 		key := randomKey()
 		if status, text := exchange(http.MethodPut, url+"/tokens/"+key, []byte("[7]")); status != http.StatusNoContent {
@@ -140,18 +149,21 @@ func TestProcess_HostilePromptsHarmThemselvesAlone(t *testing.T) {
 		body   string
 		status int
 	}{
-		"one letter":    {text(strings.Repeat("A", 1<<20)), 200},
-		"spaces":        {text(strings.Repeat(" ", 1<<20)), 200},
-		"marks":         {text(strings.Repeat("\u0301a", 100<<10)), 200},
-		"escapes":       {text(strings.Repeat(`\u0041`, 200<<10)), 200},
-		"too long":      {text(strings.Repeat("A", 5<<20)), 413},
-		"too many":      {text(strings.Repeat("\u2764", 1<<20)), 413},
-		"deep":          {`{"request_body":{"messages":` + strings.Repeat("[", 8<<20) + `}}`, 400},
-		"many messages": {`{"request_body":{"messages":[` + strings.Repeat(`{"content":"a"},`, 100<<10) + `{"content":"a"}]}}`, 200},
-		"32 MiB":        {text(strings.Repeat("A", 32<<20)), 413},
-		"34 MiB":        {text(strings.Repeat("A", 34<<20)), 413},
+		"one letter": {text(strings.Repeat("A", 1<<20)), 200},
+		"spaces":     {text(strings.Repeat(" ", 1<<20)), 200},
+		"marks":      {text(strings.Repeat("\u0301a", 100<<10)), 200},
+		"escapes":    {text(strings.Repeat(`\u0041`, 200<<10)), 200},
+		"too long":   {text(strings.Repeat("A", 5<<20)), 413},
+		"too many":   {text(strings.Repeat("\u2764", 1<<20)), 413},
+		"deep":       {`{"request_body":{"messages":` + strings.Repeat("[", 8<<20) + `}}`, 400},
+		"many messages": {
+			`{"request_body":{"messages":[` + strings.Repeat(`{"content":"a"},`, 100<<10) + `{"content":"a"}]}}`, 200,
+		},
+		"32 MiB": {text(strings.Repeat("A", 32<<20)), 413},
+		"34 MiB": {text(strings.Repeat("A", 34<<20)), 413},
 	} {
-		if status := ask(c.body); status != c.status && !(c.status == 413 && status == 0) { // 0: the connection was closed before all was sent
+		// 0: the connection was closed before all was sent
+		if status := ask(c.body); status != c.status && !(c.status == 413 && status == 0) {
 			t.Errorf("%s: %d, want %d", name, status, c.status)
 		}
 	}

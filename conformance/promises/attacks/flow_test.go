@@ -18,12 +18,15 @@ func TestFlowControl_FloodOfWaitingRequestsIsBounded(t *testing.T) {
 	const (
 		flood = 3000
 		full  = 1000
-		burst = 100 // more at once wait longer than message_timeout for a loaded machine's Envoy, and a pool that fails open serves them
+		// more at once wait longer than message_timeout for a loaded machine's Envoy, and a pool
+		// that fails open serves them
+		burst = 100
 	)
 	release := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
-			_, _ = io.WriteString(w, "vllm:num_requests_waiting 5\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc 0.1\n")
+			_, _ = io.WriteString(w,
+				"vllm:num_requests_waiting 5\nvllm:num_requests_running 1\nvllm:kv_cache_usage_perc 0.1\n")
 			return
 		}
 		select {
@@ -33,7 +36,9 @@ func TestFlowControl_FloodOfWaitingRequestsIsBounded(t *testing.T) {
 	}))
 	t.Cleanup(slow.Close)
 	t.Cleanup(sync.OnceFunc(func() { close(release) }))
-	s := start(t, map[string]string{"slow.yaml": poolObjects("slow", "/slow", []string{"gw"}, at(slow)) + `apiVersion: penstock.dev/v1alpha1
+	s := start(t,
+		map[string]string{"slow.yaml": poolObjects("slow", "/slow", []string{"gw"}, at(slow)) +
+			`apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: slow}
 spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRequests: 1000}}}
@@ -50,7 +55,8 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 	}
 	for i := range flood {
 		all.Go(func() {
-			q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+local(s.gateway)+"/slow", strings.NewReader(`{"model":"m","prompt":"p"}`))
+			q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+local(s.gateway)+"/slow",
+				strings.NewReader(`{"model":"m","prompt":"p"}`))
 			if err != nil {
 				t.Error(err)
 				return
@@ -61,17 +67,20 @@ spec: {targetRef: {name: slow}, picker: {trustHeaders: true, flowControl: {maxRe
 				return // the client has left
 			}
 			_ = response.Body.Close()
-			if response.StatusCode == http.StatusTooManyRequests && response.Header.Get("x-penstock-reason") == "queue_full" {
+			if response.StatusCode == http.StatusTooManyRequests &&
+				response.Header.Get("x-penstock-reason") == "queue_full" {
 				rejected.Add(1)
 			}
 		})
 		if sent := i + 1; sent%burst == 0 {
-			s.Eventually("1,000 requests wait and all others are answered 429, but for the first ones, which are served", func() error {
-				if are, n := int(rejected.Load()), int(waiting()); n < min(sent, full)-burst || are+n < sent-burst {
-					return fmt.Errorf("of %d requests %d are rejected, %d wait", sent, are, n)
-				}
-				return nil
-			})
+			s.Eventually(
+				"1,000 requests wait and all others are answered 429, but for the first ones, which are served",
+				func() error {
+					if are, n := int(rejected.Load()), int(waiting()); n < min(sent, full)-burst || are+n < sent-burst {
+						return fmt.Errorf("of %d requests %d are rejected, %d wait", sent, are, n)
+					}
+					return nil
+				})
 		}
 	}
 	time.Sleep(time.Second)

@@ -52,17 +52,19 @@ func hostileExports() []attack {
 		return slices.Concat([]byte{0x22, byte(len(topic))}, []byte(topic), bytes.Repeat([]byte{0x12, 0x00}, n))
 	}
 	return []attack{
-		{"does not wait for acknowledgements", "came before the last one was acknowledged", func(v *parties.Subscriber) error {
-			for i := range 300 {
-				if err := v.Send("exports", append(many(20, func(n int) *discoveryv3.Resource {
-					return parties.Item(fmt.Sprintf("evil/unasked-%d#%d", i, n), `{"epoch":1}`)
-				}), parties.State(i))); err != nil {
-					return err
+		{"does not wait for acknowledgements", "came before the last one was acknowledged",
+			func(v *parties.Subscriber) error {
+				for i := range 300 {
+					if err := v.Send("exports", append(many(20, func(n int) *discoveryv3.Resource {
+						return parties.Item(fmt.Sprintf("evil/unasked-%d#%d", i, n), `{"epoch":1}`)
+					}), parties.State(i))); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		}},
-		{"messages of 26 million items", "message larger than max", func(v *parties.Subscriber) error { return v.SendMsg(empty("exports", 25<<20)) }},
+				return nil
+			}},
+		{"messages of 26 million items", "message larger than max",
+			func(v *parties.Subscriber) error { return v.SendMsg(empty("exports", 25<<20)) }},
 		{"messages of a million items, on all topics", "too many items", func(v *parties.Subscriber) error {
 			for _, topic := range []string{"loads", "wanted", "imports", "exports"} {
 				if err := v.SendMsg(empty(topic, 1_000_000)); err != nil {
@@ -73,9 +75,15 @@ func hostileExports() []attack {
 		}},
 		{"responses that never end", "responses that are not complete", func(v *parties.Subscriber) error {
 			for part := 0; ; part++ {
-				for topic, pool := range map[string]string{"loads": "east/evil/", "wanted": "east/evil/", "imports": "east/evil/", "exports": "evil/"} {
-					r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint("1/", part)}
-					r.Resources = many(1000, func(n int) *discoveryv3.Resource { return parties.Item(fmt.Sprint(pool, part, "-", n), "") })
+				for topic, pool := range map[string]string{
+					"loads": "east/evil/", "wanted": "east/evil/", "imports": "east/evil/", "exports": "evil/",
+				} {
+					r := &discoveryv3.DeltaDiscoveryResponse{
+						TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint("1/", part),
+					}
+					r.Resources = many(1000, func(n int) *discoveryv3.Resource {
+						return parties.Item(fmt.Sprint(pool, part, "-", n), "")
+					})
 					if err := v.SendMsg(r); err != nil {
 						return err
 					}
@@ -95,7 +103,9 @@ func hostileExports() []attack {
 		{"exports of many parts without a part", "not up to date here", func(v *parties.Subscriber) error {
 			return again(v, 20, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20, func(n int) *discoveryv3.Resource {
-					return parties.Item(fmt.Sprintf("evil/headless-%d-%d", i, n), fmt.Sprintf(`{"epoch":1,"sequence":%d,"parts":1024,"entry":{"routingMode":"EndpointMode","podCIDRs":[%q]}}`, i, long))
+					return parties.Item(fmt.Sprintf("evil/headless-%d-%d", i, n),
+						fmt.Sprintf(
+							`{"epoch":1,"sequence":%d,"parts":1024,"entry":{"routingMode":"EndpointMode","podCIDRs":[%q]}}`, i, long))
 				}), parties.State(i))
 			})
 		}},
@@ -103,18 +113,22 @@ func hostileExports() []attack {
 			return again(v, 1, "exports", func(i int) []*discoveryv3.Resource {
 				var list []*discoveryv3.Resource
 				for n := range 8 {
-					list = append(list, parties.Exported(fmt.Sprintf("evil/objects-%d-%d", i, n), i, `,"endpoints":[`+objects+`]`),
+					list = append(list,
+						parties.Exported(fmt.Sprintf("evil/objects-%d-%d", i, n), i, `,"endpoints":[`+objects+`]`),
 						parties.Exported(fmt.Sprintf("evil/parents-%d-%d", i, n), i, `,"parents":[`+objects+`]`),
 						parties.Item(fmt.Sprintf("evil/parts-%d#%d", i, n), `{"epoch":1,"endpoints":[`+objects+`]}`))
 				}
-				return append(list, parties.Item(fmt.Sprintf("evil/parts-%d", i), `{"epoch":1,"parts":8,"entry":{"routingMode":"EndpointMode"}}`), parties.State(i))
+				return append(list,
+					parties.Item(fmt.Sprintf("evil/parts-%d", i),
+						`{"epoch":1,"parts":8,"entry":{"routingMode":"EndpointMode"}}`), parties.State(i))
 			})
 		}},
 		{"deep ones", "not up to date here", func(v *parties.Subscriber) error {
 			return again(v, 2, "exports", func(i int) []*discoveryv3.Resource {
 				return append(many(20, func(n int) *discoveryv3.Resource {
 					nested := strings.Repeat("\x81", 80<<10) // arrays, in CBOR
-					return parties.Item(fmt.Sprintf("evil/deep-%d-%d", i, n), "\xa1\x65entry\xa1\x69endpoints"+nested+"\x80")
+					return parties.Item(fmt.Sprintf("evil/deep-%d-%d", i, n),
+						"\xa1\x65entry\xa1\x69endpoints"+nested+"\x80")
 				}), parties.State(i))
 			})
 		}},
@@ -143,8 +157,13 @@ func hostileExports() []attack {
 			block := strings.Repeat("AAAAAAAAAAE", 5000)
 			return again(v, 20, "loads", func(i int) []*discoveryv3.Resource {
 				return append(many(100, func(n int) *discoveryv3.Resource {
-					return parties.Item(fmt.Sprintf("east/evil/unknown-%d", n), fmt.Sprintf(`{"least":-1e300,"servers":-5,"rate":1e300,"epoch":%d,"capacity":9007199254740993,"blocks":"%s","interval":-1}`, i, block[:len(block)/4*4]))
-				}), parties.Item("good/default/good", `{"least":0,"servers":1000000,"rate":1e9,"counted":{"`+long+`":1}}`), parties.Item("east/default/good", `{"least":0,"servers":1000000,"rate":1e9,"interval":60000}`))
+					return parties.Item(fmt.Sprintf("east/evil/unknown-%d", n),
+						fmt.Sprintf(
+							`{"least":-1e300,"servers":-5,"rate":1e300,"epoch":%d,"capacity":9007199254740993,"blocks":"%s","interval":-1}`, i, block[:len(block)/4*4]))
+				}),
+					parties.Item("good/default/good",
+						`{"least":0,"servers":1000000,"rate":1e9,"counted":{"`+long+`":1}}`),
+					parties.Item("east/default/good", `{"least":0,"servers":1000000,"rate":1e9,"interval":60000}`))
 			})
 		}},
 		{"connections that end with a long message", "no connection to a peer", func(v *parties.Subscriber) error {
@@ -168,7 +187,8 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
 	logged := func(i int) (of []string, has bool) {
 		for _, line := range strings.Split(s.whole("penstock"), "\n") {
-			if strings.Contains(line, "member "+evil[i].Name+": ") || strings.Contains(line, evil[i].Listener.Addr().String()) {
+			if strings.Contains(line, "member "+evil[i].Name+": ") ||
+				strings.Contains(line, evil[i].Listener.Addr().String()) {
 				of = append(of, line)
 			}
 		}
@@ -193,7 +213,8 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 			return nil
 		})
 		end()
-		t.Logf("%s: %d rounds, %.0f MiB at the peak, %d bytes of log", a.name, evil[i].Rounds.Load(), peak(), s.logSize("penstock")-log)
+		t.Logf("%s: %d rounds, %.0f MiB at the peak, %d bytes of log", a.name, evil[i].Rounds.Load(), peak(),
+			s.logSize("penstock")-log)
 	}
 	if most := peak(); most > before+384 {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
@@ -213,19 +234,27 @@ func TestClusterSet_HostileMemberHarmsNoOther(t *testing.T) {
 // A member leads no request to what it may not name, and none under another member's name.
 func TestClusterSet_HostileMemberNamesNoAddressOfOthers(t *testing.T) {
 	thief := parties.NewPublisher(t, "evil")
-	s := startSet(t, "", map[string]string{"stolen.yaml": importRoute("evil", "stolen", "/stolen") + importGrant("evil")}, thief)
+	s := startSet(t, "",
+		map[string]string{"stolen.yaml": importRoute("evil", "stolen", "/stolen") + importGrant("evil")}, thief)
 	traffic := s.traffic()
 	stolen := at(s.server)
 	thief.Begin(func(v *parties.Subscriber) error {
-		list := []*discoveryv3.Resource{parties.State(1 << 30), parties.Item("default/good", fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"ParentMode","parents":[{"service":[{"addresses":["127.0.0.1"],"ports":[{"number":%d}]}]}]}}`, 1<<30, stolen.port))}
-		list = append(list, parties.Item("evil/stolen", fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"EndpointMode","targetPorts":[{"number":%d}],"podCIDRs":["0.0.0.0/0","::/0"],
+		list := []*discoveryv3.Resource{parties.State(1 << 30),
+			parties.Item("default/good",
+				fmt.Sprintf(
+					`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"ParentMode","parents":[{"service":[{"addresses":["127.0.0.1"],"ports":[{"number":%d}]}]}]}}`, 1<<30, stolen.port))}
+		list = append(list,
+			parties.Item("evil/stolen",
+				fmt.Sprintf(
+					`{"epoch":1,"sequence":%d,"entry":{"name":"good","routingMode":"EndpointMode","targetPorts":[{"number":%d}],"podCIDRs":["0.0.0.0/0","::/0"],
 			"endpoints":[{"address":"127.0.0.1"},{"address":"::ffff:127.0.0.1"},{"address":"169.254.169.254"},{"address":"::ffff:a9fe:a9fe"},{"address":"64:ff9b::7f00:1"},{"address":"10.67.0.1"}],
 			"endpointPicker":{"service":[{"addresses":["169.254.169.254","::ffff:127.0.0.1"],"ports":[{"number":%d}]}]}}}`, 1<<30, stolen.port, stolen.port)))
 		return v.Publish("exports", list)
 	})
 	s.Eventually("it is logged what it may not name", func() error {
 		text := s.log("penstock")
-		for _, want := range []string{"default/good", "InferencePoolImport evil/stolen", "169.254.169.254", "InferencePoolImport default/good"} {
+		for _, want := range []string{"default/good", "InferencePoolImport evil/stolen", "169.254.169.254",
+			"InferencePoolImport default/good"} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("nothing about %s:\n%s", want, text)
 			}

@@ -18,7 +18,9 @@ var generated = map[string]struct{ version, kind, text string }{
 	"services": {"v1", "Service", `"spec":{"type":"LoadBalancer","clusterIP":"10.0.0.1",
 		"ports":[{"name":"epp","port":9002},{"name":"health","port":9003}]},
 		"status":{"loadBalancer":{"ingress":[{"ip":"10.128.0.5"}]}}`},
-	"pods": {"v1", "Pod", `"spec":{"containers":[{"name":"server"}]},"status":{"phase":"Running","podIP":"10.128.1.5"}`},
+	"pods": {
+		"v1", "Pod", `"spec":{"containers":[{"name":"server"}]},"status":{"phase":"Running","podIP":"10.128.1.5"}`,
+	},
 	"endpointslices": {"discovery.k8s.io/v1", "EndpointSlice", `"addressType":"IPv4","ports":[{"port":9002}],
 		"endpoints":[{"addresses":["10.128.1.5"],"conditions":{"ready":true}},
 		{"addresses":["10.128.1.6"],"conditions":{"ready":true}}]`},
@@ -43,7 +45,8 @@ type hostileServer struct {
 
 func writeObject(w io.Writer, resource string, i int) {
 	g := generated[resource]
-	_, _ = fmt.Fprintf(w, `{"apiVersion":%[1]q,"kind":%[2]q,"metadata":{"name":"o-%[3]d","namespace":"n-%[4]d","uid":"u-%[3]d",
+	_, _ = fmt.Fprintf(w,
+		`{"apiVersion":%[1]q,"kind":%[2]q,"metadata":{"name":"o-%[3]d","namespace":"n-%[4]d","uid":"u-%[3]d",
 		"resourceVersion":"7","labels":{"app":"chat-%[3]d","kubernetes.io/service-name":"o-%[3]d"},
 		"annotations":{"inference.networking.x-k8s.io/export":"ClusterSet"}},%[5]s}`, g.version, g.kind, i, i%1000, g.text)
 }

@@ -136,7 +136,8 @@ func TestHub_MillionsOfObjectsOfOneMemberLeaveOthersServed(t *testing.T) {
 			return err
 		}
 		for _, want := range []string{
-			"spec.members[pages]", "spec.members[whole]", "spec.members[watched]", "left out", "services", "inferencepools",
+			"spec.members[pages]", "spec.members[whole]", "spec.members[watched]", "left out", "services",
+			"inferencepools",
 		} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("no %q: %s", want, text)

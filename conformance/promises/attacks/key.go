@@ -30,7 +30,10 @@ func StealKey(ctx context.Context, ads *grpc.ClientConn, gateway string) (string
 		return "", err
 	}
 	// Its error is that the stream has ended, for the reason that Recv returns.
-	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "thief", Cluster: gateway}, TypeUrl: resource.Secret.URL(), ResourceNamesSubscribe: []string{model.OwnKey}})
+	_ = s.Send(&discoveryv3.DeltaDiscoveryRequest{
+		Node: &corev3.Node{Id: "thief", Cluster: gateway}, TypeUrl: resource.Secret.URL(),
+		ResourceNamesSubscribe: []string{model.OwnKey},
+	})
 	response, err := s.Recv()
 	if err != nil || len(response.Resources) != 1 {
 		return "", fmt.Errorf("%d secrets, %w", len(response.GetResources()), err)
@@ -39,7 +42,8 @@ func StealKey(ctx context.Context, ads *grpc.ClientConn, gateway string) (string
 	if err := response.Resources[0].Resource.UnmarshalTo(&secret); err != nil {
 		return "", err
 	}
-	return string(secret.GetGenericSecret().GetSecret().GetInlineBytes()) + secret.GetGenericSecret().GetSecret().GetInlineString(), nil
+	return string(secret.GetGenericSecret().GetSecret().GetInlineBytes()) +
+		secret.GetGenericSecret().GetSecret().GetInlineString(), nil
 }
 
 // call is the context of a call with a key, about a pool.
@@ -57,12 +61,18 @@ func Pick(ctx context.Context, picker *grpc.ClientConn, key, pool string) codes.
 		return status.Code(err)
 	}
 	// Its error is that the call has ended, for the reason that Recv returns.
-	_ = s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}})
+	_ = s.Send(
+		&extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestHeaders{
+				RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true},
+			},
+		})
 	_, err = s.Recv()
 	return status.Code(err)
 }
 
-// ReportPhantoms reports to a picker 100 requests in flight at an endpoint of a pool that were never sent.
+// ReportPhantoms reports to a picker 100 requests in flight at an endpoint of a pool that were
+// never sent.
 func ReportPhantoms(ctx context.Context, picker *grpc.ClientConn, key, pool, endpoint string) error {
 	ctx, cancel := call(ctx, key, "")
 	defer cancel()
@@ -76,7 +86,9 @@ func ReportPhantoms(ctx context.Context, picker *grpc.ClientConn, key, pool, end
 		lb, _ := structpb.NewStruct(map[string]any{"x-gateway-destination-endpoint-served": endpoint})
 		entries = append(entries, &datav3.HTTPAccessLogEntry{CommonProperties: &datav3.AccessLogCommon{
 			AccessLogType: datav3.AccessLogType_DownstreamPeriodic,
-			Metadata:      &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"penstock": ours, "envoy.lb": lb}},
+			Metadata: &corev3.Metadata{
+				FilterMetadata: map[string]*structpb.Struct{"penstock": ours, "envoy.lb": lb},
+			},
 		}})
 	}
 	if err := s.Send(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{

@@ -22,7 +22,8 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	s, in := secured(t)
 	traffic := s.traffic()
 	// The Gateway whose key is stolen has a pool of its own.
-	s.Write("thief.yaml", gatewayObject("thief", s.Port())+poolObjects("bait", "/", []string{"thief"}, backend{"127.0.0.1", 9})+limitObject("chat"))
+	s.Write("thief.yaml", gatewayObject("thief", s.Port())+
+		poolObjects("bait", "/", []string{"thief"}, backend{"127.0.0.1", 9})+limitObject("chat"))
 	roots, err := identity.Pool(nil, in("ca.crt"))
 	if err != nil {
 		t.Fatal(err)
@@ -31,12 +32,16 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(local(s.picker), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock"})))
+	conn, err := grpc.NewClient(local(s.picker),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock"})))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	ads, err := grpc.NewClient(local(s.xds), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock", Certificates: []tls.Certificate{cert}})))
+	ads, err := grpc.NewClient(local(s.xds),
+		grpc.WithTransportCredentials(
+			credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock",
+				Certificates: []tls.Certificate{cert}})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +61,8 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 		want            codes.Code
 	}{
 		{"another Gateway's pool", key, "default/chat", codes.PermissionDenied},
-		{"another Gateway's name before the code", "default/gw" + strings.TrimPrefix(key, "default/thief"), "default/chat", codes.Unauthenticated},
+		{"another Gateway's name before the code", "default/gw" + strings.TrimPrefix(key, "default/thief"),
+			"default/chat", codes.Unauthenticated},
 		{"no key", "", "default/bait", codes.Unauthenticated},
 	} {
 		if code := Pick(t.Context(), conn, c.key, c.pool); code != c.want {
@@ -75,15 +81,19 @@ func TestPickerKey_StolenOneOpensNoOtherPool(t *testing.T) {
 		}
 	}
 	health := healthv1.NewHealthClient(conn)
-	if _, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{Service: strings.Repeat("x", 1<<10)}); status.Code(err) != codes.NotFound {
+	if _, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{
+		Service: strings.Repeat("x", 1<<10),
+	}); status.Code(err) != codes.NotFound {
 		t.Errorf("a health check: %v", err)
 	}
-	open, err := grpc.NewClient(local(s.picker), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock"})))
+	open, err := grpc.NewClient(local(s.picker),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "penstock"})))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = open.Close() })
-	if _, err := healthv1.NewHealthClient(open).Check(t.Context(), &healthv1.HealthCheckRequest{Service: strings.Repeat("x", 16<<20)}); status.Code(err) != codes.Unavailable {
+	if _, err := healthv1.NewHealthClient(open).Check(t.Context(),
+		&healthv1.HealthCheckRequest{Service: strings.Repeat("x", 16<<20)}); status.Code(err) != codes.Unavailable {
 		t.Errorf("a health check of 16 MiB without a key: %v", status.Code(err))
 	}
 	traffic.end()

@@ -29,8 +29,8 @@ func promptTokens(n int) []uint32 {
 	return tokens
 }
 
-// eventServers starts the model servers of a pool with KV events, at 127.0.0.1 and further addresses: the first is honest. It returns
-// them with the pool's objects.
+// eventServers starts the model servers of a pool with KV events, at 127.0.0.1 and further
+// addresses: the first is honest. It returns them with the pool's objects.
 func (s *site) eventServers(count int, kvEvents string) ([]backend, string) {
 	s.Helper()
 	var list []backend
@@ -41,7 +41,8 @@ func (s *site) eventServers(count int, kvEvents string) ([]backend, string) {
 		}
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/metrics" {
-				_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+				_, _ = io.WriteString(w,
+					"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
 				return
 			}
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -53,7 +54,8 @@ func (s *site) eventServers(count int, kvEvents string) ([]backend, string) {
 		s.Cleanup(server.Close)
 		list = append(list, at(server))
 	}
-	return list, poolObjects("events", "/v1/completions", []string{"gw"}, list...) + fmt.Sprintf(`apiVersion: penstock.dev/v1alpha1
+	return list, poolObjects("events", "/v1/completions", []string{"gw"}, list...) +
+		fmt.Sprintf(`apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: events}
 spec:
@@ -86,7 +88,8 @@ func (s *site) shown() map[string]string {
 func (s *site) served(tokens []uint32) string {
 	s.Helper()
 	body, _ := json.Marshal(map[string]any{"model": "m", "prompt": tokens})
-	resp, err := http.Post("http://"+local(s.gateway)+"/v1/completions", "application/json", strings.NewReader(string(body)))
+	resp, err := http.Post("http://"+local(s.gateway)+"/v1/completions", "application/json",
+		strings.NewReader(string(body)))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -97,7 +100,8 @@ func (s *site) served(tokens []uint32) string {
 	return resp.Header.Get("x-served-by")
 }
 
-// publishPrompts publishes that the honest server has some prompts cached. The sequence goes on at seq.
+// publishPrompts publishes that the honest server has some prompts cached. The sequence goes on at
+// seq.
 func publishPrompts(p parties.KVPublisher, seq uint64, from, to int) error {
 	for n := from; n < to; n++ {
 		if err := p.Publish("kv-events", seq, parties.Stored(uint64(n)<<32|1, promptTokens(n))); err != nil {
@@ -118,7 +122,8 @@ func (s *site) stands(honest string, during time.Duration) {
 	}
 }
 
-// withstood checks that a honest server's facts stand: it has reported all of its prompts, and requests go there by them.
+// withstood checks that a honest server's facts stand: it has reported all of its prompts, and
+// requests go there by them.
 func (s *site) withstood(honest backend) {
 	s.Helper()
 	address := fmt.Sprintf("%s:%d", honest.address, honest.port)
@@ -179,10 +184,12 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s.Eventually("each broken publisher is shown", func() error {
 		metrics, err := s.page("/metrics")
 		for i, name := range names {
-			if name == "a flood of blocks" || name == "a flood of small messages" || name == "topics of 1 MiB" || name == "events of another server" {
+			if name == "a flood of blocks" || name == "a flood of small messages" || name == "topics of 1 MiB" ||
+				name == "events of another server" {
 				continue // they are well-formed, and read at the pace of one server
 			}
-			series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`, servers[i+1].address, servers[i+1].port)
+			series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`,
+				servers[i+1].address, servers[i+1].port)
 			if !strings.Contains(metrics, series) {
 				err = errors.Join(err, fmt.Errorf("%s: no series %s", name, series))
 			}
@@ -209,8 +216,9 @@ func TestKVEvents_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	}
 }
 
-// A model server whose publisher dials opens as many connections as it can for each attack. Before, those that stopped within a large
-// message took all places of large messages, and those of another server waited in vain.
+// A model server whose publisher dials opens as many connections as it can for each attack. Before,
+// those that stopped within a large message took all places of large messages, and those of another
+// server waited in vain.
 func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	servers, objects := s.eventServers(2, "mode: Listen")
@@ -264,7 +272,8 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	s.stands(honest, time.Second)
 	// One message of 1 MiB, which needs a place.
 	large := parties.Stored(1<<48, make([]uint32, 160_000))
-	if err := errors.Join(p.Publish("kv-events", 1+prompts/2, large), publishPrompts(p, 2+prompts/2, prompts/2, prompts)); err != nil {
+	if err := errors.Join(p.Publish("kv-events", 1+prompts/2, large),
+		publishPrompts(p, 2+prompts/2, prompts/2, prompts)); err != nil {
 		t.Fatal(err)
 	}
 	s.stands(honest, time.Second)
@@ -278,7 +287,8 @@ func TestKVEvents_HostileServerThatDialsHarmsNoOtherServer(t *testing.T) {
 	if most := peak(); most > before+384 {
 		t.Errorf("penstock had %.0f MiB before, and %.0f MiB at the peak", before, most)
 	}
-	series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`, servers[1].address, servers[1].port)
+	series := fmt.Sprintf(`penstock_picker_kv_event_failures_total{endpoint="%s:%d",pool="default/events"}`,
+		servers[1].address, servers[1].port)
 	s.Eventually("the attacker is counted", func() error {
 		metrics, err := s.page("/metrics")
 		if err == nil && !strings.Contains(metrics, series) {

@@ -14,7 +14,8 @@ func cleared() []byte {
 	return append(append([]byte{0x93, 0x01, 0x91, 0x91, 0xb0}, "AllBlocksCleared"...), 0)
 }
 
-// eventAttacks are what a publisher does on one connection, until an error or the end of ctx. victim is the address of another server.
+// eventAttacks are what a publisher does on one connection, until an error or the end of ctx.
+// victim is the address of another server.
 func eventAttacks(victim string) map[string]func(context.Context, parties.KVPublisher) error {
 	junk := bytes.Repeat([]byte{0xdd, 0x7f, 0xff, 0xff, 0xff, 0x91, 0xc1, 0x81}, 128<<10)
 	claim := "kv@" + victim + "@m"
@@ -33,7 +34,9 @@ func eventAttacks(victim string) map[string]func(context.Context, parties.KVPubl
 			return p.Publish("kv-events", 1, junk)
 		},
 		"a greeting without end": func(ctx context.Context, p parties.KVPublisher) error {
-			return endless(ctx, p, func() []byte { return bytes.Repeat([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3}, 1000) })
+			return endless(ctx, p, func() []byte {
+				return bytes.Repeat([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3}, 1000)
+			})
 		},
 		"a greeting byte by byte": func(ctx context.Context, p parties.KVPublisher) error {
 			return endless(ctx, p, func() []byte { <-time.After(100 * time.Millisecond); return []byte{0xff} })

@@ -22,17 +22,19 @@ func loadStat(running, waiting byte) []byte {
 	return append(append([]byte{0x96, 0xa8}, "LoadStat"...), running, waiting, 0, 100, 0)
 }
 
-// loadAttacks are those of eventAttacks that have nothing to do with events, and messages of loads that are none.
+// loadAttacks are those of eventAttacks that have nothing to do with events, and messages of loads
+// that are none.
 func loadAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	attacks := eventAttacks("")
 	for _, name := range []string{"a flood of blocks", "events of another server", "topics of 1 MiB"} {
 		delete(attacks, name)
 	}
 	for name, message := range map[string][]byte{
-		"loads below zero":        append(append([]byte{0x96, 0xa8}, "LoadStat"...), 0xff, 0xff, 0xff, 0xff, 0xff),
-		"loads beyond an integer": append(append([]byte{0x96, 0xa8}, "LoadStat"...), bytes.Repeat(append([]byte{0xcf}, bytes.Repeat([]byte{0xff}, 8)...), 5)...),
-		"a list of 4 billion":     append([]byte{0xdd, 0xff, 0xff, 0xff, 0xff, 0xa8}, "LoadStat"...),
-		"a load of 4 MiB":         append(loadStat(0, 0), make([]byte, 4<<20)...),
+		"loads below zero": append(append([]byte{0x96, 0xa8}, "LoadStat"...), 0xff, 0xff, 0xff, 0xff, 0xff),
+		"loads beyond an integer": append(append([]byte{0x96, 0xa8}, "LoadStat"...),
+			bytes.Repeat(append([]byte{0xcf}, bytes.Repeat([]byte{0xff}, 8)...), 5)...),
+		"a list of 4 billion": append([]byte{0xdd, 0xff, 0xff, 0xff, 0xff, 0xa8}, "LoadStat"...),
+		"a load of 4 MiB":     append(loadStat(0, 0), make([]byte, 4<<20)...),
 	} {
 		attacks[name] = func(ctx context.Context, p parties.KVPublisher) error {
 			err := p.Greet()
@@ -46,14 +48,16 @@ func loadAttacks() map[string]func(context.Context, parties.KVPublisher) error {
 	return attacks
 }
 
-// A model server of each attack, all at once, in the pool of an honest one that publishes its load, too.
+// A model server of each attack, all at once, in the pool of an honest one that publishes its load,
+// too.
 func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	s := prepare(t, nil)
 	attacks := loadAttacks()
 	names := slices.Sorted(maps.Keys(attacks))
 	publisher := s.Port()
 	servers, objects := s.eventServers(1+len(names), "")
-	objects = strings.Replace(objects, "picker: {kvEvents: {}}", fmt.Sprintf("picker: {metrics: {engine: sglang, loadStatPort: %d}}", publisher), 1)
+	objects = strings.Replace(objects, "picker: {kvEvents: {}}",
+		fmt.Sprintf("picker: {metrics: {engine: sglang, loadStatPort: %d}}", publisher), 1)
 	for i := range servers {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%d", i+1, publisher))
 		if err != nil {
@@ -63,7 +67,10 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 		serve := func(ctx context.Context, p parties.KVPublisher) error {
 			err := p.Greet()
 			for seq := uint64(1); err == nil && ctx.Err() == nil; seq++ {
-				_, err = p.Write(bytes.Join([][]byte{parties.Frame(1, []byte("load")), parties.Frame(1, binary.BigEndian.AppendUint64(nil, seq)), parties.Frame(0, loadStat(3, 7))}, nil))
+				_, err = p.Write(
+					bytes.Join([][]byte{parties.Frame(1, []byte("load")),
+						parties.Frame(1, binary.BigEndian.AppendUint64(nil, seq)), parties.Frame(0, loadStat(3, 7))},
+						nil))
 				<-time.After(50 * time.Millisecond)
 			}
 			return err
@@ -124,7 +131,8 @@ func TestLoadStat_HostilePublishersHarmNoOtherServer(t *testing.T) {
 	for began := time.Now(); time.Since(began) < 3*time.Second; {
 		s.served(promptTokens(0))
 		if queue, running, fresh := state(); queue != 7 || running != 3 || !fresh {
-			t.Fatalf("%v after the attack began, the honest server has %d waiting, %d running, fresh: %v", time.Since(began), queue, running, fresh)
+			t.Fatalf("%v after the attack began, the honest server has %d waiting, %d running, fresh: %v",
+				time.Since(began), queue, running, fresh)
 		}
 	}
 	traffic.end()

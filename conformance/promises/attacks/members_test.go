@@ -30,15 +30,16 @@ func newHonest(t *testing.T) *honest {
 	return &honest{parties.NewHonest(t, "good", gateway), server}
 }
 
-// set is a site that is the member "east" of a cluster set, with an honest member and hostile ones. Beside default/chat it serves
-// default/good, which the honest one exports, below /good.
+// set is a site that is the member "east" of a cluster set, with an honest member and hostile ones.
+// Beside default/chat it serves default/good, which the honest one exports, below /good.
 type set struct {
 	*site
 	good *honest
 	self v1alpha1.ClusterSetMember // as others have it
 }
 
-// startSet starts a site that is a member. more is more of the specification of its ClusterSet, and of its folder.
+// startSet starts a site that is a member. more is more of the specification of its ClusterSet, and
+// of its folder.
 func startSet(t *testing.T, more string, files map[string]string, evil ...*parties.Publisher) *set {
 	t.Helper()
 	s := &set{good: newHonest(t)}
@@ -65,11 +66,14 @@ func startSecuredSet(t *testing.T, more string) *set {
 func (s *set) begin(t *testing.T, more string, files map[string]string, evil []*parties.Publisher) {
 	t.Helper()
 	member := func(name string, at net.Listener, c *parties.CA, allow string) string {
-		return fmt.Sprintf("  - name: %s\n    allow: {%s}\n    peer:\n      address: %s\n      bundle: |\n        %s\n", name, allow, at.Addr(), strings.ReplaceAll(strings.TrimSpace(c.Bundle), "\n", "\n        "))
+		return fmt.Sprintf("  - name: %s\n    allow: {%s}\n    peer:\n      address: %s\n      bundle: |\n        %s\n",
+			name, allow, at.Addr(), strings.ReplaceAll(strings.TrimSpace(c.Bundle), "\n", "\n        "))
 	}
-	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: east\n" + more + "  members:\n" + member("good", s.good.Listener, s.good.CA, "namespaces: [default], cleartext: true")
+	text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: east\n" +
+		more + "  members:\n" + member("good", s.good.Listener, s.good.CA, "namespaces: [default], cleartext: true")
 	for _, p := range evil {
-		text += member(p.Name, p.Listener, p.CA, "namespaces: [evil], podCIDRs: [10.66.0.0/16], addresses: [10.66.0.0/16], exports: 20, endpoints: 100")
+		text += member(p.Name, p.Listener, p.CA,
+			"namespaces: [evil], podCIDRs: [10.66.0.0/16], addresses: [10.66.0.0/16], exports: 20, endpoints: 100")
 	}
 	all := map[string]string{"set.yaml": text, "good.yaml": importRoute("default", "good", "/good")}
 	for name, text := range files {
@@ -93,7 +97,9 @@ func (s *set) join() {
 		s.self = list[0]
 		return nil
 	})
-	s.good.Federation.SetMembers([]federation.Member{{Name: s.self.Name, Address: s.self.Peer.Address, Bundle: []byte(s.self.Peer.Bundle)}})
+	s.good.Federation.SetMembers([]federation.Member{
+		{Name: s.self.Name, Address: s.self.Peer.Address, Bundle: []byte(s.self.Peer.Bundle)},
+	})
 	s.Eventually("the pool serves", func() error { return s.ask("GET", "/v1/models", "") })
 	s.Eventually("the other cluster's pool serves", func() error { return s.ask("GET", "/good", "") })
 }

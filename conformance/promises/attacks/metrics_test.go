@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// hostile starts model servers whose metrics pages never end, or never begin, and returns the pool's YAML.
+// hostile starts model servers whose metrics pages never end, or never begin, and returns the
+// pool's YAML.
 func (s *site) hostile(count int) string {
 	page := []byte(strings.Repeat("vllm:num_requests_waiting{x=\"y\"} 0\n", 1<<10))
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +86,8 @@ func (s *site) scraped(pool string) (fresh int, problems map[string]int, err err
 	return fresh, problems, err
 }
 
-// Before, each such server took 8 MiB for good, and the part of its page that was read counted as its load.
+// Before, each such server took 8 MiB for good, and the part of its page that was read counted as
+// its load.
 func TestScrape_EndlessMetricsPagesCostNoMemory(t *testing.T) {
 	s := start(t, nil)
 	traffic := s.traffic()

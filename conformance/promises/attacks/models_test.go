@@ -52,7 +52,8 @@ var hostileLists = []http.HandlerFunc{
 
 // listed returns the models that a gateway lists below a path.
 func (s *site) listed(path, host string) (names []string, err error) {
-	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+local(s.gateway)+path+"/v1/models", nil)
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+local(s.gateway)+path+"/v1/models",
+		nil)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,8 @@ func (s *site) listed(path, host string) (names []string, err error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	var list struct{ Data []struct{ ID string } }
-	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&list); err != nil || response.StatusCode != http.StatusOK {
+	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&list); err != nil ||
+		response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s %w", response.Status, err)
 	}
 	for _, m := range list.Data {
@@ -75,7 +77,12 @@ func (s *site) listed(path, host string) (names []string, err error) {
 // One server of a pool is honest and seven are not: the list has the models of the honest one.
 func TestModels_HostileListsLeaveOthersListed(t *testing.T) {
 	s := prepare(t, nil)
-	servers := []backend{at(listingServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[{"id":"honest"}]}`) }))}
+	servers := []backend{
+		at(
+			listingServer(t, func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"data":[{"id":"honest"}]}`)
+			})),
+	}
 	for _, attack := range hostileLists {
 		servers = append(servers, at(listingServer(t, attack)))
 	}
@@ -115,13 +122,15 @@ func listingServer(t *testing.T, list http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// A client asks for the list below thousands of paths and hosts, of a rule that leads to another cluster's gateway too. That gateway is asked
-// for few of them, where it is and nowhere else, without the client's credentials; and it may not answer with more than a list has.
+// A client asks for the list below thousands of paths and hosts, of a rule that leads to another
+// cluster's gateway too. That gateway is asked for few of them, where it is and nowhere else,
+// without the client's credentials; and it may not answer with more than a list has.
 func TestModels_PathsOfAClientReachOtherGatewaysRarely(t *testing.T) {
 	var calls, leaked atomic.Int64
 	many := `{"data":[` + strings.Repeat(`{"id":"other"},`, 40_000) + `{"id":"other"}]}`
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if calls.Add(1); r.Header.Get("authorization") != "" || r.Header.Get("cookie") != "" || r.Header.Get("via") != "1.1 penstock" {
+		if calls.Add(1); r.Header.Get("authorization") != "" || r.Header.Get("cookie") != "" ||
+			r.Header.Get("via") != "1.1 penstock" {
 			leaked.Add(1)
 		}
 		_, _ = io.WriteString(w, many)
@@ -138,8 +147,11 @@ func TestModels_PathsOfAClientReachOtherGatewaysRarely(t *testing.T) {
 			close(reached)
 		}
 	}()
-	honest := listingServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[{"id":"own"}]}`) })
-	both := strings.Replace(poolObjects("both", "/both", []string{"gw"}, at(honest)), "name: both}]\n---", "name: both}, {group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}]\n---", 1)
+	honest := listingServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"data":[{"id":"own"}]}`)
+	})
+	both := strings.Replace(poolObjects("both", "/both", []string{"gw"}, at(honest)), "name: both}]\n---",
+		"name: both}, {group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: far}]\n---", 1)
 	s := start(t, map[string]string{"both.yaml": both + fmt.Sprintf(`apiVersion: inference.networking.x-k8s.io/v1alpha1
 kind: InferencePoolImport
 metadata: {name: far}
@@ -181,7 +193,8 @@ status: {clusters: [{name: next, routingMode: ParentMode, parents: [{service: {a
 		t.Error(errors.New("an address of the client's choice was called"))
 	default:
 	}
-	if n := calls.Load(); n > 2*16+1 { // 16 combinations, and those that have replaced unused ones after 30 s on a slow machine
+	// 16 combinations, and those that have replaced unused ones after 30 s on a slow machine
+	if n := calls.Load(); n > 2*16+1 {
 		t.Errorf("2,000 requests had the other gateway called %d times", n)
 	}
 	if n := leaked.Load(); n > 0 {

@@ -16,7 +16,8 @@ spec:
     backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]
 `
 
-// A body whose scan would take a worker thread seconds is answered 413, and delays no request of others for long.
+// A body whose scan would take a worker thread seconds is answered 413, and delays no request of
+// others for long.
 func TestModelScan_HostileBodiesAreAnswered413(t *testing.T) {
 	s := start(t, nil)
 	s.Write("by-model.yaml", modelRoute)
@@ -25,7 +26,8 @@ func TestModelScan_HostileBodiesAreAnswered413(t *testing.T) {
 	const size = 32<<20 - 100
 	for name, part := range map[string]string{"strings": `"",`, "brackets": `[[""]],`, "keys": `{"":0},`} {
 		body := `{"a":[` + strings.Repeat(part, size/len(part)) + `0],"model":"m"}`
-		if err := s.ask("POST", "/by-model", body); err == nil || !strings.Contains(err.Error(), "413") || !strings.Contains(err.Error(), `"code":"body_too_large"`) {
+		if err := s.ask("POST", "/by-model", body); err == nil || !strings.Contains(err.Error(), "413") ||
+			!strings.Contains(err.Error(), `"code":"body_too_large"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -32,8 +32,8 @@ spec:
 `, name, port)
 }
 
-// poolObjects are an HTTPRoute of some Gateways for everything below a path, and the pool of the same name, to which it leads,
-// with its model servers.
+// poolObjects are an HTTPRoute of some Gateways for everything below a path, and the pool of the
+// same name, to which it leads, with its model servers.
 func poolObjects(name, path string, gateways []string, servers ...backend) string {
 	list := make([]string, len(servers))
 	for i, s := range servers {

@@ -44,14 +44,16 @@ var hostilePages = []http.HandlerFunc{
 	},
 }
 
-// One server of a pool is honest and 120 are not: its page is read on, as it is while the pool is used.
+// One server of a pool is honest and 120 are not: its page is read on, as it is while the pool is
+// used.
 func TestScrape_HostilePagesLeaveOthersRead(t *testing.T) {
 	s := prepare(t, nil)
 	var reads atomic.Int64
 	honest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
 			reads.Add(1)
-			_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+			_, _ = io.WriteString(w,
+				"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
 		}
 	}))
 	t.Cleanup(honest.Close)

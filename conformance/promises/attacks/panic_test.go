@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// faulty is a route at whose translation a test build of penstock (build tag faults) panics. A release ignores the annotation.
+// faulty is a route at whose translation a test build of penstock (build tag faults) panics. A
+// release ignores the annotation.
 const faulty = "penstock.dev/fault: panic"
 
 // redirect is a route for a path of a.example, which redirects to a host.
@@ -28,7 +29,8 @@ spec:
 `, name, annotation, path, to)
 }
 
-// answer is the status of the answer to a request for a path of a.example, with the host to which it redirects.
+// answer is the status of the answer to a request for a path of a.example, with the host to which
+// it redirects.
 func (s *site) answer(path string) (string, error) {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+local(s.gateway)+path, nil)
 	if err != nil {
@@ -118,7 +120,8 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 		t.Errorf("%v; the status of the two routes is %s", err, status)
 	}
 	metrics, err := s.page("/metrics")
-	if err != nil || !strings.Contains(metrics, `penstock_panics_total{part="translation"}`) || strings.Contains(metrics, `penstock_panics_total{part="translation"} 0`) {
+	if err != nil || !strings.Contains(metrics, `penstock_panics_total{part="translation"}`) ||
+		strings.Contains(metrics, `penstock_panics_total{part="translation"} 0`) {
 		t.Errorf("%v; no panic is counted", err)
 	}
 	if _, err := s.page("/healthz"); err != nil {
@@ -137,7 +140,8 @@ func TestPanic_OfOneRouteHarmsThatRouteAlone(t *testing.T) {
 func TestPanic_FaultIsOutOfReachInARelease(t *testing.T) {
 	s := start(t, map[string]string{"bad.yaml": redirect("bad", "/bad", "one", faulty)})
 	s.answers("/bad", "302 one")
-	if metrics, err := s.page("/metrics"); err != nil || !strings.Contains(metrics, `penstock_panics_total{part="translation"} 0`) {
+	if metrics, err := s.page("/metrics"); err != nil ||
+		!strings.Contains(metrics, `penstock_panics_total{part="translation"} 0`) {
 		t.Errorf("%v; the release panics", err)
 	}
 }

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// faultHeader asks a test build to panic: in a request, at its pick; in the response with a metrics page, at its scrape;
-	// in a question to /explain, at the answer.
+	// faultHeader asks a test build to panic: in a request, at its pick; in the response with a
+	// metrics page, at its scrape; in a question to /explain, at the answer.
 	faultHeader = "penstock.dev-fault"
 	// faultName is the resource whose subscription panics.
 	faultName = "penstock.dev/fault: panic"
@@ -33,7 +33,8 @@ const (
 // faults is how often each fault is asked for.
 const faults = 10
 
-// faultyPages are a pool whose model server asks for a panic of each scrape, and a pool that fails closed.
+// faultyPages are a pool whose model server asks for a panic of each scrape, and a pool that fails
+// closed.
 func faultyPages(t *testing.T, s *site) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -42,7 +43,8 @@ func faultyPages(t *testing.T, s *site) string {
 		_, _ = io.WriteString(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\n")
 	}))
 	t.Cleanup(server.Close)
-	return poolObjects("pages", "/pages", []string{"gw"}, at(server)) + poolObjects("strict", "/strict", []string{"gw"}, at(s.server)) + `apiVersion: penstock.dev/v1alpha1
+	return poolObjects("pages", "/pages", []string{"gw"}, at(server)) +
+		poolObjects("strict", "/strict", []string{"gw"}, at(s.server)) + `apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
 metadata: {name: strict}
 spec: {targetRef: {name: strict}, picker: {failureMode: FailClose, full: {inFlight: 4}}}
@@ -58,7 +60,8 @@ func (s *site) panics(part string) (n int, err error) {
 
 // picked is the status of the answer to a request whose pick is asked to panic.
 func (s *site) picked(path string) (int, error) {
-	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+path, strings.NewReader(`{"model":"m"}`))
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+path,
+		strings.NewReader(`{"model":"m"}`))
 	if err != nil {
 		return 0, err
 	}
@@ -70,7 +73,8 @@ func (s *site) picked(path string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// subscribe opens a stream of ADS that subscribes to faultName, and returns how the stream ends; nil if it is answered.
+// subscribe opens a stream of ADS that subscribes to faultName, and returns how the stream ends;
+// nil if it is answered.
 func (s *site) subscribe() error {
 	conn, err := grpc.NewClient(s.ads, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -82,7 +86,8 @@ func (s *site) subscribe() error {
 		return err
 	}
 	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{
-		Node: &corev3.Node{Id: "faulty", Cluster: "default/gw"}, TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+		Node:                   &corev3.Node{Id: "faulty", Cluster: "default/gw"},
+		TypeUrl:                "type.googleapis.com/envoy.config.cluster.v3.Cluster",
 		ResourceNamesSubscribe: []string{faultName},
 	}); err != nil {
 		return err
@@ -101,7 +106,8 @@ func (s *site) explained(fault bool) error {
 	return err
 }
 
-// One pick, one scrape, one stream of ADS and one admin page panic, again and again, while requests and changes go on.
+// One pick, one scrape, one stream of ADS and one admin page panic, again and again, while requests
+// and changes go on.
 func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 	binary, err := process.Penstock(t.Context(), t.TempDir(), "-tags", "faults")
 	if err != nil {
@@ -117,7 +123,8 @@ func TestPanic_OfOnePickScrapeStreamOrPageHarmsThatAlone(t *testing.T) {
 	}
 	traffic := s.traffic()
 
-	// A pick ends as that of a dead picker does. Its request counts no more: four are allowed at a time.
+	// A pick ends as that of a dead picker does. Its request counts no more: four are allowed at a
+	// time.
 	for path, want := range map[string]int{"/v1/models": 200, "/strict": 503} {
 		for range faults {
 			if got, err := s.picked(path); err != nil || got != want {

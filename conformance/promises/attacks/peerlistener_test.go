@@ -22,24 +22,28 @@ import (
 // gatewayPath is the path of the SPIFFE ID of a cluster's Gateways.
 const gatewayPath = "/gateway"
 
-// withPeerListener is a set that exports default/chat to the member good alone, through a peer listener. Its pool default/secret is exported to
-// no member.
+// withPeerListener is a set that exports default/chat to the member good alone, through a peer
+// listener. Its pool default/secret is exported to no member.
 func withPeerListener(t *testing.T) (s *set, address string) {
 	t.Helper()
 	port := processtest.Port(t)
 	s = startSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", port), nil)
 	s.Write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
-		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: good}}", 1))
+		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, "+
+			"inference.networking.x-k8s.io/export-mode: ParentMode, penstock.dev/export-to: good}}", 1))
 	s.Write("secret.yaml", poolObjects("secret", "/secret", []string{"gw"}, at(s.server)))
 	return s, local(port)
 }
 
 const chatAuthority = "chat.default.east.pool.penstock"
 
-// asMember is a client of a peer listener with the certificate of a member's Gateway; each request has a connection of its own.
+// asMember is a client of a peer listener with the certificate of a member's Gateway; each request
+// has a connection of its own.
 func asMember(certificate tls.Certificate, server string) *http.Transport {
 	return &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, ServerName: server, InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}, // the attacker trusts every server
+		// the attacker trusts every server
+		MinVersion: tls.VersionTLS13, ServerName: server, InsecureSkipVerify: true,
+		Certificates: []tls.Certificate{certificate},
 	}}
 }
 
@@ -75,11 +79,14 @@ func counted(server *http.Handler) *atomic.Int64 {
 	return &n
 }
 
-// A member's Gateway, and a stranger, reach the pool that is exported alone, and hold up no request of others.
+// A member's Gateway, and a stranger, reach the pool that is exported alone, and hold up no request
+// of others.
 func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
-	s.Eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	s.Eventually("the member reaches the pool", func() error {
+		return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}"))
+	})
 	strangers := parties.NewCA(t)
 	for what, c := range map[string]*http.Transport{
 		"a stranger with the member's ID": asMember(strangers.Identity("good", gatewayPath, time.Hour), chatAuthority),
@@ -90,7 +97,8 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 			t.Errorf("%s is answered", what)
 		}
 	}
-	for _, authority := range []string{"good.default.east.pool.penstock", "good.default.good.pool.penstock", "hop.default.import.good", "hops", "default/gw", local(s.gateway)} {
+	for _, authority := range []string{"good.default.east.pool.penstock", "good.default.good.pool.penstock",
+		"hop.default.import.good", "hops", "default/gw", local(s.gateway)} {
 		if err := post(t.Context(), member, address, authority, nil, strings.NewReader("{}")); err == nil {
 			t.Errorf("the member reaches %s", authority)
 		}
@@ -104,15 +112,18 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 		"its pool by another's server name":   {secret, chatAuthority},
 		"its pool by a server name that none": {"chat.example", chatAuthority},
 	} {
-		if err := post(t.Context(), asMember(own, c.server), address, c.authority, nil, strings.NewReader("{}")); err == nil {
+		if err := post(t.Context(), asMember(own, c.server), address, c.authority, nil,
+			strings.NewReader("{}")); err == nil {
 			t.Errorf("the member reaches %s", what)
 		}
 	}
 	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
 	forged := s.forged()
 	forged.Set("penstock-peer-authority", "good.example") // which a member may write, as one host
-	if err := post(t.Context(), member, address, chatAuthority, forged, strings.NewReader("{}")); err != nil || ours.Load() != 1 || theirs.Load() != 0 {
-		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d that of the other", err, ours.Load(), theirs.Load())
+	if err := post(t.Context(), member, address, chatAuthority, forged, strings.NewReader("{}")); err != nil ||
+		ours.Load() != 1 || theirs.Load() != 0 {
+		t.Errorf("with forged headers: %v; %d requests reach this cluster's server, %d that of the other", err,
+			ours.Load(), theirs.Load())
 	}
 	traffic, peak, before := s.traffic(), s.peak(s.envoy), s.rss(s.envoy)
 	idle, err := Idle(t.Context(), net.Dialer{}, address, 500)
@@ -125,7 +136,8 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	for range 200 {
 		body, writer := io.Pipe()
 		bodies = append(bodies, writer)
-		sent.Go(func() { _, _ = io.Copy(writer, io.LimitReader(repeated("a"), 32<<20-1)) }) // ends early if the stream is reset
+		// ends early if the stream is reset
+		sent.Go(func() { _, _ = io.Copy(writer, io.LimitReader(repeated("a"), 32<<20-1)) })
 		streams.Go(func() {
 			err := post(ctx, member, address, chatAuthority, nil, body)
 			_ = body.CloseWithError(err)
@@ -150,31 +162,45 @@ func TestPeerListener_HostileMemberHoldsUpNoOther(t *testing.T) {
 	for _, c := range idle {
 		_ = c.Close()
 	}
-	s.Eventually("the member is served again", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	s.Eventually("the member is served again", func() error {
+		return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}"))
+	})
 }
 
-// forged are headers that name a member, a hop or an endpoint, or that only gateways and pickers write.
+// forged are headers that name a member, a hop or an endpoint, or that only gateways and pickers
+// write.
 func (s *set) forged() http.Header {
 	gateway, forged := at(s.good.server), http.Header{}
 	for _, name := range []string{
-		"x-gateway-destination-endpoint", "x-gateway-destination-endpoint-served", "x-gateway-destination-endpoint-subset", "x-penstock-pool", "x-penstock-lease", "x-penstock-spill", "x-penstock-last",
-		"x-req-tokens-key", "penstock-peer-authority", "penstock-peer-refused", "penstock-peer-sender", "x-envoy-original-dst-host", "x-envoy-original-host", "x-forwarded-host",
+		"x-gateway-destination-endpoint", "x-gateway-destination-endpoint-served",
+		"x-gateway-destination-endpoint-subset", "x-penstock-pool", "x-penstock-lease", "x-penstock-spill",
+		"x-penstock-last",
+		"x-req-tokens-key", "penstock-peer-authority", "penstock-peer-refused", "penstock-peer-sender",
+		"x-envoy-original-dst-host", "x-envoy-original-host", "x-forwarded-host",
 	} {
-		forged[http.CanonicalHeaderKey(name)] = []string{fmt.Sprintf("%s:%d", gateway.address, gateway.port), "envoy://hops/hop.default.import.good@good", "default/good", "good"}
+		forged[http.CanonicalHeaderKey(name)] = []string{
+			fmt.Sprintf("%s:%d", gateway.address, gateway.port), "envoy://hops/hop.default.import.good@good",
+			"default/good", "good",
+		}
 	}
 	return forged
 }
 
-// A client that names a member, a hop or an endpoint, in headers, in the authority or with a peer's marks, is served as any other.
+// A client that names a member, a hop or an endpoint, in headers, in the authority or with a peer's
+// marks, is served as any other.
 func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 	s, address := withPeerListener(t)
 	member := asMember(s.good.Identity("good", gatewayPath, time.Hour), chatAuthority)
-	s.Eventually("the member reaches the pool", func() error { return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}")) })
+	s.Eventually("the member reaches the pool", func() error {
+		return post(t.Context(), member, address, chatAuthority, nil, strings.NewReader("{}"))
+	})
 	theirs, ours := counted(&s.good.server.Config.Handler), counted(&s.server.Config.Handler)
 	forged := s.forged()
-	hosts := []string{"chat", chatAuthority, "good.default.good.pool.penstock", "hop.default.import.good@good", "hop.default.import.good", "hops", "members/default/good"}
+	hosts := []string{"chat", chatAuthority, "good.default.good.pool.penstock", "hop.default.import.good@good",
+		"hop.default.import.good", "hops", "members/default/good"}
 	for _, host := range hosts {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+local(s.gateway)+"/v1/chat/completions", strings.NewReader("{}"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+local(s.gateway)+"/v1/chat/completions", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +211,8 @@ func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 			continue
 		}
 		for name := range resp.Header {
-			if lower := strings.ToLower(name); strings.HasPrefix(lower, "penstock-peer-") || strings.HasPrefix(lower, "x-penstock-") && lower != "x-penstock-reason" {
+			if lower := strings.ToLower(name); strings.HasPrefix(lower, "penstock-peer-") ||
+				strings.HasPrefix(lower, "x-penstock-") && lower != "x-penstock-reason" {
 				t.Errorf("%s: the client receives %s", host, name)
 			}
 		}
@@ -194,6 +221,7 @@ func TestClusterSet_ClientNamesNoMemberAndNoHop(t *testing.T) {
 		}
 	}
 	if theirs.Load() != 0 || ours.Load() != int64(len(hosts)) {
-		t.Errorf("of %d requests, %d reached this cluster's server and %d the other cluster's", len(hosts), ours.Load(), theirs.Load())
+		t.Errorf("of %d requests, %d reached this cluster's server and %d the other cluster's", len(hosts), ours.Load(),
+			theirs.Load())
 	}
 }

@@ -16,12 +16,14 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/holding"
 )
 
-// heldPool starts a model server that holds every GET until its client gives up, and returns the pool with it, whose servers
-// take four requests at a time, and a route to it from two Gateways: that of the site and victim, which it returns too.
+// heldPool starts a model server that holds every GET until its client gives up, and returns the
+// pool with it, whose servers take four requests at a time, and a route to it from two Gateways:
+// that of the site and victim, which it returns too.
 func heldPool(t *testing.T, port int) (objects string, server *holding.Server) {
 	server = holding.Start(false)
 	t.Cleanup(server.Close)
-	return gatewayObject("victim", port) + poolObjects("held", "/held", []string{"gw", "victim"}, at(server.Server)) + limitObject("held"), server
+	return gatewayObject("victim", port) + poolObjects("held", "/held", []string{"gw", "victim"}, at(server.Server)) +
+		limitObject("held"), server
 }
 
 // full returns nil if the pool of heldPool answers the site's Gateway 429.
@@ -32,7 +34,8 @@ func full(s *site) error {
 	return nil
 }
 
-// Requests of an Envoy that is killed, frozen or cut off count no more: other Gateways find the pool as idle as it is.
+// Requests of an Envoy that is killed, frozen or cut off count no more: other Gateways find the
+// pool as idle as it is.
 func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 	for name, end := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "frozen": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +43,8 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 			port := s.Port()
 			objects, server := heldPool(t, port)
 			s.Write("held.yaml", objects)
-			victim, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "victim", "--gateway", "default/victim", "--xds", s.ads,
+			victim, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "victim", "--gateway",
+				"default/victim", "--xds", s.ads,
 				"--admin", "unix:"+filepath.Join(s.dir, "victim.sock"), "--concurrency", "1", "--drain-time", "1s")
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +76,8 @@ func TestLimit_EnvoyThatIsGoneLeavesNoPhantoms(t *testing.T) {
 				return full(s)
 			})
 			victim.Signal(end)
-			s.Eventually("the pool serves the other Gateway", func() error { return s.ask(http.MethodPost, "/held", "") })
+			s.Eventually("the pool serves the other Gateway",
+				func() error { return s.ask(http.MethodPost, "/held", "") })
 			traffic.end()
 		})
 	}

@@ -35,8 +35,8 @@ func (s *set) picks(t *testing.T, server string) *grpc.ClientConn {
 	return conn
 }
 
-// HoldPicks opens calls of a picker on a connection, each about a pool, with a request's headers and bytes of a body that does not end.
-// Calls that the picker ends are not repeated.
+// HoldPicks opens calls of a picker on a connection, each about a pool, with a request's headers
+// and bytes of a body that does not end. Calls that the picker ends are not repeated.
 func HoldPicks(ctx context.Context, picker *grpc.ClientConn, pool string, calls, size int) {
 	part := bytes.Repeat([]byte("a"), 32<<10)
 	ctx = metadata.AppendToOutgoingContext(ctx, "x-penstock-pool", pool)
@@ -45,23 +45,35 @@ func HoldPicks(ctx context.Context, picker *grpc.ClientConn, pool string, calls,
 		if err != nil {
 			return
 		}
-		headers := &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":method", RawValue: []byte("POST")}, {Key: ":path", RawValue: []byte("/v1/chat/completions")}}}}
-		if s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: headers}}) != nil {
+		headers := &extprocv3.HttpHeaders{
+			Headers: &corev3.HeaderMap{
+				Headers: []*corev3.HeaderValue{{Key: ":method", RawValue: []byte("POST")},
+					{Key: ":path", RawValue: []byte("/v1/chat/completions")}},
+			},
+		}
+		if s.Send(
+			&extprocv3.ProcessingRequest{
+				Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: headers},
+			}) != nil {
 			return
 		}
 		for sent := 0; sent < size; sent += len(part) {
-			if s.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: part}}}) != nil {
+			if s.Send(&extprocv3.ProcessingRequest{
+				Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: part}},
+			}) != nil {
 				break
 			}
 		}
 	}
 }
 
-// A member's Gateway picks from the pool that is exported to it alone, reads no key, and holds up no pick of others.
+// A member's Gateway picks from the pool that is exported to it alone, reads no key, and holds up
+// no pick of others.
 func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 	s := startSecuredSet(t, fmt.Sprintf("  peerListener: {port: %d}\n", processtest.Port(t)))
 	s.Write("site.yaml", strings.Replace(s.objects(), "kind: InferencePool\nmetadata: {name: chat}",
-		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, penstock.dev/export-to: good}}", 1))
+		"kind: InferencePool\nmetadata: {name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, "+
+			"penstock.dev/export-to: good}}", 1))
 	s.Write("secret.yaml", poolObjects("secret", "/secret", []string{"gw"}, at(s.server)))
 	conn := s.picks(t, chatAuthority)
 	s.Eventually("the member picks", func() error {
@@ -70,12 +82,14 @@ func TestPeerListener_HostileMemberAtThePickersPortHoldsUpNoPick(t *testing.T) {
 		}
 		return nil
 	})
-	for _, pool := range []string{"default/secret", "default/good", "default/good@good", "good/good", "", strings.Repeat("x", 1<<16)} {
+	for _, pool := range []string{"default/secret", "default/good", "default/good@good", "good/good", "",
+		strings.Repeat("x", 1<<16)} {
 		if code := Pick(t.Context(), conn, "", pool); code == codes.OK {
 			t.Errorf("the member picks from %.40q", pool)
 		}
 	}
-	for _, server := range []string{"secret.default.east.pool.penstock", "good.default.good.pool.penstock", "hops", "penstock"} {
+	for _, server := range []string{"secret.default.east.pool.penstock", "good.default.good.pool.penstock", "hops",
+		"penstock"} {
 		if code := Pick(t.Context(), s.picks(t, server), "", "default/secret"); code == codes.OK {
 			t.Errorf("the member picks by the name %s", server)
 		}

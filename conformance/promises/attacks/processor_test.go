@@ -35,7 +35,8 @@ spec:
 `, port)
 }
 
-// The service that prepares requests answers what it should not, or never. Requests are served, and soon as fast as without it.
+// The service that prepares requests answers what it should not, or never. Requests are served, and
+// soon as fast as without it.
 func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	type answer func(http.ResponseWriter, *http.Request)
 	var now atomic.Pointer[answer]
@@ -75,7 +76,9 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	}{
 		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 		{"status 500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }},
-		{"a header of 1 MiB", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("a", strings.Repeat("a", 1<<20)) }},
+		{"a header of 1 MiB", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("a", strings.Repeat("a", 1<<20))
+		}},
 		{"token_value of 100 MB", text(`{"token_value":"[1`, ",1", 100<<20, `]"}`)},
 		{"deep", text(`{"more":`, "[", 4<<20, "")},
 		{"no JSON", text("", "x", 1<<10, "")},
@@ -91,7 +94,8 @@ func TestProcessor_HostileOneLosesNoRequest(t *testing.T) {
 	} {
 		was := calls.Load()
 		set(attack.answer)
-		s.Write("processor.yaml", strings.Replace(objects, "timeout: 200ms", fmt.Sprintf("timeout: %dms", 201+i), 1)) // a changed one is not left alone
+		// a changed one is not left alone
+		s.Write("processor.yaml", strings.Replace(objects, "timeout: 200ms", fmt.Sprintf("timeout: %dms", 201+i), 1))
 		s.Eventually(attack.name+": the processor is asked", func() error {
 			if s.median(3); calls.Load() == was {
 				return fmt.Errorf("%d calls", calls.Load())

@@ -9,13 +9,15 @@ import (
 	"testing"
 )
 
-// browser fetches a page at port of attacker.example as a script on that site does, after the name was bound to 127.0.0.1:
-// for the browser, page and script are of the same origin.
+// browser fetches a page at port of attacker.example as a script on that site does, after the name
+// was bound to 127.0.0.1: for the browser, page and script are of the same origin.
 func (s *site) browser(port int, path string) (status int, body string) {
 	s.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, strings.Replace(address, "attacker.example", "127.0.0.1", 1))
-	}}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network,
+				strings.Replace(address, "attacker.example", "127.0.0.1", 1))
+		}}}
 	_, number, _ := net.SplitHostPort(local(port))
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://attacker.example:"+number+path, nil)
 	if err != nil {
@@ -34,10 +36,12 @@ func (s *site) browser(port int, path string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// Before, a web page that a user of this machine visits could read every object and each pick's headers.
+// Before, a web page that a user of this machine visits could read every object and each pick's
+// headers.
 func TestAdmin_DNSRebindingReadsNothing(t *testing.T) {
 	s := start(t, nil)
-	for _, path := range []string{"/status", "/proxies", "/explain?url=http://localhost/v1/models", "/debug/picks?pool=default/chat", "/debug/pool?pool=default/chat", "/debug/store/gateways", "/metrics"} {
+	for _, path := range []string{"/status", "/proxies", "/explain?url=http://localhost/v1/models",
+		"/debug/picks?pool=default/chat", "/debug/pool?pool=default/chat", "/debug/store/gateways", "/metrics"} {
 		if status, body := s.browser(s.http, path); status != http.StatusForbidden || strings.Contains(body, "chat") {
 			t.Errorf("%s: status %d: %.200s", path, status, body)
 		}

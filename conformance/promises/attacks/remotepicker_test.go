@@ -19,7 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// hostilePicker is the picker of another cluster, which answers a request, once that was read to its end, as attack does.
+// hostilePicker is the picker of another cluster, which answers a request, once that was read to
+// its end, as attack does.
 type hostilePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	calls  atomic.Int32
@@ -57,7 +58,8 @@ func (p *hostilePicker) listen(s *site) string {
 	return l.Addr().String()
 }
 
-// serve serves the picker and returns the objects of an import that it exports to, which the route /far leads to.
+// serve serves the picker and returns the objects of an import that it exports to, which the route
+// /far leads to.
 func (p *hostilePicker) serve(s *site) string {
 	s.Helper()
 	_, port, _ := net.SplitHostPort(p.listen(s))
@@ -155,7 +157,9 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 		},
 		"the wish for more time, without end": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			for {
-				if err := stream.Send(&extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(100 * time.Hour)}); err != nil {
+				if err := stream.Send(&extprocv3.ProcessingResponse{
+					OverrideMessageTimeout: durationpb.New(100 * time.Hour),
+				}); err != nil {
 					return err
 				}
 			}
@@ -163,8 +167,13 @@ func TestRemotePicker_AnswersOfAnySizeCostNoMemory(t *testing.T) {
 		"a pick with an endless body": func(stream extprocv3.ExternalProcessor_ProcessServer) error {
 			err := stream.Send(picks(pod))
 			for err == nil {
-				err = stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
-					Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: junk[:512<<10]}}}}}})
+				err = stream.Send(
+					&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
+						Response: &extprocv3.CommonResponse{
+							BodyMutation: &extprocv3.BodyMutation{
+								Mutation: &extprocv3.BodyMutation_Body{Body: junk[:512<<10]},
+							},
+						}}}})
 			}
 			return err
 		},
@@ -191,8 +200,10 @@ func TestExternalPicker_LargeMessagesFailOnePickAlone(t *testing.T) {
 			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: 429}, Body: junk}}})
 	})
 	_, port, _ := net.SplitHostPort(p.listen(s))
-	s.Write("own.yaml", strings.Replace(poolObjects("own", "/own", []string{"gw"}, at(s.server)), "targetPorts: [{number: 8000}]}",
-		"targetPorts: [{number: 8000}], endpointPickerRef: {name: own-picker, port: {number: "+port+"}, failureMode: FailClose}}", 1)+fmt.Sprintf(`apiVersion: v1
+	s.Write("own.yaml",
+		strings.Replace(poolObjects("own", "/own", []string{"gw"}, at(s.server)), "targetPorts: [{number: 8000}]}",
+			"targetPorts: [{number: 8000}], endpointPickerRef: {name: own-picker, port: {number: "+port+
+				"}, failureMode: FailClose}}", 1)+fmt.Sprintf(`apiVersion: v1
 kind: Service
 metadata: {name: own-picker}
 spec: {ports: [{port: %[1]s, appProtocol: kubernetes.io/h2c}]}

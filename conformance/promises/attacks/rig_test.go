@@ -58,13 +58,14 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// site is a penstock serve on a folder, with an Envoy for its Gateway default/gw, whose route default/chat leads to the
-// pool default/chat with one model server.
+// site is a penstock serve on a folder, with an Envoy for its Gateway default/gw, whose route
+// default/chat leads to the pool default/chat with one model server.
 type site struct {
 	processtest.Rig
 	dir string // state, logs and sockets
 	ads string // the address of ADS: a socket, or of port xds with credentials
-	// Ports of 127.0.0.1: the Gateway's listener, ADS, the picker, health and metrics, and Envoy's admin interface.
+	// Ports of 127.0.0.1: the Gateway's listener, ADS, the picker, health and metrics, and Envoy's
+	// admin interface.
 	gateway, xds, picker, http, admin int
 	server                            *httptest.Server // the model server
 	penstock, envoy                   *process.Process
@@ -98,8 +99,8 @@ func (s *site) within(p *process.Process) int64 {
 	return peak
 }
 
-// start starts a site and waits until it serves. The files replace or add to those of the site; args are further
-// arguments of penstock serve.
+// start starts a site and waits until it serves. The files replace or add to those of the site;
+// args are further arguments of penstock serve.
 func start(t *testing.T, files map[string]string, args ...string) *site {
 	t.Helper()
 	s := prepare(t, files)
@@ -146,7 +147,8 @@ func (s *site) serveWith(binary string, args ...string) {
 func (s *site) attach(args ...string) {
 	s.Helper()
 	envoy, err := process.StartEnvoy(binaries.penstock, binaries.envoy, s.dir, "envoy", append([]string{
-		"--gateway", "default/gw", "--xds", s.ads, "--admin", local(s.admin), "--concurrency", "1", "--drain-time", "1s",
+		"--gateway", "default/gw", "--xds", s.ads, "--admin", local(s.admin), "--concurrency", "1", "--drain-time",
+		"1s",
 	}, args...)...)
 	if err != nil {
 		s.Fatal(err)
@@ -237,7 +239,8 @@ func (s *site) rss(p *process.Process) float64 {
 	return float64(bytes) / (1 << 20)
 }
 
-// peak follows the resident memory of a process until the returned function is called, which returns its maximum in MiB.
+// peak follows the resident memory of a process until the returned function is called, which
+// returns its maximum in MiB.
 func (s *site) peak(p *process.Process) func() float64 {
 	peak := process.Peak(s.Context(), p.PID())
 	return func() float64 { return float64(peak()) / (1 << 20) }
@@ -252,7 +255,8 @@ func (s *site) objects() string {
 func modelServer() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
-			_, _ = io.WriteString(w, "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
+			_, _ = io.WriteString(w,
+				"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0\n")
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -260,7 +264,8 @@ func modelServer() *httptest.Server {
 	}))
 }
 
-// ask sends a request through the Gateway, on a connection of its own. It returns an error unless the answer is 200.
+// ask sends a request through the Gateway, on a connection of its own. It returns an error unless
+// the answer is 200.
 func (s *site) ask(method, path, body string) error {
 	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
 	defer cancel()
@@ -294,7 +299,8 @@ func (s *site) traffic() *traffic {
 	tr := &traffic{s: s, stop: stop}
 	tr.done.Go(func() {
 		for ctx.Err() == nil {
-			err := s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
+			err := s.ask(http.MethodPost, "/v1/chat/completions",
+				`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
 			if tr.sent++; err != nil {
 				tr.failed = append(tr.failed, err.Error())
 			}
@@ -310,7 +316,8 @@ func (tr *traffic) end() {
 	tr.stop()
 	tr.done.Wait()
 	if len(tr.failed) > 0 || tr.sent == 0 {
-		tr.s.Errorf("%d of %d requests failed: %s", len(tr.failed), tr.sent, strings.Join(tr.failed[:min(5, len(tr.failed))], "; "))
+		tr.s.Errorf("%d of %d requests failed: %s", len(tr.failed), tr.sent,
+			strings.Join(tr.failed[:min(5, len(tr.failed))], "; "))
 	}
 }
 

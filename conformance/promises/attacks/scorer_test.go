@@ -44,7 +44,8 @@ func (s *site) median(requests int) time.Duration {
 	var took []time.Duration
 	for range requests {
 		began := time.Now()
-		if err := s.ask(http.MethodPost, "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`); err != nil {
+		if err := s.ask(http.MethodPost, "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"user","content":"hello"}]}`); err != nil {
 			s.Fatal(err)
 		}
 		took = append(took, time.Since(began))
@@ -53,8 +54,8 @@ func (s *site) median(requests int) time.Duration {
 	return took[len(took)/2]
 }
 
-// undelayed waits until half of some requests take less than most. A delay that each request has never goes away; one that the
-// machine has does.
+// undelayed waits until half of some requests take less than most. A delay that each request has
+// never goes away; one that the machine has does.
 func (s *site) undelayed(what string, most time.Duration) {
 	s.Helper()
 	s.Eventually(what+": requests are not delayed", func() error {
@@ -80,7 +81,8 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, rest, _ := strings.Cut(text, fmt.Sprintf(`penstock_picker_external_scores_total{outcome=%q,pool="default/chat"} `, outcome))
+		_, rest, _ := strings.Cut(text,
+			fmt.Sprintf(`penstock_picker_external_scores_total{outcome=%q,pool="default/chat"} `, outcome))
 		value, _, _ := strings.Cut(rest, "\n")
 		return value
 	}
@@ -98,11 +100,15 @@ func TestExternalScorer_HostileOneDelaysNoRequest(t *testing.T) {
 		outcome string
 	}{
 		{"hangs", func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }, "failed"},
-		{"hangs after its deadline, too", func(context.Context) ([]byte, error) { <-t.Context().Done(); return nil, nil }, "failed"},
+		{"hangs after its deadline, too", func(context.Context) ([]byte, error) {
+			<-t.Context().Done()
+			return nil, nil
+		}, "failed"},
 		{"64 MiB", func(context.Context) ([]byte, error) { return huge, nil }, "failed"},
 		{"no number", func(context.Context) ([]byte, error) { return scoringtest.Scores(math.NaN()), nil }, "scored"},
 		{"infinite", func(context.Context) ([]byte, error) { return scoringtest.Scores(math.Inf(1)), nil }, "scored"},
-		{"an error of 8 MiB", func(context.Context) ([]byte, error) { return nil, fmt.Errorf("%s", huge[:8<<20]) }, "failed"},
+		{"an error of 8 MiB", func(context.Context) ([]byte, error) { return nil, fmt.Errorf("%s", huge[:8<<20]) },
+			"failed"},
 	} {
 		was, last := counted(attack.outcome), calls.Load()
 		set(attack.answer)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Another user of the machine makes the state folder first, to plant a status, a last good object or a socket.
+// Another user of the machine makes the state folder first, to plant a status, a last good object
+// or a socket.
 func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("without root no folder of another user can be made: the folder of root is used instead")
@@ -29,7 +30,8 @@ func TestState_FolderOfAnotherUserIsNotUsed(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // before, it served
 	defer stop()
-	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.Files, "--state", planted, "--picker", local(s.picker)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, binaries.penstock, "serve", "-f", s.Files, "--state", planted, "--picker",
+		local(s.picker)).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "choose another folder with --state") {
 		t.Errorf("%v: %s", err, out)
 	}

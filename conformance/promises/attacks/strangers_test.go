@@ -19,16 +19,19 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// subscribe subscribes to what the site publishes for members, with certificates, by a first message; nil: the one of a member. It returns the
-// first response, and how the stream ends without one; with hold, it stays to the stream's end.
-func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, message []byte, hold bool) (*discoveryv3.DeltaDiscoveryResponse, error) {
+// subscribe subscribes to what the site publishes for members, with certificates, by a first
+// message; nil: the one of a member. It returns the first response, and how the stream ends without
+// one; with hold, it stays to the stream's end.
+func (s *set) subscribe(ctx context.Context, certificates []tls.Certificate, message []byte,
+	hold bool) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	if message == nil {
 		message, _ = proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "exports"}) // always encodes
 	}
 	return parties.Follow(ctx, s.self.Peer.Address, certificates, hold, message)
 }
 
-// A client of the port for members that is none learns nothing there, and takes nothing from members.
+// A client of the port for members that is none learns nothing there, and takes nothing from
+// members.
 func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 	s := startSet(t, "", nil)
 	traffic, before, peak := s.traffic(), s.rss(s.penstock), s.peak(s.penstock)
@@ -45,7 +48,8 @@ func TestClusterSet_StrangersLearnNothingAndCostNothing(t *testing.T) {
 			t.Errorf("with %s: %v", what, got)
 		}
 	}
-	conns, err := Idle(t.Context(), net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, s.self.Peer.Address, 300)
+	conns, err := Idle(t.Context(), net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}},
+		s.self.Peer.Address, 300)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +87,13 @@ func TestClusterSet_RequestsOfAMemberAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, message := range map[string][]byte{
-		"a large message":    append(first[:len(first):len(first)], append([]byte{0x32, 0x80, 0x80, 0x80, 0x20}, make([]byte, 64<<20)...)...), // a nonce
-		"millions of items":  append(first[:len(first):len(first)], bytes.Repeat([]byte{0x2a, 0x00}, 7<<20)...),                               // versions
-		"names of resources": append(first[:len(first):len(first)], bytes.Repeat([]byte{0x1a, 0x00}, 1000)...),                                // which the channel does not use
+		// a nonce
+		"a large message": append(first[:len(first):len(first)],
+			append([]byte{0x32, 0x80, 0x80, 0x80, 0x20}, make([]byte, 64<<20)...)...),
+		// versions
+		"millions of items": append(first[:len(first):len(first)], bytes.Repeat([]byte{0x2a, 0x00}, 7<<20)...),
+		// which the channel does not use
+		"names of resources": append(first[:len(first):len(first)], bytes.Repeat([]byte{0x1a, 0x00}, 1000)...),
 		"nonsense":           []byte(strings.Repeat("nonsense", 1000)),
 	} {
 		for range 8 {

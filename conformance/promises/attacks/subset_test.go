@@ -39,8 +39,8 @@ spec: {servers: [{address: %q, ports: [%d]}]}
 `, server.address, server.port)
 }
 
-// A client, and the service that prepares requests, name a server outside of the route's subset. It gets no request, not even when the subset
-// has no server left.
+// A client, and the service that prepares requests, name a server outside of the route's subset. It
+// gets no request, not even when the subset has no server left.
 func TestSubset_ServersOutsideGetNoRequest(t *testing.T) {
 	own := modelServer()
 	t.Cleanup(own.Close)
@@ -50,7 +50,9 @@ func TestSubset_ServersOutsideGetNoRequest(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"worker_address":%q}`, *named.Load())
 	}))
 	t.Cleanup(processor.Close)
-	s := prepare(t, map[string]string{"own.yaml": ownObjects(at(own)), "processor.yaml": processorObjects(processor.Listener.Addr().(*net.TCPAddr).Port)})
+	s := prepare(t,
+		map[string]string{"own.yaml": ownObjects(at(own)),
+			"processor.yaml": processorObjects(processor.Listener.Addr().(*net.TCPAddr).Port)})
 	outside := s.server.Listener.Addr().String()
 	named.Store(&outside)
 	var reached, served atomic.Int64
@@ -68,11 +70,15 @@ func TestSubset_ServersOutsideGetNoRequest(t *testing.T) {
 	s.Eventually("the route serves", func() error { return s.ask(http.MethodPost, "/own/v1/completions", "{}") })
 	attack := func(want int) {
 		t.Helper()
-		for _, name := range []string{"x-gateway-destination-endpoint", "X-Gateway-Destination-Endpoint-Subset", "x-penstock-subset", "x-penstock-pool", "x-penstock-spill", "x-session-token",
-			"x-worker-instance-id", "x-prefiller-host-port", "x-data-parallel-host-port", "test-epp-endpoint-selection", "x-envoy-original-dst-host", "host", "cookie"} {
+		for _, name := range []string{"x-gateway-destination-endpoint", "X-Gateway-Destination-Endpoint-Subset",
+			"x-penstock-subset", "x-penstock-pool", "x-penstock-spill", "x-session-token",
+			"x-worker-instance-id", "x-prefiller-host-port", "x-data-parallel-host-port", "test-epp-endpoint-selection",
+			"x-envoy-original-dst-host", "host", "cookie"} {
 			for _, value := range []string{outside, "", "tenant!=own", "default/chat"} {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+local(s.gateway)+"/own/v1/completions",
-					strings.NewReader(`{"route":true,"prompt":"a","nvext":{"backend_instance_id":1},"worker_address":"`+outside+`"}`))
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+					"http://"+local(s.gateway)+"/own/v1/completions",
+					strings.NewReader(`{"route":true,"prompt":"a","nvext":{"backend_instance_id":1},"worker_address":"`+
+						outside+`"}`))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,17 +13,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// JunkTokens opens so many streams of ADS, one after the other, each with another token that no API server has signed:
-// a JWT for the right audience. It returns an error if one is accepted.
+// JunkTokens opens so many streams of ADS, one after the other, each with another token that no API
+// server has signed: a JWT for the right audience. It returns an error if one is accepted.
 func JunkTokens(ctx context.Context, conn *grpc.ClientConn, streams int) error {
-	claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`, time.Now().Add(time.Hour).Unix()))
+	claims := base64.RawURLEncoding.EncodeToString(
+		fmt.Appendf(nil, `{"aud":["penstock.dev"],"exp":%d,"sub":"system:serviceaccount:default:default"}`,
+			time.Now().Add(time.Hour).Unix()))
 	for i := range streams {
 		token := fmt.Sprintf("e30.%s.%d", claims, i)
-		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
+		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).
+			DeltaAggregatedResources(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
 		if err == nil {
 			_, err = s.Recv()
 		}
-		// The connection of a client that never authenticates is closed after a while: then it is unavailable.
+		// The connection of a client that never authenticates is closed after a while: then it is
+		// unavailable.
 		if c := status.Code(err); c != codes.PermissionDenied && c != codes.Unavailable {
 			return fmt.Errorf("token %d: %w", i, err)
 		}

@@ -17,9 +17,9 @@ type Uploads struct {
 	reads    sync.WaitGroup
 }
 
-// Stall sends all but the end of HTTP/1.1 uploads of some bytes to a path, 16 at a time. Every other one declares its length,
-// the rest is chunked. Each body begins as a prompt, and never names a model. Stall returns once every upload has stalled or
-// was ended by the server. Call Close.
+// Stall sends all but the end of HTTP/1.1 uploads of some bytes to a path, 16 at a time. Every
+// other one declares its length, the rest is chunked. Each body begins as a prompt, and never names
+// a model. Stall returns once every upload has stalled or was ended by the server. Call Close.
 func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploads, error) {
 	u := &Uploads{}
 	places := make(chan struct{}, 16)
@@ -48,7 +48,8 @@ func Stall(ctx context.Context, address, path string, uploads, size int) (*Uploa
 	return u, ctx.Err()
 }
 
-// send writes a request without the end of its body. It returns early if the server closes the connection.
+// send writes a request without the end of its body. It returns early if the server closes the
+// connection.
 func send(conn net.Conn, path string, size int, chunked bool) {
 	const begin = `{"prompt":"`
 	length, frame, end := fmt.Sprintf("Content-Length: %d", size), "", ""
@@ -64,7 +65,9 @@ func send(conn net.Conn, path string, size int, chunked bool) {
 		_, err := conn.Write(text)
 		return err == nil
 	}
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n\r\n", path, length); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n\r\n", path,
+		length); err != nil {
 		return
 	}
 	if !write([]byte(begin)) {

@@ -21,8 +21,9 @@ spec:
   picker: {body: Buffered}
 `
 
-// Before, 200 uploads of 32 MiB that stopped before their last byte filled Envoy's heap for up to an hour, and every request of
-// every route was answered 503. It held the bodies for a model's name, for a picker, or only to be able to send them again.
+// Before, 200 uploads of 32 MiB that stopped before their last byte filled Envoy's heap for up to
+// an hour, and every request of every route was answered 503. It held the bodies for a model's
+// name, for a picker, or only to be able to send them again.
 func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 	s := start(t, nil)
 	s.Write("by-model.yaml", modelRoute)
@@ -48,7 +49,8 @@ func TestUpload_StalledOnesLeaveOthersServed(t *testing.T) {
 			if stalled := 200 - uploads.Answered(); stalled == 0 || stalled > 30 {
 				t.Errorf("%d uploads of 32 MiB are held in half of a heap of 0.9 GiB", stalled)
 			}
-			if err := s.ask("POST", path, large); err == nil || !strings.Contains(err.Error(), `"code":"too_many_uploads"`) {
+			if err := s.ask("POST", path, large); err == nil ||
+				!strings.Contains(err.Error(), `"code":"too_many_uploads"`) {
 				t.Errorf("a further upload: %v", err)
 			}
 			if most := peak(); most > 1024 {
@@ -73,7 +75,8 @@ func TestUpload_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
 	for range 200 {
 		body, writer := io.Pipe()
 		bodies = append(bodies, writer)
-		sent.Go(func() { _, _ = io.Copy(writer, io.LimitReader(repeated("a"), 32<<20-1)) }) // ends early if the stream is reset
+		// ends early if the stream is reset
+		sent.Go(func() { _, _ = io.Copy(writer, io.LimitReader(repeated("a"), 32<<20-1)) })
 		streams.Go(func() { _ = s.stream(body) })
 	}
 	sent.Wait()
@@ -92,7 +95,8 @@ func TestUpload_StalledHTTP2StreamsLeaveOthersServed(t *testing.T) {
 	streams.Wait()
 }
 
-// stream sends a body of unknown length over an HTTP/2 connection of its own, and closes it in the end.
+// stream sends a body of unknown length over an HTTP/2 connection of its own, and closes it in the
+// end.
 func (s *site) stream(body io.ReadCloser) error {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, "http://"+local(s.gateway)+"/by-model", body)
 	if err != nil {

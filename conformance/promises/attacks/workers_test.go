@@ -9,14 +9,18 @@ import (
 	"testing"
 )
 
-// workerHeaders name the servers that a sidecar or a frontend beside a model server calls, or whose cache is read.
+// workerHeaders name the servers that a sidecar or a frontend beside a model server calls, or whose
+// cache is read.
 var workerHeaders = []string{
-	"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port", "x-data-parallel-rank",
+	"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port",
+	"x-data-parallel-rank",
 	"x-worker-instance-id", "x-prefill-instance-id", "x-dp-rank", "x-prefill-dp-rank",
-	"x-dynamo-worker-instance-id", "x-dynamo-prefill-instance-id", "x-dynamo-dp-rank", "x-dynamo-prefill-dp-rank", "x-dynamo-routing-mode",
+	"x-dynamo-worker-instance-id", "x-dynamo-prefill-instance-id", "x-dynamo-dp-rank", "x-dynamo-prefill-dp-rank",
+	"x-dynamo-routing-mode",
 }
 
-// A client that names the cloud's metadata server, or another tenant's worker, in a header or in nvext, reaches the servers of its pick alone.
+// A client that names the cloud's metadata server, or another tenant's worker, in a header or in
+// nvext, reaches the servers of its pick alone.
 func TestWorkers_ThatAClientNamesAreRemoved(t *testing.T) {
 	s := prepare(t, map[string]string{"workers.yaml": `apiVersion: penstock.dev/v1alpha1
 kind: PoolPolicy
@@ -46,8 +50,10 @@ plugins: [{type: active-request-scorer}, {type: dynamo-headers}]
 	s.attach()
 	const members = `"backend_instance_id":666,"decode_worker_id":666,"prefill_worker_id":666,"dp_rank":666,"prefill_dp_rank":666,"token_data":[666]`
 	send := func(form func(name string) []string) error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+local(s.gateway)+"/v1/chat/completions",
-			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hello"}],"nvext":{`+members+`},"nv\u0065xt":{`+members+`}}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+local(s.gateway)+"/v1/chat/completions",
+			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hello"}],"nvext":{`+members+
+				`},"nv\u0065xt":{`+members+`}}`))
 		if err != nil {
 			return err
 		}

@@ -131,7 +131,8 @@ func plain(public []byte, authority bool) *certificate {
 	}
 	c.subject = c.issuer
 	if authority {
-		c.extensions = append(c.extensions, critical(basicConstraints, seq(boolean(0xff))), critical(keyUsage, bits(2, 0x04)))
+		c.extensions = append(c.extensions, critical(basicConstraints, seq(boolean(0xff))),
+			critical(keyUsage, bits(2, 0x04)))
 	} else {
 		c.extensions = append(c.extensions, extension(altName, seq(text(0x82, "a.example.com"))))
 	}
@@ -147,7 +148,8 @@ func (c *certificate) der() []byte {
 	if outer == nil {
 		outer = c.algorithm
 	}
-	fields := seq(c.version, c.serial, c.algorithm, c.issuer, c.validity, c.subject, c.key, c.unique, extensions, c.more)
+	fields := seq(c.version, c.serial, c.algorithm, c.issuer, c.validity, c.subject, c.key, c.unique, extensions,
+		c.more)
 	return append(seq(fields, outer, c.signature, c.tail), c.after...)
 }
 

@@ -1,6 +1,7 @@
-// Package certificates compares Penstock's check of users' certificates with the real Envoy: certificates and keys of
-// listeners, and bundles of CA certificates. What Envoy accepts as its user wrote it, Penstock accepts; what Penstock
-// accepts, Envoy accepts as it gets it. Penstock writes PEM anew, so it may accept PEM that Envoy alone would not.
+// Package certificates compares Penstock's check of users' certificates with the real Envoy:
+// certificates and keys of listeners, and bundles of CA certificates. What Envoy accepts as its
+// user wrote it, Penstock accepts; what Penstock accepts, Envoy accepts as it gets it. Penstock
+// writes PEM anew, so it may accept PEM that Envoy alone would not.
 //
 // A seeded corpus has each deviation alone, and pairs of them:
 //
@@ -13,5 +14,6 @@
 //
 // Nothing verifies the certificates' signatures, which are of random bytes.
 //
-// Tests: go test ./promises/certificates (with the real Envoy; less than a minute). SEED=n draws other pairs.
+// Tests: go test ./promises/certificates (with the real Envoy; less than a minute). SEED=n draws
+// other pairs.
 package certificates

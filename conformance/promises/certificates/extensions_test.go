@@ -60,7 +60,8 @@ func constraints() []deviation {
 		{"basic constraints: something behind", basic(boolean(0xff), integer(1), null)},
 		{"basic constraints: no sequence", instead(critical(basicConstraints, null))},
 		{"basic constraints: no byte", instead(critical(basicConstraints, nil))},
-		{"basic constraints: something behind the sequence", instead(critical(basicConstraints, append(seq(), null...)))},
+		{"basic constraints: something behind the sequence",
+			instead(critical(basicConstraints, append(seq(), null...)))},
 		{"key usage: digitalSignature", usage(bits(7, 0x80))},
 		{"key usage: keyEncipherment", usage(bits(5, 0x20))},
 		{"key usage: keyAgreement", usage(bits(3, 0x08))},
@@ -107,7 +108,10 @@ func alternatives() []deviation {
 		{"name: a mail address", alternative(text(0x81, "a@example.com"))},
 		{"name: a bad mail address", alternative(text(0x81, "a"))},
 		{"name: a mail address with an umlaut", alternative(text(0x81, "\xe4@a"))},
-		{"name: another name", alternative(tlv(0xa0, oid(1, 3, 6, 1, 4, 1, 99999, 6), tlv(0xa0, text(utf8String, "a"))))},
+		{
+			"name: another name",
+			alternative(tlv(0xa0, oid(1, 3, 6, 1, 4, 1, 99999, 6), tlv(0xa0, text(utf8String, "a")))),
+		},
 		{"name: another name without a value", alternative(tlv(0xa0, oid(1, 3, 6, 1, 4, 1, 99999, 6)))},
 		{"name: a directory name", alternative(tlv(0xa4, name(commonName, text(utf8String, "a"))))},
 		{"name: a broken directory name", alternative(tlv(0xa4, null))},
@@ -134,7 +138,8 @@ func make300() []byte {
 }
 
 func others() []deviation {
-	authorityKey, subjectKey, policies, points := oid(2, 5, 29, 35), oid(2, 5, 29, 14), oid(2, 5, 29, 32), oid(2, 5, 29, 31)
+	authorityKey, subjectKey, policies, points := oid(2, 5, 29, 35), oid(2, 5, 29, 14), oid(2, 5, 29, 32),
+		oid(2, 5, 29, 31)
 	limits, access, feature := oid(2, 5, 29, 30), oid(1, 3, 6, 1, 5, 5, 7, 1, 1), oid(1, 3, 6, 1, 5, 5, 7, 1, 24)
 	mappings, inhibit, demand := oid(2, 5, 29, 33), oid(2, 5, 29, 54), oid(2, 5, 29, 36)
 	timestamps, issuer := oid(1, 3, 6, 1, 4, 1, 11129, 2, 4, 2), oid(2, 5, 29, 18)
@@ -169,14 +174,24 @@ func others() []deviation {
 		{"distribution points: broken", with(extension(points, null))},
 		{"distribution points: text", with(extension(points, seq(seq(text(utf8String, "a")))))},
 		{"name constraints: a name", with(critical(limits, subtree(seq(text(0x82, "example.com")))))},
-		{"name constraints: addresses", with(critical(limits, subtree(seq(tlv(0x87, []byte{10, 0, 0, 0, 255, 0, 0, 0})))))},
-		{"name constraints: a bad mask", with(critical(limits, subtree(seq(tlv(0x87, []byte{10, 0, 0, 0, 255, 0, 255, 0})))))},
-		{"name constraints: an address without a mask", with(critical(limits, subtree(seq(tlv(0x87, []byte{10, 0, 0, 0})))))},
+		{
+			"name constraints: addresses",
+			with(critical(limits, subtree(seq(tlv(0x87, []byte{10, 0, 0, 0, 255, 0, 0, 0}))))),
+		},
+		{
+			"name constraints: a bad mask",
+			with(critical(limits, subtree(seq(tlv(0x87, []byte{10, 0, 0, 0, 255, 0, 255, 0}))))),
+		},
+		{"name constraints: an address without a mask",
+			with(critical(limits, subtree(seq(tlv(0x87, []byte{10, 0, 0, 0})))))},
 		{"name constraints: a bad name", with(critical(limits, subtree(seq(text(0x82, "*.a")))))},
 		{"name constraints: a URI", with(critical(limits, subtree(seq(text(0x86, "example.com")))))},
 		{"name constraints: a URI with an address", with(critical(limits, subtree(seq(text(0x86, "127.0.0.1")))))},
 		{"name constraints: a mail address", with(critical(limits, subtree(seq(text(0x81, "a@b")))))},
-		{"name constraints: a directory name", with(critical(limits, subtree(seq(tlv(0xa4, name(commonName, text(utf8String, "a")))))))},
+		{
+			"name constraints: a directory name",
+			with(critical(limits, subtree(seq(tlv(0xa4, name(commonName, text(utf8String, "a"))))))),
+		},
 		{"name constraints: a minimum", with(critical(limits, subtree(seq(text(0x82, "a"), tlv(0x80, []byte{1})))))},
 		{"name constraints: none", with(critical(limits, seq()))},
 		{"name constraints: no sequence", with(critical(limits, null))},
@@ -186,7 +201,10 @@ func others() []deviation {
 		{"access: critical", with(critical(access, seq(seq(oid(1, 3, 6, 1, 5, 5, 7, 48, 1), uri))))},
 		{"access: no sequence", with(extension(access, null))},
 		{"access: of one", with(extension(access, seq(seq(oid(1, 3, 6, 1, 5, 5, 7, 48, 1)))))},
-		{"access: text for a URI", with(extension(access, seq(seq(oid(1, 3, 6, 1, 5, 5, 7, 48, 1), text(utf8String, "a")))))},
+		{
+			"access: text for a URI",
+			with(extension(access, seq(seq(oid(1, 3, 6, 1, 5, 5, 7, 48, 1), text(utf8String, "a"))))),
+		},
 		{"must-staple", with(extension(feature, seq(integer(5))))},
 		{"must-staple: another feature", with(extension(feature, seq(integer(17))))},
 		{"must-staple: two features", with(extension(feature, seq(integer(17), integer(5))))},

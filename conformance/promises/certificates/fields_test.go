@@ -64,8 +64,12 @@ func names() []deviation {
 		{"empty subject and no name", func(c *certificate) { c.subject, c.extensions = seq(), nil }},
 		{"empty issuer", func(c *certificate) { c.issuer = seq() }},
 		{"subject with an empty set", func(c *certificate) { c.subject = seq(set()) }},
-		{"subject with a set of two", func(c *certificate) { c.subject = seq(set(common, seq(country, text(printableString, "DE")))) }},
-		{"attribute of three", func(c *certificate) { c.subject = seq(set(seq(commonName, text(utf8String, "a"), null))) }},
+		{"subject with a set of two", func(c *certificate) {
+			c.subject = seq(set(common, seq(country, text(printableString, "DE"))))
+		}},
+		{"attribute of three", func(c *certificate) {
+			c.subject = seq(set(seq(commonName, text(utf8String, "a"), null)))
+		}},
 		{"attribute without a value", func(c *certificate) { c.subject = seq(set(seq(commonName))) }},
 		{"subject that is a set", func(c *certificate) { c.subject = set(common) }},
 		{"BMPString", subject(commonName, text(bmpString, "\x00a\x00b"))},
@@ -175,7 +179,8 @@ func algorithms() []deviation {
 	}
 }
 
-// publicKeys deviate from the encoding of the public key, which then is another one than the private key's.
+// publicKeys deviate from the encoding of the public key, which then is another one than the
+// private key's.
 func publicKeys() []deviation {
 	key := func(change func(der []byte) []byte) func(*certificate) {
 		return func(c *certificate) { c.key = change(bytes.Clone(c.key)) }
@@ -185,11 +190,23 @@ func publicKeys() []deviation {
 	modulus := append([]byte{0}, bytes.Repeat([]byte{0xc5}, 256)...)
 	return []deviation{
 		{"key without NULL", key(func([]byte) []byte { return seq(seq(rsa), small(integer(modulus...), integer(3))) })},
-		{"key with exponent 1", key(func([]byte) []byte { return seq(seq(rsa, null), small(integer(modulus...), integer(1))) })},
-		{"key with exponent 2", key(func([]byte) []byte { return seq(seq(rsa, null), small(integer(modulus...), integer(2))) })},
-		{"key with a negative modulus", key(func([]byte) []byte { return seq(seq(rsa, null), small(integer(0xff), integer(3))) })},
+		{
+			"key with exponent 1",
+			key(func([]byte) []byte { return seq(seq(rsa, null), small(integer(modulus...), integer(1))) }),
+		},
+		{
+			"key with exponent 2",
+			key(func([]byte) []byte { return seq(seq(rsa, null), small(integer(modulus...), integer(2))) }),
+		},
+		{
+			"key with a negative modulus",
+			key(func([]byte) []byte { return seq(seq(rsa, null), small(integer(0xff), integer(3))) }),
+		},
 		{"key with modulus 0", key(func([]byte) []byte { return seq(seq(rsa, null), small(integer(0), integer(3))) })},
-		{"key of an unknown algorithm", key(func([]byte) []byte { return seq(seq(oid(1, 3, 6, 1, 4, 1, 99999, 3)), bits(0, 1)) })},
+		{
+			"key of an unknown algorithm",
+			key(func([]byte) []byte { return seq(seq(oid(1, 3, 6, 1, 4, 1, 99999, 3)), bits(0, 1)) }),
+		},
 		{"key of no byte", key(func([]byte) []byte { return seq() })},
 		{"key with something behind", key(func(der []byte) []byte { return seq(der[headerOf(der):], null) })},
 		{"key whose bits are wrong", key(func(der []byte) []byte { der[len(der)-1] ^= 1; return der })},

@@ -48,7 +48,10 @@ func writings(other []byte) []writing {
 		})},
 		{"a header", swap("CERTIFICATE-----\nM", "CERTIFICATE-----\nComment: a\n\nM")},
 		{"an empty line before the body", swap("-----\nM", "-----\n\nM")},
-		{"an empty line in the body", lines(func(l []string) []string { return append(append(l[:2:2], ""), l[2:]...) })},
+		{
+			"an empty line in the body",
+			lines(func(l []string) []string { return append(append(l[:2:2], ""), l[2:]...) }),
+		},
 		{"an empty line behind the body", swap("\n-----END", "\n\n-----END")},
 		{"one line", body(100_000)},
 		{"76 columns", body(76)},
@@ -65,12 +68,15 @@ func writings(other []byte) []writing {
 		{"a block of no byte behind", func(b []byte) []byte {
 			return append(bytes.Clone(b), "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"...)
 		}},
-		{"an unfinished block behind", func(b []byte) []byte { return append(bytes.Clone(b), "-----BEGIN CERTIFICATE-----\nMAAA\n"...) }},
+		{"an unfinished block behind", func(b []byte) []byte {
+			return append(bytes.Clone(b), "-----BEGIN CERTIFICATE-----\nMAAA\n"...)
+		}},
 		{"an unknown block behind", func(b []byte) []byte {
 			return append(bytes.Clone(b), "-----BEGIN THING-----\nMAAA\n-----END THING-----\n"...)
 		}},
 		{"parameters of Diffie and Hellman behind", func(b []byte) []byte {
-			return append(bytes.Clone(b), "-----BEGIN DH PARAMETERS-----\nMAYCAQUCAQI=\n-----END DH PARAMETERS-----\n"...)
+			return append(bytes.Clone(b),
+				"-----BEGIN DH PARAMETERS-----\nMAYCAQUCAQI=\n-----END DH PARAMETERS-----\n"...)
 		}},
 		{"a NUL at the end", func(b []byte) []byte { return append(bytes.Clone(b), 0) }},
 		{"DER", func(b []byte) []byte {
@@ -94,7 +100,8 @@ func writings(other []byte) []writing {
 	}
 }
 
-// keyFiles are what stands in a key's file in place of a key in PKCS #8, with the kind of its certificate.
+// keyFiles are what stands in a key's file in place of a key in PKCS #8, with the kind of its
+// certificate.
 func (k keys) keyFiles() (out []struct {
 	name, kind string
 	text       []byte
@@ -116,14 +123,17 @@ func (k keys) keyFiles() (out []struct {
 	add("public key", "ec-P-256", k["ec-P-256.pub"])
 	add("two keys", "ec-P-256", append(bytes.Clone(k["ec-P-256.key"]), k["other.key"]...))
 	add("two keys, the other one first", "ec-P-256", append(bytes.Clone(k["other.key"]), k["ec-P-256.key"]...))
-	add("certificate before the key", "ec-P-256", append(plain(k.public("ec-P-256"), false).pem(), k["ec-P-256.key"]...))
+	add("certificate before the key", "ec-P-256",
+		append(plain(k.public("ec-P-256"), false).pem(), k["ec-P-256.key"]...))
 	rename := func(kind, by string) []byte {
 		return bytes.ReplaceAll(k[kind+".key"], []byte("PRIVATE KEY"), []byte(by+" PRIVATE KEY"))
 	}
 	add("RSA key that is PKCS #8", "rsa-2048", rename("rsa-2048", "RSA"))
 	add("EC key that is PKCS #8", "ec-P-256", rename("ec-P-256", "EC"))
-	add("PKCS #8 key that is SEC 1", "ec-P-256", bytes.ReplaceAll(k["ec-P-256.sec1"], []byte("EC PRIVATE"), []byte("PRIVATE")))
-	add("PKCS #8 key that is PKCS #1", "rsa-2048", bytes.ReplaceAll(k["rsa-2048.traditional"], []byte("RSA PRIVATE"), []byte("PRIVATE")))
+	add("PKCS #8 key that is SEC 1", "ec-P-256",
+		bytes.ReplaceAll(k["ec-P-256.sec1"], []byte("EC PRIVATE"), []byte("PRIVATE")))
+	add("PKCS #8 key that is PKCS #1", "rsa-2048",
+		bytes.ReplaceAll(k["rsa-2048.traditional"], []byte("RSA PRIVATE"), []byte("PRIVATE")))
 	add("ANY key", "ec-P-256", rename("ec-P-256", "ANY"))
 	return out
 }

@@ -98,10 +98,13 @@ func penstock(t *testing.T, s sample) found {
 	}
 	if s.key == nil {
 		gw.Spec.TLS = &gatewayv1.GatewayTLSConfig{Frontend: &gatewayv1.FrontendTLSConfig{Default: gatewayv1.TLSConfig{
-			Validation: &gatewayv1.FrontendTLSValidation{CACertificateRefs: []gatewayv1.ObjectReference{{Kind: "ConfigMap", Name: "ca"}}},
+			Validation: &gatewayv1.FrontendTLSValidation{
+				CACertificateRefs: []gatewayv1.ObjectReference{{Kind: "ConfigMap", Name: "ca"}},
+			},
 		}}}
 		r := apply(store.ConfigMaps.Put(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"}, BinaryData: map[string][]byte{"ca.crt": s.bundle},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ca"},
+			BinaryData: map[string][]byte{"ca.crt": s.bundle},
 		}))
 		secret, ok := gatewayapi.ClientTrust(r, "default/gw", 0)
 		if !ok || len(secret.CA) == 0 {
@@ -131,8 +134,8 @@ func penstock(t *testing.T, s sample) found {
 	return found{sent: sample{name: s.name, chain: secret.Chain, key: secret.Key}}
 }
 
-// envoy returns why Envoy rejects each of some samples; "" for those that it accepts. Each is a listener of its own, which
-// binds nothing.
+// envoy returns why Envoy rejects each of some samples; "" for those that it accepts. Each is a
+// listener of its own, which binds nothing.
 func envoy(t *testing.T, k keys, samples []sample) []string {
 	t.Helper()
 	inline := func(text []byte) map[string]any { return map[string]any{"inline_bytes": text} }
@@ -143,10 +146,15 @@ func envoy(t *testing.T, k keys, samples []sample) []string {
 			s.chain, s.key = plain(k.public("ec-P-256"), false).pem(), k["ec-P-256.key"]
 			tls["validation_context"] = map[string]any{"trusted_ca": inline(s.bundle)}
 		}
-		tls["tls_certificates"] = []any{map[string]any{"certificate_chain": inline(s.chain), "private_key": inline(s.key)}}
+		tls["tls_certificates"] = []any{
+			map[string]any{"certificate_chain": inline(s.chain), "private_key": inline(s.key)},
+		}
 		listeners = append(listeners, map[string]any{
-			"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": fmt.Sprint(i), "bind_to_port": false,
-			"address": map[string]any{"socket_address": map[string]any{"address": "127.0.0.1", "port_value": i + 1}},
+			"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": fmt.Sprint(i),
+			"bind_to_port": false,
+			"address": map[string]any{
+				"socket_address": map[string]any{"address": "127.0.0.1", "port_value": i + 1},
+			},
 			"filter_chains": []any{map[string]any{
 				"filters": []any{map[string]any{"name": "echo", "typed_config": map[string]any{
 					"@type": "type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}},
@@ -232,7 +240,8 @@ func TestCertificate_VerdictsAreEnvoys(t *testing.T) {
 			t.Errorf("%s: Penstock accepts it, and Envoy finds: %s\n%s", sent[i].name, problem, written(sent[i]))
 		}
 	}
-	t.Logf("%d samples, of which Envoy accepts %d as they are, and %d as Penstock sends them", len(samples), accepted, len(sent))
+	t.Logf("%d samples, of which Envoy accepts %d as they are, and %d as Penstock sends them", len(samples), accepted,
+		len(sent))
 	if accepted < len(samples)/10 || accepted > len(samples)*9/10 {
 		t.Errorf("Envoy accepts %d of %d samples: the corpus does not distinguish", accepted, len(samples))
 	}

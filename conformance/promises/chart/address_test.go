@@ -18,9 +18,12 @@ func TestChart_ClusterSetNeedsAnAddressThatOthersReach(t *testing.T) {
 		}
 		return map[string]any{"clusterSet": values}
 	}
-	for _, address := range []string{"", "east.example.com", "https://east.example.com:18443", ":18443", "2001:db8::1:18443"} {
-		out, err := runHelm(t, "template", "penstock", chartDir, "--values", written(t, set(map[string]any{"address": address})))
-		if err == nil || !strings.Contains(err.Error(), "write HOST:PORT at which other clusters reach the Service penstock-members") {
+	for _, address := range []string{"", "east.example.com", "https://east.example.com:18443", ":18443",
+		"2001:db8::1:18443"} {
+		out, err := runHelm(t, "template", "penstock", chartDir, "--values",
+			written(t, set(map[string]any{"address": address})))
+		if err == nil || !strings.Contains(err.Error(),
+			"write HOST:PORT at which other clusters reach the Service penstock-members") {
 			t.Errorf("address %q: %v\n%s", address, err, out)
 		}
 	}
@@ -40,7 +43,9 @@ func TestChart_ClusterSetNeedsAnAddressThatOthersReach(t *testing.T) {
 			}
 		}
 		args := d.Spec.Template.Spec.Containers[0].Args
-		if is := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--members-") }); is != (want != "") || is && !slices.Contains(args, want) {
+		if is := slices.ContainsFunc(args, func(a string) bool {
+			return strings.HasPrefix(a, "--members-")
+		}); is != (want != "") || is && !slices.Contains(args, want) {
 			t.Errorf("%v: arguments %q, want %q", more, args, want)
 		}
 	}

@@ -25,7 +25,9 @@ const (
 	chartDir = "../../../manifests/charts/penstock"
 	plain    = "../../../manifests/install/penstock.yaml"
 	system   = "penstock-system"
-	header   = "# Penstock without Helm: what the chart in manifests/charts renders with its default values, in the order in which Helm installs\n# it. `make golden` writes it. Gateway API and its inference extension are installed before: see the README.\n"
+	header   = "# Penstock without Helm: what the chart in manifests/charts renders with its default values, in the " +
+		"order in which Helm installs\n# it. `make golden` writes it. Gateway API and its inference extension are " +
+		"installed before: see the README.\n"
 )
 
 // byHelm is what only Helm adds.
@@ -62,18 +64,29 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 			"envoyImage": "envoy:1", "imagePullSecrets": []any{map[string]any{"name": "pull"}}, "replicas": 3,
 			"nodeSelector": map[string]any{"a": "b"}, "tolerations": []any{map[string]any{"operator": "Exists"}},
 			"affinity":          map[string]any{"nodeAffinity": map[string]any{}},
-			"priorityClassName": "high", "podAnnotations": map[string]any{"a": "b"}, "logLevel": "debug", "gatewayClass": "edge",
-			"fleet": map[string]any{"replicas": 1}, "externalIPs": []any{"192.0.2.0/24", "2001:db8::/64"}, "clientCA": "clients", "trustDomain": "cluster.local", "xdsAddress": "192.0.2.1:18000", "args": []any{"--drain-time=1m"},
+			"priorityClassName": "high", "podAnnotations": map[string]any{"a": "b"}, "logLevel": "debug",
+			"gatewayClass": "edge",
+			"fleet":        map[string]any{"replicas": 1}, "externalIPs": []any{"192.0.2.0/24", "2001:db8::/64"},
+			"clientCA": "clients", "trustDomain": "cluster.local", "xdsAddress": "192.0.2.1:18000",
+			"args": []any{"--drain-time=1m"},
 		},
 		"events and traces": {
-			"replicas": 1, "kvEvents": map[string]any{"port": 5557, "from": []any{map[string]any{"namespaceSelector": map[string]any{}}}},
-			"record": map[string]any{"volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "traces"}}, "bytes": 4e9},
+			"replicas": 1, "kvEvents": map[string]any{
+				"port": 5557, "from": []any{map[string]any{"namespaceSelector": map[string]any{}}},
+			},
+			"record": map[string]any{
+				"volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "traces"}}, "bytes": 4e9,
+			},
 		},
-		"a set":       {"clusterSet": map[string]any{"enabled": true, "address": "east.example.com:18443", "createNamespaces": true}},
+		"a set": {
+			"clusterSet": map[string]any{"enabled": true, "address": "east.example.com:18443",
+				"createNamespaces": true},
+		},
 		"no class":    {"gatewayClass": ""},
 		"no policies": {"admissionPolicy": "never", "networkPolicy": map[string]any{"enabled": false}},
 		"more clients": {"networkPolicy": map[string]any{
-			"xdsFrom": []any{map[string]any{"ipBlock": map[string]any{"cidr": "192.0.2.0/24"}}}, "metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{}}},
+			"xdsFrom":     []any{map[string]any{"ipBlock": map[string]any{"cidr": "192.0.2.0/24"}}},
+			"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{}}},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,27 +94,32 @@ func TestChart_AnyValuesRenderValidObjects(t *testing.T) {
 			for _, d := range render(t, values) {
 				kinds[check(t, d)]++
 			}
-			if with := name != "no policies"; (kinds["ValidatingAdmissionPolicy"] == 1) != with || (kinds["NetworkPolicy"] == 1) != with {
+			if with := name != "no policies"; (kinds["ValidatingAdmissionPolicy"] == 1) != with ||
+				(kinds["NetworkPolicy"] == 1) != with {
 				t.Errorf("kinds: %v", kinds)
 			}
-			if kinds["Deployment"] != 1 || (kinds["Service"] != 1) != (name == "a set") || kinds["ClusterRole"] != 1 || kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
+			if kinds["Deployment"] != 1 || (kinds["Service"] != 1) != (name == "a set") || kinds["ClusterRole"] != 1 ||
+				kinds["Role"] != 1 || (name == "all") != (kinds["EnvoyFleet"] == 1) {
 				t.Errorf("kinds: %v", kinds)
 			}
 		})
 	}
 }
 
-// In a namespaced install no rule of the ClusterRole is about objects of routes or fleets, and no Secret of another namespace
-// can be read.
+// In a namespaced install no rule of the ClusterRole is about objects of routes or fleets, and no
+// Secret of another namespace can be read.
 func TestChart_WatchNamespacesNeedsNoPermissionElsewhere(t *testing.T) {
 	all := allRules(t, render(t, nil))[""]
 	some := allRules(t, render(t, map[string]any{"watchNamespaces": []any{"a", "b"}}))
 	for _, rule := range some[""] {
-		if i := slices.Index(rule.Resources, "namespaces"); i >= 0 && !slices.Equal(rule.ResourceNames, []string{"a", "b", system}) {
+		if i := slices.Index(rule.Resources, "namespaces"); i >= 0 &&
+			!slices.Equal(rule.ResourceNames, []string{"a", "b", system}) {
 			t.Errorf("namespaces: %+v", rule)
 		}
 		for _, resource := range rule.Resources {
-			if !slices.Contains([]string{"clusterproperties", "clustersets", "clustersets/status", "customresourcedefinitions", "gatewayclasses", "gatewayclasses/status", "namespaces", "tokenreviews"}, resource) {
+			if !slices.Contains([]string{"clusterproperties", "clustersets", "clustersets/status",
+				"customresourcedefinitions", "gatewayclasses", "gatewayclasses/status", "namespaces", "tokenreviews"},
+				resource) {
 				t.Errorf("the ClusterRole allows %v %s", rule.Verbs, resource)
 			}
 		}
@@ -128,7 +146,8 @@ func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule
 	out := map[string][]rbacv1.PolicyRule{}
 	for _, d := range documents {
 		var role rbacv1.Role
-		if err := yaml.Unmarshal([]byte(d.text), &role); err == nil && (role.Kind == "ClusterRole" || role.Kind == "Role") {
+		if err := yaml.Unmarshal([]byte(d.text), &role); err == nil &&
+			(role.Kind == "ClusterRole" || role.Kind == "Role") {
 			out[role.Namespace] = append(out[role.Namespace], role.Rules...)
 		}
 	}
@@ -138,7 +157,9 @@ func allRules(t *testing.T, documents []document) map[string][]rbacv1.PolicyRule
 func TestChart_ImageByDigest(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0", 64)
 	for _, d := range render(t, map[string]any{"image": "example.com/penstock:1", "imageDigest": digest}) {
-		if strings.HasSuffix(d.file, "deployment.yaml") && strings.Count(d.text, "example.com/penstock:1@"+digest) != 2 { // its own, and --penstock-image
+		// its own, and --penstock-image
+		if strings.HasSuffix(d.file, "deployment.yaml") &&
+			strings.Count(d.text, "example.com/penstock:1@"+digest) != 2 {
 			t.Errorf("the digest is missing:\n%s", d.text)
 		}
 	}
@@ -146,7 +167,9 @@ func TestChart_ImageByDigest(t *testing.T) {
 
 // A rule for an unknown kind would puzzle those who review Penstock's permissions.
 func TestRBAC_RulesNameExistingKinds(t *testing.T) {
-	former := map[string]string{ // kinds that the extension's releases have in this group, and the files of those of today's group
+	// kinds that the extension's releases have in this group, and the files of those of today's
+	// group
+	former := map[string]string{
 		"inference.networking.x-k8s.io_inferencepools":         "inference.networking.k8s.io_inferencepools",
 		"inference.networking.x-k8s.io_inferencemodelrewrites": "llm-d.ai_inferencemodelrewrites",
 		"inference.networking.x-k8s.io_inferenceobjectives":    "llm-d.ai_inferenceobjectives",
@@ -158,7 +181,8 @@ func TestRBAC_RulesNameExistingKinds(t *testing.T) {
 		}
 		for _, rule := range role.Rules {
 			for _, group := range rule.APIGroups {
-				if group == "networking.k8s.io" || !strings.Contains(group, "networking") && group != "penstock.dev" && group != "llm-d.ai" {
+				if group == "networking.k8s.io" ||
+					!strings.Contains(group, "networking") && group != "penstock.dev" && group != "llm-d.ai" {
 					continue // Kubernetes' own
 				}
 				for _, resource := range rule.Resources {
@@ -178,13 +202,15 @@ func TestRBAC_RulesNameExistingKinds(t *testing.T) {
 func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
 	values := map[string]any{
 		"replicas": 1, "kvEvents": map[string]any{"port": 6557},
-		"record": map[string]any{"volume": map[string]any{"emptyDir": map[string]any{"sizeLimit": "5Gi"}}, "bytes": 4e9},
+		"record": map[string]any{"volume": map[string]any{"emptyDir": map[string]any{"sizeLimit": "5Gi"}},
+			"bytes": 4e9},
 	}
 	var d appsv1.Deployment
 	var policy networkingv1.NetworkPolicy
 	var service corev1.Service
 	for _, document := range render(t, values) {
-		for kind, object := range map[string]any{"kind: Deployment": &d, "kind: NetworkPolicy": &policy, "kind: Service\n": &service} {
+		for kind, object := range map[string]any{"kind: Deployment": &d, "kind: NetworkPolicy": &policy,
+			"kind: Service\n": &service} {
 			if strings.Contains(document.text, kind) {
 				if err := yaml.UnmarshalStrict([]byte(document.text), object); err != nil {
 					t.Fatal(err)
@@ -193,7 +219,8 @@ func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
 		}
 	}
 	c := d.Spec.Template.Spec.Containers[0]
-	for _, arg := range []string{"--picker-kv-events=0.0.0.0:5557", "--record=/var/lib/penstock/record/$(POD_NAME).jsonl", "--record-bytes=4000000000"} {
+	for _, arg := range []string{"--picker-kv-events=0.0.0.0:5557",
+		"--record=/var/lib/penstock/record/$(POD_NAME).jsonl", "--record-bytes=4000000000"} {
 		if !slices.Contains(c.Args, arg) {
 			t.Errorf("%s is missing in %q", arg, c.Args)
 		}
@@ -206,7 +233,9 @@ func TestChart_RecordAndKVEventsReachProcess(t *testing.T) {
 		}) {
 		t.Errorf("mounts %v, volumes %v", c.VolumeMounts, d.Spec.Template.Spec.Volumes)
 	}
-	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 6557 && p.TargetPort.StrVal == "kv-events" }) {
+	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Port == 6557 && p.TargetPort.StrVal == "kv-events"
+	}) {
 		t.Errorf("ports of the Service: %v", service.Spec.Ports)
 	}
 	if !slices.ContainsFunc(policy.Spec.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool {
@@ -259,10 +288,14 @@ func check(t *testing.T, d document) string {
 		t.Fatalf("%s: %v\n%s", d.file, err, d.text)
 	}
 	into := map[string]runtime.Object{
-		"Deployment": &appsv1.Deployment{}, "StatefulSet": &appsv1.StatefulSet{}, "ConfigMap": &corev1.ConfigMap{}, "Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
-		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "ClusterRole": &rbacv1.ClusterRole{}, "Role": &rbacv1.Role{},
-		"ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
-		"ValidatingAdmissionPolicy": &admissionv1.ValidatingAdmissionPolicy{}, "ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
+		"Deployment": &appsv1.Deployment{}, "StatefulSet": &appsv1.StatefulSet{}, "ConfigMap": &corev1.ConfigMap{},
+		"Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
+		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "ClusterRole": &rbacv1.ClusterRole{},
+		"Role":               &rbacv1.Role{},
+		"ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
+		"NetworkPolicy":                    &networkingv1.NetworkPolicy{},
+		"ValidatingAdmissionPolicy":        &admissionv1.ValidatingAdmissionPolicy{},
+		"ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
 	}[typed.Kind]
 	if into == nil {
 		return typed.Kind // from a CRD
@@ -276,7 +309,8 @@ func check(t *testing.T, d document) string {
 // document is an object that Helm renders, and its template.
 type document struct{ file, text string }
 
-// render returns the objects of the chart with some values, in the order in which Helm installs them.
+// render returns the objects of the chart with some values, in the order in which Helm installs
+// them.
 func render(t *testing.T, values map[string]any) (out []document) {
 	t.Helper()
 	return renderChart(t, chartDir, "penstock", system, values)

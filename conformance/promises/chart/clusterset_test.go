@@ -62,8 +62,8 @@ spec:
   rules: [{backendRefs: [{group: inference.networking.x-k8s.io, kind: InferencePoolImport, name: chat}]}]
 `
 
-// An annotated pool of one cluster serves the requests of another one's Gateway, through the loss of each process that leads, and no more
-// once the annotation is gone.
+// An annotated pool of one cluster serves the requests of another one's Gateway, through the loss
+// of each process that leads, and no more once the annotation is gone.
 func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *testing.T) {
 	east, west := twoClusters(t)
 	east.apply(pool)
@@ -73,7 +73,9 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 	chat := func(ctx context.Context) error { return ask(ctx, address) }
 	west.Until("the pool of the other cluster serves", chat)
 
-	east.Until("the pool is Exported", func(ctx context.Context) error { return east.exported(ctx, "True", "Exported") })
+	east.Until("the pool is Exported", func(ctx context.Context) error {
+		return east.exported(ctx, "True", "Exported")
+	})
 	west.Until("the import has its status", west.imported)
 	for _, m := range []*member{east, west} {
 		m.Until("PoolExport chat.east", func(ctx context.Context) error {
@@ -81,7 +83,8 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 			if err != nil {
 				return err
 			}
-			if mode, _, _ := unstructured.NestedString(u.Object, "status", "entry", "routingMode"); mode != "EndpointMode" {
+			if mode, _, _ := unstructured.NestedString(u.Object, "status", "entry",
+				"routingMode"); mode != "EndpointMode" {
 				return fmt.Errorf("%v", u.Object["status"])
 			}
 			if _, has, _ := unstructured.NestedSlice(u.Object, "status", "entry", "endpoints"); has {
@@ -99,8 +102,9 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 	}
 	east.killLeader()
 	load.Stop()
-	// The killed process is one of the exporter's pickers. The pick that it was making is lost, and so are those that reach its address
-	// until the Service has noticed: no other member is asked yet. 0 to 2 of some 10,000 were seen, and 6 of 8,000 on a busy machine.
+	// The killed process is one of the exporter's pickers. The pick that it was making is lost, and
+	// so are those that reach its address until the Service has noticed: no other member is asked
+	// yet. 0 to 2 of some 10,000 were seen, and 6 of 8,000 on a busy machine.
 	if sent, failed := load.Counts(); failed > sent/200 || sent < 1000 {
 		t.Errorf("%d of %d requests failed, the first: %s", failed, sent, load.First())
 	}
@@ -113,7 +117,9 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 		t.Error("a withdrawn pool serves")
 	}
 	for _, m := range []*member{east, west} {
-		m.Until("the PoolExport is gone", func(ctx context.Context) error { return none(m.exports.Get(ctx, "chat.east", metav1.GetOptions{})) })
+		m.Until("the PoolExport is gone", func(ctx context.Context) error {
+			return none(m.exports.Get(ctx, "chat.east", metav1.GetOptions{}))
+		})
 	}
 	east.Until("the condition is gone", func(ctx context.Context) error {
 		if err := east.exported(ctx, "True", "Exported"); err == nil {
@@ -126,8 +132,11 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 	west.hasUpstreamsCRD()
 	east.annotate(`"ClusterSet"`)
 	west.Until("the pool of the other cluster serves", chat)
-	west.Until("the import states that its clusters are pruned", func(ctx context.Context) error { return west.pruned(ctx, "east") })
-	east.Until("the pool is Exported", func(ctx context.Context) error { return east.exported(ctx, "True", "Exported") })
+	west.Until("the import states that its clusters are pruned",
+		func(ctx context.Context) error { return west.pruned(ctx, "east") })
+	east.Until("the pool is Exported", func(ctx context.Context) error {
+		return east.exported(ctx, "True", "Exported")
+	})
 	east.annotate("null")
 	west.Until("the import lists no cluster", func(ctx context.Context) error { return west.pruned(ctx, "") })
 	if err := chat(t.Context()); err == nil {
@@ -138,17 +147,29 @@ func TestClusterSet_AnnotatedPoolServesTheOtherClusterUntilItIsWithdrawn(t *test
 	}
 }
 
-// sharesAnImport exports the pool again where a person has made the import, with an entry of their own: both entries are served, and the
-// person's import and entry stay when the pool is withdrawn.
+// sharesAnImport exports the pool again where a person has made the import, with an entry of their
+// own: both entries are served, and the person's import and entry stay when the pool is withdrawn.
 func (m *member) sharesAnImport(of *member) {
 	m.Helper()
-	m.apply("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: chat, labels: {made-by: hand}}\nspec: {}\n")
+	m.apply(
+		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: chat, " +
+			"labels: {made-by: hand}}\nspec: {}\n")
 	status := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": "InferencePoolImport", "metadata": map[string]any{"name": "chat"},
-		"status": map[string]any{"clusters": []any{map[string]any{"name": "byhand", "routingMode": "ParentMode", "weight": int64(0),
-			"parents": []any{map[string]any{"service": []any{map[string]any{"addresses": []any{"10.128.77.77"}, "ports": []any{map[string]any{"number": int64(80)}}}}}}}}},
+		"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": "InferencePoolImport",
+		"metadata": map[string]any{"name": "chat"},
+		"status": map[string]any{"clusters": []any{map[string]any{"name": "byhand", "routingMode": "ParentMode",
+			"weight": int64(0),
+			"parents": []any{
+				map[string]any{
+					"service": []any{
+						map[string]any{"addresses": []any{"10.128.77.77"},
+							"ports": []any{map[string]any{"number": int64(80)}}},
+					},
+				},
+			}}}},
 	}}
-	if _, err := m.imports.ApplyStatus(m.Context(), "chat", status, metav1.ApplyOptions{FieldManager: "person"}); err != nil {
+	if _, err := m.imports.ApplyStatus(m.Context(), "chat", status,
+		metav1.ApplyOptions{FieldManager: "person"}); err != nil {
 		m.Fatal(err)
 	}
 	entries := func(want string) {
@@ -187,7 +208,9 @@ func (m *member) waitsForANamespace(of *member) {
 	there := *of
 	there.pools = of.in("later", "inference.networking.k8s.io", "v1", "inferencepools")
 	there.annotate(`"ClusterSet"`)
-	of.Until("the pool has no namespace there", func(ctx context.Context) error { return there.exported(ctx, "False", "NamespaceNotFound") })
+	of.Until("the pool has no namespace there", func(ctx context.Context) error {
+		return there.exported(ctx, "False", "NamespaceNotFound")
+	})
 	if _, err := m.CoreV1().Namespaces().Create(m.Context(), ns, metav1.CreateOptions{}); err != nil {
 		m.Fatal(err)
 	}
@@ -198,17 +221,22 @@ func (m *member) waitsForANamespace(of *member) {
 		return err
 	})
 	there.annotate("null")
-	m.Until("the import is gone", func(ctx context.Context) error { return none(imports.Get(ctx, "chat", metav1.GetOptions{})) })
+	m.Until("the import is gone", func(ctx context.Context) error {
+		return none(imports.Get(ctx, "chat", metav1.GetOptions{}))
+	})
 }
 
-// hasUpstreamsCRD gives InferencePoolImport the inference extension's schema, which has no status.clusters.
+// hasUpstreamsCRD gives InferencePoolImport the inference extension's schema, which has no
+// status.clusters.
 func (m *member) hasUpstreamsCRD() {
 	m.Helper()
-	module, err := exec.CommandContext(m.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api-inference-extension").Output()
+	module, err := exec.CommandContext(m.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"sigs.k8s.io/gateway-api-inference-extension").Output()
 	if err != nil {
 		m.Fatal(err)
 	}
-	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)), "config/crd/bases/inference.networking.x-k8s.io_inferencepoolimports.yaml"))
+	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)),
+		"config/crd/bases/inference.networking.x-k8s.io_inferencepoolimports.yaml"))
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -227,7 +255,8 @@ func (m *member) hasUpstreamsCRD() {
 	}
 }
 
-// pruned returns nil if the import, whose CRD has no status.clusters, has the condition that states it, and lists the exporting clusters by name.
+// pruned returns nil if the import, whose CRD has no status.clusters, has the condition that states
+// it, and lists the exporting clusters by name.
 func (m *member) pruned(ctx context.Context, want string) error {
 	u, err := m.imports.Get(ctx, "chat", metav1.GetOptions{})
 	if err != nil {

@@ -36,8 +36,9 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// The chart installs a processor, a router, a token store and workers, which answer each branch of the proposal's diagram, also while
-// one of them is away. The test takes the place of the endpoint picker.
+// The chart installs a processor, a router, a token store and workers, which answer each branch of
+// the proposal's diagram, also while one of them is away. The test takes the place of the endpoint
+// picker.
 func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 	e := installExternal(t)
 	if err := installed.Apply(t.Context(), e.p.REST, e.p.Namespace, []byte(assisted)); err != nil {
@@ -50,7 +51,8 @@ func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		by, err := post(ctx, "http://"+address+"/v1/chat/completions", `{"model": "sim-model", "messages": [{"role": "user", "content": "hello"}]}`)
+		by, err := post(ctx, "http://"+address+"/v1/chat/completions",
+			`{"model": "sim-model", "messages": [{"role": "user", "content": "hello"}]}`)
 		if err == nil && !strings.HasPrefix(by, "external-workers-") {
 			err = fmt.Errorf("answered by %q", by)
 		}
@@ -59,7 +61,8 @@ func TestExternalHelm_EachBranchIsServed(t *testing.T) {
 
 	versions := map[string]string{}
 	for _, component := range []string{"processor", "router", "tokens"} {
-		e.p.Until("the Service of the "+component+" has endpoints", func(ctx context.Context) error { return labtest.Get(ctx, e.service(component)+"/healthz") })
+		e.p.Until("the Service of the "+component+" has endpoints",
+			func(ctx context.Context) error { return labtest.Get(ctx, e.service(component)+"/healthz") })
 		_, body := e.call(http.MethodGet, e.service(component)+"/version", "", nil)
 		var v struct{ Component, Version string }
 		if err := json.Unmarshal(body, &v); err != nil || v.Component != component {
@@ -139,7 +142,9 @@ func installExternal(t *testing.T) *externalRelease {
 // helm installs or upgrades the release, and waits until its pods are ready.
 func (e *externalRelease) helm(verb string, args ...string) {
 	e.t.Helper()
-	helm(e.t, append([]string{verb, "external", externalDir, "--namespace", e.p.Namespace, "--kubeconfig", e.lab.Kubeconfig(), "--wait", "--timeout", labtest.Timeout.String()}, args...)...)
+	helm(e.t,
+		append([]string{verb, "external", externalDir, "--namespace", e.p.Namespace, "--kubeconfig", e.lab.Kubeconfig(),
+			"--wait", "--timeout", labtest.Timeout.String()}, args...)...)
 }
 
 // service returns the URL of a program.
@@ -155,7 +160,8 @@ func (e *externalRelease) service(component string) string {
 // workers returns the addresses of the ready workers.
 func (e *externalRelease) workers() []string {
 	e.t.Helper()
-	pods, err := e.p.CoreV1().Pods(e.p.Namespace).List(e.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=workers"})
+	pods, err := e.p.CoreV1().Pods(e.p.Namespace).List(e.t.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=workers"})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -171,10 +177,12 @@ func (e *externalRelease) workers() []string {
 // scale sets the number of a program's pods, and waits until they are ready.
 func (e *externalRelease) scale(component string, replicas int32) {
 	e.t.Helper()
-	s, err := e.p.AppsV1().Deployments(e.p.Namespace).GetScale(e.t.Context(), "external-"+component, metav1.GetOptions{})
+	s, err := e.p.AppsV1().Deployments(e.p.Namespace).GetScale(e.t.Context(), "external-"+component,
+		metav1.GetOptions{})
 	if err == nil {
 		s.Spec.Replicas = replicas
-		_, err = e.p.AppsV1().Deployments(e.p.Namespace).UpdateScale(e.t.Context(), "external-"+component, s, metav1.UpdateOptions{})
+		_, err = e.p.AppsV1().Deployments(e.p.Namespace).UpdateScale(e.t.Context(), "external-"+component, s,
+			metav1.UpdateOptions{})
 	}
 	if err != nil {
 		e.t.Fatal(err)
@@ -205,7 +213,8 @@ func (e *externalRelease) ask(text string, route bool) (a processed, err error) 
 	if route {
 		body["route"] = true
 	}
-	_, answer, err := e.try(http.MethodPost, e.service("processor")+"/process", "", map[string]any{"request_body": body, "headers": map[string]string{"x-request-id": "req-123"}})
+	_, answer, err := e.try(http.MethodPost, e.service("processor")+"/process", "",
+		map[string]any{"request_body": body, "headers": map[string]string{"x-request-id": "req-123"}})
 	if err != nil {
 		return a, err
 	}
@@ -215,8 +224,9 @@ func (e *externalRelease) ask(text string, route bool) (a processed, err error) 
 	return a, nil
 }
 
-// routes waits until the router knows the workers, whose names in DNS are some seconds old, and both processes of the processor ask it. The
-// processor's Service may still lead to a pod that is gone.
+// routes waits until the router knows the workers, whose names in DNS are some seconds old, and
+// both processes of the processor ask it. The processor's Service may still lead to a pod that is
+// gone.
 func (e *externalRelease) routes() {
 	e.t.Helper()
 	e.p.Until("the router chooses a worker", func(context.Context) error {
@@ -230,7 +240,8 @@ func (e *externalRelease) routes() {
 	})
 }
 
-// expect checks an answer's form: with a worker, which must be a ready one, and with a key or the token IDs.
+// expect checks an answer's form: with a worker, which must be a ready one, and with a key or the
+// token IDs.
 func (e *externalRelease) expect(branch string, a processed, worker, key bool) {
 	e.t.Helper()
 	if (a.Worker != "") != worker || (a.Key != "") != key || (a.Value != "") == key {
@@ -241,7 +252,8 @@ func (e *externalRelease) expect(branch string, a processed, worker, key bool) {
 	}
 }
 
-// served sends a chat to a worker with what the processor has answered, and checks where the worker has its token IDs from.
+// served sends a chat to a worker with what the processor has answered, and checks where the worker
+// has its token IDs from.
 func (e *externalRelease) served(branch, worker, text string, a processed, from string) {
 	e.t.Helper()
 	body := map[string]any{"model": "sim-model", "messages": chatOf(text)}
@@ -257,10 +269,13 @@ func (e *externalRelease) served(branch, worker, text string, a processed, from 
 	if err := json.Unmarshal(answer, &usage); err != nil {
 		e.t.Fatalf("%s: %s: %v", branch, answer, err)
 	}
-	// The sentence has nine words, and ten tokens in o200k_base; the processor's line begins with "user: ".
+	// The sentence has nine words, and ten tokens in o200k_base; the processor's line begins with
+	// "user: ".
 	words := len(strings.Fields(text))
-	if got := response.Header.Get("x-tokens-from"); got != from || (usage.Usage.PromptTokens > words) != (from != "prompt") {
-		e.t.Errorf("%s: %d tokens from %q, want them from %q; the prompt has %d words", branch, usage.Usage.PromptTokens, got, from, words)
+	if got := response.Header.Get("x-tokens-from"); got != from ||
+		(usage.Usage.PromptTokens > words) != (from != "prompt") {
+		e.t.Errorf("%s: %d tokens from %q, want them from %q; the prompt has %d words", branch,
+			usage.Usage.PromptTokens, got, from, words)
 	}
 }
 

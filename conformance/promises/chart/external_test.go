@@ -55,9 +55,12 @@ func TestExternalChart_Lints(t *testing.T) {
 
 func TestExternalChart_AnyValuesRenderValidObjects(t *testing.T) {
 	all := []string{
-		"Deployment external-processor", "Deployment external-router", "Deployment external-tokens", "Deployment external-workers", "InferencePool external", "PoolPolicy external",
-		"NetworkPolicy external-processor", "NetworkPolicy external-router", "NetworkPolicy external-tokens", "NetworkPolicy external-workers",
-		"PodDisruptionBudget external-processor", "Service external-processor", "Service external-router", "Service external-tokens", "Service external-workers",
+		"Deployment external-processor", "Deployment external-router", "Deployment external-tokens",
+		"Deployment external-workers", "InferencePool external", "PoolPolicy external",
+		"NetworkPolicy external-processor", "NetworkPolicy external-router", "NetworkPolicy external-tokens",
+		"NetworkPolicy external-workers",
+		"PodDisruptionBudget external-processor", "Service external-processor", "Service external-router",
+		"Service external-tokens", "Service external-workers",
 	}
 	peer := []any{map[string]any{"namespaceSelector": map[string]any{}}}
 	for name, c := range map[string]struct {
@@ -66,16 +69,23 @@ func TestExternalChart_AnyValuesRenderValidObjects(t *testing.T) {
 	}{
 		"defaults": {},
 		"all": {values: map[string]any{
-			"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"}, "tolerations": []any{map[string]any{"operator": "Exists"}},
-			"processor":     map[string]any{"replicas": 3, "encoding": "cl100k_base", "args": []any{"--timeout=1s"}, "env": []any{map[string]any{"name": "A", "value": "b"}}},
+			"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"},
+			"tolerations": []any{map[string]any{"operator": "Exists"}},
+			"processor": map[string]any{"replicas": 3, "encoding": "cl100k_base", "args": []any{"--timeout=1s"},
+				"env": []any{map[string]any{"name": "A", "value": "b"}}},
 			"networkPolicy": map[string]any{"pickers": peer, "proxies": peer, "metricsFrom": peer},
 		}},
-		"no router":       {map[string]any{"router": map[string]any{"enabled": false}}, []string{"-router"}},
-		"no token store":  {map[string]any{"tokens": map[string]any{"enabled": false}}, []string{"-tokens"}},
-		"no pool":         {map[string]any{"pool": map[string]any{"create": false}}, []string{"InferencePool", "PoolPolicy"}},
-		"no processor":    {map[string]any{"pool": map[string]any{"processor": false}}, []string{"PoolPolicy"}},
-		"no policies":     {map[string]any{"networkPolicy": map[string]any{"enabled": false}}, []string{"NetworkPolicy"}},
-		"workers outside": {map[string]any{"workers": map[string]any{"enabled": false, "selector": map[string]any{"app": "vllm"}}}, []string{"Deployment external-workers", "NetworkPolicy external-workers"}},
+		"no router":      {map[string]any{"router": map[string]any{"enabled": false}}, []string{"-router"}},
+		"no token store": {map[string]any{"tokens": map[string]any{"enabled": false}}, []string{"-tokens"}},
+		"no pool": {map[string]any{"pool": map[string]any{"create": false}},
+			[]string{"InferencePool", "PoolPolicy"}},
+		"no processor": {map[string]any{"pool": map[string]any{"processor": false}}, []string{"PoolPolicy"}},
+		"no policies": {map[string]any{"networkPolicy": map[string]any{"enabled": false}},
+			[]string{"NetworkPolicy"}},
+		"workers outside": {
+			map[string]any{"workers": map[string]any{"enabled": false, "selector": map[string]any{"app": "vllm"}}},
+			[]string{"Deployment external-workers", "NetworkPolicy external-workers"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := external(t, c.values)
@@ -95,8 +105,9 @@ func TestExternalChart_AnyValuesRenderValidObjects(t *testing.T) {
 func TestExternalChart_ProgramsFindOneAnother(t *testing.T) {
 	got := external(t, nil)
 	for component, want := range map[string][]string{
-		"processor": {"processor", "--router=$(ROUTER_URL)", "--tokens=$(TOKENS_URL)"}, "router": {"router", "--workers=$(WORKERS)", "--cache-tokens=65536"},
-		"tokens": {"tokens", "--max-bytes=256Mi"}, "workers": {"sim", "--tokens=$(TOKENS_URL)", "--port=8000"},
+		"processor": {"processor", "--router=$(ROUTER_URL)", "--tokens=$(TOKENS_URL)"},
+		"router":    {"router", "--workers=$(WORKERS)", "--cache-tokens=65536"},
+		"tokens":    {"tokens", "--max-bytes=256Mi"}, "workers": {"sim", "--tokens=$(TOKENS_URL)", "--port=8000"},
 	} {
 		pod, c := got.container(t, component)
 		for _, arg := range want {
@@ -104,14 +115,16 @@ func TestExternalChart_ProgramsFindOneAnother(t *testing.T) {
 				t.Errorf("%s: %s is missing in %q", component, arg, c.Args)
 			}
 		}
-		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || !*pod.SecurityContext.RunAsNonRoot || !*c.SecurityContext.ReadOnlyRootFilesystem {
+		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken ||
+			!*pod.SecurityContext.RunAsNonRoot || !*c.SecurityContext.ReadOnlyRootFilesystem {
 			t.Errorf("%s has privileges: %+v %+v", component, pod, c.SecurityContext)
 		}
 		if c.Resources.Limits.Memory().IsZero() || c.ReadinessProbe == nil || c.LivenessProbe == nil {
 			t.Errorf("%s: %+v", component, c)
 		}
 	}
-	got = external(t, map[string]any{"router": map[string]any{"enabled": false}, "tokens": map[string]any{"enabled": false}})
+	got = external(t,
+		map[string]any{"router": map[string]any{"enabled": false}, "tokens": map[string]any{"enabled": false}})
 	for _, component := range []string{"processor", "workers"} {
 		if _, c := got.container(t, component); strings.Contains(strings.Join(c.Args, " "), "_URL") || len(c.Env) != 2 {
 			t.Errorf("%s: %q %v", component, c.Args, c.Env)
@@ -125,15 +138,25 @@ func TestExternalChart_OnlyProcessorAndWorkersReachTokenStore(t *testing.T) {
 		values  map[string]any
 		workers map[string]string
 	}{
-		"defaults":        {nil, map[string]string{"app.kubernetes.io/name": "penstock-external", "app.kubernetes.io/instance": "external", "app.kubernetes.io/component": "workers"}},
-		"workers outside": {map[string]any{"workers": map[string]any{"enabled": false, "selector": map[string]any{"app": "vllm"}}}, map[string]string{"app": "vllm"}},
+		"defaults": {
+			nil,
+			map[string]string{"app.kubernetes.io/name": "penstock-external", "app.kubernetes.io/instance": "external",
+				"app.kubernetes.io/component": "workers"},
+		},
+		"workers outside": {
+			map[string]any{"workers": map[string]any{"enabled": false, "selector": map[string]any{"app": "vllm"}}},
+			map[string]string{"app": "vllm"},
+		},
 	} {
 		var policy networkingv1.NetworkPolicy
 		external(t, c.values).into(t, "NetworkPolicy external-tokens", &policy)
 		if len(policy.Spec.Ingress) != 1 || len(policy.Spec.Ingress[0].From) != 2 {
 			t.Fatalf("%s: %+v", name, policy.Spec.Ingress)
 		}
-		for i, want := range []map[string]string{{"app.kubernetes.io/name": "penstock-external", "app.kubernetes.io/instance": "external", "app.kubernetes.io/component": "processor"}, c.workers} {
+		for i, want := range []map[string]string{
+			{"app.kubernetes.io/name": "penstock-external", "app.kubernetes.io/instance": "external",
+				"app.kubernetes.io/component": "processor"}, c.workers,
+		} {
 			from := policy.Spec.Ingress[0].From[i]
 			if from.NamespaceSelector != nil || from.IPBlock != nil || len(from.PodSelector.MatchLabels) != len(want) {
 				t.Errorf("%s: %+v", name, from)
@@ -149,13 +172,17 @@ func TestExternalChart_OnlyProcessorAndWorkersReachTokenStore(t *testing.T) {
 
 func TestExternalChart_ImagesOfOtherReleasesDoNotRender(t *testing.T) {
 	for set, want := range map[string]string{
-		"image=registry.example.com/penstock-external:0.2.0":           "is of release 0.2 and this chart of 0.1: use an image of 0.1, or the chart of 0.2",
-		"router.image=registry.example.com/penstock-external:v0.2.1":   "the image of router, registry.example.com/penstock-external:v0.2.1, is of release 0.2",
-		"workers.image=registry.example.com:5000/team/penstock:1.1.0":  "the image of workers, registry.example.com:5000/team/penstock:1.1.0, is of release 1.1",
+		"image=registry.example.com/penstock-external:0.2.0": "is of release 0.2 and this chart of 0.1: " +
+			"use an image of 0.1, or the chart of 0.2",
+		"router.image=registry.example.com/penstock-external:v0.2.1": "the image of router, " +
+			"registry.example.com/penstock-external:v0.2.1, is of release 0.2",
+		"workers.image=registry.example.com:5000/team/penstock:1.1.0": "the image of workers, " +
+			"registry.example.com:5000/team/penstock:1.1.0, is of release 1.1",
 		"image=registry.example.com/penstock-external:0.1.7":           "",
 		"workers.image=registry.example.com:5000/team/penstock:v0.1.9": "",
 		"tokens.image=registry.example.com/team/store:9.2":             "",
-		"workers.enabled=false":                                        "write the labels of your workers' pods into workers.selector",
+		"workers.enabled=false": "write the labels of your workers' pods into " +
+			"workers.selector",
 	} {
 		_, err := runHelm(t, "template", "external", externalDir, "--set", set)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -167,9 +194,11 @@ func TestExternalChart_ImagesOfOtherReleasesDoNotRender(t *testing.T) {
 func TestExternalChart_EachImageCanBeReplaced(t *testing.T) {
 	own := map[string]any{
 		"image": "example.com/team/program:9", "command": []any{"/program"}, "args": []any{"--flag"}, "probe": "/ready",
-		"securityContext": map[string]any{"allowPrivilegeEscalation": false}, "podSecurityContext": map[string]any{"runAsUser": 1000},
+		"securityContext":    map[string]any{"allowPrivilegeEscalation": false},
+		"podSecurityContext": map[string]any{"runAsUser": 1000},
 	}
-	urls := map[string]string{"processor": "ROUTER_URL TOKENS_URL", "router": "WORKERS", "tokens": "", "workers": "TOKENS_URL"}
+	urls := map[string]string{"processor": "ROUTER_URL TOKENS_URL", "router": "WORKERS", "tokens": "",
+		"workers": "TOKENS_URL"}
 	for component := range urls {
 		got := external(t, map[string]any{component: own})
 		for each, env := range urls {
@@ -180,7 +209,9 @@ func TestExternalChart_EachImageCanBeReplaced(t *testing.T) {
 			if each != component {
 				continue
 			}
-			if !slices.Equal(c.Args, []string{"--flag"}) || !slices.Equal(c.Command, []string{"/program"}) || c.ReadinessProbe.HTTPGet.Path != "/ready" || *pod.SecurityContext.RunAsUser != 1000 || c.SecurityContext.ReadOnlyRootFilesystem != nil {
+			if !slices.Equal(c.Args, []string{"--flag"}) || !slices.Equal(c.Command, []string{"/program"}) ||
+				c.ReadinessProbe.HTTPGet.Path != "/ready" || *pod.SecurityContext.RunAsUser != 1000 ||
+				c.SecurityContext.ReadOnlyRootFilesystem != nil {
 				t.Errorf("%s: %+v", component, c)
 			}
 			for _, name := range strings.Fields(env) {

@@ -17,9 +17,10 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// A hub and three clusters: the first one has a pool with a picker of its own and no control plane, the second one Penstock's gateway without a
-// ClusterSet, the third one nothing at all. The pool is annotated, and serves the gateway's requests; the hub is killed, and started again, and a change reaches
-// the importers; the annotation goes, and so do the imports.
+// A hub and three clusters: the first one has a pool with a picker of its own and no control plane,
+// the second one Penstock's gateway without a ClusterSet, the third one nothing at all. The pool is
+// annotated, and serves the gateway's requests; the hub is killed, and started again, and a change
+// reaches the importers; the annotation goes, and so do the imports.
 func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -32,7 +33,9 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	h := newHub(t, of...)
 	at := []string{"--kubeconfig", l.Kubeconfig(), "--wait", "--timeout", labtest.Timeout.String()}
 	east.apply(strings.Split(pool, "---")[0])
-	helm(t, append([]string{"install", "chat", pickerDir, "--namespace", team, "--kube-context", l.Contexts()[0], "--set", "pool.selector.app=chat,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}"}, at...)...)
+	helm(t,
+		append([]string{"install", "chat", pickerDir, "--namespace", team, "--kube-context", l.Contexts()[0], "--set",
+			"pool.selector.app=chat,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}"}, at...)...)
 	if err := installed.Chart(ctx, l, l.Contexts()[1], "allowedCIDRs={10.128.0.0/9},replicas=1"); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +48,9 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	for _, m := range []*member{west, north} {
 		m.Until("the import names east", func(ctx context.Context) error { return m.importOf(ctx, "east") })
 	}
-	east.Until("the pool is Exported", func(ctx context.Context) error { return east.exportedByHub(ctx, "True", "Exported") })
+	east.Until("the pool is Exported", func(ctx context.Context) error {
+		return east.exportedByHub(ctx, "True", "Exported")
+	})
 
 	load := labtest.NewLoad(t)
 	load.Each("a request while the hub is killed and started again", 0, chat)
@@ -55,13 +60,17 @@ func TestHub_PoolServesTheGatewayOfAClusterThatKnowsNoOther(t *testing.T) {
 	}
 	h.start()
 	north.Until("the import is made again", func(ctx context.Context) error { return north.importOf(ctx, "east") })
-	east.Until("the pool is Exported", func(ctx context.Context) error { return east.exportedByHub(ctx, "True", "Exported") })
+	east.Until("the pool is Exported", func(ctx context.Context) error {
+		return east.exportedByHub(ctx, "True", "Exported")
+	})
 	load.Goes(20)
 	load.End()
 
 	east.annotate("null")
 	for _, m := range []*member{west, north} {
-		m.Until("the import is gone", func(ctx context.Context) error { return none(m.imports.Get(ctx, "chat", metav1.GetOptions{})) })
+		m.Until("the import is gone", func(ctx context.Context) error {
+			return none(m.imports.Get(ctx, "chat", metav1.GetOptions{}))
+		})
 	}
 	if err := chat(t.Context()); err == nil {
 		t.Error("a withdrawn pool serves")
@@ -75,7 +84,8 @@ func (m *member) importOf(ctx context.Context, cluster string) error {
 		return err
 	}
 	clusters, _, _ := unstructured.NestedSlice(u.Object, "status", "clusters")
-	if len(clusters) != 1 || clusters[0].(map[string]any)["name"] != cluster || clusters[0].(map[string]any)["endpoints"] != nil {
+	if len(clusters) != 1 || clusters[0].(map[string]any)["name"] != cluster ||
+		clusters[0].(map[string]any)["endpoints"] != nil {
 		return fmt.Errorf("status %v", u.Object["status"])
 	}
 	return condition(clusters[0].(map[string]any), "Ready", "True", "")

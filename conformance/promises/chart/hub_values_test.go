@@ -16,10 +16,12 @@ import (
 var hubValues = map[string]any{"hub": map[string]any{
 	"enabled": true, "takeOver": true, "drainTime": "1m",
 	"kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}},
-	"profiles":    map[string]any{"configMap": "providers", "plugins": map[string]any{"image": map[string]any{"reference": "plugins:1"}}},
+	"profiles": map[string]any{"configMap": "providers",
+		"plugins": map[string]any{"image": map[string]any{"reference": "plugins:1"}}},
 }}
 
-// The hub is a workload of its own: it has neither Penstock's permissions nor its traffic, and is as confined.
+// The hub is a workload of its own: it has neither Penstock's permissions nor its traffic, and is
+// as confined.
 func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 	var own, hub appsv1.Deployment
 	var service corev1.Service
@@ -51,18 +53,23 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 		}
 	}
 	pods := labels.Set(hub.Spec.Template.Labels)
-	if policies != 1 || pods.AsSelector().Empty() || labels.SelectorFromSet(service.Spec.Selector).Matches(pods) || labels.SelectorFromSet(own.Spec.Selector.MatchLabels).Matches(pods) {
-		t.Errorf("%d NetworkPolicies; the hub's pods, %v, are among those of the Service %v", policies, pods, service.Spec.Selector)
+	if policies != 1 || pods.AsSelector().Empty() || labels.SelectorFromSet(service.Spec.Selector).Matches(pods) ||
+		labels.SelectorFromSet(own.Spec.Selector.MatchLabels).Matches(pods) {
+		t.Errorf("%d NetworkPolicies; the hub's pods, %v, are among those of the Service %v", policies, pods,
+			service.Spec.Selector)
 	}
 	is, want := hub.Spec.Template.Spec, own.Spec.Template.Spec
-	if diff := cmp.Diff(want.SecurityContext, is.SecurityContext) + cmp.Diff(want.Containers[0].SecurityContext, is.Containers[0].SecurityContext); diff != "" {
+	if diff := cmp.Diff(want.SecurityContext, is.SecurityContext) +
+		cmp.Diff(want.Containers[0].SecurityContext, is.Containers[0].SecurityContext); diff != "" {
 		t.Errorf("(-penstock +hub)\n%s", diff)
 	}
-	if is.ServiceAccountName != "penstock-hub" || is.Volumes[0].Secret.SecretName != "members" || len(is.Containers[0].VolumeMounts) != 3 {
+	if is.ServiceAccountName != "penstock-hub" || is.Volumes[0].Secret.SecretName != "members" ||
+		len(is.Containers[0].VolumeMounts) != 3 {
 		t.Errorf("%s, volumes %+v", is.ServiceAccountName, is.Volumes)
 	}
 	args := strings.Join(is.Containers[0].Args, " ")
-	for _, want := range []string{"hub --http=", "--admin=127.0.0.1:", "--kubeconfigs=/etc/penstock/members", "--clusterprofile-provider-file=/etc/penstock/profiles/providers.json", "--take-over", "--drain-time=1m"} {
+	for _, want := range []string{"hub --http=", "--admin=127.0.0.1:", "--kubeconfigs=/etc/penstock/members",
+		"--clusterprofile-provider-file=/etc/penstock/profiles/providers.json", "--take-over", "--drain-time=1m"} {
 		if !strings.Contains(args, want) {
 			t.Errorf("%s is missing in %s", want, args)
 		}
@@ -76,7 +83,8 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 			}
 		}
 	}
-	if out, err := runHelm(t, "template", "penstock", chartDir, "--set", "hub.enabled=true"); err == nil || !strings.Contains(err.Error(), "hub.kubeconfigs") {
+	if out, err := runHelm(t, "template", "penstock", chartDir, "--set", "hub.enabled=true"); err == nil ||
+		!strings.Contains(err.Error(), "hub.kubeconfigs") {
 		t.Errorf("a hub that reaches no member: %v\n%.300s", err, out)
 	}
 }
@@ -84,7 +92,9 @@ func TestChart_HubHasPodsAndPermissionsOfItsOwn(t *testing.T) {
 // Values of an earlier chart are an error with a fix: Helm ignores values that no template reads,
 // and the clusters would have no connection to each other.
 func TestChart_HubThatRelayedNamesWhatToWriteInstead(t *testing.T) {
-	hub := map[string]any{"enabled": true, "kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}}}
+	hub := map[string]any{
+		"enabled": true, "kubeconfigs": map[string]any{"secret": map[string]any{"secretName": "members"}},
+	}
 	hub["members"] = map[string]any{"address": "hub.example.com:18443"}
 	out, err := runHelm(t, "template", "penstock", chartDir, "--values", written(t, map[string]any{"hub": hub}))
 	if err == nil || !strings.Contains(err.Error(), "hub.members is no longer supported") ||

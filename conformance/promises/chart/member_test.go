@@ -59,7 +59,8 @@ func (m *member) in(namespace, group, version, plural string) dynamic.ResourceIn
 	if err != nil {
 		m.Fatal(err)
 	}
-	return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).Namespace(namespace)
+	return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).
+		Namespace(namespace)
 }
 
 // startLab starts a lab in a new folder with a short path, until the end of the test.
@@ -101,9 +102,12 @@ func twoClusters(t *testing.T) (east, west *member) {
 func newMember(t *testing.T, l *lab.Lab, i int, name string) *member {
 	t.Helper()
 	m := &member{Place: labtest.NewPlace(t, l.Kubeconfig(), l.Contexts()[i]), name: name}
-	m.pools, m.imports = m.in(team, "inference.networking.k8s.io", "v1", "inferencepools"), m.in(team, "inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports")
-	m.exports, m.gates = m.in(team, "penstock.dev", "v1alpha1", "poolexports"), m.in(team, "gateway.networking.k8s.io", "v1", "gateways")
-	if _, err := m.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
+	m.pools, m.imports = m.in(team, "inference.networking.k8s.io", "v1", "inferencepools"),
+		m.in(team, "inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports")
+	m.exports, m.gates = m.in(team, "penstock.dev", "v1alpha1", "poolexports"),
+		m.in(team, "gateway.networking.k8s.io", "v1", "gateways")
+	if _, err := m.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -119,7 +123,8 @@ func (m *member) apply(manifests string) {
 // processes are the pods of Penstock.
 func (m *member) processes() []corev1.Pod {
 	m.Helper()
-	list, err := m.CoreV1().Pods(system).List(m.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
+	list, err := m.CoreV1().Pods(system).List(m.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
 	if err != nil || len(list.Items) == 0 {
 		m.Fatalf("no pods of penstock: %v", err)
 	}
@@ -135,7 +140,8 @@ func (m *member) annotate(value string) {
 func (m *member) patch(annotation, value string) {
 	m.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, annotation, value)
-	if _, err := m.pools.Patch(m.Context(), "chat", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := m.pools.Patch(m.Context(), "chat", types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -168,7 +174,8 @@ func (m *member) imported(ctx context.Context) error {
 		return fmt.Errorf("status %v", status)
 	}
 	one := clusters[0].(map[string]any)
-	if one["name"] != "east" || one["routingMode"] != "EndpointMode" || one["endpointPicker"] == nil || one["endpoints"] != nil {
+	if one["name"] != "east" || one["routingMode"] != "EndpointMode" || one["endpointPicker"] == nil ||
+		one["endpoints"] != nil {
 		return fmt.Errorf("cluster %v", one)
 	}
 	controllers, _, _ := unstructured.NestedSlice(status, "controllers")
@@ -180,7 +187,8 @@ func (m *member) imported(ctx context.Context) error {
 	if strings.Join(names, " ") != "penstock.dev/gateway-controller penstock.dev/multicluster-controller" {
 		return fmt.Errorf("controllers %v", names)
 	}
-	return errors.Join(condition(one, "Ready", "True", ""), condition(status, "Ready", "True", ""), condition(status, "Accepted", "True", "Accepted"))
+	return errors.Join(condition(one, "Ready", "True", ""), condition(status, "Ready", "True", ""),
+		condition(status, "Accepted", "True", "Accepted"))
 }
 
 func condition(in map[string]any, typ, status, reason string) error {
@@ -251,10 +259,13 @@ func (m *member) logProcesses() {
 		return
 	}
 	for _, pod := range list.Items {
-		log, _ := m.CoreV1().Pods(system).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(60))}).DoRaw(context.Background())
+		log, _ := m.CoreV1().Pods(system).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(60))}).
+			DoRaw(context.Background())
 		m.Logf("%s, pod %s:\n%s", m.name, pod.Name, log)
 	}
-	for what, from := range map[string]dynamic.ResourceInterface{"pools": m.pools, "imports": m.imports, "exports": m.exports} {
+	for what, from := range map[string]dynamic.ResourceInterface{
+		"pools": m.pools, "imports": m.imports, "exports": m.exports,
+	} {
 		u, err := from.List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			m.Logf("%s, %s: %v", m.name, what, err)
@@ -271,7 +282,8 @@ func ask(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	body := `{"model": "sim-model", "max_tokens": 2, "messages": [{"role": "user", "content": "one two"}]}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions",
+		strings.NewReader(body))
 	if err != nil {
 		return err
 	}

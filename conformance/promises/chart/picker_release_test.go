@@ -62,8 +62,8 @@ const epp = `config: |
     plugins: [{pluginRef: queue-scorer}, {pluginRef: prefix-cache-scorer, weight: 2}]
 `
 
-// The release's Service is the picker of the release's pool, which fails closed: each request that is served was picked for there. Its
-// probes, its Role and its ConfigMap are enough for that.
+// The release's Service is the picker of the release's pool, which fails closed: each request that
+// is served was picked for there. Its probes, its Role and its ConfigMap are enough for that.
 func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -87,7 +87,10 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	}
 	release := func(verb string, args ...string) {
 		t.Helper()
-		helm(t, append([]string{verb, "qwen", pickerDir, "--namespace", p.Namespace, "--kubeconfig", l.Kubeconfig(), "--wait", "--timeout", labtest.Timeout.String(), "--set", "pool.selector.app=vllm", "--values", values}, args...)...)
+		helm(t,
+			append([]string{verb, "qwen", pickerDir, "--namespace", p.Namespace, "--kubeconfig", l.Kubeconfig(),
+				"--wait", "--timeout", labtest.Timeout.String(), "--set", "pool.selector.app=vllm", "--values", values},
+				args...)...)
 	}
 	release("install")
 	if err := installed.Apply(t.Context(), p.REST, p.Namespace, []byte(qwen)); err != nil {
@@ -97,7 +100,9 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateways := client.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}).Namespace(p.Namespace)
+	gateways := client.Resource(schema.GroupVersionResource{
+		Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways",
+	}).Namespace(p.Namespace)
 	chat := func(ctx context.Context) (string, error) {
 		gw, err := gateways.Get(ctx, "gw", metav1.GetOptions{})
 		if err != nil {
@@ -107,13 +112,15 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 		if len(list) == 0 {
 			return "", errors.New("the Gateway has no address")
 		}
-		return post(ctx, "http://"+fmt.Sprint(list[0].(map[string]any)["value"])+"/v1/chat/completions", `{"model": "qwen", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}`)
+		return post(ctx, "http://"+fmt.Sprint(list[0].(map[string]any)["value"])+"/v1/chat/completions",
+			`{"model": "qwen", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}`)
 	}
 	const requests = 20
 	served := func(what string) {
 		t.Helper()
 		p.Until(what, func(ctx context.Context) error { _, err := chat(ctx); return err })
-		// Each control plane probes a picker once that it has connected to, and that is a pick, too.
+		// Each control plane probes a picker once that it has connected to, and that is a pick,
+		// too.
 		p.Until(what+": there are as many picks as requests", func(context.Context) error {
 			before := picks(t, p)
 			for range requests {
@@ -138,7 +145,8 @@ func TestPickerHelm_ReleasePicksForAGateway(t *testing.T) {
 // picks is how often the picker's pods have picked, by the pages of their metrics.
 func picks(t *testing.T, p labtest.Place) (sum int) {
 	t.Helper()
-	pods, err := p.CoreV1().Pods(p.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock-picker"})
+	pods, err := p.CoreV1().Pods(p.Namespace).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock-picker"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +155,8 @@ func picks(t *testing.T, p labtest.Place) (sum int) {
 		if !labtest.Ready(pod.Status) || pod.DeletionTimestamp != nil {
 			continue
 		}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, "9090")+"/metrics", nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+net.JoinHostPort(pod.Status.PodIP, "9090")+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,16 +45,27 @@ func TestPickerChart_AnyValuesRenderValidObjects(t *testing.T) {
 		values map[string]any
 		more   []string
 	}{
-		"defaults": {map[string]any{"pool": servers}, []string{"Deployment qwen-epp", "InferencePool qwen", "NetworkPolicy qwen-epp", "PodDisruptionBudget qwen-epp"}},
+		"defaults": {map[string]any{"pool": servers},
+			[]string{"Deployment qwen-epp", "InferencePool qwen", "NetworkPolicy qwen-epp",
+				"PodDisruptionBudget qwen-epp"}},
 		"all": {map[string]any{
-			"pool": map[string]any{"name": "chat", "selector": servers["selector"], "targetPorts": []any{8000, 8001}, "failureMode": "FailOpen"}, "replicas": 3,
-			"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"}, "tolerations": []any{map[string]any{"operator": "Exists"}},
-			"affinity": map[string]any{"nodeAffinity": map[string]any{}}, "priorityClassName": "high", "podAnnotations": map[string]any{"a": "b"}, "imageDigest": "sha256:0",
-			"config": "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n", "tls": map[string]any{"secret": "epp", "clientCA": "clients"}, "peers": map[string]any{"secret": "peers"},
-			"networkPolicy": map[string]any{"gateways": peer, "metricsFrom": peer}, "allowedCIDRs": []any{"10.0.0.0/8"}, "args": []any{"--v=4"},
-		}, []string{"ConfigMap qwen-epp", "InferencePool chat", "NetworkPolicy qwen-epp", "PodDisruptionBudget qwen-epp", "Service qwen-epp-peers", "StatefulSet qwen-epp"}},
+			"pool": map[string]any{"name": "chat", "selector": servers["selector"], "targetPorts": []any{8000, 8001},
+				"failureMode": "FailOpen"}, "replicas": 3,
+			"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"},
+			"tolerations": []any{map[string]any{"operator": "Exists"}},
+			"affinity":    map[string]any{"nodeAffinity": map[string]any{}}, "priorityClassName": "high",
+			"podAnnotations": map[string]any{"a": "b"}, "imageDigest": "sha256:0",
+			"config":        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n",
+			"tls":           map[string]any{"secret": "epp", "clientCA": "clients"},
+			"peers":         map[string]any{"secret": "peers"},
+			"networkPolicy": map[string]any{"gateways": peer, "metricsFrom": peer}, "allowedCIDRs": []any{"10.0.0.0/8"},
+			"args": []any{"--v=4"},
+		},
+			[]string{"ConfigMap qwen-epp", "InferencePool chat", "NetworkPolicy qwen-epp",
+				"PodDisruptionBudget qwen-epp", "Service qwen-epp-peers", "StatefulSet qwen-epp"}},
 		"a pool that exists": {map[string]any{
-			"pool": map[string]any{"create": false, "name": "chat"}, "replicas": 1, "networkPolicy": map[string]any{"enabled": false}, "tls": map[string]any{"enabled": false},
+			"pool": map[string]any{"create": false, "name": "chat"}, "replicas": 1,
+			"networkPolicy": map[string]any{"enabled": false}, "tls": map[string]any{"enabled": false},
 		}, []string{"Deployment qwen-epp"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +81,8 @@ func TestPickerChart_AnyValuesRenderValidObjects(t *testing.T) {
 			}
 		})
 	}
-	if out, err := runHelm(t, "template", "qwen", pickerDir); err == nil || !strings.Contains(err.Error(), "pool.selector is empty") {
+	if out, err := runHelm(t, "template", "qwen", pickerDir); err == nil ||
+		!strings.Contains(err.Error(), "pool.selector is empty") {
 		t.Errorf("without a selector: %v %s", err, out)
 	}
 }
@@ -86,12 +98,14 @@ func TestPickerChart_PortsAndProbesAreThoseOfAnEPP(t *testing.T) {
 	got.into(t, "Service qwen-epp", &service)
 	got.into(t, "Deployment qwen-epp", &d)
 	got.into(t, "NetworkPolicy qwen-epp", &policy)
-	if ref := pool.Spec.EndpointPickerRef; ref == nil || string(ref.Name) != service.Name || int32(ref.Port.Number) != service.Spec.Ports[0].Port || service.Spec.Ports[0].Port != 9002 {
+	if ref := pool.Spec.EndpointPickerRef; ref == nil || string(ref.Name) != service.Name ||
+		int32(ref.Port.Number) != service.Spec.Ports[0].Port || service.Spec.Ports[0].Port != 9002 {
 		t.Errorf("the pool names %+v, and the Service has %+v", ref, service.Spec.Ports)
 	}
 	pod := d.Spec.Template.Spec
 	c := pod.Containers[0]
-	for _, arg := range []string{"picker", "--pool-name=qwen", "--pool-namespace=default", "--config-file=/etc/penstock/config/config.yaml"} {
+	for _, arg := range []string{"picker", "--pool-name=qwen", "--pool-namespace=default",
+		"--config-file=/etc/penstock/config/config.yaml"} {
 		if !slices.Contains(c.Args, arg) {
 			t.Errorf("%s is missing in %q", arg, c.Args)
 		}
@@ -110,13 +124,16 @@ func TestPickerChart_PortsAndProbesAreThoseOfAnEPP(t *testing.T) {
 			}
 		}
 	}
-	if ports["grpc"] != 9002 || ports["grpc-health"] != 9003 || ports["metrics"] != 9090 || len(policy.Spec.Ingress) != 3 {
+	if ports["grpc"] != 9002 || ports["grpc-health"] != 9003 || ports["metrics"] != 9090 ||
+		len(policy.Spec.Ingress) != 3 {
 		t.Errorf("ports %v, rules %+v", ports, policy.Spec.Ingress)
 	}
-	if g := c.ReadinessProbe.GRPC; g == nil || g.Port != 9003 || *g.Service != "readiness" || c.LivenessProbe.GRPC == nil {
+	if g := c.ReadinessProbe.GRPC; g == nil || g.Port != 9003 || *g.Service != "readiness" ||
+		c.LivenessProbe.GRPC == nil {
 		t.Errorf("probes %+v %+v", c.ReadinessProbe, c.LivenessProbe)
 	}
-	if !*pod.SecurityContext.RunAsNonRoot || !*c.SecurityContext.ReadOnlyRootFilesystem || c.Resources.Limits.Memory().IsZero() || *pod.TerminationGracePeriodSeconds <= 120 {
+	if !*pod.SecurityContext.RunAsNonRoot || !*c.SecurityContext.ReadOnlyRootFilesystem ||
+		c.Resources.Limits.Memory().IsZero() || *pod.TerminationGracePeriodSeconds <= 120 {
 		t.Errorf("%+v %+v", pod, c)
 	}
 }
@@ -132,7 +149,8 @@ func TestPickerChart_RoleReadsOneNamespaceAlone(t *testing.T) {
 			continue
 		}
 		for _, rule := range role.Rules {
-			if !slices.Equal(rule.Verbs, []string{"list", "watch"}) || slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "*") {
+			if !slices.Equal(rule.Verbs, []string{"list", "watch"}) || slices.Contains(rule.Resources, "secrets") ||
+				slices.Contains(rule.Resources, "*") {
 				t.Errorf("%+v", rule)
 			}
 		}
@@ -146,12 +164,15 @@ func TestPickerChart_PeersAreThePodsOfAStatefulSet(t *testing.T) {
 	got := picker(t, map[string]any{"pool": servers, "replicas": 3, "peers": map[string]any{"secret": "peers"}})
 	got.into(t, "StatefulSet qwen-epp", &set)
 	got.into(t, "NetworkPolicy qwen-epp", &policy)
-	want := "--peers=qwen-epp-0.qwen-epp-peers.default.svc:18001,qwen-epp-1.qwen-epp-peers.default.svc:18001,qwen-epp-2.qwen-epp-peers.default.svc:18001"
-	if args := set.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, want) || set.Spec.ServiceName != "qwen-epp-peers" {
+	want :=
+		"--peers=qwen-epp-0.qwen-epp-peers.default.svc:18001,qwen-epp-1.qwen-epp-peers.default.svc:18001,qwen-epp-2.qwen-epp-peers.default.svc:18001"
+	if args := set.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, want) ||
+		set.Spec.ServiceName != "qwen-epp-peers" {
 		t.Errorf("%s %q", set.Spec.ServiceName, args)
 	}
 	last := policy.Spec.Ingress[len(policy.Spec.Ingress)-1]
-	if last.Ports[0].Port.String() != "peers" || len(last.From) != 1 || last.From[0].NamespaceSelector != nil || len(last.From[0].PodSelector.MatchLabels) == 0 {
+	if last.Ports[0].Port.String() != "peers" || len(last.From) != 1 || last.From[0].NamespaceSelector != nil ||
+		len(last.From[0].PodSelector.MatchLabels) == 0 {
 		t.Errorf("who reaches the port of peers: %+v", last)
 	}
 }

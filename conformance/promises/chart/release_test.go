@@ -53,17 +53,20 @@ metadata: {name: gw}
 spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}]}
 `
 
-// The README's steps install Penstock, change its settings and uninstall it. A request is served after each step in
-// which Penstock runs.
+// The README's steps install Penstock, change its settings and uninstall it. A request is served
+// after each step in which Penstock runs.
 func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	r := prepare(t)
 	p := r.place
 	release := func(verb string, args ...string) {
 		t.Helper()
-		helm(t, append([]string{verb, "penstock", "--namespace", system, "--kubeconfig", r.lab.Kubeconfig(), "--wait", "--timeout", labtest.Timeout.String()}, args...)...)
+		helm(t,
+			append([]string{verb, "penstock", "--namespace", system, "--kubeconfig", r.lab.Kubeconfig(), "--wait",
+				"--timeout", labtest.Timeout.String()}, args...)...)
 	}
 
-	// Helm does not replace existing CRDs, and our CRD has more fields than the inference extension's.
+	// Helm does not replace existing CRDs, and our CRD has more fields than the inference
+	// extension's.
 	files, err := filepath.Glob(chartDir + "/crds/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no CRDs: %v", err)
@@ -89,13 +92,16 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 	r.replicas(1, "--memory-limit=536870912")
 	r.served()
 
-	// Limited to a namespace, Penstock follows its objects, and ignores those elsewhere. Its writes pass the admission policy.
+	// Limited to a namespace, Penstock follows its objects, and ignores those elsewhere. Its writes
+	// pass the admission policy.
 	release("upgrade", chartDir, "--set", "replicas=1,watchNamespaces={"+p.Namespace+"}")
 	r.replicas(1, "--watch-namespaces="+p.Namespace)
-	if _, err := p.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), "penstock", metav1.GetOptions{}); err != nil {
+	if _, err := p.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().
+		Get(t.Context(), "penstock", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "unwatched"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := p.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "unwatched"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := installed.Apply(t.Context(), p.REST, "unwatched", []byte(web)); err != nil {
@@ -121,7 +127,9 @@ func TestHelm_ReleaseInstallsUpgradesAndUninstalls(t *testing.T) {
 		"the Deployment": func(ctx context.Context) error {
 			return none(p.AppsV1().Deployments(system).Get(ctx, "penstock", metav1.GetOptions{}))
 		},
-		"the class": func(ctx context.Context) error { return none(r.classes.Get(ctx, "penstock", metav1.GetOptions{})) },
+		"the class": func(ctx context.Context) error {
+			return none(r.classes.Get(ctx, "penstock", metav1.GetOptions{}))
+		},
 		"the ClusterRole": func(ctx context.Context) error {
 			return none(p.RbacV1().ClusterRoles().Get(ctx, "penstock", metav1.GetOptions{}))
 		},
@@ -176,11 +184,13 @@ func (r *releases) clients() {
 	of := func(group, version, plural string) dynamic.NamespaceableResourceInterface {
 		return client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
 	}
-	r.gateways, r.classes = of("gateway.networking.k8s.io", "v1", "gateways"), of("gateway.networking.k8s.io", "v1", "gatewayclasses")
+	r.gateways, r.classes = of("gateway.networking.k8s.io", "v1", "gateways"),
+		of("gateway.networking.k8s.io", "v1", "gatewayclasses")
 	r.fleets = of("penstock.dev", "v1alpha1", "envoyfleets")
 }
 
-// replicas checks that n processes of Penstock are ready, which Helm has waited for, and that they have an argument.
+// replicas checks that n processes of Penstock are ready, which Helm has waited for, and that they
+// have an argument.
 func (r *releases) replicas(n int32, arg string) {
 	r.place.Helper()
 	p := r.place
@@ -194,7 +204,8 @@ func (r *releases) replicas(n int32, arg string) {
 	if arg == "" {
 		return
 	}
-	pods, err := p.CoreV1().Pods(system).List(p.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
+	pods, err := p.CoreV1().Pods(system).List(p.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=penstock"})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -209,13 +220,16 @@ func (r *releases) replicas(n int32, arg string) {
 func (r *releases) listens(port int64) {
 	r.place.Helper()
 	p := r.place
-	patch := fmt.Sprintf(`[{"op": "add", "path": "/spec/listeners/-", "value": {"name": "more", "port": %d, "protocol": "HTTP"}}]`, port)
-	if _, err := r.gateways.Namespace(p.Namespace).Patch(p.Context(), "gw", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	patch := fmt.Sprintf(
+		`[{"op": "add", "path": "/spec/listeners/-", "value": {"name": "more", "port": %d, "protocol": "HTTP"}}]`, port)
+	if _, err := r.gateways.Namespace(p.Namespace).Patch(p.Context(), "gw", types.JSONPatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		p.Fatal(err)
 	}
 	p.Until("the Service has the new port", func(ctx context.Context) error {
 		s, err := p.CoreV1().Services(p.Namespace).Get(ctx, "gw-penstock", metav1.GetOptions{})
-		if err == nil && !slices.ContainsFunc(s.Spec.Ports, func(have corev1.ServicePort) bool { return int64(have.Port) == port }) {
+		if err == nil && !slices.ContainsFunc(s.Spec.Ports,
+			func(have corev1.ServicePort) bool { return int64(have.Port) == port }) {
 			err = fmt.Errorf("ports %v", s.Spec.Ports)
 		}
 		return err

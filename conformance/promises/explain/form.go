@@ -173,7 +173,8 @@ func (g *Grammar) header(f *Form, of value) {
 	case "host", "transfer-encoding", "connection":
 		return // the host is drawn, and these would change the framing
 	case "upgrade":
-		f.Header = append(f.Header, [2]string{"connection", pick(g, []string{"Upgrade", "keep-alive, Upgrade", "upgrade"})})
+		f.Header = append(f.Header,
+			[2]string{"connection", pick(g, []string{"Upgrade", "keep-alive, Upgrade", "upgrade"})})
 		v = pick(g, []string{"websocket", "WebSocket", "TLS/1.2", "h2c", "websocket, foo", "foo"})
 	case "expect":
 		return // its body would have to wait

@@ -125,14 +125,16 @@ func (g *Grammar) Manifest(gateway, server int) string {
 		fmt.Fprintf(&out, "%s\n---\n", text)
 	}
 	object := func(version, kind, name string, spec any) map[string]any {
-		return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}
+		return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name},
+			"spec": spec}
 	}
 	listeners := []any{
 		map[string]any{"name": "all", "port": gateway, "protocol": "HTTP"},
 		map[string]any{"name": "wild", "port": gateway, "protocol": "HTTP", "hostname": "*.w.test"},
 	}
 	write(object("gateway.networking.k8s.io/v1", "Gateway", "gw", map[string]any{
-		"gatewayClassName": "penstock", "addresses": []any{map[string]any{"value": "127.0.0.1"}}, "listeners": listeners,
+		"gatewayClassName": "penstock", "addresses": []any{map[string]any{"value": "127.0.0.1"}},
+		"listeners": listeners,
 	}))
 	write(object("v1", "Service", "one", map[string]any{"ports": []any{map[string]any{"port": 80}}}))
 	write(map[string]any{
@@ -159,7 +161,8 @@ func (g *Grammar) Manifest(gateway, server int) string {
 		"parentRefs": []any{map[string]any{"name": "gw"}}, "hostnames": []string{"b.test"},
 		"rules": []any{map[string]any{"backendRefs": backends, "matches": []any{
 			map[string]any{"method": map[string]any{"service": "echo.Echo", "method": "Ask"}},
-			map[string]any{"method": map[string]any{"service": "echo.Echo"}, "headers": []value{{"x-team", "", "blue"}}},
+			map[string]any{"method": map[string]any{"service": "echo.Echo"},
+				"headers": []value{{"x-team", "", "blue"}}},
 			map[string]any{"method": map[string]any{"type": regex, "service": "echo\\..*", "method": "[A-Z]+"}},
 		}}},
 	}))

@@ -56,8 +56,9 @@ func TestClusterSet_DrainedMemberLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// A member leaves as `penstock clusters leave` does in a folder, which edits no object of Kubernetes: it drains, then it removes all members. The
-// others remove it, and all join again with `penstock clusters join`.
+// A member leaves as `penstock clusters leave` does in a folder, which edits no object of
+// Kubernetes: it drains, then it removes all members. The others remove it, and all join again with
+// `penstock clusters join`.
 func TestClusterSet_MemberThatLeavesAndJoinsLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.east.join(true, s.north, s.west)
@@ -119,7 +120,8 @@ func TestClusterSet_RejectedControlLinkLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// A link that is slow for all packets, requests included, and one that loses many of its control packets.
+// A link that is slow for all packets, requests included, and one that loses many of its control
+// packets.
 func TestClusterSet_SlowOrLossyLinkLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	t.Cleanup(func() { s.faults(network.Fault{Effect: network.Heal}) })

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/network"
 )
 
-// grace is how long after a loss a request may still go out on a connection that was opened before it.
+// grace is how long after a loss a request may still go out on a connection that was opened before
+// it.
 const grace = 3 * time.Second
 
 // sent is a request: when it was sent, how long it took, and how it failed.
@@ -63,8 +64,9 @@ func (s *site) send(pools ...string) *sender {
 	return out
 }
 
-// lost fails the test for each request that was sent at least grace after a loss, or before it and answered before it, and failed. It logs how
-// long the longest request took that was sent after the loss.
+// lost fails the test for each request that was sent at least grace after a loss, or before it and
+// answered before it, and failed. It logs how long the longest request took that was sent after the
+// loss.
 func (s *sender) lost(t *testing.T, loss time.Time) {
 	t.Helper()
 	s.stop()
@@ -74,7 +76,8 @@ func (s *sender) lost(t *testing.T, loss time.Time) {
 		switch {
 		case r.err != nil && (r.at.After(loss.Add(grace)) || r.at.Add(r.took).Before(loss)):
 			if failed++; failed <= 5 {
-				t.Errorf("%s, sent %s after the loss, failed after %s: %v", r.what, r.at.Sub(loss).Round(time.Millisecond), r.took.Round(time.Millisecond), r.err)
+				t.Errorf("%s, sent %s after the loss, failed after %s: %v", r.what,
+					r.at.Sub(loss).Round(time.Millisecond), r.took.Round(time.Millisecond), r.err)
 			}
 		case r.at.After(loss) && r.took > longest.took:
 			longest = r
@@ -84,10 +87,14 @@ func (s *sender) lost(t *testing.T, loss time.Time) {
 		return r.err == nil || r.at.After(loss.Add(grace)) || r.at.Add(r.took).Before(loss)
 	})
 	measured.lost(requests{sent: len(s.list), failed: failed, excepted: len(early)}, longest.took)
-	t.Logf("%d requests, %d lost; %d of those in flight at the loss, or sent within %s of it, failed; longest %s (%s, sent %s after it)",
-		len(s.list), failed, len(early), grace, longest.took.Round(time.Millisecond), longest.what, longest.at.Sub(loss).Round(time.Millisecond))
+	t.Logf(
+		"%d requests, %d lost; %d of those in flight at the loss, or sent within %s of it, failed; longest %s (%s, "+
+			"sent %s after it)",
+		len(s.list), failed, len(early), grace, longest.took.Round(time.Millisecond), longest.what,
+		longest.at.Sub(loss).Round(time.Millisecond))
 	for _, r := range early[:min(len(early), 3)] {
-		t.Logf("%s, sent %s after the loss, failed after %s: %v", r.what, r.at.Sub(loss).Round(time.Millisecond), r.took.Round(time.Millisecond), r.err)
+		t.Logf("%s, sent %s after the loss, failed after %s: %v", r.what, r.at.Sub(loss).Round(time.Millisecond),
+			r.took.Round(time.Millisecond), r.err)
 	}
 }
 
@@ -108,7 +115,8 @@ func (s *sender) goes(t *testing.T, n int) {
 	})
 }
 
-// One of two clusters is lost, with all that it has: packets to it vanish, or are rejected. The other one serves.
+// One of two clusters is lost, with all that it has: packets to it vanish, or are rejected. The
+// other one serves.
 func TestClusterSet_LostClusterIsReplacedByAnother(t *testing.T) {
 	for _, effect := range []network.Effect{network.Reject, network.Cut} {
 		t.Run(string(effect), func(t *testing.T) {

@@ -15,7 +15,8 @@ type figures struct {
 	ended, failed int           // experiments
 }
 
-// requests are those of the experiments of one side. Those that may fail because of the loss itself are not among failed.
+// requests are those of the experiments of one side. Those that may fail because of the loss itself
+// are not among failed.
 type requests struct{ sent, failed, excepted int }
 
 func (r *requests) add(o requests) {
@@ -24,7 +25,8 @@ func (r *requests) add(o requests) {
 	r.excepted += o.excepted
 }
 
-// controlled adds the requests of an experiment in which the control side of a cluster fails, or changes.
+// controlled adds the requests of an experiment in which the control side of a cluster fails, or
+// changes.
 func (f *figures) controlled(of requests) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,7 +41,8 @@ func (f *figures) lost(of requests, longest time.Duration) {
 	f.longest = max(f.longest, longest)
 }
 
-// experiment counts an experiment that has ended. One may fail without a failed request: then it has not shown what it is to show.
+// experiment counts an experiment that has ended. One may fail without a failed request: then it
+// has not shown what it is to show.
 func (f *figures) experiment(failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

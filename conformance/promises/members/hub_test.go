@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The clusters leave each other, and a hub makes the imports: by pickers of their own, and by the PoolExports of the Penstocks there. Then the hub is killed,
-// again and again, also between its writes and while an exporter withdraws its pools.
+// The clusters leave each other, and a hub makes the imports: by pickers of their own, and by the
+// PoolExports of the Penstocks there. Then the hub is killed, again and again, also between its
+// writes and while an exporter withdraws its pools.
 func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s := newQuietSite(t)
 	h := s.hub(s.east, s.north, s.west)
@@ -65,7 +66,8 @@ func TestHub_KilledHubLosesNoRequest(t *testing.T) {
 	s.unled(h)
 }
 
-// hub is one that clusters are admitted to, which leave each other's sets. The clusters are members of each other again at the end.
+// hub is one that clusters are admitted to, which leave each other's sets. The clusters are members
+// of each other again at the end.
 func (s *site) hub(admitted ...*cluster) *installed.Hub {
 	s.Helper()
 	all := []*cluster{s.east, s.north, s.west}
@@ -117,7 +119,8 @@ func (s *site) without() {
 	s.Helper()
 	for _, pool := range pools {
 		s.west.Until("there is no import "+pool, func(ctx context.Context) error {
-			_, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").Get(ctx, pool, metav1.GetOptions{})
+			_, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").
+				Get(ctx, pool, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
 			}

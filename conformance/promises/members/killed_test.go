@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// All processes of the importer are killed at once. Its Envoys go on with what they have, and what the new processes publish is not less.
+// All processes of the importer are killed at once. Its Envoys go on with what they have, and what
+// the new processes publish is not less.
 func TestClusterSet_KilledImporterLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	s.west.kill()
@@ -20,13 +21,14 @@ func TestClusterSet_KilledImporterLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// New pods take the place of the importer's processes, as in an upgrade. They serve no Envoy before they have the endpoints of the imports, which
-// no API server has.
+// New pods take the place of the importer's processes, as in an upgrade. They serve no Envoy before
+// they have the endpoints of the imports, which no API server has.
 func TestClusterSet_UpgradedImporterLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	for n := range 3 {
 		patch := fmt.Sprintf(`{"spec": {"template": {"metadata": {"annotations": {"rollout": "%d"}}}}}`, n)
-		if _, err := s.west.AppsV1().Deployments(installed.System).Patch(t.Context(), "penstock", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := s.west.AppsV1().Deployments(installed.System).Patch(t.Context(), "penstock", types.MergePatchType,
+			[]byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.west.RolledOut(installed.System, "penstock")
@@ -35,7 +37,8 @@ func TestClusterSet_UpgradedImporterLosesNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// The pool chat is left out: its picker is Penstock's own and is killed too. See TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother.
+// The pool chat is left out: its picker is Penstock's own and is killed too. See
+// TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother.
 func TestClusterSet_KilledExporterLosesNoRequestOfAPoolWithAPickerOfItsOwn(t *testing.T) {
 	s := newSite(t, "epp")
 	s.east.kill()
@@ -43,8 +46,9 @@ func TestClusterSet_KilledExporterLosesNoRequestOfAPoolWithAPickerOfItsOwn(t *te
 	s.ends()
 }
 
-// The importer starts again while no Penstock runs at the exporter: it keeps what it has imported, endpoints included. Requests to chat, whose picker
-// is away too, go to the cluster whose picker answers.
+// The importer starts again while no Penstock runs at the exporter: it keeps what it has imported,
+// endpoints included. Requests to chat, whose picker is away too, go to the cluster whose picker
+// answers.
 func TestClusterSet_ImporterKilledWhileItsExporterIsAwayLosesNoRequest(t *testing.T) {
 	s := newSite(t, "epp")
 	s.east.scale(0)

@@ -34,7 +34,9 @@ func newLoad(t *testing.T, address string, pools ...string) *load {
 	t.Helper()
 	l := &load{t: t, pools: pools, by: map[string]int{}}
 	for _, pool := range pools {
-		labtest.Until(t, pool+" answers", func(ctx context.Context) error { return l.ask(ctx, address, pool, request{tokens: 1}) })
+		labtest.Until(t, pool+" answers", func(ctx context.Context) error {
+			return l.ask(ctx, address, pool, request{tokens: 1})
+		})
 	}
 	l.Load = labtest.NewLoad(t)
 	for _, pool := range pools {
@@ -70,8 +72,11 @@ func (l *load) ask(ctx context.Context, address, pool string, r request) error {
 	if prompt == "" {
 		prompt = "one two three four five six seven eight"
 	}
-	body := fmt.Sprintf(`{"model": "sim-model", "max_tokens": %d, "stream": %t, "messages": [{"role": "user", "content": %q}]}`, r.tokens, r.stream, prompt)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions", strings.NewReader(body))
+	body := fmt.Sprintf(
+		`{"model": "sim-model", "max_tokens": %d, "stream": %t, "messages": [{"role": "user", "content": %q}]}`,
+		r.tokens, r.stream, prompt)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/chat/completions",
+		strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,8 @@ func (l *load) ask(ctx context.Context, address, pool string, r request) error {
 	case err != nil:
 		return fmt.Errorf("%d by %q, after %d bytes: %w", resp.StatusCode, by, len(answer), err)
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s by %q, reason %q: %s", resp.Status, by, resp.Header.Get("x-penstock-reason"), bytes.TrimSpace(answer[:min(len(answer), 300)]))
+		return fmt.Errorf("%s by %q, reason %q: %s", resp.Status, by, resp.Header.Get("x-penstock-reason"),
+			bytes.TrimSpace(answer[:min(len(answer), 300)]))
 	case r.stream && !bytes.HasSuffix(bytes.TrimSpace(answer), []byte("[DONE]")):
 		return fmt.Errorf("by %q, a stream without its end: %d bytes", by, len(answer))
 	}

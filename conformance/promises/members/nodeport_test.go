@@ -13,14 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The addresses of a picker's Service of type NodePort are those of the nodes with its pods, and its port is the nodes'. The lab serves no NodePorts, so
-// nothing is sent there.
+// The addresses of a picker's Service of type NodePort are those of the nodes with its pods, and
+// its port is the nodes'. The lab serves no NodePorts, so nothing is sent there.
 func TestClusterSet_NodePortOfAPickerIsAtItsNodes(t *testing.T) {
 	s := newQuietSite(t)
 	s.ready("east", "north")
 	patch := func(kind string) (port int32) {
 		t.Helper()
-		svc, err := s.east.CoreV1().Services(team).Patch(context.WithoutCancel(t.Context()), "epp-epp", types.MergePatchType, fmt.Appendf(nil, `{"spec": {"type": %q}}`, kind), metav1.PatchOptions{})
+		svc, err := s.east.CoreV1().Services(team).Patch(context.WithoutCancel(t.Context()), "epp-epp",
+			types.MergePatchType, fmt.Appendf(nil, `{"spec": {"type": %q}}`, kind), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,12 +33,16 @@ func TestClusterSet_NodePortOfAPickerIsAtItsNodes(t *testing.T) {
 	}
 	t.Cleanup(func() { patch(string(before.Spec.Type)) })
 	port := patch("NodePort")
-	list, err := s.east.CoreV1().Pods(team).List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: before.Spec.Selector})})
+	list, err := s.east.CoreV1().Pods(team).List(t.Context(),
+		metav1.ListOptions{
+			LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: before.Spec.Selector}),
+		})
 	if err != nil || len(list.Items) == 0 {
 		t.Fatalf("pods of the picker: %v %v", list, err)
 	}
 	s.west.Until("the import has the node's address", func(ctx context.Context) error {
-		u, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").Get(ctx, "epp", metav1.GetOptions{})
+		u, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").
+			Get(ctx, "epp", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -45,7 +50,9 @@ func TestClusterSet_NodePortOfAPickerIsAtItsNodes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if want := fmt.Sprintf(`"addresses":[%q],"ports":[{`, list.Items[0].Status.HostIP); !strings.Contains(string(raw), want) || !strings.Contains(string(raw), fmt.Sprintf(`"number":%d`, port)) {
+		if want := fmt.Sprintf(`"addresses":[%q],"ports":[{`,
+			list.Items[0].Status.HostIP); !strings.Contains(string(raw), want) ||
+			!strings.Contains(string(raw), fmt.Sprintf(`"number":%d`, port)) {
 			return fmt.Errorf("no %s with port %d in %s", want, port, raw)
 		}
 		return nil

@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/labtest"
 )
 
-// signal sends a signal to the processes of pods with a label, of which each has an argument. It returns when it was sent.
+// signal sends a signal to the processes of pods with a label, of which each has an argument. It
+// returns when it was sent.
 func (c *cluster) signal(label, arg string, s syscall.Signal) time.Time {
 	c.Helper()
 	list, err := c.CoreV1().Pods(team).List(c.Context(), metav1.ListOptions{LabelSelector: label})
@@ -63,7 +64,8 @@ func (s *sender) returns(t *testing.T) {
 	}
 }
 
-// All processes of an exporter's Penstock are killed at once, the picker of the pool chat with them. The other cluster serves meanwhile.
+// All processes of an exporter's Penstock are killed at once, the picker of the pool chat with
+// them. The other cluster serves meanwhile.
 func TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother(t *testing.T) {
 	s := newSite(t)
 	s.load.End()
@@ -76,9 +78,12 @@ func TestClusterSet_KilledExporterWithThePickerIsReplacedByAnother(t *testing.T)
 	out.lost(t, loss)
 }
 
-// The picker of a pool is killed, or frozen, and comes back. What it was asked meanwhile is sent to the other cluster.
+// The picker of a pool is killed, or frozen, and comes back. What it was asked meanwhile is sent to
+// the other cluster.
 func TestClusterSet_LostPickerIsReplacedByAnotherCluster(t *testing.T) {
-	for name, signals := range map[string][2]syscall.Signal{"killed": {syscall.SIGKILL, 0}, "frozen": {syscall.SIGSTOP, syscall.SIGCONT}} {
+	for name, signals := range map[string][2]syscall.Signal{
+		"killed": {syscall.SIGKILL, 0}, "frozen": {syscall.SIGSTOP, syscall.SIGCONT},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, "epp")
 			s.load.End()
@@ -107,7 +112,8 @@ func TestClusterSet_LostServersAreReplacedByAnotherCluster(t *testing.T) {
 	out.lost(t, loss)
 }
 
-// The Envoys of an exporter's Gateway are killed, through which requests arrive in ParentMode, and start again.
+// The Envoys of an exporter's Gateway are killed, through which requests arrive in ParentMode, and
+// start again.
 func TestClusterSet_LostGatewayIsReplacedByAnotherCluster(t *testing.T) {
 	s := newSite(t)
 	s.load.End()
@@ -138,7 +144,8 @@ metadata: {name: full}
 spec: {targetRef: {name: chat}, picker: {full: {inFlight: 1}}}
 `
 
-// While the servers of all clusters are full, requests are answered 429, and nothing else fails; with room, all are served.
+// While the servers of all clusters are full, requests are answered 429, and nothing else fails;
+// with room, all are served.
 func TestClusterSet_FullClustersAnswer429(t *testing.T) {
 	s := newSite(t, "chat")
 	s.load.End()
@@ -147,7 +154,8 @@ func TestClusterSet_FullClustersAnswer429(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			_ = c.kind("penstock.dev", "v1alpha1", "poolpolicies").Delete(context.Background(), "full", metav1.DeleteOptions{})
+			_ = c.kind("penstock.dev", "v1alpha1", "poolpolicies").Delete(context.Background(), "full",
+				metav1.DeleteOptions{})
 		})
 	}
 	var all []*sender
@@ -167,7 +175,8 @@ func TestClusterSet_FullClustersAnswer429(t *testing.T) {
 		return nil
 	})
 	for _, c := range []*cluster{s.east, s.north} {
-		if err := c.kind("penstock.dev", "v1alpha1", "poolpolicies").Delete(t.Context(), "full", metav1.DeleteOptions{}); err != nil {
+		if err := c.kind("penstock.dev", "v1alpha1", "poolpolicies").Delete(t.Context(), "full",
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,13 +221,16 @@ func TestClusterSet_ChangedSelectionLosesNoRequest(t *testing.T) {
 	s := newSite(t)
 	t.Cleanup(func() {
 		for _, pool := range pools {
-			_ = s.west.kind("penstock.dev", "v1alpha1", "poolpolicies").Delete(context.Background(), pool, metav1.DeleteOptions{})
+			_ = s.west.kind("penstock.dev", "v1alpha1", "poolpolicies").
+				Delete(context.Background(), pool, metav1.DeleteOptions{})
 		}
 	})
 	selects := func(selection string) {
 		t.Helper()
 		for _, pool := range pools {
-			policy := fmt.Sprintf("apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: %[1]s}\nspec: {targetRef: {kind: InferencePoolImport, name: %[1]s}, selection: %[2]s}\n", pool, selection)
+			policy := fmt.Sprintf(
+				"apiVersion: penstock.dev/v1alpha1\nkind: PoolPolicy\nmetadata: {name: %[1]s}\nspec: {targetRef: "+
+					"{kind: InferencePoolImport, name: %[1]s}, selection: %[2]s}\n", pool, selection)
 			if err := installed.Apply(t.Context(), s.west.Config, team, []byte(policy)); err != nil {
 				t.Fatal(err)
 			}
@@ -243,11 +255,14 @@ func TestClusterSet_ChangedSelectionLosesNoRequest(t *testing.T) {
 		s.load.serves("east", "north")
 	}
 	patch := []byte(`{"metadata": {"annotations": {"penstock.dev/export-weight": "3"}}}`)
-	if _, err := s.east.kind("inference.networking.k8s.io", "v1", "inferencepools").Patch(t.Context(), "chat", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := s.east.kind("inference.networking.k8s.io", "v1", "inferencepools").
+		Patch(t.Context(), "chat", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.load.serves("east", "north")
-	if _, err := s.east.kind("inference.networking.k8s.io", "v1", "inferencepools").Patch(t.Context(), "chat", types.MergePatchType, []byte(strings.Replace(string(patch), `"3"`, "null", 1)), metav1.PatchOptions{}); err != nil {
+	if _, err := s.east.kind("inference.networking.k8s.io", "v1", "inferencepools").
+		Patch(t.Context(), "chat", types.MergePatchType, []byte(strings.Replace(string(patch), `"3"`, "null", 1)),
+			metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.ends()

@@ -18,8 +18,9 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// The fleets of both exporters listen for members, at their Services. Meanwhile all processes of an exporter are killed, and new pods take the place
-// of others, as in an upgrade: Envoys keep what members need.
+// The fleets of both exporters listen for members, at their Services. Meanwhile all processes of an
+// exporter are killed, and new pods take the place of others, as in an upgrade: Envoys keep what
+// members need.
 func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	const port = 15443
 	s := newQuietSite(t)
@@ -32,7 +33,8 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	}
 	s.imports("the exporters have peer listeners", func(of map[string]map[string]any) error {
 		for _, c := range exporters {
-			if text := fmt.Sprint(of[c.Name]["parents"]); !strings.Contains(text, "peer:true") || !strings.Contains(text, fmt.Sprintf("number:%d", port)) {
+			if text := fmt.Sprint(of[c.Name]["parents"]); !strings.Contains(text, "peer:true") ||
+				!strings.Contains(text, fmt.Sprintf("number:%d", port)) {
 				return fmt.Errorf("%s: %s", c.Name, text)
 			}
 		}
@@ -45,7 +47,8 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	s.load.serves("east", "north")
 	for n := range 2 {
 		patch := fmt.Sprintf(`{"spec": {"template": {"metadata": {"annotations": {"rollout": "peers-%d"}}}}}`, n)
-		if _, err := s.east.AppsV1().Deployments(installed.System).Patch(t.Context(), "penstock", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := s.east.AppsV1().Deployments(installed.System).Patch(t.Context(), "penstock", types.MergePatchType,
+			[]byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.east.RolledOut(installed.System, "penstock")
@@ -59,8 +62,8 @@ func TestPeerListener_FleetsServeMembersWhilePenstockIsReplaced(t *testing.T) {
 	s.ready("east", "north")
 }
 
-// With a peer listener the exporters' own pickers serve the importer, over mTLS, and no other client: none is open. The importer's fleet asks them for
-// each request of chat.
+// With a peer listener the exporters' own pickers serve the importer, over mTLS, and no other
+// client: none is open. The importer's fleet asks them for each request of chat.
 func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	const open = "--picker-open"
 	s := newQuietSite(t)
@@ -68,7 +71,9 @@ func TestPeerListener_PicksNeedNoOpenPicker(t *testing.T) {
 	exporters := []*cluster{s.east, s.north}
 	s.listenForMembers(15443)
 	for _, c := range exporters {
-		c.arguments(func(args []string) []string { return slices.DeleteFunc(args, func(a string) bool { return a == open }) })
+		c.arguments(func(args []string) []string {
+			return slices.DeleteFunc(args, func(a string) bool { return a == open })
+		})
 	}
 	s.imported("chat", "the exporters' pickers are for members", func(of map[string]map[string]any) error {
 		for _, c := range exporters {
@@ -139,7 +144,8 @@ func (c *cluster) picks() (sum float64) {
 		}
 		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() {
-			if text, ok := strings.CutPrefix(lines.Text(), `penstock_picker_picks_total{pool="team/chat",result="picked"} `); ok {
+			if text, ok := strings.CutPrefix(lines.Text(),
+				`penstock_picker_picks_total{pool="team/chat",result="picked"} `); ok {
 				n, err := strconv.ParseFloat(text, 64)
 				if err != nil {
 					c.Fatal(err)

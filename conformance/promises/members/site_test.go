@@ -34,7 +34,8 @@ const team = "team"
 // pools are the names of the pools, and the first labels of their hosts.
 var pools = []string{"chat", "epp"}
 
-// exporting is what an exporter has; its name is inserted. In ParentMode requests arrive at its Gateway.
+// exporting is what an exporter has; its name is inserted. In ParentMode requests arrive at its
+// Gateway.
 const exporting = `
 apiVersion: apps/v1
 kind: Deployment
@@ -66,7 +67,8 @@ spec:
   endpointPickerRef: {name: epp-epp, port: {number: 9002}, failureMode: FailClose}
 ` + gateway
 
-// gateway has a route for each host, to a backend of its name; the group and kind of the backends are inserted.
+// gateway has a route for each host, to a backend of its name; the group and kind of the backends
+// are inserted.
 const gateway = `
 ---
 apiVersion: gateway.networking.k8s.io/v1
@@ -93,7 +95,8 @@ var (
 // measured are the figures of all tests, which -figures has printed.
 var (
 	measured figures
-	printed  = flag.Bool("figures", false, "print failed requests and the longest delay as figures of conformance/bench")
+	printed  = flag.Bool("figures", false,
+		"print failed requests and the longest delay as figures of conformance/bench")
 )
 
 func TestMain(m *testing.M) {
@@ -121,16 +124,19 @@ func furnish(ctx context.Context) (err error) {
 		if err := m.Join(ctx, spec(m, false, m.Others(members)...)); err != nil {
 			return err
 		}
-		if _, err := m.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
+		if _, err := m.Client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		text := fmt.Sprintf(exporting, m.Name, "inference.networking.k8s.io", "InferencePool")
 		if m.Name == "west" {
 			text = fmt.Sprintf(gateway, "", "inference.networking.x-k8s.io", "InferencePoolImport")
 		} else {
-			helm := exec.CommandContext(ctx, "../../../.tools/bin/helm", "install", "epp", "../../../manifests/charts/picker", "--namespace", team,
+			helm := exec.CommandContext(ctx, "../../../.tools/bin/helm", "install", "epp",
+				"../../../manifests/charts/picker", "--namespace", team,
 				"--kubeconfig", running.Kubeconfig(), "--kube-context", running.Contexts()[i],
-				"--set", "pool.create=false,pool.name=epp,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}")
+				"--set",
+				"pool.create=false,pool.name=epp,replicas=1,networkPolicy.enabled=false,allowedCIDRs={10.128.0.0/9}")
 			if out, err := helm.CombinedOutput(); err != nil {
 				return fmt.Errorf("install the picker's chart: %w: %s", err, out)
 			}
@@ -162,7 +168,8 @@ type cluster struct {
 	dynamic dynamic.Interface
 }
 
-// newSite waits until both exporters serve the importer's Gateway, and starts requests to some pools; none: to all.
+// newSite waits until both exporters serve the importer's Gateway, and starts requests to some
+// pools; none: to all.
 func newSite(t *testing.T, to ...string) *site {
 	t.Helper()
 	s := newQuietSite(t)
@@ -188,7 +195,8 @@ func newQuietSite(t *testing.T) *site {
 	t.Cleanup(func() { measured.experiment(t.Failed()) })
 	for i, is := range []**cluster{&s.east, &s.north, &s.west} {
 		m := members[i]
-		c := &cluster{Place: labtest.Place{T: t, Clientset: m.Client, REST: m.Config, Namespace: team}, Member: m, context: running.Contexts()[i]}
+		c := &cluster{Place: labtest.Place{T: t, Clientset: m.Client, REST: m.Config, Namespace: team}, Member: m,
+			context: running.Contexts()[i]}
 		var err error
 		if c.dynamic, err = dynamic.NewForConfig(m.Config); err != nil {
 			t.Fatal(err)
@@ -199,7 +207,8 @@ func newQuietSite(t *testing.T) *site {
 	return s
 }
 
-// ends waits until the set is whole and both exporters serve again, and then ends the requests, of which none may have failed.
+// ends waits until the set is whole and both exporters serve again, and then ends the requests, of
+// which none may have failed.
 func (s *site) ends() {
 	s.Helper()
 	s.ready("east", "north")
@@ -227,10 +236,13 @@ func (s *site) ready(names ...string) {
 // states waits until a cluster has a status and a reason in the imports.
 func (s *site) states(name, status, reason string) {
 	s.Helper()
-	s.imports(name+" is "+status+" "+reason, func(of map[string]map[string]any) error { return condition(of[name], status, reason) })
+	s.imports(name+" is "+status+" "+reason, func(of map[string]map[string]any) error {
+		return condition(of[name], status, reason)
+	})
 }
 
-// imports waits until the importer's InferencePoolImports have a status, which holds gets as entries by cluster.
+// imports waits until the importer's InferencePoolImports have a status, which holds gets as
+// entries by cluster.
 func (s *site) imports(what string, holds func(map[string]map[string]any) error) {
 	s.Helper()
 	for _, pool := range pools {
@@ -242,7 +254,8 @@ func (s *site) imports(what string, holds func(map[string]map[string]any) error)
 func (s *site) imported(pool, what string, holds func(map[string]map[string]any) error) {
 	s.Helper()
 	s.west.Until(what+" in import "+pool, func(ctx context.Context) error {
-		u, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").Get(ctx, pool, metav1.GetOptions{})
+		u, err := s.west.kind("inference.networking.x-k8s.io", "v1alpha1", "inferencepoolimports").
+			Get(ctx, pool, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -269,7 +282,8 @@ func condition(in map[string]any, status, reason string) error {
 
 // kind are the objects of a kind in the namespace.
 func (c *cluster) kind(group, version, plural string) dynamic.ResourceInterface {
-	return c.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).Namespace(team)
+	return c.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).
+		Namespace(team)
 }
 
 // address waits for that of the Gateway.
@@ -295,7 +309,8 @@ func (c *cluster) annotate(key, value string) {
 	c.Helper()
 	for _, pool := range pools {
 		patch := fmt.Sprintf(`{"metadata": {"annotations": {"inference.networking.x-k8s.io/%s": %s}}}`, key, value)
-		if _, err := c.kind("inference.networking.k8s.io", "v1", "inferencepools").Patch(c.Context(), pool, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := c.kind("inference.networking.k8s.io", "v1", "inferencepools").
+			Patch(c.Context(), pool, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			c.Fatal(err)
 		}
 	}
@@ -333,8 +348,8 @@ func (c *cluster) joins(others ...*cluster) {
 	}
 }
 
-// allowCleartext allows each member of a ClusterSet gateways without TLS, as the pools in ParentMode
-// here have them.
+// allowCleartext allows each member of a ClusterSet gateways without TLS, as the pools in
+// ParentMode here have them.
 func allowCleartext(text string) (string, error) {
 	var set v1alpha1.ClusterSet
 	if err := yaml.UnmarshalStrict([]byte(text), &set); err != nil {
@@ -390,7 +405,8 @@ func (c *cluster) kill() {
 			if err != nil {
 				return err
 			}
-			if now.Status.ContainerStatuses[0].RestartCount <= before.Status.ContainerStatuses[0].RestartCount || !labtest.Ready(now.Status) {
+			if now.Status.ContainerStatuses[0].RestartCount <= before.Status.ContainerStatuses[0].RestartCount ||
+				!labtest.Ready(now.Status) {
 				return fmt.Errorf("%s: %+v", now.Name, now.Status.ContainerStatuses[0])
 			}
 		}
@@ -402,7 +418,8 @@ func (c *cluster) kill() {
 func (c *cluster) scale(n int) {
 	c.Helper()
 	patch := fmt.Sprintf(`{"spec": {"replicas": %d}}`, n)
-	if _, err := c.AppsV1().Deployments(installed.System).Patch(c.Context(), "penstock", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := c.AppsV1().Deployments(installed.System).Patch(c.Context(), "penstock", types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	c.RolledOut(installed.System, "penstock")
@@ -442,7 +459,8 @@ func (c *cluster) logProcesses() {
 		return
 	}
 	for _, pod := range list {
-		log, _ := c.CoreV1().Pods(installed.System).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(25))}).DoRaw(context.Background())
+		log, _ := c.CoreV1().Pods(installed.System).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(25))}).
+			DoRaw(context.Background())
 		c.Logf("%s, pod %s:\n%s", c.Name, pod.Name, log)
 	}
 }

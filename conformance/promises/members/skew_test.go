@@ -20,11 +20,13 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// shifted is the image of a test build of penstock whose clock is off by what a file of its pod has.
+// shifted is the image of a test build of penstock whose clock is off by what a file of its pod
+// has.
 const shifted = "ghcr.io/penstock-project/penstock:faults"
 
-// Processes that start a day ahead, and others that start a day behind, trust each other, and what they export arrives. Both clusters change from
-// one build to another and back meanwhile, one after the other, so builds differ on some streams.
+// Processes that start a day ahead, and others that start a day behind, trust each other, and what
+// they export arrives. Both clusters change from one build to another and back meanwhile, one after
+// the other, so builds differ on some streams.
 func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	dir, err := os.MkdirTemp("", "clocks")
 	if err != nil {
@@ -56,14 +58,15 @@ func TestClusterSet_ClocksDaysApartLoseNoRequest(t *testing.T) {
 	s.ends()
 }
 
-// before is a commit whose Penstock stands for an earlier release, as long as nothing is released: it is from before members behind hubs used each
-// other's certificates.
+// before is a commit whose Penstock stands for an earlier release, as long as nothing is released:
+// it is from before members behind hubs used each other's certificates.
 const (
 	before      = "0b3ed530"
 	beforeImage = "ghcr.io/penstock-project/penstock:before"
 )
 
-// Members of two releases serve each other's requests: while an exporter has the earlier one, while the importer has it, and while all are brought to this one.
+// Members of two releases serve each other's requests: while an exporter has the earlier one, while
+// the importer has it, and while all are brought to this one.
 func TestClusterSet_TwoReleasesOnOneStreamLoseNoRequest(t *testing.T) {
 	dir, err := os.MkdirTemp("", "before")
 	if err != nil {
@@ -113,14 +116,16 @@ func (c *cluster) runs(image, clock string) (restore func()) {
 	}
 	patch := func(text string) {
 		c.Helper()
-		if _, err := c.AppsV1().Deployments(installed.System).Patch(c.Context(), "penstock", types.JSONPatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+		if _, err := c.AppsV1().Deployments(installed.System).Patch(c.Context(), "penstock", types.JSONPatchType,
+			[]byte(text), metav1.PatchOptions{}); err != nil {
 			c.Fatal(err)
 		}
 		c.RolledOut(installed.System, "penstock")
 	}
 	changes := fmt.Sprintf(`{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": %q}`, image)
 	if clock != "" {
-		changes += fmt.Sprintf(`, {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "PENSTOCK_FAULT_CLOCK", "value": %q}}`, clock)
+		changes += fmt.Sprintf(
+			`, {"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": {"name": "PENSTOCK_FAULT_CLOCK", "value": %q}}`, clock)
 	}
 	patch("[" + changes + "]")
 	return func() {
@@ -137,7 +142,8 @@ func (c *cluster) shift(offset time.Duration) {
 	}
 	for _, pod := range list {
 		path := filepath.Join("/proc", strconv.Itoa(c.Process(pod, "serve")), "root", "run", "penstock", "clock")
-		if err := errors.Join(os.WriteFile(path+".new", []byte(offset.String()), 0o644), os.Rename(path+".new", path)); err != nil {
+		if err := errors.Join(os.WriteFile(path+".new", []byte(offset.String()), 0o644),
+			os.Rename(path+".new", path)); err != nil {
 			c.Fatal(err)
 		}
 	}

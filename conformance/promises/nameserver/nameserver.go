@@ -100,13 +100,15 @@ func (s *Server) answer(query dnsmessage.Message, to net.Addr) {
 	if s.mode == dropping {
 		return
 	}
-	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: query.ID, Response: true, RecursionAvailable: true}, Questions: query.Questions}
+	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: query.ID, Response: true, RecursionAvailable: true},
+		Questions: query.Questions}
 	switch {
 	case s.mode == failing:
 		reply.RCode = dnsmessage.RCodeServerFailure
 	case q.Type == dnsmessage.TypeA:
 		reply.Answers = []dnsmessage.Resource{{
-			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 0}, Body: &dnsmessage.AResource{A: s.ip},
+			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 0},
+			Body:   &dnsmessage.AResource{A: s.ip},
 		}}
 	}
 	if raw, err := reply.Pack(); err == nil {

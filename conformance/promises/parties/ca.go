@@ -26,14 +26,16 @@ type CA struct {
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	c := &CA{TB: t}
-	top := c.Sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, time.Hour)
+	top := c.Sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign},
+		time.Hour)
 	c.cert, _ = x509.ParseCertificate(top.Certificate[0])
 	c.key, _ = top.PrivateKey.(*ecdsa.PrivateKey)
 	c.Bundle = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw}))
 	return c
 }
 
-// Sign signs a certificate that ends after some time; before c has a key, with the certificate's own.
+// Sign signs a certificate that ends after some time; before c has a key, with the certificate's
+// own.
 func (c *CA) Sign(template *x509.Certificate, life time.Duration) tls.Certificate {
 	c.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

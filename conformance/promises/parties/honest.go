@@ -16,28 +16,33 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Honest is another cluster of the set, as it should be: it exports default/NAME, which its gateway serves.
+// Honest is another cluster of the set, as it should be: it exports default/NAME, which its gateway
+// serves.
 type Honest struct {
 	*CA
 	Listener   net.Listener
 	Federation *federation.Federation
 }
 
-// NewHonest starts a cluster of a name, which exports a pool of that name. gateway is the address of its gateway.
+// NewHonest starts a cluster of a name, which exports a pool of that name. gateway is the address
+// of its gateway.
 func NewHonest(t testing.TB, name string, gateway *net.TCPAddr) *Honest {
 	t.Helper()
 	h := &Honest{CA: NewCA(t), Listener: listen(t)}
 	certificate := h.Identity(name, federation.ProcessPath, time.Hour)
 	h.Federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return &certificate, nil },
-		Apply:       func(...registry.Update) bool { return true }, Connected: func(string, bool) {}, Placed: func(registry.Reports) {},
+		Apply:       func(...registry.Update) bool { return true }, Connected: func(string, bool) {},
+		Placed: func(registry.Reports) {},
 	})
 	h.Federation.Publish("uid-of-"+name, 1, time.Now())
-	entry := inferenceapi.ImportedCluster{Name: name, RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{{
-		Service: inferenceapi.ServiceImports{{
-			Addresses: []string{gateway.IP.String()}, Ports: []inferenceapi.Port{{Number: int32(gateway.Port), AppProtocol: "http"}},
-		}},
-	}}}
+	entry := inferenceapi.ImportedCluster{Name: name, RoutingMode: inferenceapi.ParentMode,
+		Parents: []inferenceapi.ParentImport{{
+			Service: inferenceapi.ServiceImports{{
+				Addresses: []string{gateway.IP.String()},
+				Ports:     []inferenceapi.Port{{Number: int32(gateway.Port), AppProtocol: "http"}},
+			}},
+		}}}
 	pool := objectid.Pool{Namespace: "default", Name: name}
 	if err := h.Federation.SetExports([]export.Export{{Pool: pool, Entry: entry}}, false); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,8 @@ import (
 // KVPublisher is one end of a ZMTP 3.0 connection, of a model server that sends what it likes.
 type KVPublisher struct{ net.Conn }
 
-// Greet sends the greeting and the handshake of a PUB socket, and drops all that the subscriber sends.
+// Greet sends the greeting and the handshake of a PUB socket, and drops all that the subscriber
+// sends.
 func (p KVPublisher) Greet() error {
 	greeting := make([]byte, 64)
 	greeting[0], greeting[9], greeting[10] = 0xff, 0x7f, 3
@@ -28,11 +29,14 @@ func Frame(more byte, body []byte) []byte {
 
 // Publish sends a batch of KV events.
 func (p KVPublisher) Publish(topic string, seq uint64, batch []byte) error {
-	_, err := p.Write(bytes.Join([][]byte{Frame(1, []byte(topic)), Frame(1, binary.BigEndian.AppendUint64(nil, seq)), Frame(0, batch)}, nil))
+	_, err := p.Write(
+		bytes.Join([][]byte{Frame(1, []byte(topic)), Frame(1, binary.BigEndian.AppendUint64(nil, seq)),
+			Frame(0, batch)}, nil))
 	return err
 }
 
-// Stored is a batch that has the blocks of 16 tokens of a prompt stored; their hashes begin with first.
+// Stored is a batch that has the blocks of 16 tokens of a prompt stored; their hashes begin with
+// first.
 func Stored(first uint64, tokens []uint32) []byte {
 	b := append([]byte{0x93, 0x01, 0x91, 0x95, 0xab}, "BlockStored"...)
 	b = binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(len(tokens)/16))

@@ -47,11 +47,13 @@ type Subscriber struct {
 func (v *Subscriber) Send(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	return v.SendMsg(&discoveryv3.DeltaDiscoveryResponse{
-		TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint(v.nonce), Resources: items, RemovedResources: gone,
+		TypeUrl: topic, SystemVersionInfo: "hostile", Nonce: fmt.Sprint(v.nonce), Resources: items,
+		RemovedResources: gone,
 	})
 }
 
-// Publish sends items of a topic in parts as large as may be, each after the acknowledgement of the one before.
+// Publish sends items of a topic in parts as large as may be, each after the acknowledgement of the
+// one before.
 func (v *Subscriber) Publish(topic string, items []*discoveryv3.Resource, gone ...string) error {
 	v.nonce++
 	for part := 0; ; part++ {
@@ -101,11 +103,12 @@ func State(sequence int) *discoveryv3.Resource {
 
 // Exported is an export, with more fields of its entry.
 func Exported(name string, sequence int, entry string) *discoveryv3.Resource {
-	return Item(name, fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
+	return Item(name,
+		fmt.Sprintf(`{"epoch":1,"sequence":%d,"entry":{"routingMode":"EndpointMode"%s}}`, sequence, entry))
 }
 
-// Begin serves with a function for each connection, until end. The function returns how the stream ends; nil: once the
-// other end has ended it.
+// Begin serves with a function for each connection, until end. The function returns how the stream
+// ends; nil: once the other end has ended it.
 func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 	server := Server(p.Identity(p.Name, federation.ProcessPath, time.Hour), &p.Rounds, do)
 	go func() { _ = server.Serve(p.Listener) }() // ends with Stop
@@ -115,9 +118,11 @@ func (p *Publisher) Begin(do func(*Subscriber) error) (end func()) {
 
 // Server is the server of a Publisher, which counts rounds.
 func Server(certificate tls.Certificate, rounds *atomic.Int64, do func(*Subscriber) error) *grpc.Server {
-	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20), grpc.Creds(credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAnyClientCert,
-	})))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(NewEncoded()), grpc.MaxHeaderListSize(64<<20),
+		grpc.Creds(credentials.NewTLS(&tls.Config{
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate},
+			ClientAuth: tls.RequireAnyClientCert,
+		})))
 	follow := func(_ any, s grpc.ServerStream) error {
 		err := do(newSubscriber(s))
 		if rounds.Add(1); err == nil {
@@ -158,20 +163,23 @@ func newSubscriber(s grpc.ServerStream) *Subscriber {
 	return v
 }
 
-// Follow subscribes to what a Penstock publishes at its port for members, with certificates, by some messages. It returns
-// the first response, or how the stream ends without one; with hold, it stays to the end of the stream.
+// Follow subscribes to what a Penstock publishes at its port for members, with certificates, by
+// some messages. It returns the first response, or how the stream ends without one; with hold, it
+// stays to the end of the stream.
 func Follow(
 	ctx context.Context, address string, certificates []tls.Certificate, hold bool, messages ...[]byte,
 ) (*discoveryv3.DeltaDiscoveryResponse, error) {
 	// It trusts every server.
-	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: certificates, InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: certificates, InsecureSkipVerify: true,
+		NextProtos: []string{"h2"}}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(NewEncoded()), grpc.MaxCallSendMsgSize(1<<30)))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/penstock.v1alpha1.Replica/Follow")
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		"/penstock.v1alpha1.Replica/Follow")
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,8 @@
 // Package principals tries every field that a principal writes with the values that could hurt
 // another principal, against the built binary with default settings and the real Envoy. A principal
-// is an author of input to Penstock: a tenant, a hub, a member of a hub, a member, a remote picker, a model server, a
-// client. A cell is a principal, a field and a value. matrix.tsv, which is committed, has the
-// outcome of each cell:
+// is an author of input to Penstock: a tenant, a hub, a member of a hub, a member, a remote picker,
+// a model server, a client. A cell is a principal, a field and a value. matrix.tsv, which is
+// committed, has the outcome of each cell:
 //
 //	denied    the value does not get in: it does not parse, or validation rejects it, with a finding
 //	finding   the value gets in, and a finding or a condition that is False names the object
@@ -30,9 +30,10 @@
 //	beside_test.go      requests of a further victim, and what must not have changed at the end
 //	NAMEcells_test.go   how one process plays a principal: its samples, and what it sends for a cell
 //
-// For a principal without objects, denied also means that the value is left out or has no effect: a header that is stripped,
-// a mutation that is ignored, a request that is answered with an error. A member's is a finding as well, in penstock clusters.
-// A client's or server's value that its own server or client gets is bounded.
+// For a principal without objects, denied also means that the value is left out or has no effect: a
+// header that is stripped, a mutation that is ignored, a request that is answered with an error. A
+// member's is a finding as well, in penstock clusters. A client's or server's value that its own
+// server or client gets is bounded.
 //
 // To add a principal, write NAME_test.go with a principal and its test, and add the principal to
 // the list. fields generates its cells from the types; the test gives every cell to Penstock, and
@@ -45,8 +46,8 @@
 // A new field of a type is a new cell, and fails the test until the table has its outcome. To
 // decide a field, either name it in the principal's list of unread fields with the reason, or run
 // PENSTOCK_GOLDEN=rewrite go test ./promises/principals, which writes the observed outcomes, and
-// read the difference. CELLS=HTTPRoute.spec.hostnames selects cells by the beginning of their field,
-// and prints what each outcome follows from. A new kind needs an object in testdata.
+// read the difference. CELLS=HTTPRoute.spec.hostnames selects cells by the beginning of their
+// field, and prints what each outcome follows from. A new kind needs an object in testdata.
 //
 // Not covered: validation by the API server, which rejects more than a folder's reader does; and
 // the addresses that Kubernetes alone denies (conformance/promises/attacks has both).

@@ -28,8 +28,9 @@ var hubUnread = []unread{
 }
 
 var hubClasses = map[string]class{
-	"name": name, "namespace": namespace, "hostname": host, "address": address, "addresses[]": address, "podCIDRs[]": address,
-	"labels[]": label, "endpointPicker.pool": name, "region": label, "zone": label,
+	"name": name, "namespace": namespace, "hostname": host, "address": address, "addresses[]": address,
+	"podCIDRs[]": address,
+	"labels[]":   label, "endpointPicker.pool": name, "region": label, "zone": label,
 }
 
 // The tenant's list decides about all tables, and leaves the hub's to the hub.

@@ -27,12 +27,13 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// hubMember is a cluster that a hub reads: what its API server returns, which may be objects that no
-// API server accepts. What it may do with the hub's writes to itself is its own.
+// hubMember is a cluster that a hub reads: what its API server returns, which may be objects that
+// no API server accepts. What it may do with the hub's writes to itself is its own.
 var hubMember = principal{"member of a hub", func(t testing.TB) []field {
-	w := &walker{classes: hubMemberClasses, unread: slices.Concat(hubMemberUnread, slices.DeleteFunc(slices.Clone(metadata), func(u unread) bool {
-		return u.prefix == "*.metadata.namespace"
-	})), limits: limits(t)}
+	w := &walker{classes: hubMemberClasses,
+		unread: slices.Concat(hubMemberUnread, slices.DeleteFunc(slices.Clone(metadata), func(u unread) bool {
+			return u.prefix == "*.metadata.namespace"
+		})), limits: limits(t)}
 	w.walk("InferencePool", reflect.TypeFor[inferencev1.InferencePool]())
 	w.walk("Service", reflect.TypeFor[corev1.Service]())
 	w.walk("EndpointSlice", reflect.TypeFor[discoveryv1.EndpointSlice]())
@@ -133,8 +134,9 @@ var hubMemberUnread = []unread{
 
 var hubMemberClasses = map[string]class{
 	"name": name, "namespace": namespace, "hostname": host, "ip": address, "address": address, "value": address,
-	"addresses[]": address, "clusterIP": address, "clusterIPs[]": address, "externalIPs[]": address, "externalName": host,
-	"podCIDRs[]": address, "endpointPicker.pool": name, "spec.pool": name, "failureMode": choice, "appProtocol": text,
+	"addresses[]": address, "clusterIP": address, "clusterIPs[]": address, "externalIPs[]": address,
+	"externalName": host,
+	"podCIDRs[]":   address, "endpointPicker.pool": name, "spec.pool": name, "failureMode": choice, "appProtocol": text,
 	"labels[]": label, "type": text, "protocol": text, "addressType": text,
 }
 
@@ -152,17 +154,23 @@ func newHubRig(t testing.TB, r *run) *hubRig {
 	t.Helper()
 	h := &hubRig{run: r}
 	dir := t.TempDir()
-	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: management\n  members:\n"
+	set :=
+		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: management\n  " +
+			"members:\n"
 	for name, api := range map[string]**kubetest.Server{"east": &h.east, "west": &h.west, "evil": &h.evil} {
 		*api = kubetest.New(t)
 		if name != "evil" {
 			(*api).Strict(t)
 		}
 		for _, ns := range []string{"kube-system", team} {
-			(*api).Put("namespaces", kubetest.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": kubetest.Object{"name": ns}})
+			(*api).Put("namespaces", kubetest.Object{
+				"apiVersion": "v1", "kind": "Namespace", "metadata": kubetest.Object{"name": ns},
+			})
 		}
-		set += fmt.Sprintf("  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {namespaces: [team], cleartext: true}}\n", name)
-		text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: it, contexts: [{name: it, context: {cluster: it, user: it}}],
+		set += fmt.Sprintf(
+			"  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {namespaces: [team], cleartext: true}}\n", name)
+		text := fmt.Sprintf(
+			`{apiVersion: v1, kind: Config, current-context: it, contexts: [{name: it, context: {cluster: it, user: it}}],
   clusters: [{name: it, cluster: {server: %q}}], users: [{name: it, user: {}}]}`, (*api).Config().Host)
 		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -173,7 +181,8 @@ func newHubRig(t testing.TB, r *run) *hubRig {
 	}
 	port := processtest.Port(t)
 	h.page = "http://" + local(port) + "/members"
-	p, err := process.Start("hub", filepath.Join(dir, "hub.log"), binaries.penstock, nil, "hub", "-f", filepath.Join(dir, "set.yml"),
+	p, err := process.Start("hub", filepath.Join(dir, "hub.log"), binaries.penstock, nil, "hub", "-f",
+		filepath.Join(dir, "set.yml"),
 		"--kubeconfigs", dir, "--state", filepath.Join(dir, "state"), "--admin", local(port))
 	if err != nil {
 		t.Fatal(err)
@@ -200,16 +209,19 @@ func metaOf(namespace, name string) map[string]any {
 // valid are the objects by which a member exports a pool in the way that has a field of a kind, by
 // kind.
 func valid(kind, name, address string) map[string]map[string]any {
-	ref := map[string]any{"group": "", "kind": "Service", "name": name + "-epp", "port": map[string]any{"number": 9002}, "failureMode": "FailOpen"}
+	ref := map[string]any{"group": "", "kind": "Service", "name": name + "-epp", "port": map[string]any{"number": 9002},
+		"failureMode": "FailOpen"}
 	pool := map[string]any{
 		"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool", "metadata": metaOf(team, name),
 		"spec": map[string]any{
-			"selector": map[string]any{"matchLabels": map[string]any{"app": "x"}}, "targetPorts": []any{map[string]any{"number": 8000}},
+			"selector":    map[string]any{"matchLabels": map[string]any{"app": "x"}},
+			"targetPorts": []any{map[string]any{"number": 8000}},
 			"appProtocol": "http", "endpointPickerRef": ref,
 		},
 		"status": map[string]any{"parents": []any{map[string]any{
 			"controllerName": "example.com/gateway",
-			"parentRef":      map[string]any{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": team, "name": name + "-gw"},
+			"parentRef": map[string]any{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": team,
+				"name": name + "-gw"},
 		}}},
 	}
 	annotations := map[string]any{"inference.networking.x-k8s.io/export": "ClusterSet"}
@@ -217,21 +229,31 @@ func valid(kind, name, address string) map[string]map[string]any {
 	service := map[string]any{
 		"apiVersion": "v1", "kind": "Service", "metadata": metaOf(team, name+"-epp"),
 		"spec": map[string]any{
-			"type": "LoadBalancer", "clusterIP": "10.96.0.9", "clusterIPs": []any{"10.96.0.9"}, "externalIPs": []any{address}, "externalName": "",
-			"ports": []any{map[string]any{"name": "grpc", "port": 9002, "nodePort": 30002, "appProtocol": "kubernetes.io/h2c"}},
+			"type": "LoadBalancer", "clusterIP": "10.96.0.9", "clusterIPs": []any{"10.96.0.9"},
+			"externalIPs": []any{address}, "externalName": "",
+			"ports": []any{
+				map[string]any{"name": "grpc", "port": 9002, "nodePort": 30002, "appProtocol": "kubernetes.io/h2c"},
+			},
 		},
-		"status": map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": address, "hostname": ""}}}},
+		"status": map[string]any{
+			"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": address, "hostname": ""}}},
+		},
 	}
 	out := map[string]map[string]any{"InferencePool": pool, "Service": service}
 	switch kind {
 	case "EndpointSlice", "Node":
-		service["spec"].(map[string]any)["type"] = map[string]string{"EndpointSlice": "ClusterIP", "Node": "NodePort"}[kind]
+		service["spec"].(map[string]any)["type"] = map[string]string{
+			"EndpointSlice": "ClusterIP", "Node": "NodePort",
+		}[kind]
 		meta := metaOf(team, name+"-epp")
 		meta["labels"] = map[string]any{"kubernetes.io/service-name": name + "-epp"}
 		out["EndpointSlice"] = map[string]any{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": meta, "addressType": "IPv4",
-			"endpoints": []any{map[string]any{"addresses": []any{address}, "conditions": map[string]any{"ready": true}, "nodeName": name}},
-			"ports":     []any{map[string]any{"name": "grpc", "port": 9002}},
+			"endpoints": []any{
+				map[string]any{"addresses": []any{address}, "conditions": map[string]any{"ready": true},
+					"nodeName": name},
+			},
+			"ports": []any{map[string]any{"name": "grpc", "port": 9002}},
 		}
 		node := metaOf("", name)
 		node["labels"] = map[string]any{"topology.kubernetes.io/region": "here"}
@@ -243,7 +265,8 @@ func valid(kind, name, address string) map[string]map[string]any {
 		annotations["inference.networking.x-k8s.io/export-mode"] = "ParentMode"
 		out["Gateway"] = map[string]any{
 			"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": metaOf(team, name+"-gw"),
-			"spec":   map[string]any{"gatewayClassName": "x", "listeners": []any{map[string]any{"name": "a", "port": 80, "protocol": "HTTP"}}},
+			"spec": map[string]any{"gatewayClassName": "x",
+				"listeners": []any{map[string]any{"name": "a", "port": 80, "protocol": "HTTP"}}},
 			"status": map[string]any{"addresses": []any{map[string]any{"value": address}}},
 		}
 	case "PoolExport":
@@ -255,10 +278,14 @@ func valid(kind, name, address string) map[string]map[string]any {
 			"apiVersion": "penstock.dev/v1alpha1", "kind": "PoolExport", "metadata": metaOf(team, name+".evil"),
 			"spec": map[string]any{"cluster": "evil", "pool": name},
 			"status": map[string]any{"clusterUID": "", "withdrawn": false, "entry": map[string]any{
-				"name": "evil", "routingMode": "EndpointMode", "targetPortNumber": 8000, "failureMode": "FailOpen", "podCIDRs": []any{"10.0.0.0/8"},
+				"name": "evil", "routingMode": "EndpointMode", "targetPortNumber": 8000, "failureMode": "FailOpen",
+				"podCIDRs": []any{"10.0.0.0/8"},
 				"endpointPicker": map[string]any{
 					"name": "penstock", "pool": team + "/" + name, "peer": false, "health": at(), "metrics": at(),
-					"service": []any{map[string]any{"type": "ClusterIP", "addresses": []any{address}, "ports": []any{map[string]any{"number": 9002, "name": "a", "appProtocol": "b"}}}},
+					"service": []any{
+						map[string]any{"type": "ClusterIP", "addresses": []any{address},
+							"ports": []any{map[string]any{"number": 9002, "name": "a", "appProtocol": "b"}}},
+					},
 				},
 			}},
 		}
@@ -267,7 +294,8 @@ func valid(kind, name, address string) map[string]map[string]any {
 }
 
 var hubResources = map[string]string{
-	"InferencePool": "inferencepools", "Service": "services", "EndpointSlice": "endpointslices", "Gateway": "gateways", "Node": "nodes",
+	"InferencePool": "inferencepools", "Service": "services", "EndpointSlice": "endpointslices", "Gateway": "gateways",
+	"Node":       "nodes",
 	"PoolExport": "poolexports",
 }
 
@@ -363,8 +391,8 @@ func decodeStatus(t testing.TB, obj kubetest.Object, into any) {
 	}
 }
 
-// judge observes the outcome of a cell: whether the importer has the entry, and what the condition of
-// the pool, or else the hub's page, states.
+// judge observes the outcome of a cell: whether the importer has the entry, and what the condition
+// of the pool, or else the hub's page, states.
 func (h *hubRig) judge(c *hubCell) (outcome, string) {
 	h.t.Helper()
 	_, imported := h.entries(c.at)["evil"]
@@ -384,7 +412,8 @@ func (h *hubRig) judge(c *hubCell) (outcome, string) {
 	if asked, _ := meta["annotations"].(map[string]any); asked["inference.networking.x-k8s.io/export"] == nil {
 		return bounded, "it asks for no export"
 	}
-	if text := h.problems(); strings.Contains(text, c.at) || strings.Contains(text, "more") || strings.Contains(text, "names are invalid") {
+	if text := h.problems(); strings.Contains(text, c.at) || strings.Contains(text, "more") ||
+		strings.Contains(text, "names are invalid") {
 		return denied, text
 	}
 	return silent, "no condition, and nothing on the hub's page: " + h.problems()

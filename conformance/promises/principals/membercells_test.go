@@ -275,7 +275,8 @@ func (m *members) others(c cell) (string, bool) {
 		bundle := m.evil.Bundle
 		n := (16 << 10) / len(bundle)
 		return map[value]string{
-			zero: "", maximum: strings.Repeat(bundle, n), overflow: strings.Repeat(bundle, n+1), anothersName: m.good.Bundle,
+			zero: "", maximum: strings.Repeat(bundle, n), overflow: strings.Repeat(bundle, n+1),
+			anothersName: m.good.Bundle,
 		}[c.value], true
 	case !another:
 		return "", false

@@ -151,7 +151,9 @@ func (p *hostilePicker) headers(c cell) []*extprocv3.ProcessingResponse {
 		return p.with(c, steps[0], pick)
 	case "immediate_response":
 		immediate := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
-			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: http.StatusTooManyRequests}},
+			ImmediateResponse: &extprocv3.ImmediateResponse{
+				Status: &typev3.HttpStatus{Code: http.StatusTooManyRequests},
+			},
 		}}
 		return p.with(c, steps[0], immediate)
 	}
@@ -379,7 +381,8 @@ func (p *pickers) honest(by string) func() error {
 	return func() error {
 		s := p.rig.send(by+".test", nil, body)
 		var e echo
-		if s.status == http.StatusOK && (json.Unmarshal([]byte(s.body), &e) != nil || e.Method != http.MethodPost || e.Body != body) {
+		if s.status == http.StatusOK &&
+			(json.Unmarshal([]byte(s.body), &e) != nil || e.Method != http.MethodPost || e.Body != body) {
 			return fmt.Errorf("the server got %.40s %s, and the answer is %.100s", e.Method, e.Path, s.body)
 		}
 		return nil

@@ -24,7 +24,8 @@ const (
 
 // tenantLeaves are the kinds that a tenant does not write.
 var tenantLeaves = map[string]string{
-	"GatewayClass": platform, "Gateway": platform, "EnvoyFleet": platform, "Namespace": platform, "ClusterSet": platform,
+	"GatewayClass": platform, "Gateway": platform, "EnvoyFleet": platform, "Namespace": platform,
+	"ClusterSet":          platform,
 	"ClusterProperty":     platform,
 	"InferencePoolImport": "the hub writes its status, and its spec is empty",
 	"Host":                internal, "Learned": internal, "Offer": internal, "Failback": internal, "Dialect": internal,
@@ -121,8 +122,10 @@ var tenantUnread = []unread{
 }
 
 var tenantClasses = map[string]class{
-	"name": name, "namespace": namespace, "sectionName": name, "hostname": host, "hostnames[]": host, "externalName": host,
-	"pluginRef": name, "address": address, "addresses[]": address, "podIP": address, "hostIP": address, "ip": address,
+	"name": name, "namespace": namespace, "sectionName": name, "hostname": host, "hostnames[]": host,
+	"externalName": host,
+	"pluginRef":    name, "address": address, "addresses[]": address, "podIP": address, "hostIP": address,
+	"ip":    address,
 	"ips[]": address, "clusterIP": address, "clusterIPs[]": address, "externalIPs[]": address, "podCIDRs[]": address,
 	"labels[]": label, "matchLabels[]": label, "EndpointSlice.metadata.labels[]": name, "clusters[]": name,
 	"order[]": name, "modelName": name, "modelRewrite": name,

@@ -35,8 +35,9 @@ func Envoy(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// Penstock builds the penstock binary from the source tree, into a folder. flags are further flags of go build. It compiles
-// with -trimpath, as make test does: any other flavor compiles every dependency once more, which takes a fresh clone minutes.
+// Penstock builds the penstock binary from the source tree, into a folder. flags are further flags
+// of go build. It compiles with -trimpath, as make test does: any other flavor compiles every
+// dependency once more, which takes a fresh clone minutes.
 func Penstock(ctx context.Context, dir string, flags ...string) (string, error) {
 	return Build(ctx, dir, "penstock", flags...)
 }
@@ -52,7 +53,8 @@ func Build(ctx context.Context, dir, program string, flags ...string) (string, e
 }
 
 func build(ctx context.Context, tree, path, program string, flags ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", path}, flags...), "./cmd/"+program)...)
+	cmd := exec.CommandContext(ctx, "go",
+		append(append([]string{"build", "-trimpath", "-o", path}, flags...), "./cmd/"+program)...)
 	cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", program, err, text)
@@ -68,10 +70,13 @@ func Earlier(ctx context.Context, dir, commit string) (string, error) {
 	}
 	archive, tree := filepath.Join(dir, "tree.tar"), filepath.Join(dir, "tree")
 	for _, args := range [][]string{
-		{"git", "-C", here, "archive", "--output", archive, commit}, {"mkdir", tree}, {"tar", "-xf", archive, "-C", tree},
+		{"git", "-C", here, "archive", "--output", archive, commit}, {"mkdir", tree},
+		{"tar", "-xf", archive, "-C", tree},
 	} {
 		if text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("the tree of commit %s, which the history of this clone must have: %w\n%s", commit, err, text)
+			return "",
+				fmt.Errorf("the tree of commit %s, which the history of this clone must have: %w\n%s", commit, err,
+					text)
 		}
 	}
 	path := filepath.Join(dir, "penstock")

@@ -15,8 +15,8 @@ func ADS(state string) string { return "unix:" + filepath.Join(state, "xds.sock"
 // Picker returns the address of the picker of penstock serve with a state folder.
 func Picker(state string) string { return "unix:" + filepath.Join(state, "picker.sock") }
 
-// StartEnvoy starts an Envoy with the bootstrap that penstock prints for some arguments. Its files, named after it, are
-// in a folder.
+// StartEnvoy starts an Envoy with the bootstrap that penstock prints for some arguments. Its files,
+// named after it, are in a folder.
 func StartEnvoy(penstock, envoy, dir, name string, args ...string) (*Process, error) {
 	text, err := exec.Command(penstock, append([]string{"bootstrap"}, args...)...).Output()
 	if err != nil {
@@ -28,5 +28,6 @@ func StartEnvoy(penstock, envoy, dir, name string, args ...string) (*Process, er
 	}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	more := strings.Fields(strings.TrimPrefix(string(line), "# envoy arguments:"))
-	return Start(name, filepath.Join(dir, name+".log"), envoy, nil, append([]string{"-c", path, "--log-level", "warning"}, more...)...)
+	return Start(name, filepath.Join(dir, name+".log"), envoy, nil,
+		append([]string{"-c", path, "--log-level", "warning"}, more...)...)
 }

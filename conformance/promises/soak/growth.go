@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// slope is the growth of values over time by a linear fit, and its standard error, both in % of the mean an hour. Successive samples
-// are alike, because what a process needs follows its configuration: the error counts only as many samples as are independent, by the
-// correlation of each deviation from the fit with the next one.
+// slope is the growth of values over time by a linear fit, and its standard error, both in % of the
+// mean an hour. Successive samples are alike, because what a process needs follows its
+// configuration: the error counts only as many samples as are independent, by the correlation of
+// each deviation from the fit with the next one.
 func slope(hours, values []float64) (percent, deviation float64) {
 	n := float64(len(hours))
 	var meanX, meanY float64
@@ -39,8 +40,9 @@ func slope(hours, values []float64) (percent, deviation float64) {
 	return 100 * b / meanY, 100 * math.Sqrt(rest/(n-2)/xx*(1+alike)/(1-alike)) / meanY
 }
 
-// apart returns values without what follows sizes by a linear fit, around their mean. The slope of what is left, over times without the
-// same, is that of a fit by time and size (Frisch and Waugh, Econometrica 1, 1933).
+// apart returns values without what follows sizes by a linear fit, around their mean. The slope of
+// what is left, over times without the same, is that of a fit by time and size (Frisch and Waugh,
+// Econometrica 1, 1933).
 func apart(values, sizes []float64) []float64 {
 	if len(sizes) != len(values) || len(values) == 0 {
 		return values
@@ -65,8 +67,9 @@ func apart(values, sizes []float64) []float64 {
 	return out
 }
 
-// apart returns values without what follows the size of the configuration, and the number of endpoints: the last picks of each pool are kept
-// with what was decided of each endpoint, which is a quarter of the heap.
+// apart returns values without what follows the size of the configuration, and the number of
+// endpoints: the last picks of each pool are kept with what was decided of each endpoint, which is
+// a quarter of the heap.
 func (s *Samples) apart(values []float64) []float64 {
 	return apart(apart(values, s.size), apart(s.endpoints, s.size))
 }
@@ -85,26 +88,31 @@ type Slope struct {
 }
 
 func (s Slope) String() string {
-	return fmt.Sprintf("%s grows by %.1f %% an hour (standard error %.1f), limit %d", s.Name, s.Percent, s.Deviation, s.Limit)
+	return fmt.Sprintf("%s grows by %.1f %% an hour (standard error %.1f), limit %d", s.Name, s.Percent, s.Deviation,
+		s.Limit)
 }
 
-// Shortest is the shortest soak whose slopes are judged. A process grows for some minutes after its start.
+// Shortest is the shortest soak whose slopes are judged. A process grows for some minutes after its
+// start.
 const Shortest = 30 * time.Minute
 
-// judged is the time, in hours, over which samples are judged. It is a little less than half of the shortest soak, because samples begin
-// and end within that half, and a process that is frozen has none.
+// judged is the time, in hours, over which samples are judged. It is a little less than half of the
+// shortest soak, because samples begin and end within that half, and a process that is frozen has
+// none.
 const judged = 14.0 / 60
 
 // Judged states how slopes are judged, or that they are not.
 func (s *Samples) Judged() string {
 	if s.hours() < judged {
-		return fmt.Sprintf("slopes are not judged: samples of %.0f minutes show noise; a soak of %.0f minutes has enough", 60*s.hours(), Shortest.Minutes())
+		return fmt.Sprintf(
+			"slopes are not judged: samples of %.0f minutes show noise; a soak of %.0f minutes has enough",
+			60*s.hours(), Shortest.Minutes())
 	}
 	return "a slope fails if it exceeds its limit by more than two standard errors"
 }
 
-// Growth returns the slopes, and an error if one exceeds its limit with a certainty of two standard errors. Samples of too short
-// a soak are not judged.
+// Growth returns the slopes, and an error if one exceeds its limit with a certainty of two standard
+// errors. Samples of too short a soak are not judged.
 func (s *Samples) Growth() (slopes []Slope, err error) {
 	for _, x := range []struct {
 		name   string

@@ -23,7 +23,8 @@ func TestSoak_SlopeIsFoundInNoise(t *testing.T) {
 	if got := s.Judged(); got != "a slope fails if it exceeds its limit by more than two standard errors" {
 		t.Errorf("half an hour: %s", got)
 	}
-	if got := (&Samples{at: []float64{0, 0.1}}).Judged(); got != "slopes are not judged: samples of 6 minutes show noise; a soak of 30 minutes has enough" {
+	if got := (&Samples{at: []float64{0, 0.1}}).Judged(); got != "slopes are not judged: samples of 6 minutes show "+
+		"noise; a soak of 30 minutes has enough" {
 		t.Errorf("six minutes: %s", got)
 	}
 	_, err := s.Growth()

@@ -22,11 +22,12 @@ const interval = 5 * time.Second
 
 // Samples are what a process needs over time.
 type Samples struct {
-	// Dir is the folder for samples.tsv, and for heap profiles of the begin and the end, heap-0.pb.gz and heap-1.pb.gz: `go tool pprof
-	// -diff_base heap-0.pb.gz heap-1.pb.gz` shows what has grown.
+	// Dir is the folder for samples.tsv, and for heap profiles of the begin and the end,
+	// heap-0.pb.gz and heap-1.pb.gz: `go tool pprof -diff_base heap-0.pb.gz heap-1.pb.gz` shows
+	// what has grown.
 	Dir string
-	// Size returns how large the process's configuration is at present, in any unit; nil: it stays the same. What a process needs follows
-	// it, and so would be taken for growth.
+	// Size returns how large the process's configuration is at present, in any unit; nil: it stays
+	// the same. What a process needs follows it, and so would be taken for growth.
 	Size func() float64
 
 	at                    []float64 // hours
@@ -37,11 +38,13 @@ type Samples struct {
 // Len is the number of samples.
 func (s *Samples) Len() int { return len(s.at) }
 
-// Take samples a process of this machine, through the socket api.sock in its state folder, until ctx ends.
+// Take samples a process of this machine, through the socket api.sock in its state folder, until
+// ctx ends.
 func (s *Samples) Take(ctx context.Context, pid int, socket string) error {
-	client := &http.Client{Timeout: interval, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
+	client := &http.Client{Timeout: interval,
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}}}
 	err := s.profile(ctx, client, 0)
 	if err == nil {
 		err = s.take(ctx, pid, client)
@@ -81,7 +84,8 @@ func (s *Samples) take(ctx context.Context, pid int, client *http.Client) error 
 		}
 		if err == nil {
 			s.at = append(s.at, time.Since(from).Hours())
-			s.heap, s.goroutines, s.rss = append(s.heap, is.heap), append(s.goroutines, is.goroutines), append(s.rss, float64(rss))
+			s.heap, s.goroutines, s.rss = append(s.heap, is.heap), append(s.goroutines, is.goroutines),
+				append(s.rss, float64(rss))
 			s.size, s.endpoints = append(s.size, s.sized()), append(s.endpoints, is.endpoints)
 		} else if ctx.Err() == nil {
 			last = err // a frozen process does not answer
@@ -110,7 +114,8 @@ func (s *Samples) write(out io.Writer) error {
 	_, err := fmt.Fprintln(out, "hours\theap\tgoroutines\trss\tsize\tendpoints")
 	for i := range s.at {
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%.5f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\n", s.at[i], s.heap[i], s.goroutines[i], s.rss[i], s.size[i], s.endpoints[i])
+			_, err = fmt.Fprintf(out, "%.5f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\n", s.at[i], s.heap[i], s.goroutines[i],
+				s.rss[i], s.size[i], s.endpoints[i])
 		}
 	}
 	return err
@@ -119,9 +124,10 @@ func (s *Samples) write(out io.Writer) error {
 // needs is what a process needs at one moment.
 type needs struct{ heap, goroutines, endpoints float64 }
 
-// live reads a process's live heap, its number of goroutines, and that of the endpoints of its picker's pools, from its metrics. The heap
-// that starts the next collection is twice what was live in the last one. A heap profile has the live heap too, but its text takes memory by
-// itself, more with each place that has ever allocated, so that the process would seem to grow for hours.
+// live reads a process's live heap, its number of goroutines, and that of the endpoints of its
+// picker's pools, from its metrics. The heap that starts the next collection is twice what was live
+// in the last one. A heap profile has the live heap too, but its text takes memory by itself, more
+// with each place that has ever allocated, so that the process would seem to grow for hours.
 func live(ctx context.Context, client *http.Client) (is needs, err error) {
 	add := func(into *float64, line, name string) {
 		if text, ok := strings.CutPrefix(line, name); ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// away is how long the control planes are down while a new Envoy starts: long enough for its reconnect back-off to
-// reach the maximum.
+// away is how long the control planes are down while a new Envoy starts: long enough for its
+// reconnect back-off to reach the maximum.
 const away = 8 * time.Second
 
 // absence is the time until such an Envoy serves.

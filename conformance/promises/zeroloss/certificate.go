@@ -37,7 +37,8 @@ func newIssuer() (*issuer, error) {
 
 func (i *issuer) template(name string) *x509.Certificate {
 	i.serial++
-	return &x509.Certificate{SerialNumber: big.NewInt(i.serial), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	return &x509.Certificate{SerialNumber: big.NewInt(i.serial), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 }
 
 // issue creates a certificate with a new key for a host.

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// change is one kind of change. It edits the world and returns a description, or "" if there was nothing to change.
+// change is one kind of change. It edits the world and returns a description, or "" if there was
+// nothing to change.
 type change struct {
 	name   string
 	weight int
@@ -55,7 +56,8 @@ func changes() []change {
 	}
 }
 
-// next makes the change of one step. It chooses a kind that has something to change, from only or, if empty, from all.
+// next makes the change of one step. It chooses a kind that has something to change, from only or,
+// if empty, from all.
 func (w *world) next(seed, step uint64, only []string) (string, error) {
 	rng := rand.New(rand.NewPCG(seed, step))
 	w.late, w.stopped, w.retired = nil, nil, nil
@@ -116,8 +118,9 @@ func (w *world) create(rng *rand.Rand) backend {
 		w.services[name] = fleet
 	case "pool":
 		w.pools[name] = &pool{
-			fleet: fleet, policy: rng.IntN(2) == 0, strategy: pick(rng, "load", "round-robin", "random", "least-request"),
-			body: pick(rng, "None", "Buffered"), fallbacks: min(2, rng.IntN(6)), failClose: rng.IntN(2) == 0,
+			fleet: fleet, policy: rng.IntN(2) == 0,
+			strategy: pick(rng, "load", "round-robin", "random", "least-request"),
+			body:     pick(rng, "None", "Buffered"), fallbacks: min(2, rng.IntN(6)), failClose: rng.IntN(2) == 0,
 			external: fleet == externalFleet && rng.IntN(2) == 0,
 		}
 	case "import":
@@ -225,7 +228,8 @@ func noPolicy(w *world, rng *rand.Rand) (string, error) {
 	return name, nil
 }
 
-// full makes a pool overflow. The pool must have a spill target and be no spill target itself: else 429 is correct.
+// full makes a pool overflow. The pool must have a spill target and be no spill target itself: else
+// 429 is correct.
 func full(w *world, rng *rand.Rand) (string, error) {
 	name, p := w.somePool(rng)
 	if p == nil || p.external || len(p.spill) == 0 || w.spilledTo(name) {
@@ -296,7 +300,8 @@ func addListener(w *world, rng *rand.Rand) (string, error) {
 	if !w.gateway.extra && rng.IntN(2) == 0 {
 		w.gateway.extra = true
 		name := w.fresh("x")
-		w.routes[name] = &route{host: name + ".test", section: "extra", port: w.gateway.extraPort, backends: []backend{w.create(rng)}}
+		w.routes[name] = &route{host: name + ".test", section: "extra", port: w.gateway.extraPort,
+			backends: []backend{w.create(rng)}}
 		return "cleartext for " + name, nil
 	}
 	if len(w.gateway.secure) >= mostListeners {
@@ -306,7 +311,8 @@ func addListener(w *world, rng *rand.Rand) (string, error) {
 	host := name + ".test"
 	w.gateway.secure[name] = &listener{host: host, secret: w.fresh("cert")}
 	w.secrets[w.gateway.secure[name].secret] = w.newSecret(host)
-	w.routes[name] = &route{host: host, section: name, tls: true, port: w.gateway.tlsPort, backends: []backend{w.create(rng)}}
+	w.routes[name] = &route{host: host, section: name, tls: true, port: w.gateway.tlsPort,
+		backends: []backend{w.create(rng)}}
 	return "HTTPS for " + host, nil
 }
 

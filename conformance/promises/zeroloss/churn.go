@@ -21,8 +21,8 @@ func addServer(w *world, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%s at %d", s.name, s.port), s.serve()
 }
 
-// lateServer adds a server that does not accept connections yet. Requests to it are retried at the next one, unless a
-// policy has no fallbacks.
+// lateServer adds a server that does not accept connections yet. Requests to it are retried at the
+// next one, unless a policy has no fallbacks.
 func lateServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	if len(f.servers) >= mostServers || len(f.serving()) < 2 {
@@ -53,7 +53,8 @@ func drainServer(w *world, rng *rand.Rand) (string, error) {
 	return s.name, nil
 }
 
-// removeServer removes a server from the files, drained before or not. The server ends after its requests.
+// removeServer removes a server from the files, drained before or not. The server ends after its
+// requests.
 func removeServer(w *world, rng *rand.Rand) (string, error) {
 	f := w.someFleet(rng)
 	s := pick(rng, f.servers...)
@@ -130,7 +131,9 @@ func importMode(w *world, rng *rand.Rand) (string, error) {
 		return "", nil
 	}
 	m := pick(rng, imp.members...)
-	m.kind = pick(rng, slices.DeleteFunc([]string{"declared", "relayed", "parent"}, func(kind string) bool { return kind == m.kind })...)
+	m.kind = pick(rng,
+		slices.DeleteFunc([]string{"declared", "relayed", "parent"},
+			func(kind string) bool { return kind == m.kind })...)
 	if m.kind != "parent" {
 		m.fleet = externalFleet
 	}

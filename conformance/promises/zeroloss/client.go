@@ -43,7 +43,8 @@ type target struct {
 	waiting int // requests without response headers
 }
 
-// expect sets the fleets that answer from now on. The previous ones may answer for a while: see settled.
+// expect sets the fleets that answer from now on. The previous ones may answer for a while: see
+// settled.
 func (t *target) expect(fleets []string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +125,8 @@ type failure struct {
 }
 
 func (f failure) String() string {
-	return fmt.Sprintf("%s request %d to %s (%s, after %s): %s", f.At.Format("15:04:05.000"), f.ID, f.Host, f.What, f.Took.Round(time.Millisecond), f.Cause)
+	return fmt.Sprintf("%s request %d to %s (%s, after %s): %s", f.At.Format("15:04:05.000"), f.ID, f.Host, f.What,
+		f.Took.Round(time.Millisecond), f.Cause)
 }
 
 // clients send requests to all targets.
@@ -146,10 +148,12 @@ type clients struct {
 }
 
 func newClients(rate, streams, events int, roots *x509.CertPool, failed func(failure)) *clients {
-	c := &clients{rate: rate, streams: streams, events: events, failed: failed, body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
+	c := &clients{rate: rate, streams: streams, events: events, failed: failed,
+		body: []byte(strings.Repeat("all work and no play ", largeBody/21))}
 	for i := range 3 {
 		// Close idle connections before the proxy may.
-		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second, DisableKeepAlives: i == freshTransport, TLSClientConfig: &tls.Config{RootCAs: roots}}
+		t := &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 3 * time.Second,
+			DisableKeepAlives: i == freshTransport, TLSClientConfig: &tls.Config{RootCAs: roots}}
 		t.Protocols = new(http.Protocols)
 		t.Protocols.SetHTTP1(i < 2)
 		t.Protocols.SetHTTP2(i == 2)
@@ -277,7 +281,8 @@ func (c *clients) try(t *target, id uint64, what string, size, events int, began
 	if err != nil {
 		return err
 	}
-	want := answer{ID: fmt.Sprint(id), Host: fmt.Sprintf("%s:%d", t.host, t.port), Fleet: got.Fleet, Name: got.Name, Size: len(body), Sum: crc32.ChecksumIEEE(body)}
+	want := answer{ID: fmt.Sprint(id), Host: fmt.Sprintf("%s:%d", t.host, t.port), Fleet: got.Fleet, Name: got.Name,
+		Size: len(body), Sum: crc32.ChecksumIEEE(body)}
 	if got != want {
 		return fmt.Errorf("wrong answer %+v, want %+v", got, want)
 	}

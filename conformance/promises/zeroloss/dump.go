@@ -18,14 +18,14 @@ import (
 	"github.com/penstock-project/penstock/conformance/promises/process"
 )
 
-// At the end of a run, Envoy must have nothing stale. The expected names come from a fresh translation of the folder,
-// the expected content from an Envoy that has just started.
+// At the end of a run, Envoy must have nothing stale. The expected names come from a fresh
+// translation of the folder, the expected content from an Envoy that has just started.
 
 // resources are an Envoy's resources by "type name", without what differs between Envoys.
 type resources map[string]string
 
-// sections describe a configuration dump: the list, the path of the resource in an element, and the path of its name.
-// All of them contain resources from ADS.
+// sections describe a configuration dump: the list, the path of the resource in an element, and the
+// path of its name. All of them contain resources from ADS.
 var sections = []struct{ kind, list, state, resource, name string }{
 	{"cluster", "dynamic_active_clusters", "", "cluster", "name"},
 	{"warming cluster", "dynamic_warming_clusters", "", "cluster", "name"},
@@ -42,7 +42,8 @@ var sections = []struct{ kind, list, state, resource, name string }{
 func dump(ctx context.Context, admin int) (resources, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/config_dump?include_eds", admin), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://127.0.0.1:%d/config_dump?include_eds", admin), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +108,9 @@ func readDump(text []byte) (resources, error) {
 	return out, nil
 }
 
-// mark is the line that Penstock writes in front of a certificate that it sends again, because Envoy ACKs the same bytes
-// without another look (xds/publish/secret.go). A fresh Envoy gets the certificate without it.
+// mark is the line that Penstock writes in front of a certificate that it sends again, because
+// Envoy ACKs the same bytes without another look (xds/publish/secret.go). A fresh Envoy gets the
+// certificate without it.
 var mark = regexp.MustCompile(`^[0-9a-f]+ [0-9a-f]+ [0-9a-f]+\n`)
 
 // unmark removes the mark of a secret, and nothing else.
@@ -127,7 +129,8 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := exec.CommandContext(ctx, r.Penstock, "translate", "-f", files, "-o", "json", "--gateway", "default/gw").Output()
+	text, err := exec.CommandContext(ctx, r.Penstock, "translate", "-f", files, "-o", "json", "--gateway",
+		"default/gw").Output()
 	if err != nil {
 		return nil, fmt.Errorf("penstock translate: %w", err)
 	}
@@ -136,7 +139,8 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var names []string
-	for kind, key := range map[string]string{"listeners": "name", "routes": "name", "clusters": "name", "endpoints": "cluster_name", "secrets": "name"} {
+	for kind, key := range map[string]string{"listeners": "name", "routes": "name", "clusters": "name",
+		"endpoints": "cluster_name", "secrets": "name"} {
 		var list []map[string]any
 		if all[kind] == nil {
 			continue
@@ -152,8 +156,8 @@ func (r *run) translated(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// nothingStale waits until each Envoy that saw all changes has the names of a fresh translation and the content of a
-// fresh Envoy. Old resources stay for the drain time.
+// nothingStale waits until each Envoy that saw all changes has the names of a fresh translation and
+// the content of a fresh Envoy. Old resources stay for the drain time.
 func (r *run) nothingStale(ctx context.Context) error {
 	r.note("comparing Envoy's resources with a fresh translation and a fresh Envoy")
 	fresh, err := r.edge("fresh", r.planes...)
@@ -165,7 +169,8 @@ func (r *run) nothingStale(ctx context.Context) error {
 		return err
 	}
 	for _, e := range r.edges {
-		if err := process.Eventually(ctx, e.Name+" has the expected resources", func() error { return r.stale(ctx, e, fresh) }); err != nil {
+		if err := process.Eventually(ctx, e.Name+" has the expected resources",
+			func() error { return r.stale(ctx, e, fresh) }); err != nil {
 			return err
 		}
 	}
@@ -188,7 +193,8 @@ func (r *run) stale(ctx context.Context, e, fresh edge) error {
 	}
 	var has []string
 	for name := range is {
-		// Health of a picker is known once it has been probed, so a translation of files has no such name.
+		// Health of a picker is known once it has been probed, so a translation of files has no
+		// such name.
 		has = append(has, strings.Replace(name, " health/", " ", 1))
 	}
 	slices.Sort(has)

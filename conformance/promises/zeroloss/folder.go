@@ -21,9 +21,10 @@ func newFolder(path string) (*folder, error) {
 	return &folder{path: path, files: map[string]string{}}, os.MkdirAll(path, 0o755)
 }
 
-// update writes files in the order of their references: a file that others name is written before them and removed
-// after them. The random source chooses whether a file is replaced atomically or in place, and whether a pause follows,
-// which splits one change into two revisions. It returns the writes.
+// update writes files in the order of their references: a file that others name is written before
+// them and removed after them. The random source chooses whether a file is replaced atomically or
+// in place, and whether a pause follows, which splits one change into two revisions. It returns the
+// writes.
 func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, error) {
 	var did []string
 	pause := func() {
@@ -46,7 +47,8 @@ func (f *folder) update(files map[string]string, rng *rand.Rand) ([]string, erro
 		did = append(did, how+name)
 		pause()
 	}
-	for _, name := range slices.SortedFunc(slices.Values(sortedKeys(f.files)), func(a, b string) int { return byRank(b, a) }) {
+	for _, name := range slices.SortedFunc(slices.Values(sortedKeys(f.files)),
+		func(a, b string) int { return byRank(b, a) }) {
 		if _, ok := files[name]; ok {
 			continue
 		}

@@ -35,16 +35,22 @@ func command(ctx context.Context) error {
 	flag.IntVar(&o.Rate, "rate", 200, "requests a second")
 	flag.IntVar(&o.Streams, "streams", 50, "streams at a time")
 	flag.IntVar(&o.Events, "events", 55, "number of events in the longest streams, 10 a second")
-	flag.DurationVar(&o.Drain, "drain-time", 15*time.Second, "Envoy's drain time for streams of removed listeners: longer than any stream")
+	flag.DurationVar(&o.Drain, "drain-time", 15*time.Second,
+		"Envoy's drain time for streams of removed listeners: longer than any stream")
 	flag.DurationVar(&o.Pace, "pace", 150*time.Millisecond, "time between two changes, on average")
 	flag.IntVar(&o.Restarts, "restarts", 3, "restarts of each control plane: SIGTERM, SIGKILL and SIGSTOP in turn")
-	flag.DurationVar(&o.Soak, "soak", 0, "run so long, with faults (SIGTERM, SIGKILL, SIGSTOP, a state folder that cannot be used, a DNS server that fails), and measure whether memory grows")
+	flag.DurationVar(&o.Soak, "soak", 0,
+		"run so long, with faults (SIGTERM, SIGKILL, SIGSTOP, a state folder that cannot be used, a DNS server that "+
+			"fails), and measure whether memory grows")
 	flag.IntVar(&o.Envoys, "envoys", 1, "number of Envoys of the Gateway, for two control planes")
 	flag.BoolVar(&o.Up, "up", false, "run penstock up, without restarts, instead of two control planes")
-	flag.IntVar(&returns, "absences", 0, "run another measurement, so often: start an Envoy while both control planes are down, start them, and measure the time until the Envoy serves")
+	flag.IntVar(&returns, "absences", 0,
+		"run another measurement, so often: start an Envoy while both control planes are down, start them, and "+
+			"measure the time until the Envoy serves")
 	flag.StringVar(&only, "only", "", "kinds of change, comma-separated (default: all)")
 	flag.StringVar(&o.Penstock, "penstock", "", "binary (default: built from the source tree)")
-	flag.StringVar(&o.Dir, "dir", "", "folder for files and logs, kept (default: a temporary one, removed if nothing failed)")
+	flag.StringVar(&o.Dir, "dir", "",
+		"folder for files and logs, kept (default: a temporary one, removed if nothing failed)")
 	flag.StringVar(&play, "play", "", "steps to make, such as 1-40,57 (default: all)")
 	flag.DurationVar(&shrinking, "shrink", 0, "if a request fails, look for a shorter failing sequence, for so long")
 	flag.BoolVar(&verbose, "v", false, "print changes as they are made")
@@ -82,7 +88,8 @@ func command(ctx context.Context) error {
 		return os.RemoveAll(o.Dir)
 	}
 	if o.Soak > 0 && o.Soak < soak.Shortest {
-		fmt.Fprintf(os.Stderr, "zeroloss: a soak of %s does not judge whether memory grows: that takes %s\n", o.Soak, soak.Shortest)
+		fmt.Fprintf(os.Stderr, "zeroloss: a soak of %s does not judge whether memory grows: that takes %s\n", o.Soak,
+			soak.Shortest)
 	}
 	r, err := newRun(o)
 	if err != nil {
@@ -90,7 +97,8 @@ func command(ctx context.Context) error {
 	}
 	res, err := r.play(ctx)
 	explain(os.Stdout, o, res)
-	fmt.Printf("%d changes and %d planned restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes, res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
+	fmt.Printf("%d changes and %d planned restarts in %s; %d requests, %d of them streams: %d failed\n", res.Changes,
+		res.Restarts, res.Took.Round(time.Second), res.Requests, res.Streams, len(res.Failures))
 	figures(os.Stdout, res.figures()...)
 	if res.Samples != nil {
 		err = errors.Join(err, reportSoak(os.Stdout, res))
@@ -105,7 +113,8 @@ func command(ctx context.Context) error {
 	if err == nil && len(res.Failures) > 0 {
 		err = fmt.Errorf("%d requests failed", len(res.Failures))
 		if n := res.inStalls(); n > 0 {
-			err = fmt.Errorf("%w, %d of them in standstills of the machine: repeat the run with less load beside it", err, n)
+			err = fmt.Errorf("%w, %d of them in standstills of the machine: repeat the run with less load beside it",
+				err, n)
 		}
 	}
 	if err == nil && !keep {

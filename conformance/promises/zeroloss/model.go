@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// server is a simulated model server. Its responses contain its name and the checksum of the request.
+// server is a simulated model server. Its responses contain its name and the checksum of the
+// request.
 type server struct {
 	fleet, name string
 	port        int
@@ -44,7 +45,8 @@ func newServer(fleet, name string, port int, stray func(*server, time.Duration))
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	mux.HandleFunc("GET /metrics", s.metrics)
 	// As uvicorn does, it closes idle connections after 5 seconds.
-	s.http = &http.Server{Handler: mux, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 30 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	s.http = &http.Server{Handler: mux, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog: log.New(io.Discard, "", 0)}
 	s.http.Protocols = new(http.Protocols)
 	s.http.Protocols.SetHTTP1(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)
@@ -62,7 +64,8 @@ func (s *server) serve() error {
 	return nil
 }
 
-// linger is how long a model server may receive requests after it has left the files, because some are in flight.
+// linger is how long a model server may receive requests after it has left the files, because some
+// are in flight.
 const linger = 4 * time.Second
 
 // retire ends the server once it has left the files and its requests have ended.
@@ -87,7 +90,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	s.served.Add(1)
-	// An endpoint of an external picker stays in Envoy for a while, and Envoy may try it without a pick.
+	// An endpoint of an external picker stays in Envoy for a while, and Envoy may try it without a
+	// pick.
 	if left := s.left.Load(); left != 0 && s.fleet != externalFleet {
 		if since := time.Since(time.Unix(0, left)); since > linger {
 			s.stray(s, since)
@@ -98,7 +102,8 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has disconnected
 	}
-	text, _ := json.Marshal(answer{r.URL.Query().Get("id"), r.Host, s.fleet, s.name, int(size), sum.Sum32()}) // always marshals
+	// always marshals
+	text, _ := json.Marshal(answer{r.URL.Query().Get("id"), r.Host, s.fleet, s.name, int(size), sum.Sum32()})
 	events := 0
 	_, _ = fmt.Sscan(r.URL.Query().Get("events"), &events) // none: a plain response
 	if events == 0 {
@@ -126,5 +131,6 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 
 // metrics serves the metrics of vLLM that a picker reads.
 func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
-	fmt.Fprintf(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running %d\nvllm:kv_cache_usage_perc 0.1\n", s.open.Load())
+	fmt.Fprintf(w, "vllm:num_requests_waiting 0\nvllm:num_requests_running %d\nvllm:kv_cache_usage_perc 0.1\n",
+		s.open.Load())
 }

@@ -53,8 +53,8 @@ func (r *run) resolved() (string, error) {
 	return path, nil
 }
 
-// unresolved has the DNS server drop all queries, and then answer them with SERVFAIL. A control plane restarts meanwhile. Then the
-// server comes back with another address.
+// unresolved has the DNS server drop all queries, and then answer them with SERVFAIL. A control
+// plane restarts meanwhile. Then the server comes back with another address.
 func (r *run) unresolved(ctx context.Context, p *plane) error {
 	r.note("the DNS server drops all queries")
 	r.dns.Drop()
@@ -97,7 +97,8 @@ func (r *run) looksUp(ctx context.Context) error {
 	})
 }
 
-// soon polls check. Its deadline is longer than the longest time between two lookups of a name, and only ends a run that hangs.
+// soon polls check. Its deadline is longer than the longest time between two lookups of a name, and
+// only ends a run that hangs.
 func soon(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Two processes look a name up at different moments. What one of them finds is the other's answer too, or for half a minute the
-// picker of one would name an address that an Envoy of the other lacks.
+// Two processes look a name up at different moments. What one of them finds is the other's answer
+// too, or for half a minute the picker of one would name an address that an Envoy of the other
+// lacks.
 func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 	p := startPair(t, true, func(o *options) { o.Soak = time.Minute }) // a soak has a DNS server
 	p.flows(40)
@@ -40,7 +41,8 @@ func TestHostname_ProcessesHaveOneAnswer(t *testing.T) {
 	p.must(other.Stop(10 * time.Second))
 	p.must(other.start(p.Dir))
 	poll.Until(t, "it is answered", func() bool { return p.dns.Queries() >= 2 }) // for IPv4 and IPv6
-	p.dns.Drop()                                                                 // so that served cannot look it up itself
+	// so that served cannot look it up itself
+	p.dns.Drop()
 	p.must(other.ready(t.Context()))
 	poll.NoError(t, "the Envoy of the other process has the new address", limit, has(namedAddresses[p.named%2]))
 	p.must(served.serves())

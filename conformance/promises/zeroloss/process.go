@@ -35,7 +35,8 @@ func (p *plane) start(logDir string) (err error) {
 	for _, peer := range p.peers {
 		args = append(args, "--peers", process.ADS(peer.state))
 	}
-	p.Process, err = process.Start(p.name, filepath.Join(logDir, p.name+".log"), p.binary, nil, append(args, p.extra...)...)
+	p.Process, err = process.Start(p.name, filepath.Join(logDir, p.name+".log"), p.binary, nil,
+		append(args, p.extra...)...)
 	return err
 }
 
@@ -47,8 +48,10 @@ func (p *plane) ready(ctx context.Context) error {
 func (p *plane) readyz() error { return p.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", p.status)) }
 
 // startEnvoy starts an Envoy with the bootstrap that penstock prints for some control planes.
-func startEnvoy(binary, envoy, dir, name string, admin int, drain time.Duration, planes ...*plane) (*process.Process, error) {
-	args := []string{"--gateway", "default/gw", "--admin", fmt.Sprintf("127.0.0.1:%d", admin), "--drain-time", drain.String(), "--concurrency", "2"}
+func startEnvoy(binary, envoy, dir, name string, admin int, drain time.Duration, planes ...*plane) (*process.Process,
+	error) {
+	args := []string{"--gateway", "default/gw", "--admin", fmt.Sprintf("127.0.0.1:%d", admin), "--drain-time",
+		drain.String(), "--concurrency", "2"}
 	for _, p := range planes {
 		args = append(args, "--xds", process.ADS(p.state))
 	}

@@ -28,7 +28,8 @@ type pair struct {
 	stop func() // ends the requests
 }
 
-// startPair runs a pair until the test ends, and then reports lost requests. Without an Envoy, the test starts one.
+// startPair runs a pair until the test ends, and then reports lost requests. Without an Envoy, the
+// test starts one.
 func startPair(t *testing.T, envoy bool, set ...func(*options)) *pair {
 	t.Helper()
 	t.Parallel()
@@ -170,7 +171,10 @@ func (p *plane) metric(name string) (lines []string, err error) {
 // listeners are Envoy's counters of events that may cut streams.
 func (p *pair) listeners() map[string]int64 {
 	p.t.Helper()
-	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/stats?filter=listener_manager.listener_(added|modified|removed|in_place_updated)", p.edges[0].admin))
+	resp, err := http.Get(
+		fmt.Sprintf(
+			"http://127.0.0.1:%d/stats?filter=listener_manager.listener_(added|modified|removed|in_place_updated)",
+			p.edges[0].admin))
 	p.must(err)
 	defer func() { _ = resp.Body.Close() }()
 	out := map[string]int64{}
@@ -216,8 +220,8 @@ func TestDeltaADS_RestartResendsNothingAndCutsNoStream(t *testing.T) {
 	}
 }
 
-// An upgrade may change any resource of Envoy's. This one changes every listener, which is the worst case: streams have
-// the drain time to end.
+// An upgrade may change any resource of Envoy's. This one changes every listener, which is the
+// worst case: streams have the drain time to end.
 func TestUpgrade_ChangedListenersLoseNothing(t *testing.T) {
 	p := startPair(t, true)
 	for _, again := range p.planes {
@@ -318,7 +322,8 @@ func (p *pair) slow(x *route) slow {
 	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", x.port))
 	p.must(err)
 	body := strings.Repeat("x", smallBody)
-	_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", x.host, len(body), body[:smallBody/2])
+	_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", x.host,
+		len(body), body[:smallBody/2])
 	p.must(err)
 	return slow{conn, body[smallBody/2:]}
 }
@@ -340,7 +345,8 @@ func (s slow) end() (status string, err error) {
 	return resp.Status, errors.Join(err, resp.Body.Close())
 }
 
-// Envoy does not retry an ext_proc call with a partial answer, such as a pick that waits for the body.
+// Envoy does not retry an ext_proc call with a partial answer, such as a pick that waits for the
+// body.
 func TestExtProc_PickMovesToOtherProcessWhenOneIsKilled(t *testing.T) {
 	p := startPair(t, true)
 	ours := p.world.pools["ours"] // the backend of r0

@@ -35,7 +35,8 @@ func (o options) replay() string {
 	if o.Soak > 0 {
 		long = fmt.Sprintf("-soak %s", o.Soak)
 	}
-	return fmt.Sprintf("go run ./promises/zeroloss -seed %d %s -rate %d -streams %d -events %d -drain-time %s -pace %s%s",
+	return fmt.Sprintf(
+		"go run ./promises/zeroloss -seed %d %s -rate %d -streams %d -events %d -drain-time %s -pace %s%s",
 		o.Seed, long, o.Rate, o.Streams, o.Events, o.Drain, o.Pace, form)
 }
 
@@ -44,7 +45,8 @@ const (
 	shownSteps    = 60
 )
 
-// explain prints the failures, Envoy's log of them, the steps until then, and how to repeat the run.
+// explain prints the failures, Envoy's log of them, the steps until then, and how to repeat the
+// run.
 func explain(out io.Writer, o options, res result) {
 	if len(res.Failures) == 0 {
 		return
@@ -76,10 +78,12 @@ func explain(out io.Writer, o options, res result) {
 	if err := os.WriteFile(path, []byte(o.script(before)), 0o700); err != nil {
 		fmt.Fprintln(out, err)
 	}
-	fmt.Fprintf(out, "to repeat: %s\na script that repeats it, with all steps: %s\nto shorten it: add -shrink 30m\n", o.replay(), path)
+	fmt.Fprintf(out, "to repeat: %s\na script that repeats it, with all steps: %s\nto shorten it: add -shrink 30m\n",
+		o.replay(), path)
 }
 
-// keepSteps writes the log of all steps into the run's folder, which is kept, and prints the folder.
+// keepSteps writes the log of all steps into the run's folder, which is kept, and prints the
+// folder.
 func keepSteps(out io.Writer, dir string, log []string) error {
 	fmt.Fprintf(out, "files and logs, with all steps in steps.log: %s\n", dir)
 	return os.WriteFile(filepath.Join(dir, "steps.log"), []byte(strings.Join(log, "\n")+"\n"), 0o600)
@@ -146,5 +150,6 @@ func (res result) figures() []line {
 
 func (a absence) figures() []line {
 	second := 1
-	return []line{{"served_after_absence", a.back.Seconds(), "s", &second}, {"served_after_absence.started", a.started.Seconds(), "s", nil}}
+	return []line{{"served_after_absence", a.back.Seconds(), "s", &second},
+		{"served_after_absence.started", a.started.Seconds(), "s", nil}}
 }

@@ -20,7 +20,8 @@ func (r *run) processes(ctx context.Context) error {
 	return r.attach()
 }
 
-// edge is an Envoy of the Gateway. Several share its ports on this machine, and the kernel distributes connections.
+// edge is an Envoy of the Gateway. Several share its ports on this machine, and the kernel
+// distributes connections.
 type edge struct {
 	*process.Process
 	admin int
@@ -49,14 +50,16 @@ func (r *run) edge(name string, planes ...*plane) (e edge, err error) {
 
 // live waits until the Envoy serves.
 func (e edge) live(ctx context.Context) error {
-	return process.Eventually(ctx, e.Name+" is live", func() error { return e.Answers(fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin)) })
+	return process.Eventually(ctx, e.Name+" is live",
+		func() error { return e.Answers(fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin)) })
 }
 
 // servers starts the control planes and waits until they are ready.
 func (r *run) servers(ctx context.Context) error {
 	states := filepath.Join(r.Dir, "state")
 	serve := func(name, dir string, extra ...string) (*plane, error) {
-		p := &plane{name: name, binary: r.Penstock, dir: dir, drain: r.Drain, state: filepath.Join(states, name), extra: extra}
+		p := &plane{name: name, binary: r.Penstock, dir: dir, drain: r.Drain, state: filepath.Join(states, name),
+			extra: extra}
 		for _, port := range []*int{&p.picker, &p.status} {
 			var err error
 			if *port, err = r.ports.Free(); err != nil {
@@ -79,7 +82,8 @@ func (r *run) servers(ctx context.Context) error {
 	access := filepath.Join(r.Dir, "access.log")
 	if r.Up {
 		r.up, err = process.Start("up", filepath.Join(r.Dir, "up.log"), r.Penstock, []string{"ENVOY=" + r.Envoy},
-			"up", "-f", r.folder.path, "--state", filepath.Join(states, "up"), "--drain-time", r.Drain.String(), "--concurrency", "2", "--access-log", access)
+			"up", "-f", r.folder.path, "--state", filepath.Join(states, "up"), "--drain-time", r.Drain.String(),
+			"--concurrency", "2", "--access-log", access)
 		return err
 	}
 	for _, name := range []string{"a", "b"} {
@@ -118,7 +122,8 @@ func (r *run) restarts() []restart {
 	for i := range total {
 		p := r.planes[i%len(r.planes)]
 		how := []func(context.Context, *plane) error{r.terminate, r.kill, r.freeze}[i/len(r.planes)%3]
-		out = append(out, restart{step: (i + 1) * r.Steps / (total + 1), do: func(ctx context.Context) error { return how(ctx, p) }})
+		out = append(out,
+			restart{step: (i + 1) * r.Steps / (total + 1), do: func(ctx context.Context) error { return how(ctx, p) }})
 	}
 	return out
 }
@@ -161,7 +166,8 @@ func (r *run) kill(ctx context.Context, p *plane) error {
 	return r.again(ctx, p)
 }
 
-// freezeTime is shorter than the detection of a frozen control plane, so that it resumes in the middle of everything.
+// freezeTime is shorter than the detection of a frozen control plane, so that it resumes in the
+// middle of everything.
 const freezeTime = 4 * time.Second
 
 func (r *run) freeze(ctx context.Context, p *plane) error {

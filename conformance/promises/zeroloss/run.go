@@ -127,13 +127,15 @@ func (r *run) note(format string, args ...any) {
 
 // stray records a request that reaches a model server long after it has left the files.
 func (r *run) stray(s *server, since time.Duration) {
-	r.fail(failure{At: time.Now(), What: "stray", Host: s.name, Cause: fmt.Sprintf("a request came %s after the server had left the files", since.Round(time.Millisecond))})
+	r.fail(failure{At: time.Now(), What: "stray", Host: s.name,
+		Cause: fmt.Sprintf("a request came %s after the server had left the files", since.Round(time.Millisecond))})
 }
 
 // begin creates the initial world.
 func (r *run) begin() (err error) {
-	w := &world{fleets: map[string]*fleet{}, pools: map[string]*pool{}, services: map[string]string{}, imports: map[string]*imported{},
-		routes: map[string]*route{}, secrets: map[string]*secret{}}
+	w := &world{fleets: map[string]*fleet{}, pools: map[string]*pool{}, services: map[string]string{},
+		imports: map[string]*imported{},
+		routes:  map[string]*route{}, secrets: map[string]*secret{}}
 	w.gateway.secure = map[string]*listener{}
 	r.world = w
 	for _, port := range []*int{&w.gateway.port, &w.gateway.tlsPort, &w.gateway.extraPort, &w.externalPort} {
@@ -193,8 +195,12 @@ func (r *run) begin() (err error) {
 func (r *run) files() (ours, remote map[string]string) {
 	w := r.world
 	ours = w.render()
-	ours["service-external.yaml"] = object("v1", "Service", "external") + "spec:\n  selector: {app: external}\n  ports: [{port: 9002, targetPort: 9002, appProtocol: kubernetes.io/h2c}]\n"
-	ours["servers-external.yaml"] = fmt.Sprintf("apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: external, labels: {app: external}}\nspec:\n  servers: [{address: 127.0.0.1, ports: [%d]}]\n", w.externalPort)
+	ours["service-external.yaml"] = object("v1", "Service", "external") +
+		"spec:\n  selector: {app: external}\n  ports: [{port: 9002, targetPort: 9002, appProtocol: " +
+		"kubernetes.io/h2c}]\n"
+	ours["servers-external.yaml"] = fmt.Sprintf(
+		"apiVersion: penstock.dev/v1alpha1\nkind: ModelServers\nmetadata: {name: external, labels: {app: "+
+			"external}}\nspec:\n  servers: [{address: 127.0.0.1, ports: [%d]}]\n", w.externalPort)
 	p := pool{fleet: externalFleet}
 	return ours, map[string]string{"pool-f.yaml": p.yaml("f"), "servers-f0.yaml": w.fleets[externalFleet].yaml()}
 }
@@ -352,9 +358,11 @@ func (r *run) sofar(res *result) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Soak > 0 {
-		return fmt.Sprintf("%d changes, faults %v, %d requests, %d failed", res.Changes, r.faulted, r.clients.sent.Load(), len(r.failures))
+		return fmt.Sprintf("%d changes, faults %v, %d requests, %d failed", res.Changes, r.faulted,
+			r.clients.sent.Load(), len(r.failures))
 	}
-	return fmt.Sprintf("%d of %d changes, %d restarts, %d requests, %d failed", res.Changes, r.Steps, res.Restarts, r.clients.sent.Load(), len(r.failures))
+	return fmt.Sprintf("%d of %d changes, %d restarts, %d requests, %d failed", res.Changes, r.Steps, res.Restarts,
+		r.clients.sent.Load(), len(r.failures))
 }
 
 // quiet stops requests to hosts that leave the files.
@@ -410,8 +418,8 @@ func (r *run) announce(ctx context.Context) error {
 	return nil
 }
 
-// knock returns nil if a host is served. Several Envoys share the port by chance: for each further one it opens twenty
-// more connections.
+// knock returns nil if a host is served. Several Envoys share the port by chance: for each further
+// one it opens twenty more connections.
 func (r *run) knock(t *target) error {
 	for range 1 + 20*max(0, len(r.edges)-1) {
 		id := r.clients.ids.Add(1)

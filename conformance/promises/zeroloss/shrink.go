@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Each step's change is drawn from the seed and the step's number, in the world after the steps before it. So a subset
-// of the steps is a sequence too, and a failing sequence can be shortened by omitting steps that it fails without.
+// Each step's change is drawn from the seed and the step's number, in the world after the steps
+// before it. So a subset of the steps is a sequence too, and a failing sequence can be shortened by
+// omitting steps that it fails without.
 
 // parseSteps reads "1-40,57".
 func parseSteps(text string) (steps []int, err error) {
@@ -82,7 +83,8 @@ func shorter(steps []int, fails func([]int) bool) []int {
 	return steps
 }
 
-// shrink shortens a failing sequence for some time. It tries each candidate twice, because failures may be rare.
+// shrink shortens a failing sequence for some time. It tries each candidate twice, because failures
+// may be rare.
 func shrink(ctx context.Context, o options, failed failure, within time.Duration, out io.Writer) (options, error) {
 	deadline := time.Now().Add(within)
 	o.Early, o.Verbose, o.Progress = true, nil, nil

@@ -15,14 +15,15 @@ import (
 const (
 	// faultInterval is the time between two faults of a soak.
 	faultInterval = 45 * time.Second
-	// warming is how long the first control plane has run at least before its memory is measured: records of its picks fill until then.
+	// warming is how long the first control plane has run at least before its memory is measured:
+	// records of its picks fill until then.
 	warming = 10 * time.Minute
 	// diskFault is how long a state folder cannot be written.
 	diskFault = 10 * time.Second
 )
 
-// fault is what a soak does to a control plane. The first control plane keeps its process from some time before the second half on, in
-// which its memory is measured.
+// fault is what a soak does to a control plane. The first control plane keeps its process from some
+// time before the second half on, in which its memory is measured.
 type fault struct {
 	name  string
 	plane int
@@ -60,8 +61,8 @@ func (r *run) disk(ctx context.Context, p *plane) error {
 	return errors.Join(err, os.Remove(p.state), os.Rename(away, p.state))
 }
 
-// soak repeats the faults until the soak's time is over, and samples the first control plane in the second half. Changes and
-// requests go on meanwhile.
+// soak repeats the faults until the soak's time is over, and samples the first control plane in the
+// second half. Changes and requests go on meanwhile.
 func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	began, s := time.Now(), &soak.Samples{Dir: r.Dir, Size: func() float64 { return float64(r.size.Load()) }}
 	sampling, stop := context.WithCancel(ctx)
@@ -95,15 +96,18 @@ func (r *run) soak(ctx context.Context) (*soak.Samples, error) {
 	return s, errors.Join(ctx.Err(), <-sampled)
 }
 
-// reportSoak prints the faults and the figures of a soak, and returns an error if the process grows.
+// reportSoak prints the faults and the figures of a soak, and returns an error if the process
+// grows.
 func reportSoak(out io.Writer, res result) error {
 	for _, name := range sortedKeys(res.Faults) {
 		fmt.Fprintf(out, "soak: %d times %s\n", res.Faults[name], name)
 	}
-	fmt.Fprintf(out, "soak: %d samples of the first control plane in the second half; %s\n", res.Samples.Len(), res.Samples.Judged())
+	fmt.Fprintf(out, "soak: %d samples of the first control plane in the second half; %s\n", res.Samples.Len(),
+		res.Samples.Judged())
 	growth, err := res.Samples.Growth()
 	for _, g := range growth {
-		figures(out, line{"soak_slope." + g.Name, g.Percent, "%/h", &g.Limit}, line{"soak_slope." + g.Name + "_error", g.Deviation, "%/h", nil})
+		figures(out, line{"soak_slope." + g.Name, g.Percent, "%/h", &g.Limit},
+			line{"soak_slope." + g.Name + "_error", g.Deviation, "%/h", nil})
 	}
 	return err
 }

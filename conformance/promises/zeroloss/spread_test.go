@@ -50,8 +50,8 @@ func (p *plane) picked() (float64, error) {
 	return sum, err
 }
 
-// Two Envoys have their configuration from different processes, and ask both for picks. So an endpoint that one process
-// learns must be in both Envoys before either uses it.
+// Two Envoys have their configuration from different processes, and ask both for picks. So an
+// endpoint that one process learns must be in both Envoys before either uses it.
 func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p := startPair(t, false)
 	a, b := p.planes[0], p.planes[1]
@@ -67,7 +67,9 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	}
 
 	// The pods are unknown until they are picked.
-	p.world.imports["far"] = &imported{members: []*member{{name: "east", kind: "relayed", fleet: externalFleet, weight: 1}}}
+	p.world.imports["far"] = &imported{
+		members: []*member{{name: "east", kind: "relayed", fleet: externalFleet, weight: 1}},
+	}
 	p.world.routes["r2"].backends = []backend{{"import", "far", 1}}
 	p.change("listener-add", 1)
 	learned := func() error {
@@ -109,8 +111,8 @@ func TestReplicas_EnvoysServeAlikeWhenOneProcessIsKilled(t *testing.T) {
 	p.must(learned())
 }
 
-// Any process answers an Envoy's ext_proc call, and each worker of Envoy reports ended requests to one process. A
-// picker without these reports would count ended requests until its pools seem full.
+// Any process answers an Envoy's ext_proc call, and each worker of Envoy reports ended requests to
+// one process. A picker without these reports would count ended requests until its pools seem full.
 func TestAccessLog_EndedRequestsLeaveEveryPickersCount(t *testing.T) {
 	p := startPair(t, true)
 	p.flows(400)

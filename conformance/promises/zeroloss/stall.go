@@ -22,11 +22,13 @@ func (r *run) stalled(name string, d time.Duration) {
 	r.stalls = append(r.stalls, stall{time.Now().Add(-d), time.Now()})
 }
 
-// inStalls is the number of failed requests during a stall. They do not count against Penstock, and yet fail the run: it must be
-// repeated on a machine with less load.
+// inStalls is the number of failed requests during a stall. They do not count against Penstock, and
+// yet fail the run: it must be repeated on a machine with less load.
 func (res result) inStalls() (n int) {
 	for _, f := range res.Failures {
-		if slices.ContainsFunc(res.Stalls, func(s stall) bool { return s.from.Before(f.At) && s.to.After(f.At.Add(-f.Took)) }) {
+		if slices.ContainsFunc(res.Stalls, func(s stall) bool {
+			return s.from.Before(f.At) && s.to.After(f.At.Add(-f.Took))
+		}) {
 			n++
 		}
 	}
@@ -50,7 +52,8 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// watchEdge records when the machine does not run an Envoy, by the response time of its admin interface.
+// watchEdge records when the machine does not run an Envoy, by the response time of its admin
+// interface.
 func (r *run) watchEdge(ctx context.Context, e edge) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -61,7 +64,8 @@ func (r *run) watchEdge(ctx context.Context, e edge) {
 			return
 		case <-tick.C:
 		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin), nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/ready", e.admin),
+			nil)
 		if err != nil {
 			return // impossible for this URL
 		}

@@ -153,7 +153,9 @@ func (w *world) collect() {
 		w.refers(func(b *backend) { used[backend{kind: b.kind, name: b.name}] = true })
 		again = false
 		maps.DeleteFunc(w.services, func(name, _ string) bool { return !used[backend{kind: "service", name: name}] })
-		maps.DeleteFunc(w.imports, func(name string, _ *imported) bool { return !used[backend{kind: "import", name: name}] })
+		maps.DeleteFunc(w.imports, func(name string, _ *imported) bool {
+			return !used[backend{kind: "import", name: name}]
+		})
 		maps.DeleteFunc(w.pools, func(name string, p *pool) bool {
 			gone := !used[backend{kind: "pool", name: name}]
 			again = again || gone

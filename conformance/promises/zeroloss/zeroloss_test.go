@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 
 // short returns the options of a short sequence.
 func short(t *testing.T) options {
-	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 20, Rate: 30, Streams: 6, Events: 25, Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
+	o := options{Seed: 1, Penstock: built.Penstock, Envoy: built.Envoy, Steps: 20, Rate: 30, Streams: 6, Events: 25,
+		Drain: 5 * time.Second, Pace: 150 * time.Millisecond, Restarts: 1}
 	// Not t.TempDir: the path of a Unix socket must be short.
 	dir, err := os.MkdirTemp("", "zl")
 	if err != nil {
@@ -78,11 +79,13 @@ func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 	served := &target{host: "a.test", fleets: map[string]time.Time{}}
 	served.expect([]string{"f0"}, time.Now())
 	served.expect([]string{"f1"}, time.Now())
-	if now := time.Now(); !served.may("f0", now) || !served.may("f1", now) || served.may("f2", now) || served.may("f0", now.Add(2*settled)) {
+	if now := time.Now(); !served.may("f0", now) || !served.may("f1", now) || served.may("f2", now) ||
+		served.may("f0", now.Add(2*settled)) {
 		t.Error("after a change the old backend may answer for a while, the new one at any time, and no other")
 	}
 	for what, text := range map[string]string{
-		"an event is missing": "data: {}\n\ndata: 0\n\ndata: 2\n\n", "the end is missing": "data: {}\n\ndata: 0\n\ndata: 1\n\n", "nothing came": "",
+		"an event is missing": "data: {}\n\ndata: 0\n\ndata: 2\n\n",
+		"the end is missing":  "data: {}\n\ndata: 0\n\ndata: 1\n\n", "nothing came": "",
 	} {
 		if _, err := readStream(strings.NewReader(text), 2); err == nil {
 			t.Errorf("%s, and the stream counts as complete", what)
@@ -93,7 +96,9 @@ func TestZeroLoss_LostRequestIsReported(t *testing.T) {
 	}
 	o := options{Seed: 7, Steps: 3, Dir: t.TempDir()}
 	var out strings.Builder
-	explain(&out, o, result{Failures: []failure{{At: time.Now(), Step: 1, Host: "a.test", Cause: "503"}}, Log: []string{time.Now().Format("15:04:05.000") + " step 1 move"}})
+	explain(&out, o,
+		result{Failures: []failure{{At: time.Now(), Step: 1, Host: "a.test", Cause: "503"}},
+			Log: []string{time.Now().Format("15:04:05.000") + " step 1 move"}})
 	for _, want := range []string{"a.test", "503", "step 1 move", "-seed 7 -steps 3", "-play 1-2"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -132,7 +137,8 @@ func TestZeroLoss_SeedRepeatsSequence(t *testing.T) {
 	}
 }
 
-// The figure claims that no change loses a request, so 1,000 steps must contain each promised kind often.
+// The figure claims that no change loses a request, so 1,000 steps must contain each promised kind
+// often.
 func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 	count := map[string]int{}
 	for _, did := range sequence(t, 1, 1000) {
@@ -141,10 +147,14 @@ func TestZeroLoss_EveryPromisedChangeHappens(t *testing.T) {
 	}
 	for promise, kinds := range map[string][]string{
 		"routes moved between clusters that are deleted": {"move", "split"}, "pools renamed": {"rename-pool"},
-		"policies edited": {"strategy", "failure-mode", "full", "no-policy"}, "ext_proc's mode changed": {"body"}, "pickers swapped": {"picker"},
-		"certificates rotated": {"certificate"}, "listeners added, changed and removed": {"listener-add", "certificate-ref", "listener-change", "listener-remove"},
+		"policies edited": {"strategy", "failure-mode", "full", "no-policy"}, "ext_proc's mode changed": {"body"},
+		"pickers swapped":      {"picker"},
+		"certificates rotated": {"certificate"}, "listeners added, changed and removed": {
+			"listener-add", "certificate-ref", "listener-change", "listener-remove",
+		},
 		"endpoints churning": {"server-add", "server-late", "server-drain", "server-remove"},
-		"imports drained":    {"import-drain", "import-add", "import-remove", "import-weight", "import-mode"}, "spill sets changed": {"spill"},
+		"imports drained":    {"import-drain", "import-add", "import-remove", "import-weight", "import-mode"},
+		"spill sets changed": {"spill"},
 	} {
 		for _, kind := range kinds {
 			if count[kind] < 5 {
@@ -176,7 +186,8 @@ func TestZeroLoss_FailingSequenceIsShortenedAndReplayed(t *testing.T) {
 		t.Errorf("%s remains after %d tries", formatSteps(got), tries)
 	}
 	o := options{Seed: 7, Steps: 40, Play: got}
-	script := o.script([]string{"10:00:00.000 step 5 move: r1", "10:00:01.000         wrote [=a.yaml]", "10:00:02.000 step 33 split: r2"})
+	script := o.script([]string{"10:00:00.000 step 5 move: r1", "10:00:01.000         wrote [=a.yaml]",
+		"10:00:02.000 step 33 split: r2"})
 	for _, want := range []string{"#   5 move: r1\n#   33 split: r2\n", "-seed 7 -steps 40 ", "-play 5,33\n"} {
 		if !strings.Contains(script, want) {
 			t.Errorf("no %q in\n%s", want, script)

@@ -13,10 +13,12 @@ import (
 	"github.com/penstock-project/penstock/conformance/lab/installed"
 )
 
-// clusterSetName is the suite's name. It is not among suites: it is no official one, and runs in several clusters.
+// clusterSetName is the suite's name. It is not among suites: it is no official one, and runs in
+// several clusters.
 const clusterSetName = "clusterset"
 
-// clusterSet runs the suite of cluster sets (suites/clusterset) in a lab of three clusters, each a member of the others' set.
+// clusterSet runs the suite of cluster sets (suites/clusterset) in a lab of three clusters, each a
+// member of the others' set.
 func clusterSet(ctx context.Context, c config) (err error) {
 	if c.kubeconfig != "" {
 		return errors.New("clusterset: it needs several clusters: run bin/clusterset-conformance on yours")
@@ -36,7 +38,8 @@ func clusterSet(ctx context.Context, c config) (err error) {
 		return fmt.Errorf("clusterset: %w", err)
 	}
 	for _, m := range members {
-		if err := m.Join(ctx, installed.Spec{Members: m.Others(members), Namespaces: strings.Fields(string(namespaces))}); err != nil {
+		if err := m.Join(ctx,
+			installed.Spec{Members: m.Others(members), Namespaces: strings.Fields(string(namespaces))}); err != nil {
 			return fmt.Errorf("clusterset: %w", err)
 		}
 	}
@@ -44,9 +47,12 @@ func clusterSet(ctx context.Context, c config) (err error) {
 	for i, m := range members {
 		pairs, addresses = append(pairs, m.Name+"="+l.Contexts()[i]), append(addresses, m.Outside)
 	}
-	args := []string{"-kubeconfig", l.Kubeconfig(), "-clusters", strings.Join(pairs, ","), "-shape=seed", "-gateway-class=penstock",
-		"-addresses", strings.Join(addresses[:2], ","), "-run", c.test, "-organization=penstock-project", "-project=penstock", "-version", c.version,
-		"-url=https://github.com/penstock-project/penstock", "-contact=https://github.com/penstock-project/penstock/issues"}
+	args := []string{"-kubeconfig", l.Kubeconfig(), "-clusters", strings.Join(pairs, ","), "-shape=seed",
+		"-gateway-class=penstock",
+		"-addresses", strings.Join(addresses[:2], ","), "-run", c.test, "-organization=penstock-project",
+		"-project=penstock", "-version", c.version,
+		"-url=https://github.com/penstock-project/penstock",
+		"-contact=https://github.com/penstock-project/penstock/issues"}
 	report := filepath.Join(c.reports, "clusterset.yaml")
 	if c.test == "" {
 		args = append(args, "-report", report)

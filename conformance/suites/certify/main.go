@@ -19,11 +19,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c config
-	flag.StringVar(&c.kubeconfig, "kubeconfig", "", "of a cluster with Penstock; empty: a new lab in which Penstock is installed")
+	flag.StringVar(&c.kubeconfig, "kubeconfig", "",
+		"of a cluster with Penstock; empty: a new lab in which Penstock is installed")
 	flag.StringVar(&c.programs, "suites", "../.tools/bin", "folder with the suites' test programs")
 	flag.StringVar(&c.reports, "reports", "suites/reports", "folder for reports")
 	flag.StringVar(&c.version, "version", "dev", "Penstock's version in the reports")
-	flag.StringVar(&c.usable, "usable", "", "an address that a Gateway can have (default: one of the lab's for LoadBalancers)")
+	flag.StringVar(&c.usable, "usable", "",
+		"an address that a Gateway can have (default: one of the lab's for LoadBalancers)")
 	flag.StringVar(&c.unusable, "unusable", "203.0.113.7", "an address that no Gateway can have")
 	flag.StringVar(&c.test, "run", "", "one test by its short name; writes no report")
 	flag.BoolVar(&c.core, "core", false, "core features only; writes no report")
@@ -53,12 +55,15 @@ func certify(ctx context.Context, c config, chosen *regexp.Regexp) (err error) {
 	return err
 }
 
-// on runs a suite on the given cluster, or on a lab of its own, so that suites cannot disturb each other.
+// on runs a suite on the given cluster, or on a lab of its own, so that suites cannot disturb each
+// other.
 func (s suite) on(ctx context.Context, c config) (err error) {
 	if c.kubeconfig == "" {
 		config := lab.Config{Dir: "../.lab-" + s.name, ReleasesOf: s.pinned}
 		if s.picker {
-			config.Images = []image.Image{{Name: "lwepp", Program: "../bin/penstock", First: []string{"picker", "--conformance"}}}
+			config.Images = []image.Image{
+				{Name: "lwepp", Program: "../bin/penstock", First: []string{"picker", "--conformance"}},
+			}
 		}
 		l, err := installed.Start(ctx, config)
 		if err != nil {

@@ -20,13 +20,14 @@ import (
 //go:embed ownpicker.yaml
 var ownPickerYAML []byte
 
-// needPicker are the inference extension's tests of the suite's own picker: they choose its pod by a header, check the
-// headers that it receives, or name a Service that does not exist.
+// needPicker are the inference extension's tests of the suite's own picker: they choose its pod by
+// a header, check the headers that it receives, or name a Service that does not exist.
 const needPicker = "EppUnAvailableFailOpen,GatewayDestinationEndpointServed,GatewayFollowingEPPRouting," +
 	"GatewayFollowingEPPRoutingWithDataParallelism,GatewayWeightedAcrossTwoInferencePools,InferencePoolAppProtocol,InferencePoolInvalidEPPService"
 
-// ownPicker makes Penstock's own picker pick from the pools of the unmodified suite: the API server removes the
-// reference to another picker from each new InferencePool. It returns when that is in force.
+// ownPicker makes Penstock's own picker pick from the pools of the unmodified suite: the API server
+// removes the reference to another picker from each new InferencePool. It returns when that is in
+// force.
 func ownPicker(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -39,9 +40,12 @@ func ownPicker(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	pools := client.Resource(schema.GroupVersionResource{Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools"}).Namespace("default")
+	pools := client.Resource(schema.GroupVersionResource{
+		Group: "inference.networking.k8s.io", Version: "v1", Resource: "inferencepools",
+	}).Namespace("default")
 	pool := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool", "metadata": map[string]any{"name": "own-picker"},
+		"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
+		"metadata": map[string]any{"name": "own-picker"},
 		"spec": map[string]any{
 			"selector":          map[string]any{"matchLabels": map[string]any{"app": "own-picker"}},
 			"targetPorts":       []any{map[string]any{"number": int64(8000)}},
@@ -49,16 +53,18 @@ func ownPicker(ctx context.Context, kubeconfig string) error {
 		},
 	}}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		made, err := pools.Create(ctx, pool, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if last = err; err != nil {
-			return false, nil // reported if it persists
-		}
-		_, still, _ := unstructured.NestedMap(made.Object, "spec", "endpointPickerRef")
-		return !still, nil
-	})
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			made, err := pools.Create(ctx, pool, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if last = err; err != nil {
+				return false, nil // reported if it persists
+			}
+			_, still, _ := unstructured.NestedMap(made.Object, "spec", "endpointPickerRef")
+			return !still, nil
+		})
 	if err != nil {
-		return fmt.Errorf("the API server does not remove the picker reference from InferencePools: %w", errors.Join(err, last))
+		return fmt.Errorf("the API server does not remove the picker reference from InferencePools: %w",
+			errors.Join(err, last))
 	}
 	return nil
 }

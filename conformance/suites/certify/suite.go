@@ -27,28 +27,33 @@ type suite struct {
 	pinned   string // folder of the go.mod that names the CRDs' releases, if not conformance's
 	profiles string // of Gateway API's suite
 	core     string // the features of -core
-	// picker runs penstock picker in place of the suite's own endpoint picker, whose image it replaces.
+	// picker runs penstock picker in place of the suite's own endpoint picker, whose image it
+	// replaces.
 	picker bool
-	// prepare changes a cluster before the suite runs, and skip are the tests, comma-separated, that then prove
-	// nothing. Such a run writes no report.
+	// prepare changes a cluster before the suite runs, and skip are the tests, comma-separated,
+	// that then prove nothing. Such a run writes no report.
 	prepare func(ctx context.Context, kubeconfig string) error
 	skip    string
 	// env are environment variables for the suite's program.
 	env []string
 }
 
-// oneCPU keeps a data race of the inference extension's suite (v1.6.0) from ending it. The ten goroutines of its
-// assertTrafficOnlyReachesToExpectedPods append to one slice, in MakeRequest; where one of them sees the new capacity
-// and the old pointer, the program ends with SIGSEGV.
+// oneCPU keeps a data race of the inference extension's suite (v1.6.0) from ending it. The ten
+// goroutines of its assertTrafficOnlyReachesToExpectedPods append to one slice, in MakeRequest;
+// where one of them sees the new capacity and the old pointer, the program ends with SIGSEGV.
 var oneCPU = []string{"GOMAXPROCS=1"}
 
 var suites = []suite{
-	{name: "gateway-api", program: "gateway-api-conformance", profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP",
-		// The core contains tests that these two modes are not accepted, for implementations that do not claim them.
+	{name: "gateway-api", program: "gateway-api-conformance",
+		profiles: "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP",
+		// The core contains tests that these two modes are not accepted, for implementations that
+		// do not claim them.
 		core: "Gateway,HTTPRoute,GRPCRoute,TLSRoute,TCPRoute,UDPRoute,ReferenceGrant,TLSRouteModeTerminate,TLSRouteModeMixed"},
 	{name: "inference", program: "inference-conformance", pinned: "suites/inferencepool", env: oneCPU},
-	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true, env: oneCPU},
-	{name: "inference-own-picker", program: "inference-conformance", pinned: "suites/inferencepool", prepare: ownPicker, skip: needPicker, env: oneCPU},
+	{name: "inference-epp", program: "inference-conformance", pinned: "suites/inferencepool", picker: true,
+		env: oneCPU},
+	{name: "inference-own-picker", program: "inference-conformance", pinned: "suites/inferencepool", prepare: ownPicker,
+		skip: needPicker, env: oneCPU},
 }
 
 func names() string {
@@ -130,7 +135,8 @@ func (s suite) args(c config, report string) []string {
 	}
 	if report != "" {
 		args = append(args, "--report-output="+report, "--organization=penstock-project", "--project=penstock",
-			"--url=https://github.com/penstock-project/penstock", "--version="+c.version, "--contact=https://github.com/penstock-project/penstock/issues")
+			"--url=https://github.com/penstock-project/penstock", "--version="+c.version,
+			"--contact=https://github.com/penstock-project/penstock/issues")
 	}
 	return args
 }
@@ -189,8 +195,8 @@ func (o outcome) problem(where string) error {
 	return nil
 }
 
-// spare is an address of a lab's range for LoadBalancers that is still free, because the lab assigns the first ones
-// first. The API server's address identifies the range.
+// spare is an address of a lab's range for LoadBalancers that is still free, because the lab
+// assigns the first ones first. The API server's address identifies the range.
 func spare(kubeconfig string) (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

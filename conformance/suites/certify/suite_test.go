@@ -39,11 +39,13 @@ func TestConformanceReport_GapIsNamed(t *testing.T) {
 
 func TestConformanceReport_PartialRunWritesNone(t *testing.T) {
 	whole := config{reports: "r", version: "v1"}
-	if got := strings.Join(suites[0].args(whole, suites[0].report(whole)), " "); !strings.Contains(got, "--report-output=r/gateway-api.yaml") || strings.Contains(got, "--supported-features") {
+	if got := strings.Join(suites[0].args(whole, suites[0].report(whole)), " "); !strings.Contains(got,
+		"--report-output=r/gateway-api.yaml") || strings.Contains(got, "--supported-features") {
 		t.Errorf("whole: %s", got)
 	}
 	part := config{core: true}
-	if got := strings.Join(suites[0].args(part, suites[0].report(part)), " "); strings.Contains(got, "--report-output") || !strings.Contains(got, "--supported-features=Gateway,") {
+	if got := strings.Join(suites[0].args(part, suites[0].report(part)), " "); strings.Contains(got,
+		"--report-output") || !strings.Contains(got, "--supported-features=Gateway,") {
 		t.Errorf("core: %s", got)
 	}
 }
@@ -70,7 +72,8 @@ func TestConformanceReport_PublishedCoversClaimedFeatures(t *testing.T) {
 			}
 		}
 		for _, feature := range features.Names() {
-			core := slices.Contains(strings.Split(s.core, ","), string(feature)) || feature == "GRPCRouteNamedRouteRule" // which the profile does not list
+			// which the profile does not list
+			core := slices.Contains(strings.Split(s.core, ","), string(feature)) || feature == "GRPCRouteNamedRouteRule"
 			if !core && !strings.Contains(string(text), "- "+string(feature)+"\n") {
 				t.Errorf("%s: %s was not tested", name, feature)
 			}

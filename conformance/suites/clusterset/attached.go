@@ -43,8 +43,13 @@ func emptyImport(r *run) {
 func gatewayIsAParent(r *run) {
 	const other = "example.com/other-controller"
 	gw := r.enter()
-	made := gw.create("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: llm}\n")
-	made.Object["status"] = map[string]any{"controllers": []any{map[string]any{"name": other, "exportingClusters": []any{map[string]any{"name": "elsewhere"}}}}}
+	made := gw.create(
+		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: llm}\n")
+	made.Object["status"] = map[string]any{
+		"controllers": []any{
+			map[string]any{"name": other, "exportingClusters": []any{map[string]any{"name": "elsewhere"}}},
+		},
+	}
 	if _, err := gw.in(imports).UpdateStatus(r, made, metav1.UpdateOptions{}); err != nil {
 		r.fail("write the entry of another controller: %w", err)
 	}
@@ -54,8 +59,8 @@ func gatewayIsAParent(r *run) {
 	gw.imported("llm", func(u *unstructured.Unstructured) error { return parents(u, other, false) })
 }
 
-// parents returns an error if the Gateway gw is not among the parents of an import, or is and should not be, or if the entry of another
-// controller has changed.
+// parents returns an error if the Gateway gw is not among the parents of an import, or is and
+// should not be, or if the entry of another controller has changed.
 func parents(u *unstructured.Unstructured, other string, want bool) error {
 	found, kept := false, false
 	for _, c := range list(u.Object, "status", "controllers") {

@@ -41,11 +41,12 @@ func TestSuite_BrokenControllerFailsExactlyItsTests(t *testing.T) {
 		neverCollects:   {"WithdrawalCollectsImport", "DeletionCollectsImport", "ImportOfAnother"},
 		namesNoMember:   {"MissingNamespace"},
 		makesNamespaces: {"MissingNamespace", "LaterNamespace"},
-		exportsAll:      {"ExportIsOptIn", "ExportedCondition", "WithdrawalCollectsImport", "ExportAgain", "TwoExporters", "ImportOfAnother"},
-		overwrites:      {"ImportOfAnother"},
-		remembers:       {"ExportedCondition", "ExportAgain"},
-		wrongPort:       {"EndpointWiring", "WiringFollows"},
-		writesOnce:      {"WiringFollows", "TwoExporters", "ImportOfAnother"},
+		exportsAll: {"ExportIsOptIn", "ExportedCondition", "WithdrawalCollectsImport", "ExportAgain",
+			"TwoExporters", "ImportOfAnother"},
+		overwrites: {"ImportOfAnother"},
+		remembers:  {"ExportedCondition", "ExportAgain"},
+		wrongPort:  {"EndpointWiring", "WiringFollows"},
+		writesOnce: {"WiringFollows", "TwoExporters", "ImportOfAnother"},
 	} {
 		for _, shape := range []Shape{Upstream, Seed} {
 			t.Run(string(shape)+" "+string(d), func(t *testing.T) {
@@ -56,7 +57,8 @@ func TestSuite_BrokenControllerFailsExactlyItsTests(t *testing.T) {
 					}
 					ctx, stop := context.WithCancel(t.Context())
 					go c.run(ctx)
-					s, err := New(Config{Clusters: c.clusters, Profiles: []Profile{Controller}, Shape: shape, Timeout: 2 * time.Second})
+					s, err := New(Config{Clusters: c.clusters, Profiles: []Profile{Controller}, Shape: shape,
+						Timeout: 2 * time.Second})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -78,7 +80,8 @@ func compare(t *testing.T, results []Result, want []string) {
 	}
 }
 
-// controller stands in for a controller of a cluster set. It compares everything with everything, again and again.
+// controller stands in for a controller of a cluster set. It compares everything with everything,
+// again and again.
 type controller struct {
 	clusters []Cluster
 	shape    Shape
@@ -88,7 +91,8 @@ type controller struct {
 // manager is the name of the controller's entries, and the label of the imports that it has made.
 const manager = "clusterset.example/controller"
 
-// fakeCluster is a member whose API server is client-go's fake: nothing but the stand-in runs there.
+// fakeCluster is a member whose API server is client-go's fake: nothing but the stand-in runs
+// there.
 func fakeCluster(name string) Cluster {
 	kinds := map[schema.GroupVersionResource]string{}
 	for kind, of := range resources {
@@ -131,26 +135,32 @@ func (cluster Cluster) sweep(ctx context.Context) {
 	for _, of := range []schema.GroupVersionResource{pools, services, imports, gateways, routes} {
 		for _, u := range cluster.all(ctx, of) {
 			if !cluster.has(ctx, u.GetNamespace()) {
-				_ = cluster.Client.Resource(of).Namespace(u.GetNamespace()).Delete(ctx, u.GetName(), metav1.DeleteOptions{})
+				_ = cluster.Client.Resource(of).Namespace(u.GetNamespace()).
+					Delete(ctx, u.GetName(), metav1.DeleteOptions{})
 			}
 		}
 	}
 }
 
-// status writes an object's status, and nothing else: the fake API server does not notice that an object is old.
-func (cluster Cluster) status(ctx context.Context, of schema.GroupVersionResource, u *unstructured.Unstructured, status map[string]any) {
+// status writes an object's status, and nothing else: the fake API server does not notice that an
+// object is old.
+func (cluster Cluster) status(ctx context.Context, of schema.GroupVersionResource, u *unstructured.Unstructured,
+	status map[string]any) {
 	raw, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		panic(err)
 	}
-	_, _ = cluster.Client.Resource(of).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, raw, metav1.PatchOptions{}, "status")
+	_, _ = cluster.Client.Resource(of).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, raw,
+		metav1.PatchOptions{}, "status")
 }
 
 // balance gives Services of type LoadBalancer an address.
 func (c controller) balance(ctx context.Context, in Cluster) {
 	for _, svc := range in.all(ctx, services) {
 		if len(addresses(&svc)) == 0 {
-			in.status(ctx, services, &svc, map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": "192.0.2.7"}}}})
+			in.status(ctx, services, &svc, map[string]any{
+				"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": "192.0.2.7"}}},
+			})
 		}
 	}
 }
@@ -170,14 +180,18 @@ func (c controller) report(ctx context.Context, from Cluster) {
 				if to.Name == from.Name {
 					continue
 				}
-				if _, err := to.Client.Resource(imports).Namespace(pool.GetNamespace()).Get(ctx, pool.GetName(), metav1.GetOptions{}); err != nil {
+				if _, err := to.Client.Resource(imports).Namespace(pool.GetNamespace()).
+					Get(ctx, pool.GetName(), metav1.GetOptions{}); err != nil {
 					condition["status"], condition["reason"] = "False", "NamespaceNotFound"
 					if c.defect != namesNoMember {
 						condition["message"] = "no import in " + to.Name
 					}
 				}
 			}
-			parents = append(parents, map[string]any{"parentRef": map[string]any{"group": importGroup, "kind": "InferencePoolImport", "name": pool.GetName()}, "conditions": []any{condition}})
+			parents = append(parents, map[string]any{
+				"parentRef": map[string]any{"group": importGroup, "kind": "InferencePoolImport",
+					"name": pool.GetName()}, "conditions": []any{condition},
+			})
 		}
 		from.status(ctx, pools, &pool, map[string]any{"parents": parents})
 	}
@@ -199,14 +213,19 @@ func (c controller) reconcile(ctx context.Context, to Cluster) {
 			if c.defect != makesNamespaces {
 				continue
 			}
-			ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": key.Namespace}}}
+			ns := &unstructured.Unstructured{
+				Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+					"metadata": map[string]any{"name": key.Namespace}},
+			}
 			_, _ = to.Client.Resource(namespaces).Create(ctx, ns, metav1.CreateOptions{})
 		}
 		in := to.Client.Resource(imports).Namespace(key.Namespace)
 		u, err := in.Get(ctx, key.Name, metav1.GetOptions{})
 		if err != nil {
-			u = &unstructured.Unstructured{Object: map[string]any{"apiVersion": importGroup + "/v1alpha1", "kind": "InferencePoolImport",
-				"metadata": map[string]any{"namespace": key.Namespace, "name": key.Name, "labels": map[string]any{"made-by": "controller"}}}}
+			u = &unstructured.Unstructured{Object: map[string]any{"apiVersion": importGroup + "/v1alpha1",
+				"kind": "InferencePoolImport",
+				"metadata": map[string]any{"namespace": key.Namespace, "name": key.Name,
+					"labels": map[string]any{"made-by": "controller"}}}}
 			if u, err = in.Create(ctx, u, metav1.CreateOptions{}); err != nil {
 				continue
 			}
@@ -237,13 +256,18 @@ func (c controller) entry(from Cluster, pool *unstructured.Unstructured) any {
 	if c.defect == wrongPort {
 		port = pickerPort
 	}
-	return map[string]any{"name": from.Name, "routingMode": "EndpointMode", "targetPortNumber": port, "endpointPicker": map[string]any{
-		"service": []any{map[string]any{"addresses": []any{"192.0.2.7"}, "ports": []any{map[string]any{"number": int64(pickerPort)}}}}}}
+	return map[string]any{"name": from.Name, "routingMode": "EndpointMode", "targetPortNumber": port,
+		"endpointPicker": map[string]any{
+			"service": []any{
+				map[string]any{"addresses": []any{"192.0.2.7"},
+					"ports": []any{map[string]any{"number": int64(pickerPort)}}},
+			}}}
 }
 
 // mine reports whether an import has entries of the controller.
 func (c controller) mine(u *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(list(u.Object, "status", "controllers"), func(e map[string]any) bool { return e["name"] == manager })
+	return slices.ContainsFunc(list(u.Object, "status", "controllers"),
+		func(e map[string]any) bool { return e["name"] == manager })
 }
 
 // written is an import's status with other entries of the controller; null removes a field.
@@ -261,7 +285,8 @@ func (c controller) written(u *unstructured.Unstructured, entries []any) map[str
 			own["exportingClusters"] = entries
 		} else {
 			status["clusters"] = entries
-			status["conditions"] = []any{map[string]any{"type": "Accepted", "status": "True"}, map[string]any{"type": "Ready", "status": "Unknown"}}
+			status["conditions"] = []any{map[string]any{"type": "Accepted", "status": "True"},
+				map[string]any{"type": "Ready", "status": "Unknown"}}
 		}
 		controllers = append(controllers, own)
 	}
@@ -273,13 +298,23 @@ func (c controller) written(u *unstructured.Unstructured, entries []any) map[str
 func TestSuite_ConfigurationIsChecked(t *testing.T) {
 	east := fakeCluster("east")
 	for want, c := range map[string]Config{
-		`shape "": write "upstream" or "seed"`:                                  {},
-		`profile "mesh": write "controller" or "gateway"`:                       {Shape: Seed, Profiles: []Profile{"mesh"}},
-		"profile controller: needs two clusters at least, has 1":                {Shape: Seed, Profiles: []Profile{Controller}, Clusters: []Cluster{east}},
-		`cluster "east": is there twice; each member has a name of its own`:     {Shape: Seed, Clusters: []Cluster{east, east}},
-		"cluster 0: has no name or no client":                                   {Shape: Seed, Clusters: []Cluster{{}}},
-		"profile gateway: needs a cluster and a GatewayClass":                   {Shape: Seed, Profiles: []Profile{Gateway}, Clusters: []Cluster{east}},
-		"profile gateway: needs an address of this machine that gateways reach": {Shape: Seed, Profiles: []Profile{Gateway}, Clusters: []Cluster{east}, GatewayClass: "x"},
+		`shape "": write "upstream" or "seed"`: {},
+		`profile "mesh": write "controller" or "gateway"`: {
+			Shape: Seed, Profiles: []Profile{"mesh"},
+		},
+		"profile controller: needs two clusters at least, has 1": {
+			Shape: Seed, Profiles: []Profile{Controller}, Clusters: []Cluster{east},
+		},
+		`cluster "east": is there twice; each member has a name of its own`: {
+			Shape: Seed, Clusters: []Cluster{east, east},
+		},
+		"cluster 0: has no name or no client": {Shape: Seed, Clusters: []Cluster{{}}},
+		"profile gateway: needs a cluster and a GatewayClass": {
+			Shape: Seed, Profiles: []Profile{Gateway}, Clusters: []Cluster{east},
+		},
+		"profile gateway: needs an address of this machine that gateways reach": {
+			Shape: Seed, Profiles: []Profile{Gateway}, Clusters: []Cluster{east}, GatewayClass: "x",
+		},
 	} {
 		if _, err := New(c); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

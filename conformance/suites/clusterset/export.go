@@ -57,7 +57,8 @@ func (m *member) annotate(name string, exported bool) {
 	m.change(pools, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, exportAnnotation, value))
 }
 
-// exportedIs returns an error if the pool's condition Exported has not a status, or does not name all words; "" is the absence of the condition.
+// exportedIs returns an error if the pool's condition Exported has not a status, or does not name
+// all words; "" is the absence of the condition.
 func (m *member) exportedIs(pool, status string, words ...string) error {
 	u, err := m.in(pools).Get(m.run, pool, metav1.GetOptions{})
 	if err != nil {
@@ -91,7 +92,8 @@ func (m *member) exportedIs(pool, status string, words ...string) error {
 
 // becomes waits until exportedIs returns nil.
 func (m *member) becomes(pool, status string, words ...string) {
-	m.run.until(fmt.Sprintf("cluster %s: condition Exported of InferencePool %s", m.name, pool), func() error { return m.exportedIs(pool, status, words...) })
+	m.run.until(fmt.Sprintf("cluster %s: condition Exported of InferencePool %s", m.name, pool),
+		func() error { return m.exportedIs(pool, status, words...) })
 }
 
 // everywhere creates the test's namespace in each cluster.
@@ -112,7 +114,8 @@ func exportCreatesImports(r *run) {
 func exportIsOptIn(r *run) {
 	r.everywhere()
 	from := r.exporter()
-	silent := map[string]string{"plain": "", "everywhere": exportAnnotation + ": Everywhere", "mode": modeAnnotation + ": EndpointMode"}
+	silent := map[string]string{"plain": "", "everywhere": exportAnnotation + ": Everywhere",
+		"mode": modeAnnotation + ": EndpointMode"}
 	for name, annotation := range silent {
 		from.pool(name, annotation)
 	}
@@ -159,7 +162,8 @@ func endpointWiring(r *run) {
 	from := r.exporter()
 	from.export("llm")
 	for _, m := range r.importers() {
-		m.imported("llm", r.exportedBy(from.name), func(u *unstructured.Unstructured) error { return r.wired(r.entries(u)[from.name]) })
+		m.imported("llm", r.exportedBy(from.name),
+			func(u *unstructured.Unstructured) error { return r.wired(r.entries(u)[from.name]) })
 	}
 }
 
@@ -187,12 +191,14 @@ func (r *run) wired(entry map[string]any) error {
 	for _, s := range at {
 		got, _, _ := unstructured.NestedStringSlice(s, "addresses")
 		for _, p := range list(s, "ports") {
-			if p["number"] == int64(pickerPort) && slices.ContainsFunc(got, func(a string) bool { return slices.Contains(want, a) }) {
+			if p["number"] == int64(pickerPort) &&
+				slices.ContainsFunc(got, func(a string) bool { return slices.Contains(want, a) }) {
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("endpointPicker.service is %v, but the Service has the addresses %v and the port %d", epp["service"], want, pickerPort)
+	return fmt.Errorf("endpointPicker.service is %v, but the Service has the addresses %v and the port %d",
+		epp["service"], want, pickerPort)
 }
 
 // addresses are where other clusters may reach a Service.

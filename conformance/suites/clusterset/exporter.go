@@ -14,7 +14,8 @@ import (
 // idHeader has a request's number, by which pickers, servers and clients identify it.
 const idHeader = "x-clusterset-request"
 
-// exporter stands in for an exporting cluster: a picker, and a server for each of Config.Addresses, all with one port.
+// exporter stands in for an exporting cluster: a picker, and a server for each of Config.Addresses,
+// all with one port.
 type exporter struct {
 	name    string
 	picker  *picker
@@ -113,5 +114,6 @@ func (e *exporter) parentEntry() map[string]any {
 }
 
 func service(at netip.AddrPort) map[string]any {
-	return map[string]any{"type": "LoadBalancer", "addresses": []any{at.Addr().String()}, "ports": []any{map[string]any{"number": int64(at.Port())}}}
+	return map[string]any{"type": "LoadBalancer", "addresses": []any{at.Addr().String()},
+		"ports": []any{map[string]any{"number": int64(at.Port())}}}
 }

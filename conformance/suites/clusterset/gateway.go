@@ -30,13 +30,21 @@ type response struct {
 	details    string // of one that is not 200
 }
 
-// enter creates the test's namespace and a Gateway in the first cluster, and waits until it is programmed.
+// enter creates the test's namespace and a Gateway in the first cluster, and waits until it is
+// programmed.
 func (r *run) enter() *entrance {
-	e := &entrance{member: r.members[0], client: &http.Client{Timeout: r.config.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}}
+	e := &entrance{
+		member: r.members[0], client: &http.Client{
+			Timeout: r.config.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4},
+		},
+	}
 	r.after = append(r.after, e.client.CloseIdleConnections)
 	e.settle()
-	e.create(fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec: {gatewayClassName: %s, listeners: [{name: http, port: %d, protocol: HTTP}]}\n",
-		r.config.GatewayClass, r.config.GatewayPort))
+	e.create(
+		fmt.Sprintf(
+			"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec: {gatewayClassName: "+
+				"%s, listeners: [{name: http, port: %d, protocol: HTTP}]}\n",
+			r.config.GatewayClass, r.config.GatewayPort))
 	r.until("Gateway gw is programmed, and has an address", func() error {
 		gw, err := e.in(gateways).Get(r, "gw", metav1.GetOptions{})
 		if err != nil {
@@ -55,7 +63,9 @@ func (r *run) enter() *entrance {
 
 // route creates the HTTPRoute llm to imports, each "NAME" or "NAME=WEIGHT".
 func (e *entrance) route(to ...string) {
-	e.create("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: llm}\nspec: {parentRefs: [{name: gw}], rules: [{backendRefs: " + backends(to) + "}]}\n")
+	e.create(
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: llm}\nspec: {parentRefs: " +
+			"[{name: gw}], rules: [{backendRefs: " + backends(to) + "}]}\n")
 }
 
 // reroute changes the imports of the HTTPRoute.
@@ -82,7 +92,9 @@ func backends(to []string) string {
 func (e *entrance) write(name string, entries ...map[string]any) {
 	u, err := e.in(imports).Get(e.run, name, metav1.GetOptions{})
 	if err != nil {
-		u = e.create("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: " + name + "}\n")
+		u = e.create(
+			"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: " + name +
+				"}\n")
 	}
 	clusters := []any{}
 	for _, entry := range entries {
@@ -134,7 +146,8 @@ func (e *entrance) chat(status int) response {
 	return got
 }
 
-// answers waits until a chat request is answered with a status, and by a cluster, if that is not "".
+// answers waits until a chat request is answered with a status, and by a cluster, if that is not
+// "".
 func (e *entrance) answers(status int, cluster string) (got response) {
 	e.run.until(fmt.Sprintf("POST %s%s answers %d %s", e.url, completions, status, cluster), func() (err error) {
 		got, err = e.ask(completions, chat)

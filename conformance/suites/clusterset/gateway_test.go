@@ -63,14 +63,16 @@ func TestSuite_BrokenGatewayFailsExactlyItsTests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := &standIn{cluster: fakeCluster("here"), defect: d, port: l.Addr().(*net.TCPAddr).Port, once: map[string][]map[string]any{}}
+			g := &standIn{cluster: fakeCluster("here"), defect: d, port: l.Addr().(*net.TCPAddr).Port,
+				once: map[string][]map[string]any{}}
 			server := &http.Server{Handler: g}
 			go func() { _ = server.Serve(l) }()
 			t.Cleanup(func() { _ = server.Close() })
 			go g.run(t.Context())
 			s, err := New(Config{
-				Clusters: []Cluster{g.cluster}, Profiles: []Profile{Gateway}, Shape: Seed, GatewayClass: "stand-in", GatewayPort: g.port,
-				Addresses: loopback(t), Timeout: 8 * time.Second,
+				Clusters: []Cluster{g.cluster}, Profiles: []Profile{Gateway}, Shape: Seed, GatewayClass: "stand-in",
+				GatewayPort: g.port,
+				Addresses:   loopback(t), Timeout: 8 * time.Second,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -123,7 +125,9 @@ func (g *standIn) run(ctx context.Context) {
 					resolved["status"], resolved["reason"] = "False", "BackendNotFound"
 				}
 			}
-			g.cluster.status(ctx, routes, &route, map[string]any{"parents": []any{map[string]any{"conditions": []any{resolved}}}})
+			g.cluster.status(ctx, routes, &route, map[string]any{
+				"parents": []any{map[string]any{"conditions": []any{resolved}}},
+			})
 		}
 		for _, u := range g.cluster.all(ctx, imports) {
 			g.attach(ctx, &u, named[u.GetNamespace()+"/"+u.GetName()])
@@ -149,7 +153,9 @@ func (g *standIn) attach(ctx context.Context, u *unstructured.Unstructured, name
 		return
 	}
 	if named {
-		controllers = append(controllers, map[string]any{"name": gatewayController, "parents": []any{map[string]any{"parentRef": map[string]any{"name": "gw"}}}})
+		controllers = append(controllers, map[string]any{
+			"name": gatewayController, "parents": []any{map[string]any{"parentRef": map[string]any{"name": "gw"}}},
+		})
 	}
 	g.cluster.status(ctx, imports, u, map[string]any{"controllers": controllers})
 }
@@ -173,7 +179,8 @@ func refs(route *unstructured.Unstructured) (out []backendRef) {
 	return out
 }
 
-// read returns the entries that a name of an import leads to, and all of the import; false: there is no such import.
+// read returns the entries that a name of an import leads to, and all of the import; false: there
+// is no such import.
 func (g *standIn) read(ctx context.Context, namespace, name string) (entries, all []map[string]any, ok bool) {
 	for _, u := range g.cluster.all(ctx, imports) {
 		if u.GetNamespace() != namespace {
@@ -195,7 +202,8 @@ func (g *standIn) read(ctx context.Context, namespace, name string) (entries, al
 // ServeHTTP sends a request where the only route leads.
 func (g *standIn) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
-	found := slices.DeleteFunc(g.cluster.all(req.Context(), routes), func(u unstructured.Unstructured) bool { return !g.cluster.has(req.Context(), u.GetNamespace()) })
+	found := slices.DeleteFunc(g.cluster.all(req.Context(), routes),
+		func(u unstructured.Unstructured) bool { return !g.cluster.has(req.Context(), u.GetNamespace()) })
 	if err != nil || len(found) == 0 {
 		http.Error(w, "no route", http.StatusNotFound)
 		return
@@ -284,10 +292,13 @@ func (g *standIn) send(w http.ResponseWriter, req *http.Request, body []byte, at
 	proxy.ServeHTTP(w, out)
 }
 
-// ask asks a picker, and returns its endpoint, or the status of its immediate response, and what reports which endpoint has served.
-func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint string, status int, served func(string)) {
+// ask asks a picker, and returns its endpoint, or the status of its immediate response, and what
+// reports which endpoint has served.
+func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint string, status int,
+	served func(string)) {
 	none := func(string) {}
-	conn, err := grpc.NewClient(picker, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+	conn, err := grpc.NewClient(picker,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
 	if err != nil {
 		return "", 0, none
 	}
@@ -295,14 +306,19 @@ func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint s
 	if err != nil {
 		return "", 0, none
 	}
-	headers := []*corev3.HeaderValue{{Key: ":path", RawValue: []byte(req.URL.Path)}, {Key: idHeader, RawValue: []byte(req.Header.Get(idHeader))}}
+	headers := []*corev3.HeaderValue{{Key: ":path", RawValue: []byte(req.URL.Path)},
+		{Key: idHeader, RawValue: []byte(req.Header.Get(idHeader))}}
 	last := g.defect == headersAlone
 	_ = call.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{
 		RequestHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}, EndOfStream: last}}})
 	if !last {
 		half := len(body) / 2
 		for i, part := range [][]byte{body[:half], body[half:]} {
-			_ = call.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: part, EndOfStream: i == 1}}})
+			_ = call.Send(&extprocv3.ProcessingRequest{
+				Request: &extprocv3.ProcessingRequest_RequestBody{
+					RequestBody: &extprocv3.HttpBody{Body: part, EndOfStream: i == 1},
+				},
+			})
 		}
 	}
 	resp, err := call.Recv()
@@ -314,7 +330,8 @@ func (g *standIn) ask(req *http.Request, body []byte, picker string) (endpoint s
 		_ = conn.Close()
 		return "", int(i.Status.Code), none
 	}
-	endpoint, _, _ = strings.Cut(resp.DynamicMetadata.Fields[endpointMetadata].GetStructValue().Fields[endpointKey].GetStringValue(), ",")
+	endpoint, _, _ = strings.Cut(
+		resp.DynamicMetadata.Fields[endpointMetadata].GetStructValue().Fields[endpointKey].GetStringValue(), ",")
 	return endpoint, 0, func(at string) {
 		defer conn.Close()
 		md := &structpb.Struct{Fields: map[string]*structpb.Value{servedKey: structpb.NewStringValue(at)}}

@@ -82,7 +82,8 @@ func missingNamespace(r *run) {
 	last := r.elsewhere()
 	r.exporter().export("llm")
 	r.exporter().becomes("llm", "False", last.name)
-	if _, err := last.client.Resource(namespaces).Get(r, last.namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := last.client.Resource(namespaces).Get(r, last.namespace,
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		r.fail("cluster %s: the namespace was created, or cannot be read: %v", last.name, err)
 	}
 }
@@ -106,8 +107,14 @@ func importOfAnother(r *run) {
 	r.everywhere()
 	from, to := r.exporter(), r.importers()[0]
 	const other = "example.com/other-controller"
-	made := to.create("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: llm, labels: {made-by: hand}}\n")
-	made.Object["status"] = map[string]any{"controllers": []any{map[string]any{"name": other, "exportingClusters": []any{map[string]any{"name": "elsewhere"}}}}}
+	made := to.create(
+		"apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: InferencePoolImport\nmetadata: {name: llm, " +
+			"labels: {made-by: hand}}\n")
+	made.Object["status"] = map[string]any{
+		"controllers": []any{
+			map[string]any{"name": other, "exportingClusters": []any{map[string]any{"name": "elsewhere"}}},
+		},
+	}
 	if _, err := to.in(imports).UpdateStatus(r, made, metav1.UpdateOptions{}); err != nil {
 		r.fail("cluster %s: write the entry of another controller: %w", to.name, err)
 	}

@@ -21,12 +21,15 @@ func main() {
 	defer stop()
 	var o options
 	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file with a context for each cluster")
-	flag.StringVar(&o.clusters, "clusters", "", "NAME=CONTEXT of each member, comma-separated; the first exports, and has the gateways under test")
+	flag.StringVar(&o.clusters, "clusters", "",
+		"NAME=CONTEXT of each member, comma-separated; the first exports, and has the gateways under test")
 	flag.StringVar(&o.profiles, "profiles", "controller,gateway", "profiles, comma-separated")
-	flag.StringVar(&o.shape, "shape", "", "the imports' status: upstream (status.controllers alone) or seed (status.clusters)")
+	flag.StringVar(&o.shape, "shape", "",
+		"the imports' status: upstream (status.controllers alone) or seed (status.clusters)")
 	flag.StringVar(&o.class, "gateway-class", "", "GatewayClass of the implementation, for profile gateway")
 	flag.IntVar(&o.port, "gateway-port", 80, "port of the Gateways' listeners")
-	flag.StringVar(&o.addresses, "addresses", "", "one or two IP addresses of this machine that the gateways reach, comma-separated, for profile gateway")
+	flag.StringVar(&o.addresses, "addresses", "",
+		"one or two IP addresses of this machine that the gateways reach, comma-separated, for profile gateway")
 	flag.StringVar(&o.service, "service-type", "LoadBalancer", "type of the pickers' Services, for profile controller")
 	flag.StringVar(&o.run, "run", "", "regular expression of tests; writes no report")
 	flag.StringVar(&o.report, "report", "", "file for the report")
@@ -36,7 +39,8 @@ func main() {
 	flag.StringVar(&o.of.URL, "url", "", "in the report")
 	flag.StringVar(&o.of.Version, "version", "", "in the report")
 	contact := flag.String("contact", "", "in the report, comma-separated")
-	list := flag.Bool("namespaces", false, "print the namespaces of the tests, and run none: an implementation may have to allow their exports")
+	list := flag.Bool("namespaces", false,
+		"print the namespaces of the tests, and run none: an implementation may have to allow their exports")
 	flag.Parse()
 	if *list {
 		for i := range tests {
@@ -75,15 +79,17 @@ func split(text string) []string {
 
 // suite is the suite that the flags ask for.
 func (o options) suite() (*Suite, error) {
-	c := Config{Shape: Shape(o.shape), GatewayClass: o.class, GatewayPort: o.port, ServiceType: o.service, Timeout: o.timeout,
-		Log: func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
+	c := Config{Shape: Shape(o.shape), GatewayClass: o.class, GatewayPort: o.port, ServiceType: o.service,
+		Timeout: o.timeout,
+		Log:     func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
 	for _, pair := range split(o.clusters) {
 		name, context, ok := strings.Cut(pair, "=")
 		if !ok {
 			return nil, fmt.Errorf("-clusters: %q: write NAME=CONTEXT", pair)
 		}
 		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+			&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.kubeconfig},
+			&clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 		if err != nil {
 			return nil, fmt.Errorf("-clusters: %s: %w", pair, err)
 		}

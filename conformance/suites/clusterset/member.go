@@ -33,7 +33,8 @@ var (
 
 // resources are the resources by the kinds of their objects.
 var resources = map[string]schema.GroupVersionResource{
-	"Namespace": namespaces, "Service": services, "InferencePool": pools, "InferencePoolImport": imports, "Gateway": gateways, "HTTPRoute": routes,
+	"Namespace": namespaces, "Service": services, "InferencePool": pools, "InferencePoolImport": imports,
+	"Gateway": gateways, "HTTPRoute": routes,
 }
 
 // member is a cluster during one test, which has a namespace of its own there.
@@ -51,12 +52,16 @@ func (m *member) in(of schema.GroupVersionResource) dynamic.ResourceInterface {
 
 // settle creates the test's namespace, which clean deletes.
 func (m *member) settle() {
-	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": m.namespace}}}
+	ns := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": m.namespace}},
+	}
 	if _, err := m.client.Resource(namespaces).Create(m.run, ns, metav1.CreateOptions{}); err != nil {
 		m.run.fail("cluster %s: create a namespace: %w", m.name, err)
 	}
 	m.run.after = append(m.run.after, func() {
-		if err := m.client.Resource(namespaces).Delete(m.run, m.namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := m.client.Resource(namespaces).Delete(m.run, m.namespace, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			m.run.fail("cluster %s: delete the namespace: %w", m.name, err)
 		}
 	})
@@ -82,7 +87,8 @@ func (m *member) create(text string) *unstructured.Unstructured {
 
 // change applies a merge patch, in JSON, to an object.
 func (m *member) change(of schema.GroupVersionResource, name, patch string, subresources ...string) {
-	if _, err := m.in(of).Patch(m.run, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...); err != nil {
+	if _, err := m.in(of).Patch(m.run, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+		subresources...); err != nil {
 		m.run.fail("cluster %s: change %s %s: %w", m.name, of.Resource, name, err)
 	}
 }
@@ -112,7 +118,8 @@ func (m *member) imported(name string, missing ...func(u *unstructured.Unstructu
 
 // collected waits until the member has no import of a name.
 func (m *member) collected(name string) {
-	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s is removed", m.name, name), func() error { return m.without(imports, name) })
+	m.run.until(fmt.Sprintf("cluster %s: InferencePoolImport %s is removed", m.name, name),
+		func() error { return m.without(imports, name) })
 }
 
 // without returns an error if there is an object.
@@ -127,7 +134,8 @@ func (m *member) without(of schema.GroupVersionResource, name string) error {
 	return fmt.Errorf("it is there, with the status %v", u.Object["status"])
 }
 
-// entries are the exporting clusters that an import lists, by name; the values are the entries of status.clusters, nil for shape Upstream.
+// entries are the exporting clusters that an import lists, by name; the values are the entries of
+// status.clusters, nil for shape Upstream.
 func (r *run) entries(u *unstructured.Unstructured) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	if r.config.Shape == Seed {
@@ -177,13 +185,15 @@ func list(in map[string]any, path ...string) (out []map[string]any) {
 	return out
 }
 
-// condition returns an error if a list of conditions does not have one with a type and a status; "" is any.
+// condition returns an error if a list of conditions does not have one with a type and a status; ""
+// is any.
 func condition(of map[string]any, typ, status string, reasons ...string) error {
 	for _, c := range list(of, "conditions") {
 		if c["type"] != typ {
 			continue
 		}
-		if status != "" && c["status"] != status || len(reasons) > 0 && !slices.Contains(reasons, fmt.Sprint(c["reason"])) {
+		if status != "" && c["status"] != status ||
+			len(reasons) > 0 && !slices.Contains(reasons, fmt.Sprint(c["reason"])) {
 			return fmt.Errorf("condition %s is %v, reason %v, %v", typ, c["status"], c["reason"], c["message"])
 		}
 		return nil

@@ -32,7 +32,8 @@ const (
 	endpointMetadata = "envoy.lb"
 )
 
-// picker is an endpoint picker that follows a script, over TLS with a self-signed certificate, which is how the protocol's own picker serves.
+// picker is an endpoint picker that follows a script, over TLS with a self-signed certificate,
+// which is how the protocol's own picker serves.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	address netip.AddrPort
@@ -57,7 +58,10 @@ func (r *run) picker(names netip.AddrPort) *picker {
 	l, err := net.Listen("tcp", netip.AddrPortFrom(names.Addr(), 0).String())
 	r.must(err)
 	p := &picker{address: netip.MustParseAddrPort(l.Addr().String()), names: names, calls: map[string]call{}}
-	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})), grpc.MaxRecvMsgSize(64<<20))
+	s := grpc.NewServer(
+		grpc.Creds(
+			credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate},
+				MinVersion: tls.VersionTLS12})), grpc.MaxRecvMsgSize(64<<20))
 	extprocv3.RegisterExternalProcessorServer(s, p)
 	h := health.NewServer()
 	h.SetServingStatus(extProcService, healthv1.HealthCheckResponse_SERVING)
@@ -101,7 +105,8 @@ func (p *picker) note(id string, f func(*call)) {
 	p.calls[id] = c
 }
 
-// Process answers one request's messages. How, depends on the mode in which the gateway sends the body.
+// Process answers one request's messages. How, depends on the mode in which the gateway sends the
+// body.
 func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 	var id string
 	mode := filterv3.ProcessingMode_FULL_DUPLEX_STREAMED // the protocol's
@@ -130,7 +135,9 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 		case *extprocv3.ProcessingRequest_RequestBody:
 			p.note(id, func(c *call) { c.body += len(m.RequestBody.Body) })
 			if !streamed {
-				out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}}})
+				out = append(out, &extprocv3.ProcessingResponse{
+					Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{}},
+				})
 				break
 			}
 			held = append(held, m.RequestBody.Body...)
@@ -141,17 +148,27 @@ func (p *picker) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 			if streamed {
 				out = append(append(out, p.pick()), sendBack(held, false)...)
 			}
-			out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}})
+			out = append(out, &extprocv3.ProcessingResponse{
+				Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}},
+			})
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
 			served := req.GetMetadataContext().GetFilterMetadata()[endpointMetadata].GetFields()[servedKey].GetStringValue()
 			p.note(id, func(c *call) { c.served = served })
-			out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}})
+			out = append(out, &extprocv3.ProcessingResponse{
+				Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
+			})
 		case *extprocv3.ProcessingRequest_ResponseBody:
 			out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{
-				ResponseBody: &extprocv3.BodyResponse{Response: streamedBody(m.ResponseBody.Body, m.ResponseBody.EndOfStream)},
+				ResponseBody: &extprocv3.BodyResponse{
+					Response: streamedBody(m.ResponseBody.Body, m.ResponseBody.EndOfStream),
+				},
 			}})
 		case *extprocv3.ProcessingRequest_ResponseTrailers:
-			out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}})
+			out = append(out, &extprocv3.ProcessingResponse{
+				Response: &extprocv3.ProcessingResponse_ResponseTrailers{
+					ResponseTrailers: &extprocv3.TrailersResponse{},
+				},
+			})
 		}
 		for _, resp := range out {
 			if err := s.Send(resp); err != nil {
@@ -168,7 +185,9 @@ func (p *picker) pick() *extprocv3.ProcessingResponse {
 	p.mu.Unlock()
 	if status != 0 {
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
-			ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(status)}},
+			ImmediateResponse: &extprocv3.ImmediateResponse{
+				Status: &typev3.HttpStatus{Code: typev3.StatusCode(status)},
+			},
 		}}
 	}
 	header := &corev3.HeaderValueOption{
@@ -177,10 +196,13 @@ func (p *picker) pick() *extprocv3.ProcessingResponse {
 	}
 	return &extprocv3.ProcessingResponse{
 		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{header}}},
+			Response: &extprocv3.CommonResponse{
+				HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{header}},
+			},
 		}},
 		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			endpointMetadata: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{endpointKey: structpb.NewStringValue(names)}}),
+			endpointMetadata: structpb.NewStructValue(
+				&structpb.Struct{Fields: map[string]*structpb.Value{endpointKey: structpb.NewStringValue(names)}}),
 		}},
 	}
 }

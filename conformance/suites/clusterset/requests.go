@@ -36,7 +36,8 @@ func pickersAreNotMixed(r *run) {
 		got := gw.chat(http.StatusOK)
 		served[got.Cluster]++
 		asked := map[string]int{"one": one.picker.call(got.id).count, "two": two.picker.call(got.id).count}
-		if other := map[string]string{"one": "two", "two": "one"}[got.Cluster]; asked[got.Cluster] == 0 || asked[other] > 0 {
+		if other := map[string]string{"one": "two", "two": "one"}[got.Cluster]; asked[got.Cluster] == 0 ||
+			asked[other] > 0 {
 			r.fail("cluster %s serves a request for which the pickers were asked so often: %v", got.Cluster, asked)
 		}
 	}
@@ -50,7 +51,8 @@ func pickerSeesTheBody(r *run) {
 	gw.write("llm", one.entry())
 	gw.route("llm")
 	gw.answers(http.StatusOK, "one")
-	body := fmt.Appendf(nil, `{"model": "any", "messages": [{"role": "user", "content": "%s"}]}`, bytes.Repeat([]byte("x"), 200_000))
+	body := fmt.Appendf(nil, `{"model": "any", "messages": [{"role": "user", "content": "%s"}]}`,
+		bytes.Repeat([]byte("x"), 200_000))
 	got, err := gw.ask(completions, body)
 	if err != nil || got.status != http.StatusOK {
 		r.fail("a body of %d bytes is answered with %d: %w", len(body), got.status, err)

@@ -47,7 +47,8 @@ type Cluster struct {
 
 // Config is what a Suite needs.
 type Config struct {
-	// Clusters are the members: for Controller at least two, the first of which exports; for Gateway the first one.
+	// Clusters are the members: for Controller at least two, the first of which exports; for
+	// Gateway the first one.
 	Clusters []Cluster
 	// Profiles to test.
 	Profiles []Profile
@@ -57,8 +58,9 @@ type Config struct {
 	GatewayClass string
 	// GatewayPort is the port of the Gateways' listeners; 0 is 80.
 	GatewayPort int
-	// Addresses are addresses of this machine that gateways reach, for profile Gateway. With a second one, tests that need two model servers
-	// of one pool run; both servers have the same port.
+	// Addresses are addresses of this machine that gateways reach, for profile Gateway. With a
+	// second one, tests that need two model servers of one pool run; both servers have the same
+	// port.
 	Addresses []netip.Addr
 	// ServiceType of the pickers' Services, for profile Controller; empty is LoadBalancer.
 	ServiceType string
@@ -130,7 +132,8 @@ func New(c Config) (*Suite, error) {
 	return s, nil
 }
 
-// Run runs the tests, one after the other, and returns their results in the same order. It ends early with ctx.
+// Run runs the tests, one after the other, and returns their results in the same order. It ends
+// early with ctx.
 func (s *Suite) Run(ctx context.Context) []Result {
 	var out []Result
 	for _, t := range s.tests {

@@ -84,15 +84,16 @@ func read(t *testing.T, paths ...string) *world {
 	if _, err := s.Apply(store.AddressPolicies.Put(addresses.Unrestricted())); err != nil {
 		t.Fatal(err)
 	}
-	r, err := file.New(file.Config{Paths: []string{dir}, Store: s, Log: slog.New(slog.DiscardHandler), Report: func(list []report.Report) {
-		for _, rep := range list {
-			for _, f := range rep.Findings {
-				if f.Severity == report.Error {
-					t.Errorf("the suite's manifest has a problem: %s", f)
+	r, err := file.New(file.Config{Paths: []string{dir}, Store: s, Log: slog.New(slog.DiscardHandler),
+		Report: func(list []report.Report) {
+			for _, rep := range list {
+				for _, f := range rep.Findings {
+					if f.Severity == report.Error {
+						t.Errorf("the suite's manifest has a problem: %s", f)
+					}
 				}
 			}
-		}
-	}})
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,8 @@ func read(t *testing.T, paths ...string) *world {
 	}
 	w := &world{
 		translator: translator.New(translator.Config{
-			Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
+			Controller: "penstock.dev/gateway-controller", AnyClass: true,
+			Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
 		}),
 		reports: map[report.Ref]report.Report{},
 	}
@@ -132,7 +134,8 @@ func secrets(t *testing.T) (text string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: s.hosts, NotAfter: time.Now().Add(time.Hour)}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: s.hosts,
+			NotAfter: time.Now().Add(time.Hour)}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +147,9 @@ func secrets(t *testing.T) (text string) {
 		encode := func(typ string, der []byte) string {
 			return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: typ, Bytes: der}))
 		}
-		text += fmt.Sprintf("---\napiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {namespace: %s, name: %s}\ndata:\n  tls.crt: %s\n  tls.key: %s\n",
+		text += fmt.Sprintf(
+			"---\napiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {namespace: %s, name: "+
+				"%s}\ndata:\n  tls.crt: %s\n  tls.key: %s\n",
 			s.namespace, s.name, encode("CERTIFICATE", der), encode("PRIVATE KEY", raw))
 	}
 	return text
@@ -267,7 +272,8 @@ func missing(want string, have []report.Condition) string {
 	return ""
 }
 
-// ask explains a request or connection: its backends with their shares, or the beginning of the response.
+// ask explains a request or connection: its backends with their shares, or the beginning of the
+// response.
 func (w *world) ask(words []string) string {
 	u, err := url.Parse(words[1])
 	if err != nil {

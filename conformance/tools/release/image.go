@@ -62,10 +62,12 @@ func build(platform v1.Platform, path, version string) (*built, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, v1.Time{Time: about.time}
 	config.Config = v1.Config{
-		User: user + ":" + user, Entrypoint: []string{entrypoint(path)}, WorkingDir: "/", Env: []string{"PATH=/usr/local/bin"},
+		User: user + ":" + user, Entrypoint: []string{entrypoint(path)}, WorkingDir: "/",
+		Env: []string{"PATH=/usr/local/bin"},
 		Labels: map[string]string{
 			"org.opencontainers.image.title": filepath.Base(path), "org.opencontainers.image.licenses": "Apache-2.0",
-			"org.opencontainers.image.source": "https://" + about.main.Path, "org.opencontainers.image.revision": about.revision,
+			"org.opencontainers.image.source":   "https://" + about.main.Path,
+			"org.opencontainers.image.revision": about.revision,
 		},
 	}
 	out.image, err = mutate.ConfigFile(img, config)
@@ -77,21 +79,25 @@ func layer(files []file) (v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
+		tarball.WithMediaType(types.OCILayer))
 }
 
 // index lists the images, and their SBOMs as artifacts that refer to them.
 func index(all []*built) (v1.ImageIndex, error) {
 	out := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, b := range all {
-		out = mutate.AppendManifests(out, mutate.IndexAddendum{Add: b.image, Descriptor: v1.Descriptor{Platform: &b.platform}})
+		out = mutate.AppendManifests(out, mutate.IndexAddendum{
+			Add: b.image, Descriptor: v1.Descriptor{Platform: &b.platform},
+		})
 	}
 	for _, b := range all {
 		subject, err := partial.Descriptor(b.image)
 		if err != nil {
 			return nil, err
 		}
-		artifact, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(b.sbom, sbomType))
+		artifact, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+			static.NewLayer(b.sbom, sbomType))
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,8 @@ func compile(t *testing.T) string {
 	if err := os.Mkdir(filepath.Join(dir, "src"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"go.mod", "go.sum", "cmd", "discovery", "manifests", "multicluster", "picker", "translator", "xds"} {
+	for _, part := range []string{"go.mod", "go.sum", "cmd", "discovery", "manifests", "multicluster", "picker",
+		"translator", "xds"} {
 		from, to := filepath.Join(root, part), filepath.Join(dir, "src", part)
 		info, err := os.Stat(from)
 		if err == nil && info.IsDir() {
@@ -82,7 +83,8 @@ func TestImage_TwoBuildsGiveEqualDigests(t *testing.T) {
 	}
 }
 
-// small builds an image of a program that is quick to build: this test. It returns the folder and the program.
+// small builds an image of a program that is quick to build: this test. It returns the folder and
+// the program.
 func small(t *testing.T, tag string, push bool) (dir, program string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -121,7 +123,8 @@ func TestImage_RunsAsNonRootWithoutABaseImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Config.User != "65532:65532" || config.Config.Entrypoint[0] != entrypoint(program) || len(config.RootFS.DiffIDs) != 2 {
+	if config.Config.User != "65532:65532" || config.Config.Entrypoint[0] != entrypoint(program) ||
+		len(config.RootFS.DiffIDs) != 2 {
 		t.Errorf("%+v", config)
 	}
 	rootfs := filepath.Join(dir, "rootfs-"+runtime.GOOS+"-"+runtime.GOARCH)
@@ -142,7 +145,8 @@ func TestImage_RunsAsNonRootWithoutABaseImage(t *testing.T) {
 }
 
 func TestImage_SBOMRefersToItsImage(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)),
+		registry.WithReferrersSupport(true)))
 	defer server.Close()
 	tag := strings.TrimPrefix(server.URL, "http://") + "/penstock:1"
 	dir, _ := small(t, tag, true)
@@ -194,7 +198,8 @@ func TestImage_ProgramOfAnotherPlatformIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run("example.com/penstock:1", filepath.Join(t.TempDir(), "image"), false, []string{"plan9/mips=" + program}); err == nil || !strings.Contains(err.Error(), "not for plan9/mips") {
+	if err := run("example.com/penstock:1", filepath.Join(t.TempDir(), "image"), false,
+		[]string{"plan9/mips=" + program}); err == nil || !strings.Contains(err.Error(), "not for plan9/mips") {
 		t.Error(err)
 	}
 }

@@ -99,7 +99,8 @@ func writeLayout(place, tag string, all []*built) (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	if err := to.AppendIndex(whole, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
+	if err := to.AppendIndex(whole,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
 		return v1.Hash{}, err
 	}
 	return whole.Digest()

@@ -37,7 +37,8 @@ func command(args []string) error {
 		return run(*tag, *out, *push, flags.Args())
 	case "dist":
 		var d dist
-		list := flags.String("platforms", "linux/amd64 linux/arm64 darwin/amd64 darwin/arm64", "platforms of the programs")
+		list := flags.String("platforms", "linux/amd64 linux/arm64 darwin/amd64 darwin/arm64",
+			"platforms of the programs")
 		flags.StringVar(&d.version, "version", "", "version of the charts, such as 0.1.0 (required)")
 		flags.StringVar(&d.source, "source", ".", "root of the source tree")
 		flags.StringVar(&d.programs, "programs", "bin/release",

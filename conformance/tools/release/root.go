@@ -9,21 +9,27 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user is the user and group of the process: nonroot of distroless images, and the one in the chart.
+// user is the user and group of the process: nonroot of distroless images, and the one in the
+// chart.
 const user = "65532"
 
 // base has the files of every platform.
 func base() []file {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
-		if root.Constraint == nil { // PEM has no form for a constraint, without which the root would be trusted for more
+		// PEM has no form for a constraint, without which the root would be trusted for more
+		if root.Constraint == nil {
 			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // to memory
 		}
 	}
 	return []file{
 		{"etc/", 0o755, nil},
 		{"etc/group", 0o644, []byte("root:x:0:\nnonroot:x:" + user + ":\n")},
-		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:" + user + ":" + user + ":nonroot:/home/nonroot:/sbin/nologin\n")},
+		{
+			"etc/passwd", 0o644,
+			[]byte("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:" + user + ":" + user +
+				":nonroot:/home/nonroot:/sbin/nologin\n"),
+		},
 		{"etc/ssl/", 0o755, nil},
 		{"etc/ssl/certs/", 0o755, nil},
 		{"etc/ssl/certs/ca-certificates.crt", 0o644, roots.Bytes()},
@@ -34,7 +40,8 @@ func base() []file {
 // program has the files of one platform.
 func program(path string) ([]file, error) {
 	data, err := os.ReadFile(path)
-	return []file{{"usr/", 0o755, nil}, {"usr/local/", 0o755, nil}, {"usr/local/bin/", 0o755, nil}, {entrypoint(path)[1:], 0o755, data}}, err
+	return []file{{"usr/", 0o755, nil}, {"usr/local/", 0o755, nil}, {"usr/local/bin/", 0o755, nil},
+		{entrypoint(path)[1:], 0o755, data}}, err
 }
 
 // entrypoint is a program's path in its image.

@@ -41,8 +41,9 @@ func inspect(path string, data []byte, version string) (*about, error) {
 		info.Main.Version = "v" + version
 	}
 	out := &about{
-		main: info.Main, deps: info.Deps, goVersion: strings.TrimPrefix(info.GoVersion, "go"), os: settings["GOOS"], architecture: settings["GOARCH"],
-		revision: settings["vcs.revision"], time: created(settings["vcs.time"]), sum: sum(data),
+		main: info.Main, deps: info.Deps, goVersion: strings.TrimPrefix(info.GoVersion, "go"), os: settings["GOOS"],
+		architecture: settings["GOARCH"],
+		revision:     settings["vcs.revision"], time: created(settings["vcs.time"]), sum: sum(data),
 	}
 	if settings["vcs.modified"] == "true" {
 		out.revision += "-modified"
@@ -58,13 +59,15 @@ func (a *about) runsOn(platform v1.Platform) error {
 	return nil
 }
 
-// sbom lists the modules in the program, and Go's standard library. It has no serial number and no time: the same program
-// gives the same bytes.
+// sbom lists the modules in the program, and Go's standard library. It has no serial number and no
+// time: the same program gives the same bytes.
 func (a *about) sbom() ([]byte, error) {
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
-		BOMRef: purl(a.main.Path, a.main.Version), Type: cyclonedx.ComponentTypeApplication, Name: a.main.Path, Version: a.main.Version,
-		PackageURL: purl(a.main.Path, a.main.Version), Hashes: &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: a.sum}},
+		BOMRef: purl(a.main.Path, a.main.Version), Type: cyclonedx.ComponentTypeApplication, Name: a.main.Path,
+		Version:    a.main.Version,
+		PackageURL: purl(a.main.Path, a.main.Version),
+		Hashes:     &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: a.sum}},
 	}}
 	modules := []*debug.Module{{Path: "std", Version: a.goVersion}}
 	for _, m := range a.deps {
@@ -77,7 +80,8 @@ func (a *about) sbom() ([]byte, error) {
 	var components []cyclonedx.Component
 	var refs []string
 	for _, m := range modules {
-		c := cyclonedx.Component{BOMRef: purl(m.Path, m.Version), Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: purl(m.Path, m.Version)}
+		c := cyclonedx.Component{BOMRef: purl(m.Path, m.Version), Type: cyclonedx.ComponentTypeLibrary, Name: m.Path,
+			Version: m.Version, PackageURL: purl(m.Path, m.Version)}
 		if m.Sum != "" { // of the module's files, as in go.sum
 			c.Properties = &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}
 		}

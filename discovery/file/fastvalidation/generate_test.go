@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// generator makes values for one rule: of the types that the rule's schema declares, with the fields that the rule names
-// more often than others, and with the texts and numbers that the rule compares with.
+// generator makes values for one rule: of the types that the rule's schema declares, with the
+// fields that the rule names more often than others, and with the texts and numbers that the rule
+// compares with.
 type generator struct {
 	rnd     *rand.Rand
 	rule    string
@@ -26,14 +27,17 @@ var (
 	numberLiteral = regexp.MustCompile(`\b\d+\b`)
 	// usualTexts are values for the patterns in the rules of the Gateway API and of our own kinds.
 	usualTexts = []string{
-		"", "x", "y", "*", "/", "/v1/chat", "//", "/a/./b", "/a/%2f", "/a?b", "example.com", "*.example.com", "http://example.com", "https://*.example.com",
-		"10s", "0s", "1h", "1.2.3.4", "300.1.1.1", "2001:db8::1", "fe80::1%eth0", "64Mi", "1Mi", "not an address!", "GET", "X-Header", "bad header!",
+		"", "x", "y", "*", "/", "/v1/chat", "//", "/a/./b", "/a/%2f", "/a?b", "example.com", "*.example.com",
+		"http://example.com", "https://*.example.com",
+		"10s", "0s", "1h", "1.2.3.4", "300.1.1.1", "2001:db8::1", "fe80::1%eth0", "64Mi", "1Mi", "not an address!",
+		"GET", "X-Header", "bad header!",
 	}
 	usualNumbers = []int64{-1, 0, 1, 2, 80, 443, 301, 500, 65535, 70000, 1 << 20, 2_000_000_000}
 )
 
 func newGenerator(rule string, s *structural.Structural) *generator {
-	g := &generator{rnd: rand.New(rand.NewPCG(1, 2)), rule: rule, own: []string{""}, texts: usualTexts, numbers: usualNumbers}
+	g := &generator{rnd: rand.New(rand.NewPCG(1, 2)), rule: rule, own: []string{""}, texts: usualTexts,
+		numbers: usualNumbers}
 	for _, m := range textLiteral.FindAllStringSubmatch(rule, -1) {
 		text := m[1] + m[2]
 		g.own = append(g.own, text)
@@ -53,7 +57,8 @@ func newGenerator(rule string, s *structural.Structural) *generator {
 	return g
 }
 
-// enums collects the texts that a schema allows anywhere: a rule may compare one field with another's.
+// enums collects the texts that a schema allows anywhere: a rule may compare one field with
+// another's.
 func enums(s *structural.Structural, out []string) []string {
 	if s == nil {
 		return out
@@ -140,7 +145,8 @@ func (g *generator) object(s *structural.Structural) map[string]any {
 	return out
 }
 
-// longestList bounds lists: rules that compare all items with all others take time with the square of it.
+// longestList bounds lists: rules that compare all items with all others take time with the square
+// of it.
 const longestList = 66
 
 // list makes up to four items, some of which are alike, and now and then a long list.

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values, does not count costs, and
-// has those functions of the API server's environment that the rules of our CRDs use and that need no cost tracker. A rule
-// that uses any other function is unsupported.
+// Compiler compiles schemas with their CEL rules. Its CEL environment evaluates plain values, does
+// not count costs, and has those functions of the API server's environment that the rules of our
+// CRDs use and that need no cost tracker. A rule that uses any other function is unsupported.
 type Compiler struct{ env *cel.Env }
 
 // NewCompiler makes a Compiler. It fails only if cel-go rejects the environment.
@@ -40,8 +40,8 @@ func NewCompiler() (*Compiler, error) {
 // rule is one compiled CEL rule.
 type rule struct {
 	program cel.Program
-	// escaped is set if the rule names a field by an escape, such as __namespace__: it gets its value with the fields
-	// renamed by this schema.
+	// escaped is set if the rule names a field by an escape, such as __namespace__: it gets its
+	// value with the fields renamed by this schema.
 	escaped *structural.Structural
 }
 
@@ -50,11 +50,12 @@ var (
 	wholeCompared = regexp.MustCompile(`(^|[^.\w])self\s*[!=]=|[!=]=\s*self($|[^.\w])`)
 	// escapePattern matches escapes in rules. Those of reserved words are supported.
 	escapePattern = regexp.MustCompile(`__[a-z]+__`)
-	reservedWords = map[string]bool{"__namespace__": true, "__if__": true, "__for__": true, "__in__": true, "__import__": true, "__function__": true}
+	reservedWords = map[string]bool{"__namespace__": true, "__if__": true, "__for__": true, "__in__": true,
+		"__import__": true, "__function__": true}
 )
 
-// compileRule returns false for a rule that is unsupported, and a nil rule for one that does not apply to new objects:
-// a transition rule, which compares with oldSelf.
+// compileRule returns false for a rule that is unsupported, and a nil rule for one that does not
+// apply to new objects: a transition rule, which compares with oldSelf.
 func (c *Compiler) compileRule(r apiextensionsv1.ValidationRule, s *structural.Structural) (*rule, bool) {
 	if strings.Contains(r.Rule, "oldSelf") {
 		return nil, r.OptionalOldSelf == nil || !*r.OptionalOldSelf

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// minCases and maxCases bound how many values are generated for one rule. After minCases the search ends when it has
-	// found an accepted and a rejected value.
+	// minCases and maxCases bound how many values are generated for one rule. After minCases the
+	// search ends when it has found an accepted and a rejected value.
 	minCases = 40
 	maxCases = 20_000
 )
@@ -29,8 +29,9 @@ var oneDirection = map[string]string{
 	"self == oldSelf": "a transition rule: it applies to updates, and objects in files are always new",
 }
 
-// An invalid object that takes the fast path has no finding and breaks what reads it. Each rule of each version of each CRD
-// is evaluated here and by apiextensions, in isolation, and must both accept and reject some value.
+// An invalid object that takes the fast path has no finding and breaks what reads it. Each rule of
+// each version of each CRD is evaluated here and by apiextensions, in isolation, and must both
+// accept and reject some value.
 func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 	compiler, err := NewCompiler()
 	if err != nil {
@@ -47,16 +48,17 @@ func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, v := range crd.Spec.Versions {
-			walkRules(structuralSchema(t, v.Schema.OpenAPIV3Schema), "", func(path string, node *structural.Structural, rule apiextensionsv1.ValidationRule) {
-				rules++
-				same := func(n *structural.Structural) bool { return reflect.DeepEqual(n, node) }
-				if slices.ContainsFunc(checked[rule.Rule], same) {
-					return // the same schema in another version, or at another place
-				}
-				checked[rule.Rule] = append(checked[rule.Rule], node)
-				name := fmt.Sprintf("%s %s %s: %s", f.Plural, v.Name, path, rule.Rule)
-				checkRule(t, compiler, name, path == "", node, rule)
-			})
+			walkRules(structuralSchema(t, v.Schema.OpenAPIV3Schema), "",
+				func(path string, node *structural.Structural, rule apiextensionsv1.ValidationRule) {
+					rules++
+					same := func(n *structural.Structural) bool { return reflect.DeepEqual(n, node) }
+					if slices.ContainsFunc(checked[rule.Rule], same) {
+						return // the same schema in another version, or at another place
+					}
+					checked[rule.Rule] = append(checked[rule.Rule], node)
+					name := fmt.Sprintf("%s %s %s: %s", f.Plural, v.Name, path, rule.Rule)
+					checkRule(t, compiler, name, path == "", node, rule)
+				})
 		}
 	}
 	for rule := range oneDirection {
@@ -71,7 +73,8 @@ func TestCEL_EveryRuleAcceptsAndRejects(t *testing.T) {
 }
 
 // checkRule compares Valid with apiextensions for one rule at its node.
-func checkRule(t *testing.T, compiler *Compiler, name string, root bool, node *structural.Structural, rule apiextensionsv1.ValidationRule) {
+func checkRule(t *testing.T, compiler *Compiler, name string, root bool, node *structural.Structural,
+	rule apiextensionsv1.ValidationRule) {
 	t.Helper()
 	alone := bare(node)
 	alone.XValidations = apiextensionsv1.ValidationRules{rule}
@@ -115,7 +118,8 @@ func violated(errs field.ErrorList) bool {
 func structuralSchema(t *testing.T, props *apiextensionsv1.JSONSchemaProps) *structural.Structural {
 	t.Helper()
 	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal,
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	s, err := structural.NewStructural(internal)
@@ -126,7 +130,8 @@ func structuralSchema(t *testing.T, props *apiextensionsv1.JSONSchemaProps) *str
 }
 
 // walkRules visits each rule of a schema with the node that has it.
-func walkRules(s *structural.Structural, path string, visit func(path string, node *structural.Structural, rule apiextensionsv1.ValidationRule)) {
+func walkRules(s *structural.Structural, path string,
+	visit func(path string, node *structural.Structural, rule apiextensionsv1.ValidationRule)) {
 	if s == nil {
 		return
 	}

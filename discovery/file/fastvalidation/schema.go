@@ -29,17 +29,20 @@ type Schema struct {
 	rules         []rule
 }
 
-// Compile compiles a structural schema. A schema that it does not support compiles too; its Valid returns false.
+// Compile compiles a structural schema. A schema that it does not support compiles too; its Valid
+// returns false.
 func (c *Compiler) Compile(s *structural.Structural) *Schema {
 	if s == nil {
 		return nil
 	}
-	out := &Schema{typ: s.Type, nullable: s.Nullable, intOrString: s.XIntOrString, unknownFields: s.XPreserveUnknownFields}
+	out := &Schema{typ: s.Type, nullable: s.Nullable, intOrString: s.XIntOrString,
+		unknownFields: s.XPreserveUnknownFields}
 	out.unsupported = s.XEmbeddedResource || s.Type == "" && !s.XIntOrString && !s.XPreserveUnknownFields
 	if v := s.ValueValidation; v != nil && !reflect.DeepEqual(*v, structural.ValueValidation{}) {
 		out.limits = v
 		out.required = v.Required
-		out.unsupported = out.unsupported || len(v.AllOf)+len(v.AnyOf)+len(v.OneOf) > 0 && !s.XIntOrString || v.Not != nil || v.UniqueItems || v.MultipleOf != nil || v.ExclusiveMinimum || v.ExclusiveMaximum
+		out.unsupported = out.unsupported || len(v.AllOf)+len(v.AnyOf)+len(v.OneOf) > 0 && !s.XIntOrString ||
+			v.Not != nil || v.UniqueItems || v.MultipleOf != nil || v.ExclusiveMinimum || v.ExclusiveMaximum
 		if v.Pattern != "" {
 			var err error
 			out.pattern, err = regexp.Compile(v.Pattern)
@@ -80,8 +83,8 @@ func (c *Compiler) Compile(s *structural.Structural) *Schema {
 	return out
 }
 
-// Valid returns true if v, a value as encoding/json decodes it but with int64 for whole numbers, is certainly valid. It
-// returns false if v is invalid, or if the schema or the value is unsupported.
+// Valid returns true if v, a value as encoding/json decodes it but with int64 for whole numbers, is
+// certainly valid. It returns false if v is invalid, or if the schema or the value is unsupported.
 func (sc *Schema) Valid(v any) bool {
 	if sc == nil || sc.unsupported {
 		return false
@@ -91,7 +94,8 @@ func (sc *Schema) Valid(v any) bool {
 	}
 	if sc.unknownFields {
 		_, object := v.(map[string]any)
-		return len(sc.properties) == 0 && len(sc.rules) == 0 && sc.limits == nil && (sc.typ == "" || sc.typ == "object" && object)
+		return len(sc.properties) == 0 && len(sc.rules) == 0 && sc.limits == nil &&
+			(sc.typ == "" || sc.typ == "object" && object)
 	}
 	if !sc.validShape(v) {
 		return false
@@ -130,7 +134,8 @@ func (sc *Schema) validObject(m map[string]any) bool {
 	}
 	if l := sc.limits; l != nil {
 		n := int64(len(m))
-		if l.MinProperties != nil && n < *l.MinProperties || l.MaxProperties != nil && n > *l.MaxProperties || len(l.Enum) > 0 {
+		if l.MinProperties != nil && n < *l.MinProperties || l.MaxProperties != nil && n > *l.MaxProperties ||
+			len(l.Enum) > 0 {
 			return false
 		}
 	}
@@ -186,7 +191,8 @@ func distinct(list []any, keys []string) bool {
 	return true
 }
 
-// base64Pattern matches standard base64 on one line, which is what the API server accepts for format byte.
+// base64Pattern matches standard base64 on one line, which is what the API server accepts for
+// format byte.
 var base64Pattern = regexp.MustCompile(`^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`)
 
 func (sc *Schema) validString(s string) bool {
@@ -209,7 +215,8 @@ func (sc *Schema) validString(s string) bool {
 	return len(l.Enum) == 0 || slices.ContainsFunc(l.Enum, func(e structural.JSON) bool { return e.Object == s })
 }
 
-// instant reports whether a text is a time as an API server writes it. Other forms of RFC 3339 are left to the slow validation.
+// instant reports whether a text is a time as an API server writes it. Other forms of RFC 3339 are
+// left to the slow validation.
 func instant(s string) bool {
 	_, err := time.Parse(time.RFC3339, s)
 	return err == nil && len(s) == len("2006-01-02T15:04:05Z")
@@ -223,7 +230,8 @@ func (sc *Schema) validNumber(f float64) bool {
 	if l.Format == "int32" && (f < math.MinInt32 || f > math.MaxInt32) {
 		return false
 	}
-	if len(l.Enum) > 0 && !slices.ContainsFunc(l.Enum, func(e structural.JSON) bool { n, ok := number(e.Object); return ok && n == f }) {
+	if len(l.Enum) > 0 && !slices.ContainsFunc(l.Enum,
+		func(e structural.JSON) bool { n, ok := number(e.Object); return ok && n == f }) {
 		return false
 	}
 	return (l.Minimum == nil || f >= *l.Minimum) && (l.Maximum == nil || f <= *l.Maximum)

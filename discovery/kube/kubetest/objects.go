@@ -23,9 +23,10 @@ func definition(group, plural string, versions []string) Object {
 	}
 	return Object{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": Object{"name": plural + "." + group, "annotations": Object{"gateway.networking.k8s.io/bundle-version": "v1.6.3"}},
-		"spec":     Object{"versions": list},
-		"status":   Object{"conditions": []any{Object{"type": "Established", "status": "True"}}},
+		"metadata": Object{"name": plural + "." + group,
+			"annotations": Object{"gateway.networking.k8s.io/bundle-version": "v1.6.3"}},
+		"spec":   Object{"versions": list},
+		"status": Object{"conditions": []any{Object{"type": "Established", "status": "True"}}},
 	}
 }
 

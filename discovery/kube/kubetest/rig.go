@@ -28,8 +28,8 @@ type Rig struct {
 	reported []report.Report
 }
 
-// Follow installs the core kinds of Gateway API, calls prepare and runs a Source. A nil prepare does nothing; no namespaces: all are
-// read.
+// Follow installs the core kinds of Gateway API, calls prepare and runs a Source. A nil prepare
+// does nothing; no namespaces: all are read.
 func Follow(t testing.TB, prepare func(*Server), namespaces ...string) *Rig {
 	t.Helper()
 	r := &Rig{TB: t, API: New(t), Store: store.New()}
@@ -40,11 +40,12 @@ func Follow(t testing.TB, prepare func(*Server), namespaces ...string) *Rig {
 		prepare(r.API)
 	}
 	var err error
-	r.Source, err = kube.New(kube.Config{REST: r.API.Config(), Store: r.Store, Namespaces: namespaces, Log: slog.New(slog.DiscardHandler), Report: func(reports []report.Report) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.reported = reports
-	}})
+	r.Source, err = kube.New(kube.Config{REST: r.API.Config(), Store: r.Store, Namespaces: namespaces,
+		Log: slog.New(slog.DiscardHandler), Report: func(reports []report.Report) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.reported = reports
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

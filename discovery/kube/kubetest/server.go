@@ -56,15 +56,16 @@ func New(t testing.TB) *Server {
 // Config returns the client configuration of the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
 
-// Fail makes requests fail with the HTTP status that f returns. 0 lets a request pass; a nil f lets all pass.
+// Fail makes requests fail with the HTTP status that f returns. 0 lets a request pass; a nil f lets
+// all pass.
 func (s *Server) Fail(f func(method, path string) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = f
 }
 
-// Reject has the server answer 422 to a write after which an object would be one of which f returns a
-// problem. resource is its plural.
+// Reject has the server answer 422 to a write after which an object would be one of which f returns
+// a problem. resource is its plural.
 func (s *Server) Reject(f func(resource string, obj Object) (problem string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +94,8 @@ func (s *Server) Asked(text string) (out []string) {
 	return out
 }
 
-// Put creates or replaces an object as a user would: a changed spec is a new generation. resource is its plural.
+// Put creates or replaces an object as a user would: a changed spec is a new generation. resource
+// is its plural.
 func (s *Server) Put(resource string, obj Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +247,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	case code != 0:
 		fail(w, code, "broken by the test")
 	case hr.Method == http.MethodGet && query.Get("watch") != "":
-		s.watch(w, hr, &watch{resource: r.resource, namespace: r.namespace, name: name, events: make(chan []byte, 1<<16), cut: make(chan struct{})}, query.Get("sendInitialEvents") == "true")
+		s.watch(w, hr,
+			&watch{resource: r.resource, namespace: r.namespace, name: name, events: make(chan []byte, 1<<16),
+				cut: make(chan struct{})}, query.Get("sendInitialEvents") == "true")
 	case hr.Method == http.MethodGet && r.name == "":
 		s.list(w, &watch{resource: r.resource, namespace: r.namespace, name: name})
 	default:
@@ -254,8 +258,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 }
 
 func fail(w http.ResponseWriter, code int, message string) {
-	reasons := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden", http.StatusUnprocessableEntity: "Invalid"}
-	answer(w, code, Object{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reasons[code], "message": message})
+	reasons := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict",
+		http.StatusForbidden: "Forbidden", http.StatusUnprocessableEntity: "Invalid"}
+	answer(w, code,
+		Object{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reasons[code],
+			"message": message})
 }
 
 func answer(w http.ResponseWriter, code int, obj Object) {
@@ -293,10 +300,13 @@ func (s *Server) list(w http.ResponseWriter, of *watch) {
 	if len(items) > 0 {
 		kind = items[0].(Object)["kind"].(string) + "List"
 	}
-	answer(w, http.StatusOK, Object{"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kind, "items": items, "metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
+	answer(w, http.StatusOK,
+		Object{"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kind, "items": items,
+			"metadata": Object{"resourceVersion": strconv.Itoa(s.version)}})
 }
 
-// watch serves events from now on. It keeps no history: a client that names an older version gets 410 Gone, and lists again.
+// watch serves events from now on. It keeps no history: a client that names an older version gets
+// 410 Gone, and lists again.
 func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initial bool) {
 	w.Header().Set("Content-Type", "application/json")
 	flush := w.(http.Flusher)
@@ -313,7 +323,8 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initi
 		parts := strings.Split(of.resource, "/")
 		of.events <- line("BOOKMARK", Object{
 			"apiVersion": strings.TrimPrefix(parts[0]+"/"+parts[1], "/"), "kind": kinds[parts[2]],
-			"metadata": Object{"resourceVersion": strconv.Itoa(s.version), "annotations": Object{"k8s.io/initial-events-end": "true"}},
+			"metadata": Object{"resourceVersion": strconv.Itoa(s.version),
+				"annotations": Object{"k8s.io/initial-events-end": "true"}},
 		})
 	}
 	s.watches[of] = struct{}{}
@@ -342,12 +353,17 @@ func (s *Server) watch(w http.ResponseWriter, hr *http.Request, of *watch, initi
 
 // kinds are the kinds of bookmarks, by plural.
 var kinds = map[string]string{
-	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway", "httproutes": "HTTPRoute",
-	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "udproutes": "UDPRoute", "listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
-	"backendtlspolicies": "BackendTLSPolicy", "namespaces": "Namespace", "services": "Service", "endpointslices": "EndpointSlice", "pods": "Pod",
-	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool", "inferencemodels": "InferenceModel",
+	"customresourcedefinitions": "CustomResourceDefinition", "gatewayclasses": "GatewayClass", "gateways": "Gateway",
+	"httproutes": "HTTPRoute",
+	"grpcroutes": "GRPCRoute", "tlsroutes": "TLSRoute", "tcproutes": "TCPRoute", "udproutes": "UDPRoute",
+	"listenersets": "ListenerSet", "referencegrants": "ReferenceGrant",
+	"backendtlspolicies": "BackendTLSPolicy", "namespaces": "Namespace", "services": "Service",
+	"endpointslices": "EndpointSlice", "pods": "Pod",
+	"secrets": "Secret", "configmaps": "ConfigMap", "inferencepools": "InferencePool",
+	"inferencemodels":        "InferenceModel",
 	"inferencemodelrewrites": "InferenceModelRewrite", "inferenceobjectives": "InferenceObjective",
-	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy", "envoyfleets": "EnvoyFleet",
+	"inferencepoolimports": "InferencePoolImport", "modelservers": "ModelServers", "poolpolicies": "PoolPolicy",
+	"envoyfleets": "EnvoyFleet",
 	"clustersets": "ClusterSet", "poolexports": "PoolExport", "clusterproperties": "ClusterProperty",
 }
 

@@ -57,7 +57,8 @@ func validator(t testing.TB, f manifests.File) func(Object) field.ErrorList {
 		t.Fatal(err)
 	}
 	props := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
 		t.Fatal(err)
 	}
 	shape, err := structural.NewStructural(props)
@@ -76,7 +77,8 @@ func validator(t testing.TB, f manifests.File) func(Object) field.ErrorList {
 			return field.ErrorList{field.InternalError(nil, err)}
 		}
 		errs := validation.ValidateCustomResource(nil, status, values)
-		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec") }) // it has none here
+		// it has none here
+		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec") })
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, shape, status)...)
 		if len(errs) == 0 {
 			errs, _ = rules.Validate(context.Background(), nil, shape, status, nil, celconfig.RuntimeCELCostBudget)

@@ -18,8 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The Lease of a leader that is gone expires after leaseDuration. A leader that cannot renew stops leading after renewDeadline.
-// Every process reads the Lease each retryPeriod.
+// The Lease of a leader that is gone expires after leaseDuration. A leader that cannot renew stops
+// leading after renewDeadline. Every process reads the Lease each retryPeriod.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 7 * time.Second
@@ -68,8 +68,8 @@ func New(cfg Config) (*Elector, error) {
 // Leading reports whether this process leads.
 func (l *Elector) Leading() bool { return l.leading.Load() }
 
-// LastContact returns when the API server last answered, at most two seconds ago for a process that runs and is not cut off.
-// It is the zero time before the first answer.
+// LastContact returns when the API server last answered, at most two seconds ago for a process that
+// runs and is not cut off. It is the zero time before the first answer.
 func (l *Elector) LastContact() time.Time {
 	if at := l.lock.contact.Load(); at != nil {
 		return *at
@@ -77,8 +77,8 @@ func (l *Elector) LastContact() time.Time {
 	return time.Time{}
 }
 
-// Run calls lead each time that this process becomes the leader, until ctx ends or lead fails. The context of lead ends when
-// another process may lead.
+// Run calls lead each time that this process becomes the leader, until ctx ends or lead fails. The
+// context of lead ends when another process may lead.
 func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
 	for ctx.Err() == nil {
 		var failed error
@@ -87,7 +87,8 @@ func (l *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		l.lock.held.Store(false)
 		term, end := context.WithCancel(klog.NewContext(ctx, quiet))
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock: l.lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, Name: l.cfg.Name,
+			Lock: l.lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+			Name:            l.cfg.Name,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(ctx context.Context) {
@@ -133,7 +134,8 @@ type heartbeat struct {
 
 func (h *heartbeat) note(err error) error {
 	// An error response is contact too.
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+		apierrors.IsForbidden(err) {
 		now := time.Now()
 		h.contact.Store(&now)
 	}

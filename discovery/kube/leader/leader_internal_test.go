@@ -129,7 +129,8 @@ func (ts *terms) follow(t *testing.T) (leaders []string) {
 	for i, now := range ts.list {
 		leaders = append(leaders, now.identity)
 		if i > 0 && (ts.list[i-1].end.IsZero() || ts.list[i-1].end.After(now.start)) {
-			t.Errorf("%s leads from %v on, and %s until %v", now.identity, now.start, ts.list[i-1].identity, ts.list[i-1].end)
+			t.Errorf("%s leads from %v on, and %s until %v", now.identity, now.start, ts.list[i-1].identity,
+				ts.list[i-1].end)
 		}
 	}
 	return leaders
@@ -137,7 +138,8 @@ func (ts *terms) follow(t *testing.T) (leaders []string) {
 
 func run(t *testing.T, l *lease, identity string, lead func(context.Context) error) *process {
 	p := &process{lock: &lock{lease: l, identity: identity}, done: make(chan error, 1)}
-	p.Elector = &Elector{cfg: Config{Name: "penstock", Identity: identity, Log: slog.New(slog.DiscardHandler)}, lock: &heartbeat{Interface: p.lock}}
+	p.Elector = &Elector{cfg: Config{Name: "penstock", Identity: identity, Log: slog.New(slog.DiscardHandler)},
+		lock: &heartbeat{Interface: p.lock}}
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(t.Context())
 	go func() { p.done <- p.Run(ctx, lead) }()
@@ -184,12 +186,15 @@ func TestLease_LeaderWithoutContactStopsBeforeAnotherProcessLeads(t *testing.T) 
 		after(time.Minute)
 		cut := time.Now()
 		a.lock.fail(errors.New("connection refused"))
-		after(leaseDuration + 5*retryPeriod) // client-go tries every 1 to 2.2 periods: one to see the last renewal, one after it has expired
+		// client-go tries every 1 to 2.2 periods: one to see the last renewal, one after it has
+		// expired
+		after(leaseDuration + 5*retryPeriod)
 		if got := led.follow(t); len(got) != 2 || got[1] != "b" || a.Leading() {
 			t.Fatalf("leaders after the first one was cut off: %v", got)
 		}
 		if a.LastContact().After(cut) || b.LastContact().Before(cut) {
-			t.Errorf("last contact of the process that is cut off %v, of the other one %v; cut off at %v", a.LastContact(), b.LastContact(), cut)
+			t.Errorf("last contact of the process that is cut off %v, of the other one %v; cut off at %v",
+				a.LastContact(), b.LastContact(), cut)
 		}
 		a.lock.fail(nil) // it takes part again, and does not lead
 		after(time.Minute)

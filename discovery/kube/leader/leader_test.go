@@ -14,7 +14,8 @@ import (
 
 func TestLease_IsAcquiredFromTheAPIServer(t *testing.T) {
 	api := kubetest.New(t)
-	e, err := leader.New(leader.Config{REST: api.Config(), Namespace: "penstock-system", Name: "penstock", Identity: "pod-1", Log: slog.New(slog.DiscardHandler)})
+	e, err := leader.New(leader.Config{REST: api.Config(), Namespace: "penstock-system", Name: "penstock",
+		Identity: "pod-1", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

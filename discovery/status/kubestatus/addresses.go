@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Reached returns where a Gateway is reached: its addresses, as its status has them, or will; and the port there of one that its proxies bind,
-// 0 while no Service in front of them has it.
+// Reached returns where a Gateway is reached: its addresses, as its status has them, or will; and
+// the port there of one that its proxies bind, 0 while no Service in front of them has it.
 func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, port func(bound uint16) uint16) {
 	gw, ok := store.Gateways.Get(r, ref.Key())
 	if !ok {
@@ -36,7 +36,8 @@ func (w *Writer) Reached(r store.Reader, ref report.Ref) (addresses []string, po
 	return addresses, func(bound uint16) uint16 { return exposed(services, bound, atNodes) }
 }
 
-// exposed is the port of Services, or of nodes, that leads to one which proxies bind; 0: none does. Without a Service it is that port.
+// exposed is the port of Services, or of nodes, that leads to one which proxies bind; 0: none does.
+// Without a Service it is that port.
 func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	if len(services) == 0 {
 		return bound
@@ -58,17 +59,23 @@ func exposed(services []*corev1.Service, bound uint16, atNodes bool) uint16 {
 	return 0
 }
 
-// gatewayAddresses computes where a Gateway is reached, from its report, the Services in front of its proxies, and the addresses in
-// its current status.
-func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []*corev1.Service, current []gatewayv1.GatewayStatusAddress) []gatewayv1.GatewayStatusAddress {
+// gatewayAddresses computes where a Gateway is reached, from its report, the Services in front of
+// its proxies, and the addresses in its current status.
+func gatewayAddresses(gw *gatewayv1.Gateway, reported report.Report, services []*corev1.Service,
+	current []gatewayv1.GatewayStatusAddress) []gatewayv1.GatewayStatusAddress {
 	known := usable(reported.Addresses)
-	nodePort := slices.ContainsFunc(services, func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeNodePort })
+	nodePort := slices.ContainsFunc(services, func(s *corev1.Service) bool {
+		return s.Spec.Type == corev1.ServiceTypeNodePort
+	})
 	condition := func(typ gatewayv1.GatewayConditionType) *report.Condition {
 		return report.Find(reported.Conditions, string(typ))
 	}
 	switch {
-	case len(services) == 0: // the proxies are external: where their EnvoyFleet locates them, else where the Gateway requests
-		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 || accepted != nil && accepted.Status == report.False {
+	case len(services) == 0:
+		// the proxies are external: where their EnvoyFleet locates them, else where the Gateway
+		// requests
+		if accepted := condition(gatewayv1.GatewayConditionAccepted); len(known) > 0 ||
+			accepted != nil && accepted.Status == report.False {
 			return known
 		}
 		return usable(requested(gw))
@@ -95,10 +102,12 @@ func requested(gw *gatewayv1.Gateway) (out []string) {
 	return out
 }
 
-// serviceAddresses lists where Services are reached. Nothing is known here of the nodes of a NodePort, so that its cluster IPs count.
+// serviceAddresses lists where Services are reached. Nothing is known here of the nodes of a
+// NodePort, so that its cluster IPs count.
 func serviceAddresses(services []*corev1.Service) (out []string) {
 	for _, s := range services {
-		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs, ExternalIPs: s.Spec.ExternalIPs}
+		exposed := report.Service{Type: string(s.Spec.Type), ClusterIPs: s.Spec.ClusterIPs,
+			ExternalIPs: s.Spec.ExternalIPs}
 		if s.Spec.Type == corev1.ServiceTypeNodePort {
 			exposed.Type = string(corev1.ServiceTypeClusterIP)
 		}
@@ -113,7 +122,8 @@ func serviceAddresses(services []*corev1.Service) (out []string) {
 	return out
 }
 
-// usable converts the addresses that a status can hold. The unspecified address is where proxies listen, not where they are reached.
+// usable converts the addresses that a status can hold. The unspecified address is where proxies
+// listen, not where they are reached.
 func usable(addresses []string) (out []gatewayv1.GatewayStatusAddress) {
 	for _, a := range addresses {
 		typ := gatewayv1.AddressType(report.AddressType(a))

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// holdClass adds a finalizer to a GatewayClass of ours while Gateways name it, and removes it after the last of them is gone
-// (Gateway API, GatewayClassFinalizerGatewaysExist): a Gateway without its class has no controller, and its listeners would close.
+// holdClass adds a finalizer to a GatewayClass of ours while Gateways name it, and removes it after
+// the last of them is gone (Gateway API, GatewayClassFinalizerGatewaysExist): a Gateway without its
+// class has no controller, and its listeners would close.
 func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	live, ok := w.cfg.Source.Live(ref)
 	if !ok || live.Ending == nil {
@@ -31,13 +32,15 @@ func (w *Writer) holdClass(ctx context.Context, ref report.Ref) error {
 	switch {
 	case len(users) > 0 && held && live.Ending.Deleting:
 		if w.firstWarning(ref) {
-			w.cfg.Log.Warn("a GatewayClass is being deleted, and stays until no Gateway names it", "object", ref.String(), "gateways", len(users), "gateway", store.ID(users[0]))
+			w.cfg.Log.Warn("a GatewayClass is being deleted, and stays until no Gateway names it", "object",
+				ref.String(), "gateways", len(users), "gateway", store.ID(users[0]))
 		}
 		return nil
 	case len(users) > 0 && !held && !live.Ending.Deleting:
 		finalizers = append(finalizers, gatewayv1.GatewayClassFinalizerGatewaysExist)
 	case len(users) == 0 && held:
-		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == gatewayv1.GatewayClassFinalizerGatewaysExist })
+		finalizers = slices.DeleteFunc(finalizers,
+			func(f string) bool { return f == gatewayv1.GatewayClassFinalizerGatewaysExist })
 	default:
 		return nil
 	}
@@ -60,8 +63,9 @@ func (w *Writer) firstWarning(ref report.Ref) bool {
 	return first
 }
 
-// supportedVersion is the SupportedVersion condition of a GatewayClass, for the installed CRDs and their releases of Gateway API.
-// CRDs of another release are read as far as possible (GatewayClassConditionStatusSupportedVersion).
+// supportedVersion is the SupportedVersion condition of a GatewayClass, for the installed CRDs and
+// their releases of Gateway API. CRDs of another release are read as far as possible
+// (GatewayClassConditionStatusSupportedVersion).
 func supportedVersion(releases map[string]string) *report.Condition {
 	var unsupported []string
 	for crd, release := range releases {
@@ -73,16 +77,19 @@ func supportedVersion(releases map[string]string) *report.Condition {
 		}
 	}
 	slices.Sort(unsupported)
-	out := &report.Condition{Type: string(gatewayv1.GatewayClassConditionStatusSupportedVersion), Status: report.True, Reason: string(gatewayv1.GatewayClassReasonSupportedVersion)}
+	out := &report.Condition{Type: string(gatewayv1.GatewayClassConditionStatusSupportedVersion), Status: report.True,
+		Reason: string(gatewayv1.GatewayClassReasonSupportedVersion)}
 	if len(unsupported) > 0 {
 		out.Status, out.Reason = report.False, string(gatewayv1.GatewayClassReasonUnsupportedVersion)
-		out.Message = "CustomResourceDefinitions of Gateway API should be of releases v1.1 to v1.6; fields of other releases may be ignored: " + strings.Join(unsupported, ", ")
+		out.Message =
+			"CustomResourceDefinitions of Gateway API should be of releases v1.1 to v1.6; fields of other releases " +
+				"may be ignored: " + strings.Join(unsupported, ", ")
 	}
 	return out
 }
 
-// supportedRelease reports whether all fields of a release's v1 kinds are read: newer releases may have more fields, older ones lack
-// v1 of some kinds.
+// supportedRelease reports whether all fields of a release's v1 kinds are read: newer releases may
+// have more fields, older ones lack v1 of some kinds.
 func supportedRelease(release string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(release, "v"), ".", 3)
 	if len(parts) < 2 || parts[0] != "1" {

@@ -10,7 +10,8 @@ import (
 // followRetry is the time from a panic of follow until it begins again.
 const followRetry = time.Second
 
-// follow queues all objects, and from then on those whose reports change, until ctx ends. After a panic it begins again.
+// follow queues all objects, and from then on those whose reports change, until ctx ends. After a
+// panic it begins again.
 func (w *Writer) follow(ctx context.Context) error {
 	for {
 		err := w.guard("the reports of all objects", func() error { return w.followBoard(ctx) })
@@ -38,7 +39,8 @@ func (w *Writer) followBoard(ctx context.Context) error {
 	}
 }
 
-// guard makes a panic of f an error, so that the object is tried again, more and more seldom, and others are written.
+// guard makes a panic of f an error, so that the object is tried again, more and more seldom, and
+// others are written.
 func (w *Writer) guard(object string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

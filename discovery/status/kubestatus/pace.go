@@ -7,9 +7,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// pace spaces the writes to one object, so that a thousand routes that attach to a Gateway do not cause a thousand writes to it.
-// The first write of a row is immediate. Each later one is debounced: it waits until nothing has changed for a moment, or for at
-// most the row's delay, which doubles with each write.
+// pace spaces the writes to one object, so that a thousand routes that attach to a Gateway do not
+// cause a thousand writes to it. The first write of a row is immediate. Each later one is
+// debounced: it waits until nothing has changed for a moment, or for at most the row's delay, which
+// doubles with each write.
 type pace struct {
 	mu   sync.Mutex
 	last map[report.Ref]written

@@ -59,8 +59,9 @@ func (w *Writer) writeStatus(ctx context.Context, ref report.Ref) error {
 	return w.cfg.Source.Patch(ctx, ref, live, "status", body)
 }
 
-// statusPatch is the merge patch from the current status to the wanted one: the fields that differ, and the version that it
-// applies to, so that it never overwrites what another client wrote in between.
+// statusPatch is the merge patch from the current status to the wanted one: the fields that differ,
+// and the version that it applies to, so that it never overwrites what another client wrote in
+// between.
 func statusPatch(live kube.Live, want any) ([]byte, error) {
 	before, err := fields(live.Status)
 	if err != nil {
@@ -80,7 +81,8 @@ func statusPatch(live kube.Live, want any) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": version(live), "status": diff})
 }
 
-// version is the metadata by which the API server answers 409 Conflict if the object is not the version that live is.
+// version is the metadata by which the API server answers 409 Conflict if the object is not the
+// version that live is.
 func version(live kube.Live) map[string]any {
 	return map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion}
 }

@@ -10,13 +10,15 @@ import (
 	"github.com/penstock-project/penstock/discovery/kube"
 )
 
-// A write can't revert a field that the patch does not name, and it applies to the version that was compared.
+// A write can't revert a field that the patch does not name, and it applies to the version that was
+// compared.
 func TestStatusPatch_NamesOnlyWhatDiffersAndItsVersion(t *testing.T) {
 	condition := func(typ string) []metav1.Condition {
 		return []metav1.Condition{{Type: typ, Status: "True", Reason: "R"}}
 	}
 	one := int32(1)
-	old := &gatewayv1.GatewayStatus{Addresses: []gatewayv1.GatewayStatusAddress{{Value: "192.0.2.1"}}, Conditions: condition("Accepted"), AttachedListenerSets: &one}
+	old := &gatewayv1.GatewayStatus{Addresses: []gatewayv1.GatewayStatusAddress{{Value: "192.0.2.1"}},
+		Conditions: condition("Accepted"), AttachedListenerSets: &one}
 	to := *old
 	to.Addresses, to.AttachedListenerSets = nil, nil
 	to.Listeners = []gatewayv1.ListenerStatus{{Name: "http", AttachedRoutes: 3}}
@@ -24,7 +26,8 @@ func TestStatusPatch_NamesOnlyWhatDiffersAndItsVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"metadata":{"resourceVersion":"7","uid":"u"},"status":{"addresses":null,"attachedListenerSets":null,"listeners":[{"attachedRoutes":3,"conditions":null,"name":"http"}]}}`
+	want :=
+		`{"metadata":{"resourceVersion":"7","uid":"u"},"status":{"addresses":null,"attachedListenerSets":null,"listeners":[{"attachedRoutes":3,"conditions":null,"name":"http"}]}}`
 	if diff := cmp.Diff(want, string(body)); diff != "" {
 		t.Error(diff)
 	}

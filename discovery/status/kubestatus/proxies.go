@@ -34,14 +34,16 @@ func (w *Writer) listenerSet(in *shape.Input, set *gatewayv1.ListenerSet) {
 	}
 }
 
-// delivery adds what the proxies of a gateway have of one of its generations. old are the conditions that were written last.
+// delivery adds what the proxies of a gateway have of one of its generations. old are the
+// conditions that were written last.
 func (w *Writer) delivery(in *shape.Input, gateway string, generation int64, old []metav1.Condition) {
 	connected, acked := w.cfg.Delivery.Delivered(gateway, generation)
-	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected), Before: programmedGeneration(old)}
+	in.Proxies = &shape.Proxies{Connected: connected, Acked: acked, Absent: w.absence(in.Report.Owner, connected),
+		Before: programmedGeneration(old)}
 }
 
-// absence returns for how long a Gateway or ListenerSet has had no proxies. While it has none, it is looked at again when
-// shape.Programmed may decide otherwise.
+// absence returns for how long a Gateway or ListenerSet has had no proxies. While it has none, it
+// is looked at again when shape.Programmed may decide otherwise.
 func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +62,8 @@ func (w *Writer) absence(ref report.Ref, connected int) time.Duration {
 	return w.cfg.Now().Sub(since)
 }
 
-// programmedGeneration is the generation for which conditions report that a Gateway is programmed; 0 for none.
+// programmedGeneration is the generation for which conditions report that a Gateway is programmed;
+// 0 for none.
 func programmedGeneration(conditions []metav1.Condition) int64 {
 	for _, c := range conditions {
 		if c.Type == report.Programmed && c.Status == metav1.ConditionTrue {

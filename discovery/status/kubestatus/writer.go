@@ -21,8 +21,9 @@ import (
 
 // Delivery reports what the proxies have.
 type Delivery interface {
-	// Delivered returns how many proxies of a gateway ("namespace/name") are connected, to any penstock process, and whether all
-	// of them have acknowledged what a generation of it asks for, with all listeners that it has now.
+	// Delivered returns how many proxies of a gateway ("namespace/name") are connected, to any
+	// penstock process, and whether all of them have acknowledged what a generation of it asks for,
+	// with all listeners that it has now.
 	Delivered(gateway string, generation int64) (proxies int, acked bool)
 }
 
@@ -53,7 +54,8 @@ type Writer struct {
 	queues    *queues                  // nil: not leading
 }
 
-// queues are two, so that Gateways, which are few and which people wait for, do not wait behind thousands of routes.
+// queues are two, so that Gateways, which are few and which people wait for, do not wait behind
+// thousands of routes.
 type queues struct {
 	few, many workqueue.TypedRateLimitingInterface[report.Ref]
 }
@@ -67,9 +69,11 @@ func (q *queues) of(ref report.Ref) workqueue.TypedRateLimitingInterface[report.
 }
 
 const (
-	// fewWorkers and manyWorkers bound the writes in flight. The API server accepts 200 requests at once by default, of all clients.
+	// fewWorkers and manyWorkers bound the writes in flight. The API server accepts 200 requests at
+	// once by default, of all clients.
 	fewWorkers, manyWorkers = 4, 16
-	// conflictDelay is how long after a conflict the newer version has normally arrived by the watch.
+	// conflictDelay is how long after a conflict the newer version has normally arrived by the
+	// watch.
 	conflictDelay = 50 * time.Millisecond
 )
 
@@ -98,8 +102,8 @@ func New(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// Observe tracks which generation of each object the reports on the board describe: those in view, of which changes are new.
-// It must be called after the reports of the changes are on the board.
+// Observe tracks which generation of each object the reports on the board describe: those in view,
+// of which changes are new. It must be called after the reports of the changes are on the board.
 func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	var dirty []report.Ref
 	w.mu.Lock()
@@ -136,7 +140,8 @@ func (w *Writer) Observe(view *store.View, changes []store.Change) {
 	w.invalidate(dirty...)
 }
 
-// DeliveryChanged looks at Gateways ("namespace/name") and their ListenerSets again, because Delivered may return something else.
+// DeliveryChanged looks at Gateways ("namespace/name") and their ListenerSets again, because
+// Delivered may return something else.
 func (w *Writer) DeliveryChanged(gateways ...string) {
 	view := w.cfg.Store.View()
 	for _, key := range gateways {
@@ -206,7 +211,8 @@ func (w *Writer) work(ctx context.Context, q workqueue.TypedRateLimitingInterfac
 }
 
 // requeue decides whether and when an object is looked at again after a write.
-func (w *Writer) requeue(ctx context.Context, q workqueue.TypedRateLimitingInterface[report.Ref], ref report.Ref, err error) {
+func (w *Writer) requeue(ctx context.Context, q workqueue.TypedRateLimitingInterface[report.Ref], ref report.Ref,
+	err error) {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), ctx.Err() != nil:
 		q.Forget(ref)

@@ -62,7 +62,8 @@ type rig struct {
 // newRig waits for the first sync; prepare may install and create objects before.
 func newRig(t *testing.T, prepare func(*kubetest.Server)) *rig {
 	t.Helper()
-	r := &rig{Rig: kubetest.Follow(t, prepare).Synced(), board: status.NewBoard(nil), proxies: &proxies{}, panics: make(chan string, 100)}
+	r := &rig{Rig: kubetest.Follow(t, prepare).Synced(), board: status.NewBoard(nil), proxies: &proxies{},
+		panics: make(chan string, 100)}
 	var err error
 	r.writer, err = kubestatus.New(kubestatus.Config{
 		Source: r.Source, Store: r.Store, Board: r.board, Delivery: r.proxies,
@@ -95,14 +96,16 @@ func parent() report.ParentRef {
 	return report.ParentRef{Group: kubetest.GatewayGroup, Kind: "Gateway", Namespace: "default", Name: "gw"}
 }
 
-// status waits until an object's status, as JSON, contains each text, and none of those with "!" in front. It returns the JSON.
+// status waits until an object's status, as JSON, contains each text, and none of those with "!" in
+// front. It returns the JSON.
 func (r *rig) status(resource, id string, texts ...string) string {
 	r.Helper()
 	var raw []byte
 	r.Eventually(func() string {
 		raw, _ = json.Marshal(r.API.Get(kubetest.GatewayGroup, resource, id)["status"])
 		for _, text := range texts {
-			if not, ok := strings.CutPrefix(text, "!"); ok == strings.Contains(string(raw), strings.TrimPrefix(text, "!")) && (ok || !strings.Contains(string(raw), not)) {
+			if not, ok := strings.CutPrefix(text, "!"); ok == strings.Contains(string(raw),
+				strings.TrimPrefix(text, "!")) && (ok || !strings.Contains(string(raw), not)) {
 				return fmt.Sprintf("%s %s: want %s in %s", resource, id, text, raw)
 			}
 		}
@@ -121,7 +124,9 @@ parents:
 `)
 		api.Put("httproutes", obj)
 	})
-	r.board.Set("translation", report.Report{Owner: ref("HTTPRoute", "a"), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
+	r.board.Set("translation",
+		report.Report{Owner: ref("HTTPRoute", "a"),
+			Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
 	got := r.status("httproutes", "default/a", `"theirs"`, `"name":"gw"`, `"observedGeneration":1`, `!"name":"old"`)
 	if strings.Contains(got, `"namespace"`) {
 		t.Errorf("the parent is not named as the route names it: %s", got)
@@ -130,7 +135,8 @@ parents:
 
 func TestStatusPatch_IsSentOncePerGeneration(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "httproutes", kubetest.Route("a")) })
-	rep := report.Report{Owner: ref("HTTPRoute", "a"), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}}
+	rep := report.Report{Owner: ref("HTTPRoute", "a"),
+		Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}}
 	r.board.Set("translation", rep)
 	first := r.status("httproutes", "default/a", `"observedGeneration":1`)
 	r.board.Set("translation", rep) // unchanged
@@ -175,7 +181,9 @@ func TestStatusPatch_ConflictIsRetriedOnTheNewVersion(t *testing.T) {
 			return http.StatusConflict
 		})
 	})
-	r.board.Set("translation", report.Report{Owner: ref("HTTPRoute", "a"), Parents: []report.Parent{{Ref: parent(), Conditions: accepted("False")}}})
+	r.board.Set("translation",
+		report.Report{Owner: ref("HTTPRoute", "a"),
+			Parents: []report.Parent{{Ref: parent(), Conditions: accepted("False")}}})
 	r.status("httproutes", "default/a", `"False"`)
 }
 
@@ -195,14 +203,23 @@ spec: {type: LoadBalancer, clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9], ports:
 
 func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "gateways", gatewayYAML) })
-	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
-	r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"},
-		Listeners: []report.Listener{{Name: "http", AttachedRoutes: 3, Conditions: programmed}}})
-	r.status("gateways", "default/gw", `"Pending"`, "no proxy is connected", `"attachedRoutes":3`, `!"0.0.0.0"`, `!"reason":"Programmed"`)
-	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"edge.example"}}) // of external proxies
+	programmed := append(accepted("True"), report.Condition{
+		Type: "Programmed", Status: report.True, Reason: "Programmed",
+	})
+	r.board.Set("translation",
+		report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"},
+			Listeners: []report.Listener{{Name: "http", AttachedRoutes: 3, Conditions: programmed}}})
+	r.status("gateways", "default/gw", `"Pending"`, "no proxy is connected", `"attachedRoutes":3`, `!"0.0.0.0"`,
+		`!"reason":"Programmed"`)
+	// of external proxies
+	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"edge.example"}})
 	r.status("gateways", "default/gw", `"edge.example"`, `"Hostname"`, `!"0.0.0.0"`)
-	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Addresses: []string{"not an address!", "Edge_2", "fe80::1%eth0", "edge2.example"}})
-	r.status("gateways", "default/gw", `"edge2.example"`, `!"edge.example"`, `!"not an address!"`, `!"Edge_2"`, `!"fe80`) // the API server would reject the whole status
+	r.board.Set("supervisor",
+		report.Report{Owner: ref("Gateway", "gw"),
+			Addresses: []string{"not an address!", "Edge_2", "fe80::1%eth0", "edge2.example"}})
+	// the API server would reject the whole status
+	r.status("gateways", "default/gw", `"edge2.example"`, `!"edge.example"`, `!"not an address!"`, `!"Edge_2"`,
+		`!"fe80`)
 	r.API.Apply(t, "services", gatewayService)
 	r.Has(store.Services, "default/gw-penstock", true)
 	r.observe()
@@ -211,7 +228,8 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 	service["status"] = kubetest.Parse(t, "loadBalancer: {ingress: [{ip: 192.0.2.1}]}")
 	r.API.Put("services", service)
 	r.Eventually(func() string {
-		if s, _ := store.Services.Get(r.Store.View(), "default/gw-penstock"); s == nil || len(s.Status.LoadBalancer.Ingress) == 0 {
+		if s, _ := store.Services.Get(r.Store.View(), "default/gw-penstock"); s == nil ||
+			len(s.Status.LoadBalancer.Ingress) == 0 {
 			return "the address is not in the store"
 		}
 		return ""
@@ -223,7 +241,8 @@ func TestProgrammed_NeedsAnAddressAndTheProxiesACK(t *testing.T) {
 	r.proxies.set(2, 1)
 	r.writer.DeliveryChanged("default/gw")
 	r.status("gateways", "default/gw", `"reason":"Programmed"`, `!"Pending"`)
-	// All proxies are disconnected for a moment: their penstock process has ended, and they reconnect to another one.
+	// All proxies are disconnected for a moment: their penstock process has ended, and they
+	// reconnect to another one.
 	r.proxies.set(0, 0)
 	r.writer.DeliveryChanged("default/gw")
 	changed := kubetest.Parse(t, gatewayYAML)
@@ -250,9 +269,14 @@ func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
 		api.Apply(t, "gateways", gatewayYAML)
 		api.Apply(t, "services", strings.Replace(gatewayService, "LoadBalancer", "NodePort", 1))
 	})
-	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
-	r.board.Set("supervisor", report.Report{Owner: ref("Gateway", "gw"), Conditions: []report.Condition{{Type: "Programmed", Status: report.False, Reason: "Pending"}}})
-	r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"}})
+	programmed := append(accepted("True"), report.Condition{
+		Type: "Programmed", Status: report.True, Reason: "Programmed",
+	})
+	r.board.Set("supervisor",
+		report.Report{Owner: ref("Gateway", "gw"),
+			Conditions: []report.Condition{{Type: "Programmed", Status: report.False, Reason: "Pending"}}})
+	r.board.Set("translation",
+		report.Report{Owner: ref("Gateway", "gw"), Conditions: programmed, Addresses: []string{"0.0.0.0"}})
 	r.Has(store.Services, "default/gw-penstock", true)
 	r.observe()
 	r.status("gateways", "default/gw", `"Pending"`, `!"10.96.0.9"`, `!"0.0.0.0"`)
@@ -261,11 +285,13 @@ func TestGatewayAddresses_OfANodePortAreItsNodes(t *testing.T) {
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"IPAddress"`, `"reason":"Programmed"`)
 	// Another process leads now, and its fleets have not reported yet.
 	r.board.Remove("supervisor", ref("Gateway", "gw"))
-	r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("False"), Addresses: []string{"0.0.0.0"}})
+	r.board.Set("translation",
+		report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("False"), Addresses: []string{"0.0.0.0"}})
 	r.status("gateways", "default/gw", `"198.51.100.1"`, `"status":"False"`)
 }
 
-// Other clusters send requests to a Gateway's Service, or to its nodes: at the port there of one that its proxies bind, which may be another one.
+// Other clusters send requests to a Gateway's Service, or to its nodes: at the port there of one
+// that its proxies bind, which may be another one.
 func TestGatewayAddresses_HaveThePortsOfOtherClustersRequests(t *testing.T) {
 	for _, c := range []struct {
 		name, service, want string
@@ -273,17 +299,29 @@ func TestGatewayAddresses_HaveThePortsOfOtherClustersRequests(t *testing.T) {
 	}{
 		{"no Service", "", "[192.0.2.9]", 80},
 		{"a load balancer", "{type: LoadBalancer, ports: [{port: 80}]}", "[192.0.2.1]", 80},
-		{"another port of it", "{type: LoadBalancer, ports: [{port: 443, targetPort: 8443}, {port: 8080, targetPort: 80}]}", "[192.0.2.1]", 8080},
+		{
+			"another port of it",
+			"{type: LoadBalancer, ports: [{port: 443, targetPort: 8443}, {port: 8080, targetPort: 80}]}", "[192.0.2.1]",
+			8080,
+		},
 		{"no port yet", "{type: LoadBalancer, ports: [{port: 443}]}", "[192.0.2.1]", 0},
-		{"nodes", "{type: NodePort, clusterIP: 10.96.0.9, ports: [{port: 443, nodePort: 30001}, {port: 80, nodePort: 30002}]}", "[192.0.2.9]", 30002},
-		{"a NodePort whose nodes are not known", "{type: NodePort, clusterIP: 10.96.0.9, ports: [{port: 80, nodePort: 30002}]}", "[10.96.0.9]", 80},
+		{
+			"nodes",
+			"{type: NodePort, clusterIP: 10.96.0.9, ports: [{port: 443, nodePort: 30001}, {port: 80, " +
+				"nodePort: 30002}]}", "[192.0.2.9]", 30002,
+		},
+		{
+			"a NodePort whose nodes are not known",
+			"{type: NodePort, clusterIP: 10.96.0.9, ports: [{port: 80, nodePort: 30002}]}", "[10.96.0.9]", 80,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, func(api *kubetest.Server) {
 				api.Apply(t, "gateways", gatewayYAML)
 				if c.service != "" {
 					svc := kubetest.Parse(t, gatewayService)
-					svc["spec"], svc["status"] = kubetest.Parse(t, c.service), kubetest.Parse(t, "loadBalancer: {ingress: [{ip: 192.0.2.1}]}")
+					svc["spec"], svc["status"] = kubetest.Parse(t, c.service),
+						kubetest.Parse(t, "loadBalancer: {ingress: [{ip: 192.0.2.1}]}")
 					api.Put("services", svc)
 				}
 			})
@@ -304,7 +342,9 @@ func TestGatewayAddresses_HaveThePortsOfOtherClustersRequests(t *testing.T) {
 func TestGatewayAddresses_OmitWhatIsNotAccepted(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) {
 		gw := kubetest.Parse(t, gatewayYAML)
-		gw["spec"].(kubetest.Object)["addresses"] = []any{kubetest.Object{"value": "192.0.2.1"}, kubetest.Object{"type": "Hostname", "value": "mine.example"}}
+		gw["spec"].(kubetest.Object)["addresses"] = []any{
+			kubetest.Object{"value": "192.0.2.1"}, kubetest.Object{"type": "Hostname", "value": "mine.example"},
+		}
 		api.Put("gateways", gw)
 	})
 	rep := report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("True")}
@@ -326,8 +366,12 @@ metadata: {namespace: default, name: more}
 spec: {parentRef: {name: gw}, listeners: [{name: more, port: 8080, protocol: HTTP}]}
 `)
 	})
-	programmed := append(accepted("True"), report.Condition{Type: "Programmed", Status: report.True, Reason: "Programmed"})
-	r.board.Set("translation", report.Report{Owner: ref("ListenerSet", "more"), Conditions: programmed, Listeners: []report.Listener{{Name: "more", Conditions: programmed}}})
+	programmed := append(accepted("True"), report.Condition{
+		Type: "Programmed", Status: report.True, Reason: "Programmed",
+	})
+	r.board.Set("translation",
+		report.Report{Owner: ref("ListenerSet", "more"), Conditions: programmed,
+			Listeners: []report.Listener{{Name: "more", Conditions: programmed}}})
 	r.proxies.set(1, 0)
 	r.writer.DeliveryChanged("default/gw")
 	r.status("listenersets", "default/more", `"Pending"`, "not acknowledged", `!"reason":"Programmed"`)
@@ -340,7 +384,9 @@ func TestStatusPatch_BurstIsFewWritesToAGateway(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) { api.Apply(t, "gateways", gatewayYAML) })
 	r.proxies.set(1, 1)
 	for n := range int32(1000) {
-		r.board.Set("translation", report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("True"), Listeners: []report.Listener{{Name: "http", AttachedRoutes: n + 1, Conditions: accepted("True")}}})
+		r.board.Set("translation",
+			report.Report{Owner: ref("Gateway", "gw"), Conditions: accepted("True"),
+				Listeners: []report.Listener{{Name: "http", AttachedRoutes: n + 1, Conditions: accepted("True")}}})
 	}
 	r.status("gateways", "default/gw", `"attachedRoutes":1000`)
 	if n := len(r.API.Asked("PATCH")); n > 20 {
@@ -356,7 +402,8 @@ metadata: {name: %s, finalizers: [example.com/theirs]}
 spec: {controllerName: %s}
 `
 	mine, theirs := fmt.Sprintf(class, "penstock", controller), fmt.Sprintf(class, "other", "example.com/other")
-	other := strings.Replace(strings.Replace(gatewayYAML, "name: gw", "name: other", 1), "gatewayClassName: penstock", "gatewayClassName: other", 1)
+	other := strings.Replace(strings.Replace(gatewayYAML, "name: gw", "name: other", 1), "gatewayClassName: penstock",
+		"gatewayClassName: other", 1)
 	r := newRig(t, func(api *kubetest.Server) {
 		api.Apply(t, "gatewayclasses", mine)
 		api.Apply(t, "gatewayclasses", theirs)
@@ -382,18 +429,25 @@ spec: {controllerName: %s}
 	r.API.Delete("gatewayclasses", kubetest.Parse(t, mine))
 	r.API.Delete("gateways", kubetest.Parse(t, gatewayYAML))
 	r.Has(store.Gateways, "default/gw", false)
-	r.writer.Observe(r.Store.View(), []store.Change{{Table: "Gateway", ID: "default/gw", Keys: []store.IndexKey{{Index: store.ByClass, Key: "penstock"}}}})
+	r.writer.Observe(r.Store.View(), []store.Change{
+		{Table: "Gateway", ID: "default/gw", Keys: []store.IndexKey{{Index: store.ByClass, Key: "penstock"}}},
+	})
 	finalizers("[example.com/theirs]") // being deleted, and held by another finalizer
-	if list := r.API.Get(kubetest.GatewayGroup, "gatewayclasses", "other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
+	if list := r.API.Get(kubetest.GatewayGroup, "gatewayclasses",
+		"other")["metadata"].(kubetest.Object)["finalizers"]; fmt.Sprint(list) != "[example.com/theirs]" {
 		t.Errorf("the class of another controller: %v", list)
 	}
 }
 
 func TestGatewayClass_ReportsAnUnsupportedRelease(t *testing.T) {
 	r := newRig(t, func(api *kubetest.Server) {
-		api.Apply(t, "gatewayclasses", "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: {controllerName: "+controller+"}}")
+		api.Apply(t, "gatewayclasses",
+			"{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: "+
+				"{controllerName: "+controller+"}}")
 	})
-	r.board.Set("translation", report.Report{Owner: report.Ref{Group: kubetest.GatewayGroup, Kind: "GatewayClass", Name: "penstock"}, Conditions: accepted("True")})
+	r.board.Set("translation",
+		report.Report{Owner: report.Ref{Group: kubetest.GatewayGroup, Kind: "GatewayClass", Name: "penstock"},
+			Conditions: accepted("True")})
 	r.status("gatewayclasses", "penstock", `"SupportedVersion"`, `!"UnsupportedVersion"`)
 	release := func(annotations kubetest.Object) {
 		t.Helper()
@@ -402,7 +456,10 @@ func TestGatewayClass_ReportsAnUnsupportedRelease(t *testing.T) {
 		r.API.Put("customresourcedefinitions", crd)
 	}
 	const key = "gateway.networking.k8s.io/bundle-version"
-	for version, words := range map[string]string{"v1.99.0": "httproutes is of release v1.99.0", "v1.0.0": "httproutes is of release v1.0.0", "v2.0.0": "of release v2.0.0", "mine": "of release mine"} {
+	for version, words := range map[string]string{
+		"v1.99.0": "httproutes is of release v1.99.0", "v1.0.0": "httproutes is of release v1.0.0",
+		"v2.0.0": "of release v2.0.0", "mine": "of release mine",
+	} {
 		release(kubetest.Object{key: version})
 		r.status("gatewayclasses", "penstock", `"UnsupportedVersion"`, words)
 	}
@@ -422,7 +479,8 @@ func TestInferencePool_FormerGroupGetsItsStatus(t *testing.T) {
 		api.Apply(t, "inferencepools", formerPool)
 	})
 	pool := report.Ref{Group: store.InferencePools.Group(), Kind: "InferencePool", Namespace: "default", Name: "chat"}
-	r.board.Set("translation", report.Report{Owner: pool, Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
+	r.board.Set("translation",
+		report.Report{Owner: pool, Parents: []report.Parent{{Ref: parent(), Conditions: accepted("True")}}})
 	r.Eventually(func() string {
 		raw, _ := json.Marshal(r.API.Get(inferenceapi.Group, "inferencepools", "default/chat")["status"])
 		for _, text := range []string{`"reason":"Theirs"`, `"name":"gw"`, `"reason":"Accepted"`} {
@@ -442,7 +500,10 @@ func TestPanic_OfAStatusLeavesOtherObjectsTheirs(t *testing.T) {
 	r.proxies.fail("default/gw")
 	for n := range int32(10) { // more often than there are workers
 		for _, name := range []string{"gw", "other"} {
-			r.board.Set("translation", report.Report{Owner: ref("Gateway", name), Conditions: accepted("True"), Listeners: []report.Listener{{Name: "http", AttachedRoutes: n + 1, Conditions: accepted("True")}}})
+			r.board.Set("translation", report.Report{
+				Owner: ref("Gateway", name), Conditions: accepted("True"),
+				Listeners: []report.Listener{{Name: "http", AttachedRoutes: n + 1, Conditions: accepted("True")}},
+			})
 		}
 		r.status("gateways", "default/other", fmt.Sprintf(`"attachedRoutes":%d`, n+1))
 	}

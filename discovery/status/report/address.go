@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MaxAddresses is how many addresses a Gateway's status can hold (Gateway API, GatewayStatus.addresses).
+// MaxAddresses is how many addresses a Gateway's status can hold (Gateway API,
+// GatewayStatus.addresses).
 const MaxAddresses = 16
 
 // Types of an address in a Gateway's status.
@@ -16,8 +17,9 @@ const (
 	Hostname  = "Hostname"
 )
 
-// AddressType returns the type of an address in a Gateway's status: IPAddress for an IP address without a zone, Hostname for a DNS
-// name, and "" for anything else, with which the API server would reject the whole status.
+// AddressType returns the type of an address in a Gateway's status: IPAddress for an IP address
+// without a zone, Hostname for a DNS name, and "" for anything else, with which the API server
+// would reject the whole status.
 func AddressType(address string) string {
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Zone() == "" {
 		return IPAddress
@@ -37,9 +39,10 @@ type Service struct {
 	Nodes        []string // of the nodes that run ready pods of a NodePort Service
 }
 
-// Addresses computes where clients reach a Service; it is the only function that does. A NodePort Service is reached at the nodes
-// that run its pods, which answer whatever its externalTrafficPolicy is. The port is in the Service alone: a Gateway's status has
-// no field for it.
+// Addresses computes where clients reach a Service; it is the only function that does. A NodePort
+// Service is reached at the nodes that run its pods, which answer whatever its
+// externalTrafficPolicy is. The port is in the Service alone: a Gateway's status has no field for
+// it.
 func (s Service) Addresses() (out []string) {
 	var candidates []string
 	switch s.Type {
@@ -60,7 +63,8 @@ func (s Service) Addresses() (out []string) {
 	return out
 }
 
-// family is an address's length in bits: Kubernetes serves a Service at addresses of its own families only.
+// family is an address's length in bits: Kubernetes serves a Service at addresses of its own
+// families only.
 func family(address string) int {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

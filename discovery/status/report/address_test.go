@@ -10,8 +10,9 @@ import (
 
 func TestService_AddressesByType(t *testing.T) {
 	s := report.Service{
-		ClusterIPs: []string{"10.96.0.9"}, ExternalIPs: []string{"192.0.2.9", "192.0.2.9"}, LoadBalancer: []string{"192.0.2.1", "", "lb.example"},
-		Nodes: []string{"198.51.100.1", "2001:db8::1"}, // the Service has no IPv6 address
+		ClusterIPs: []string{"10.96.0.9"}, ExternalIPs: []string{"192.0.2.9", "192.0.2.9"},
+		LoadBalancer: []string{"192.0.2.1", "", "lb.example"},
+		Nodes:        []string{"198.51.100.1", "2001:db8::1"}, // the Service has no IPv6 address
 	}
 	for typ, want := range map[string][]string{
 		"ClusterIP":    {"10.96.0.9", "192.0.2.9"},

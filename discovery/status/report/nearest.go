@@ -16,8 +16,8 @@ func Nearest(s string, names []string) string {
 	return best
 }
 
-// Distance is how many bytes are added, removed, replaced or swapped with the next one between a and b
-// (optimal string alignment).
+// Distance is how many bytes are added, removed, replaced or swapped with the next one between a
+// and b (optimal string alignment).
 func Distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // of the two bytes of a before
 	row := make([]int, len(b)+1)

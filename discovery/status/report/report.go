@@ -14,7 +14,8 @@ type Ref struct {
 	Name      string `json:"name"`
 }
 
-// Key is the store's primary key of the object: "namespace/name", or "name" for a cluster-scoped kind.
+// Key is the store's primary key of the object: "namespace/name", or "name" for a cluster-scoped
+// kind.
 func (r Ref) Key() string {
 	if r.Namespace == "" {
 		return r.Name
@@ -38,15 +39,18 @@ const (
 	Unknown = "Unknown"
 )
 
-// Condition is metav1.Condition without the fields that a writer adds (generation, transition time).
+// Condition is metav1.Condition without the fields that a writer adds (generation, transition
+// time).
 type Condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"` // True, False or Unknown
-	Reason  string `json:"reason"` // CamelCase, from the Gateway API or inference extension specification where it has one
+	Type   string `json:"type"`
+	Status string `json:"status"` // True, False or Unknown
+	// CamelCase, from the Gateway API or inference extension specification where it has one
+	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
 
-// ParentRef names the parent that a route or pool is attached to, as the user wrote it (after defaulting).
+// ParentRef names the parent that a route or pool is attached to, as the user wrote it (after
+// defaulting).
 type ParentRef struct {
 	Group       string `json:"group,omitempty"`
 	Kind        string `json:"kind"`
@@ -56,13 +60,15 @@ type ParentRef struct {
 	Port        int32  `json:"port,omitempty"` // 0: not given
 }
 
-// Parent is the status of an object for one parent: RouteParentStatus, or an InferencePool's parent status.
+// Parent is the status of an object for one parent: RouteParentStatus, or an InferencePool's parent
+// status.
 type Parent struct {
 	Ref        ParentRef   `json:"parentRef"`
 	Conditions []Condition `json:"conditions"`
 }
 
-// Listener is the status of one listener of a Gateway or ListenerSet: ListenerStatus, ListenerEntryStatus.
+// Listener is the status of one listener of a Gateway or ListenerSet: ListenerStatus,
+// ListenerEntryStatus.
 type Listener struct {
 	Name           string      `json:"name"`
 	SupportedKinds []Ref       `json:"supportedKinds,omitempty"` // only Group and Kind are set
@@ -73,8 +79,8 @@ type Listener struct {
 // Severity is how much of what the user wrote takes effect.
 type Severity string
 
-// An Error means that something written does not take effect; a Warning, that it takes effect but perhaps not as intended; an Info
-// needs no action.
+// An Error means that something written does not take effect; a Warning, that it takes effect but
+// perhaps not as intended; an Info needs no action.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
@@ -109,13 +115,15 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Report is everything that one source, such as translation, the file reader or a proxy, reports about one object.
+// Report is everything that one source, such as translation, the file reader or a proxy, reports
+// about one object.
 type Report struct {
 	Owner      Ref         `json:"object"`
 	Conditions []Condition `json:"conditions,omitempty"`
-	Parents    []Parent    `json:"parents,omitempty"`   // routes, InferencePools; of a policy its ancestors, which are Gateways
-	Listeners  []Listener  `json:"listeners,omitempty"` // Gateways and ListenerSets
-	Addresses  []string    `json:"addresses,omitempty"` // Gateways
+	// routes, InferencePools; of a policy its ancestors, which are Gateways
+	Parents   []Parent   `json:"parents,omitempty"`
+	Listeners []Listener `json:"listeners,omitempty"` // Gateways and ListenerSets
+	Addresses []string   `json:"addresses,omitempty"` // Gateways
 	// AttachedListenerSets is the number of ListenerSets that a Gateway has accepted.
 	AttachedListenerSets int32     `json:"attachedListenerSets,omitempty"`
 	Findings             []Finding `json:"findings,omitempty"`
@@ -135,8 +143,9 @@ func Set(list []Condition, c Condition) []Condition {
 // Programmed is the type of the condition that reports whether proxies have the configuration.
 const Programmed = "Programmed"
 
-// NotProgrammed is the condition by which a source reports why an object is not programmed. It is a vote: discovery/status ranks the
-// sources, and on Kubernetes discovery/status/shape.Programmed decides what a status shows.
+// NotProgrammed is the condition by which a source reports why an object is not programmed. It is a
+// vote: discovery/status ranks the sources, and on Kubernetes discovery/status/shape.Programmed
+// decides what a status shows.
 func NotProgrammed(reason, message string) Condition {
 	return Condition{Type: Programmed, Status: False, Reason: reason, Message: message}
 }

@@ -9,9 +9,13 @@ import (
 func TestFinding_PrintsPlaceObjectFieldProblemFix(t *testing.T) {
 	owner := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "chat"}
 	for want, f := range map[string]report.Finding{
-		"r.yaml:3: HTTPRoute default/chat spec.rules: is empty; write a rule": {Owner: owner, Source: "r.yaml:3", Field: "spec.rules", Problem: "is empty", Fix: "write a rule"},
-		"HTTPRoute default/chat is unused":                                    {Owner: owner, Problem: "is unused"},
-		"r.yaml: is not YAML":                                                 {Source: "r.yaml", Problem: "is not YAML"},
+		"r.yaml:3: HTTPRoute default/chat spec.rules: is empty; write a rule": {
+			Owner: owner, Source: "r.yaml:3", Field: "spec.rules", Problem: "is empty", Fix: "write a rule",
+		},
+		"HTTPRoute default/chat is unused": {Owner: owner, Problem: "is unused"},
+		"r.yaml: is not YAML": {
+			Source: "r.yaml", Problem: "is not YAML",
+		},
 	} {
 		if got := f.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -28,8 +28,9 @@ func (s FormerPoolStatus) DeepCopy() (out FormerPoolStatus) {
 	return out
 }
 
-// FormerPool is the shape of an InferencePool's status in v1alpha2, which differs from v1 in having no controller name. An entry
-// is ours if its parent is a Gateway in the report. An entry of any other Gateway stays, because it may be another controller's.
+// FormerPool is the shape of an InferencePool's status in v1alpha2, which differs from v1 in having
+// no controller name. An entry is ours if its parent is a Gateway in the report. An entry of any
+// other Gateway stays, because it may be another controller's.
 func FormerPool(of func(store.Object) *FormerPoolStatus) *Shape {
 	today := InferencePool()
 	return &Shape{
@@ -38,7 +39,8 @@ func FormerPool(of func(store.Object) *FormerPoolStatus) *Shape {
 			old := in.Old.(*FormerPoolStatus)
 			before := &inferencev1.InferencePoolStatus{}
 			for _, p := range old.Parents {
-				before.Parents = append(before.Parents, inferencev1.ParentStatus{ParentRef: p.ParentRef, Conditions: p.Conditions})
+				before.Parents = append(before.Parents,
+					inferencev1.ParentStatus{ParentRef: p.ParentRef, Conditions: p.Conditions})
 			}
 			in.Old = before
 			after := today.Make(in).(*inferencev1.InferencePoolStatus)

@@ -28,7 +28,8 @@ func GatewayClass() *Shape {
 			for _, f := range in.Features {
 				out.SupportedFeatures = append(out.SupportedFeatures, gatewayv1.SupportedFeature{Name: f})
 			}
-			slices.SortFunc(out.SupportedFeatures, func(a, b gatewayv1.SupportedFeature) int { return strings.Compare(string(a.Name), string(b.Name)) })
+			slices.SortFunc(out.SupportedFeatures,
+				func(a, b gatewayv1.SupportedFeature) int { return strings.Compare(string(a.Name), string(b.Name)) })
 			return out
 		},
 	}
@@ -52,12 +53,14 @@ func Gateway() *Shape {
 			out.Listeners = nil
 			for _, l := range in.Report.Listeners {
 				var before []metav1.Condition
-				if i := slices.IndexFunc(old.Listeners, func(o gatewayv1.ListenerStatus) bool { return string(o.Name) == l.Name }); i >= 0 {
+				if i := slices.IndexFunc(old.Listeners,
+					func(o gatewayv1.ListenerStatus) bool { return string(o.Name) == l.Name }); i >= 0 {
 					before = old.Listeners[i].Conditions
 				}
 				out.Listeners = append(out.Listeners, gatewayv1.ListenerStatus{
-					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes, SupportedKinds: routeKinds(l.SupportedKinds),
-					Conditions: in.conditions(before, l.Conditions),
+					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes,
+					SupportedKinds: routeKinds(l.SupportedKinds),
+					Conditions:     in.conditions(before, l.Conditions),
 				})
 			}
 			return &out
@@ -65,7 +68,8 @@ func Gateway() *Shape {
 	}
 }
 
-// routeKinds never returns nil: the field is required, and an empty list means that no kind is supported.
+// routeKinds never returns nil: the field is required, and an empty list means that no kind is
+// supported.
 func routeKinds(list []report.Ref) []gatewayv1.RouteGroupKind {
 	out := make([]gatewayv1.RouteGroupKind, 0, len(list))
 	for _, k := range list {
@@ -89,12 +93,14 @@ func ListenerSet() *Shape {
 			out.Listeners = nil
 			for _, l := range in.Report.Listeners {
 				var before []metav1.Condition
-				if i := slices.IndexFunc(old.Listeners, func(o gatewayv1.ListenerEntryStatus) bool { return string(o.Name) == l.Name }); i >= 0 {
+				if i := slices.IndexFunc(old.Listeners,
+					func(o gatewayv1.ListenerEntryStatus) bool { return string(o.Name) == l.Name }); i >= 0 {
 					before = old.Listeners[i].Conditions
 				}
 				out.Listeners = append(out.Listeners, gatewayv1.ListenerEntryStatus{
-					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes, SupportedKinds: routeKinds(l.SupportedKinds),
-					Conditions: in.conditions(before, l.Conditions),
+					Name: gatewayv1.SectionName(l.Name), AttachedRoutes: l.AttachedRoutes,
+					SupportedKinds: routeKinds(l.SupportedKinds),
+					Conditions:     in.conditions(before, l.Conditions),
 				})
 			}
 			return &out

@@ -10,16 +10,19 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// ByKind returns the shape of every kind that gets a status, by the kind's name, which is also its table's name.
+// ByKind returns the shape of every kind that gets a status, by the kind's name, which is also its
+// table's name.
 func ByKind() map[string]*Shape {
 	return map[string]*Shape{
 		store.GatewayClasses.Kind(): GatewayClass(),
 		store.Gateways.Kind():       Gateway(),
 		store.ListenerSets.Kind():   ListenerSet(),
-		store.HTTPRoutes.Kind(): Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+		store.HTTPRoutes.Kind(): Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec,
+			*gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 		}),
-		store.GRPCRoutes.Kind(): Route(func(r *gatewayv1.GRPCRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
+		store.GRPCRoutes.Kind(): Route(func(r *gatewayv1.GRPCRoute) (*gatewayv1.CommonRouteSpec,
+			*gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 		}),
 		store.TLSRoutes.Kind(): Route(func(r *gatewayv1.TLSRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
@@ -31,7 +34,9 @@ func ByKind() map[string]*Shape {
 		store.UDPRoutes.Kind(): Route(func(r *gatewayv1.UDPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 			return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 		}),
-		store.BackendTLSPolicies.Kind():   Ancestors(func(p *gatewayv1.BackendTLSPolicy) *gatewayv1.PolicyStatus { return &p.Status }),
+		store.BackendTLSPolicies.Kind(): Ancestors(func(p *gatewayv1.BackendTLSPolicy) *gatewayv1.PolicyStatus {
+			return &p.Status
+		}),
 		store.InferencePools.Kind():       InferencePool(),
 		store.InferencePoolImports.Kind(): InferencePoolImport(),
 		store.InferenceModels.Kind(): Conditions(
@@ -46,7 +51,8 @@ func ByKind() map[string]*Shape {
 		store.ModelServers.Kind(): Conditions(
 			func(m *v1alpha1.ModelServers) *v1alpha1.ModelServersStatus { return &m.Status },
 			func(s *v1alpha1.ModelServersStatus) *[]metav1.Condition { return &s.Conditions }),
-		store.ClusterSets.Kind(): Conditions( // members are the records of multicluster, which another field manager writes
+		// members are the records of multicluster, which another field manager writes
+		store.ClusterSets.Kind(): Conditions(
 			func(c *v1alpha1.ClusterSet) *v1alpha1.ClusterSetStatus { return &c.Status },
 			func(s *v1alpha1.ClusterSetStatus) *[]metav1.Condition { return &s.Conditions }),
 		store.PoolPolicies.Kind(): Conditions(

@@ -13,14 +13,16 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// MultiCluster is our controllerName in what the multi-cluster controller writes: the parent of a pool that is its import in other clusters,
-// and the clusters of an import.
+// MultiCluster is our controllerName in what the multi-cluster controller writes: the parent of a
+// pool that is its import in other clusters, and the clusters of an import.
 const MultiCluster = v1alpha1.Group + "/multicluster-controller"
 
-// Hub is the same of a hub. A member's own Penstock reads what a hub writes like what any other controller does.
+// Hub is the same of a hub. A member's own Penstock reads what a hub writes like what any other
+// controller does.
 const Hub = v1alpha1.Group + "/multicluster-hub"
 
-// InferencePool is the shape of a pool's status: an entry for each Gateway, and one for the pool's import in other clusters.
+// InferencePool is the shape of a pool's status: an entry for each Gateway, and one for the pool's
+// import in other clusters.
 func InferencePool() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(&obj.(*inferencev1.InferencePool).Status) },
@@ -48,13 +50,14 @@ func InferencePool() *Shape {
 	}
 }
 
-// placeholder reports whether an entry is the default that the CRD of releases before v1.1 gives each new pool.
+// placeholder reports whether an entry is the default that the CRD of releases before v1.1 gives
+// each new pool.
 func placeholder(entry inferencev1.ParentStatus) bool {
 	return entry.ParentRef.Kind == "Status" && entry.ParentRef.Name == "default"
 }
 
-// ours reports whether an entry is ours. An entry without controllerName, a field that older releases lack, is ours if its parent
-// is a Gateway in the report.
+// ours reports whether an entry is ours. An entry without controllerName, a field that older
+// releases lack, is ours if its parent is a Gateway in the report.
 func (in Input) ours(entry inferencev1.ParentStatus) bool {
 	if entry.ControllerName != "" {
 		return string(entry.ControllerName) == in.Controller || string(entry.ControllerName) == MultiCluster
@@ -63,7 +66,8 @@ func (in Input) ours(entry inferencev1.ParentStatus) bool {
 }
 
 func (in Input) poolParent(entry inferencev1.ParentStatus) report.ParentRef {
-	ref := report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: in.Object.GetNamespace(), Name: string(entry.ParentRef.Name)}
+	ref := report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: in.Object.GetNamespace(),
+		Name: string(entry.ParentRef.Name)}
 	if entry.ParentRef.Group != nil {
 		ref.Group = string(*entry.ParentRef.Group)
 	}
@@ -79,7 +83,9 @@ func (in Input) poolParent(entry inferencev1.ParentStatus) report.ParentRef {
 func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.ParentStatus) {
 	for _, p := range in.Report.Parents {
 		var before []metav1.Condition
-		if i := slices.IndexFunc(old, func(o inferencev1.ParentStatus) bool { return in.poolParent(o) == p.Ref }); i >= 0 {
+		if i := slices.IndexFunc(old, func(o inferencev1.ParentStatus) bool {
+			return in.poolParent(o) == p.Ref
+		}); i >= 0 {
 			before = old[i].Conditions
 		}
 		group, controller := inferencev1.Group(p.Ref.Group), in.Controller
@@ -88,7 +94,8 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 		}
 		out = append(out, inferencev1.ParentStatus{
 			ParentRef: inferencev1.ParentReference{
-				Group: &group, Kind: inferencev1.Kind(p.Ref.Kind), Namespace: inferencev1.Namespace(p.Ref.Namespace), Name: inferencev1.ObjectName(p.Ref.Name),
+				Group: &group, Kind: inferencev1.Kind(p.Ref.Kind), Namespace: inferencev1.Namespace(p.Ref.Namespace),
+				Name: inferencev1.ObjectName(p.Ref.Name),
 			},
 			ControllerName: inferencev1.ControllerName(controller),
 			Conditions:     in.conditions(before, p.Conditions),
@@ -97,22 +104,27 @@ func (in Input) poolParents(old []inferencev1.ParentStatus) (out []inferencev1.P
 	return out
 }
 
-// InferencePoolImport is the shape of an import's status: the gateway controller's entry among the controllers, with a parent for each
-// Gateway, as long as there is one (ImportController.Name). Everything else belongs to multi-cluster controllers, which write
-// status.clusters and status.conditions. Translation reads these conditions as far as they are False, and those clusters, except the ones that our own multi-cluster controller wrote: they
-// mirror what the members export, which translation reads from Offers, and outlast it while no process leads.
+// InferencePoolImport is the shape of an import's status: the gateway controller's entry among the
+// controllers, with a parent for each Gateway, as long as there is one (ImportController.Name).
+// Everything else belongs to multi-cluster controllers, which write status.clusters and
+// status.conditions. Translation reads these conditions as far as they are False, and those
+// clusters, except the ones that our own multi-cluster controller wrote: they mirror what the
+// members export, which translation reads from Offers, and outlast it while no process leads.
 func InferencePoolImport() *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
 			imp := obj.(*inferenceapi.InferencePoolImport)
 			out := imp.Status
 			out.Clusters = uncarried(&out)
-			imp.Status = inferenceapi.InferencePoolImportStatus{Clusters: unmirrored(&out), Conditions: withheld(&out), Controllers: declining(&out)}
+			imp.Status = inferenceapi.InferencePoolImportStatus{
+				Clusters: unmirrored(&out), Conditions: withheld(&out), Controllers: declining(&out),
+			}
 			return &out
 		},
 		Make: func(in Input) any {
 			old := in.Old.(*inferenceapi.InferencePoolImportStatus)
-			i := slices.IndexFunc(old.Controllers, func(c upstream.ImportController) bool { return string(c.Name) == in.Controller })
+			i := slices.IndexFunc(old.Controllers,
+				func(c upstream.ImportController) bool { return string(c.Name) == in.Controller })
 			var before []inferencev1.ParentStatus
 			if i >= 0 {
 				before = old.Controllers[i].Parents
@@ -124,7 +136,8 @@ func InferencePoolImport() *Shape {
 			}
 			out := *old
 			out.Controllers = slices.Clone(old.Controllers)
-			entry := upstream.ImportController{Name: upstream.ControllerName(in.Controller), Parents: in.poolParents(before)}
+			entry := upstream.ImportController{Name: upstream.ControllerName(in.Controller),
+				Parents: in.poolParents(before)}
 			switch {
 			case len(entry.Parents) == 0 && i < 0:
 				return old
@@ -140,7 +153,8 @@ func InferencePoolImport() *Shape {
 	}
 }
 
-// uncarried returns the clusters with those that a hub has in conditions, because the installed CRD has no clusters.
+// uncarried returns the clusters with those that a hub has in conditions, because the installed CRD
+// has no clusters.
 func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == Hub })
 	if i < 0 || len(s.Clusters) > 0 {
@@ -149,20 +163,26 @@ func uncarried(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.Importe
 	return inferenceapi.Carried(s.Controllers[i].Conditions)
 }
 
-// withheld returns the conditions that are False of another controller. Penstock's own have no effect: each
-// cluster that it writes has conditions too.
+// withheld returns the conditions that are False of another controller. Penstock's own have no
+// effect: each cluster that it writes has conditions too.
 func withheld(s *inferenceapi.InferencePoolImportStatus) []metav1.Condition {
-	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool { return v1alpha1.OfPenstock(string(c.Name)) }) {
+	if slices.ContainsFunc(s.Controllers, func(c upstream.ImportController) bool {
+		return v1alpha1.OfPenstock(string(c.Name))
+	}) {
 		return nil
 	}
 	return untrue(s.Conditions)
 }
 
-// declining returns the other controllers that list exporting clusters and have a condition that is False.
+// declining returns the other controllers that list exporting clusters and have a condition that is
+// False.
 func declining(s *inferenceapi.InferencePoolImportStatus) (out []upstream.ImportController) {
 	for _, c := range s.Controllers {
-		if no := untrue(c.Conditions); len(no) > 0 && len(c.ExportingClusters) > 0 && !v1alpha1.OfPenstock(string(c.Name)) {
-			out = append(out, upstream.ImportController{Name: c.Name, ExportingClusters: c.ExportingClusters, Conditions: no})
+		if no := untrue(c.Conditions); len(no) > 0 && len(c.ExportingClusters) > 0 &&
+			!v1alpha1.OfPenstock(string(c.Name)) {
+			out = append(out, upstream.ImportController{
+				Name: c.Name, ExportingClusters: c.ExportingClusters, Conditions: no,
+			})
 		}
 	}
 	return out
@@ -178,7 +198,8 @@ func untrue(all []metav1.Condition) (out []metav1.Condition) {
 	return out
 }
 
-// unmirrored returns the clusters that another controller, or a user, wrote. Our multi-cluster controller lists its own.
+// unmirrored returns the clusters that another controller, or a user, wrote. Our multi-cluster
+// controller lists its own.
 func unmirrored(s *inferenceapi.InferencePoolImportStatus) []inferenceapi.ImportedCluster {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == MultiCluster })
 	if i < 0 {

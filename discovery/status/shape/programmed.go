@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// ReconnectGrace is how long a Gateway whose proxies have all disconnected stays programmed: they may be reconnecting to another
-// penstock process.
+// ReconnectGrace is how long a Gateway whose proxies have all disconnected stays programmed: they
+// may be reconnecting to another penstock process.
 const ReconnectGrace = time.Minute
 
 // Proxies is what is known of the proxies of a Gateway when its status is made.
@@ -18,17 +18,20 @@ type Proxies struct {
 	Acked     bool          // all of them have acknowledged the listeners of the current generation
 	Absent    time.Duration // how long none has been connected
 	Before    int64         // the generation for which the last written status reports Programmed; 0 for none
-	// Addressless is the Service ("namespace/name") through which the Gateway's proxies are reached, if it has no address; else "".
+	// Addressless is the Service ("namespace/name") through which the Gateway's proxies are
+	// reached, if it has no address; else "".
 	Addressless string
 }
 
-// Programmed decides whether a Gateway, a ListenerSet or one of their listeners is programmed, and for which generation; 0 means
-// the current one. It is the only place that does.
+// Programmed decides whether a Gateway, a ListenerSet or one of their listeners is programmed, and
+// for which generation; 0 means the current one. It is the only place that does.
 //
-// reported is the condition on the board. There, each source that keeps the Gateway from being programmed has reported False with
-// its own reason: translation an invalid configuration, the supervisor a port or an address that is not free or pods that do not
-// start, a proxy a NACK; status.Sources ranks them. Where all of them report True, the proxies decide: an address to reach them,
-// a connection, and the acknowledgement of all listeners. A generation that was programmed stays so until the next one is.
+// reported is the condition on the board. There, each source that keeps the Gateway from being
+// programmed has reported False with its own reason: translation an invalid configuration, the
+// supervisor a port or an address that is not free or pods that do not start, a proxy a NACK;
+// status.Sources ranks them. Where all of them report True, the proxies decide: an address to reach
+// them, a connection, and the acknowledgement of all listeners. A generation that was programmed
+// stays so until the next one is.
 func Programmed(reported report.Condition, p Proxies) (c report.Condition, generation int64) {
 	pending := func(reason gatewayv1.GatewayConditionReason, message string) (report.Condition, int64) {
 		return report.NotProgrammed(string(reason), message), 0

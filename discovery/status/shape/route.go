@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// Route is the shape of a route's status: an entry for each parent, of which those with our controllerName are ours.
+// Route is the shape of a route's status: an entry for each parent, of which those with our
+// controllerName are ours.
 func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus)) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any {
@@ -52,8 +53,8 @@ func Route[T store.Object](of func(T) (*gatewayv1.CommonRouteSpec, *gatewayv1.Ro
 	}
 }
 
-// shareParents makes the entries of a status that was just read share the strings and references that thousands of routes have in
-// common, to save memory.
+// shareParents makes the entries of a status that was just read share the strings and references
+// that thousands of routes have in common, to save memory.
 func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.ParentReference) {
 	for i := range entries {
 		e := &entries[i]
@@ -62,7 +63,9 @@ func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.Parent
 			c := &e.Conditions[j]
 			c.Type, c.Status, c.Reason, c.Message = one(c.Type), one(c.Status), one(c.Reason), one(c.Message)
 		}
-		if k := slices.IndexFunc(refs, func(ref gatewayv1.ParentReference) bool { return reflect.DeepEqual(ref, e.ParentRef) }); k >= 0 {
+		if k := slices.IndexFunc(refs, func(ref gatewayv1.ParentReference) bool {
+			return reflect.DeepEqual(ref, e.ParentRef)
+		}); k >= 0 {
 			e.ParentRef = refs[k]
 		}
 	}
@@ -71,9 +74,11 @@ func shareParents(entries []gatewayv1.RouteParentStatus, refs []gatewayv1.Parent
 // one returns the same string for all equal strings.
 func one[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }
 
-func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent, old *gatewayv1.RouteParentStatus) gatewayv1.RouteParentStatus {
+func (in Input) routeParent(spec *gatewayv1.CommonRouteSpec, p report.Parent,
+	old *gatewayv1.RouteParentStatus) gatewayv1.RouteParentStatus {
 	out := gatewayv1.RouteParentStatus{
-		ParentRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller), Conditions: in.conditions(old.Conditions, p.Conditions),
+		ParentRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller),
+		Conditions: in.conditions(old.Conditions, p.Conditions),
 	}
 	// The reference as the user wrote it: tools compare the two.
 	for _, ref := range spec.ParentRefs {
@@ -125,8 +130,8 @@ func denormal(ref report.ParentRef) gatewayv1.ParentReference {
 	return out
 }
 
-// Ancestors is the shape of a policy's status: an entry for each Gateway (GEP-713), of which those with our
-// controllerName are ours.
+// Ancestors is the shape of a policy's status: an entry for each Gateway (GEP-713), of which those
+// with our controllerName are ours.
 func Ancestors[T store.Object](of func(T) *gatewayv1.PolicyStatus) *Shape {
 	return &Shape{
 		Take: func(obj store.Object) any { return take(of(obj.(T))) },
@@ -148,7 +153,9 @@ func Ancestors[T store.Object](of func(T) *gatewayv1.PolicyStatus) *Shape {
 				if len(out.Ancestors) == maxAncestors {
 					break
 				}
-				entry := gatewayv1.PolicyAncestorStatus{AncestorRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller)}
+				entry := gatewayv1.PolicyAncestorStatus{
+					AncestorRef: denormal(p.Ref), ControllerName: gatewayv1.GatewayController(in.Controller),
+				}
 				if before := mine[p.Ref]; before != nil {
 					entry = *before
 				}

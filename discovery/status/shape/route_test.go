@@ -9,9 +9,14 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// The API server rejects a route's status without the list; the entry of a Gateway that is gone would stay for good.
+// The API server rejects a route's status without the list; the entry of a Gateway that is gone
+// would stay for good.
 func TestRouteStatus_ParentsAreEmptyAfterTheLastGateway(t *testing.T) {
-	old := &gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "gone"}, ControllerName: us}}}
+	old := &gatewayv1.RouteStatus{
+		Parents: []gatewayv1.RouteParentStatus{
+			{ParentRef: gatewayv1.ParentReference{Name: "gone"}, ControllerName: us},
+		},
+	}
 	in := input(old, report.Report{})
 	in.Object = &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r"}}
 	shape := Route(func(r *gatewayv1.HTTPRoute) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {

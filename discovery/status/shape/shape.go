@@ -11,17 +11,21 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// Shape reads and makes the status of one kind. A status is a pointer to the kind's own status type.
+// Shape reads and makes the status of one kind. A status is a pointer to the kind's own status
+// type.
 type Shape struct {
-	// Take returns the status of an object that was just read, and clears it in the object, except for what translation reads.
+	// Take returns the status of an object that was just read, and clears it in the object, except
+	// for what translation reads.
 	Take func(store.Object) any
-	// Make returns the status that an object should have; in.Old if nothing is to be changed. It modifies neither.
+	// Make returns the status that an object should have; in.Old if nothing is to be changed. It
+	// modifies neither.
 	Make func(in Input) any
 }
 
 // Input is what a status is made of.
 type Input struct {
-	// Report is the board's report about the object. An object whose report has no conditions, parents and listeners is not ours.
+	// Report is the board's report about the object. An object whose report has no conditions,
+	// parents and listeners is not ours.
 	Report report.Report
 	// Object is the object that the report is about, without its status.
 	Object store.Object
@@ -35,9 +39,11 @@ type Input struct {
 
 	// Addresses are where a Gateway is reached.
 	Addresses []gatewayv1.GatewayStatusAddress
-	// Proxies is what Programmed decides on, for Gateways and ListenerSets; nil: the conditions stay as reported.
+	// Proxies is what Programmed decides on, for Gateways and ListenerSets; nil: the conditions
+	// stay as reported.
 	Proxies *Proxies
-	// Features and Supported are for GatewayClasses: the supported features, and the SupportedVersion condition.
+	// Features and Supported are for GatewayClasses: the supported features, and the
+	// SupportedVersion condition.
 	Features  []gatewayv1.FeatureName
 	Supported *report.Condition
 }
@@ -90,8 +96,8 @@ func find(list []metav1.Condition, typ string) *metav1.Condition {
 	return nil
 }
 
-// later reports whether conditions describe a later generation than in.Generation: "the implementation's copy of the object is
-// stale" (Gateway API, GatewayStatus.Conditions).
+// later reports whether conditions describe a later generation than in.Generation: "the
+// implementation's copy of the object is stale" (Gateway API, GatewayStatus.Conditions).
 func (in Input) later(list []metav1.Condition) bool {
 	for _, c := range list {
 		if !othersType(c.Type) && c.ObservedGeneration > in.Generation {

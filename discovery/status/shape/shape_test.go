@@ -23,12 +23,15 @@ func input(old any, rep report.Report) Input {
 }
 
 var programmedReport = report.Report{
-	Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}, {Type: "Programmed", Status: report.True, Reason: "Programmed"}},
+	Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"},
+		{Type: "Programmed", Status: report.True, Reason: "Programmed"}},
 }
 
 func TestGatewayStatus_KeepsConditionsOfOtherProjects(t *testing.T) {
 	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{
-		{Type: "special.io/Field", Status: "True"}, {Type: "Accepted", Status: "True", LastTransitionTime: metav1.NewTime(time.Unix(1, 0))}, {Type: "Scheduled", Status: "True"},
+		{Type: "special.io/Field", Status: "True"},
+		{Type: "Accepted", Status: "True", LastTransitionTime: metav1.NewTime(time.Unix(1, 0))},
+		{Type: "Scheduled", Status: "True"},
 	}}
 	out := Gateway().Make(input(old, programmedReport)).(*gatewayv1.GatewayStatus)
 	var types []string
@@ -38,7 +41,8 @@ func TestGatewayStatus_KeepsConditionsOfOtherProjects(t *testing.T) {
 	if want := "special.io/Field Accepted Programmed"; strings.Join(types, " ") != want {
 		t.Errorf("conditions %v, want %s", types, want)
 	}
-	if out.Conditions[1].LastTransitionTime.Unix() != 1 || out.Conditions[2].LastTransitionTime.Unix() != 1000 || out.Conditions[1].ObservedGeneration != 3 {
+	if out.Conditions[1].LastTransitionTime.Unix() != 1 || out.Conditions[2].LastTransitionTime.Unix() != 1000 ||
+		out.Conditions[1].ObservedGeneration != 3 {
 		t.Errorf("conditions %+v", out.Conditions)
 	}
 	if len(old.Conditions) != 3 || old.Conditions[1].ObservedGeneration != 0 {
@@ -47,12 +51,15 @@ func TestGatewayStatus_KeepsConditionsOfOtherProjects(t *testing.T) {
 }
 
 func TestGatewayStatus_OfALaterGenerationOrAnotherClassIsKept(t *testing.T) {
-	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "False", ObservedGeneration: 4}}}
+	old := &gatewayv1.GatewayStatus{
+		Conditions: []metav1.Condition{{Type: "Accepted", Status: "False", ObservedGeneration: 4}},
+	}
 	if out := Gateway().Make(input(old, programmedReport)); out != any(old) {
 		t.Errorf("a status about a later generation became %+v", out)
 	}
 	old.Conditions[0].ObservedGeneration = 3
-	if out := Gateway().Make(input(old, report.Report{Findings: []report.Finding{{Problem: "of another class"}}})); out != any(old) {
+	if out := Gateway().Make(
+		input(old, report.Report{Findings: []report.Finding{{Problem: "of another class"}}})); out != any(old) {
 		t.Errorf("the status of another controller's Gateway became %+v", out)
 	}
 }
@@ -74,7 +81,8 @@ func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 		{ParentRef: inferencev1.ParentReference{Name: "gone"}, ControllerName: us},
 	}}
 	in := input(old, report.Report{Parents: []report.Parent{{
-		Ref:        report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
+		Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default",
+			Name: "gw"},
 		Conditions: programmedReport.Conditions[:1],
 	}}})
 	in.Object = &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
@@ -92,30 +100,37 @@ func TestInferencePool_HasAnEntryPerGatewayAndKeepsOthers(t *testing.T) {
 	}
 }
 
-// Else the board's other controller would claim the entry, and a controller of either name would remove that of the other.
+// Else the board's other controller would claim the entry, and a controller of either name would
+// remove that of the other.
 func TestInferencePool_ExportedIsTheMultiClusterControllers(t *testing.T) {
 	rep := report.Report{Parents: []report.Parent{
-		{Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"}, Conditions: programmedReport.Conditions[:1]},
+		{Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
+			Conditions: programmedReport.Conditions[:1]},
 		{Ref: report.ParentRef{Group: inferenceapi.Group, Kind: "InferencePoolImport", Namespace: "default", Name: "p"},
 			Conditions: []report.Condition{{Type: "Exported", Status: report.True, Reason: "Exported"}}},
 	}}
 	in := input(&inferencev1.InferencePoolStatus{}, rep)
 	in.Object = &inferencev1.InferencePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	out := InferencePool().Make(in).(*inferencev1.InferencePoolStatus)
-	if len(out.Parents) != 2 || out.Parents[0].ControllerName != us || out.Parents[1].ControllerName != MultiCluster || out.Parents[1].Conditions[0].Type != "Exported" {
+	if len(out.Parents) != 2 || out.Parents[0].ControllerName != us || out.Parents[1].ControllerName != MultiCluster ||
+		out.Parents[1].Conditions[0].Type != "Exported" {
 		t.Fatalf("parents %+v", out.Parents)
 	}
 	in.Old, in.Report.Parents = out, rep.Parents[:1]
-	if out = InferencePool().Make(in).(*inferencev1.InferencePoolStatus); len(out.Parents) != 1 || out.Parents[0].ControllerName != us {
+	if out = InferencePool().Make(in).(*inferencev1.InferencePoolStatus); len(out.Parents) != 1 ||
+		out.Parents[0].ControllerName != us {
 		t.Errorf("without the annotation: %+v", out.Parents)
 	}
 }
 
-// Else requests would go to a member that has withdrawn its export while no process updates the mirror.
+// Else requests would go to a member that has withdrawn its export while no process updates the
+// mirror.
 func TestInferencePoolImport_TranslationDoesNotReadTheMirror(t *testing.T) {
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
-		Clusters:    []inferenceapi.ImportedCluster{{Name: "east"}, {Name: "gitops"}},
-		Controllers: []upstream.ImportController{{Name: MultiCluster, ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}}},
+		Clusters: []inferenceapi.ImportedCluster{{Name: "east"}, {Name: "gitops"}},
+		Controllers: []upstream.ImportController{
+			{Name: MultiCluster, ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}},
+		},
 	}}
 	status := InferencePoolImport().Take(imp).(*inferenceapi.InferencePoolImportStatus)
 	if len(imp.Status.Clusters) != 1 || imp.Status.Clusters[0].Name != "gitops" || len(status.Clusters) != 2 {
@@ -124,10 +139,12 @@ func TestInferencePoolImport_TranslationDoesNotReadTheMirror(t *testing.T) {
 }
 
 func TestInferencePoolImport_StatusOfOtherControllersIsKept(t *testing.T) {
-	theirs := upstream.ImportController{Name: "example.com/multi-cluster", ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}}
+	theirs := upstream.ImportController{Name: "example.com/multi-cluster",
+		ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}}
 	conditions := []metav1.Condition{{Type: "Accepted", Status: "False", Reason: "Theirs"}}
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
-		Clusters: []inferenceapi.ImportedCluster{{Name: "east"}}, Controllers: []upstream.ImportController{theirs}, Conditions: conditions, ObservedGeneration: 7,
+		Clusters: []inferenceapi.ImportedCluster{{Name: "east"}}, Controllers: []upstream.ImportController{theirs},
+		Conditions: conditions, ObservedGeneration: 7,
 	}}
 	shape := InferencePoolImport()
 	old := shape.Take(imp)
@@ -139,10 +156,14 @@ func TestInferencePoolImport_StatusOfOtherControllersIsKept(t *testing.T) {
 	want.Controllers = []upstream.ImportController{theirs, {Name: us, Parents: []inferencev1.ParentStatus{{
 		ParentRef:      inferencev1.ParentReference{Group: &group, Kind: "Gateway", Namespace: "default", Name: "gw"},
 		ControllerName: us,
-		Conditions:     []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))}},
+		Conditions: []metav1.Condition{
+			{Type: "Accepted", Status: "True", Reason: "Accepted", ObservedGeneration: 3,
+				LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))},
+		},
 	}}}}
 	used := input(old, report.Report{Parents: []report.Parent{{
-		Ref:        report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default", Name: "gw"},
+		Ref: report.ParentRef{Group: "gateway.networking.k8s.io", Kind: "Gateway", Namespace: "default",
+			Name: "gw"},
 		Conditions: programmedReport.Conditions[:1],
 	}}})
 	used.Object = imp
@@ -161,31 +182,46 @@ func TestInferencePoolImport_StatusOfOtherControllersIsKept(t *testing.T) {
 }
 
 func TestGatewayStatus_DropsOurConditionOnceItIsNotReported(t *testing.T) {
-	conditions := append([]report.Condition{{Type: "penstock.dev/RolledOut", Status: report.False, Reason: "Stuck"}}, programmedReport.Conditions...)
-	old := &gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "example.com/Theirs", Status: metav1.ConditionTrue}}}
+	conditions := append([]report.Condition{{Type: "penstock.dev/RolledOut", Status: report.False, Reason: "Stuck"}},
+		programmedReport.Conditions...)
+	old := &gatewayv1.GatewayStatus{
+		Conditions: []metav1.Condition{{Type: "example.com/Theirs", Status: metav1.ConditionTrue}},
+	}
 	with := Gateway().Make(input(old, report.Report{Conditions: conditions})).(*gatewayv1.GatewayStatus)
 	without := Gateway().Make(input(with, report.Report{Conditions: programmedReport.Conditions})).(*gatewayv1.GatewayStatus)
-	if find(with.Conditions, "penstock.dev/RolledOut") == nil || find(without.Conditions, "penstock.dev/RolledOut") != nil || find(without.Conditions, "example.com/Theirs") == nil {
+	if find(with.Conditions, "penstock.dev/RolledOut") == nil ||
+		find(without.Conditions, "penstock.dev/RolledOut") != nil ||
+		find(without.Conditions, "example.com/Theirs") == nil {
 		t.Errorf("first %+v, then %+v", with.Conditions, without.Conditions)
 	}
 }
 
 func TestInferencePoolImport_ConditionsOfOtherControllersAreKeptWhileTheyAreFalse(t *testing.T) {
-	no := metav1.Condition{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "Paused", Message: "changes", LastTransitionTime: metav1.Now()}
+	no := metav1.Condition{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "Paused", Message: "changes",
+		LastTransitionTime: metav1.Now()}
 	yes := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready"}
 	of := func(name upstream.ControllerName) upstream.ImportController {
-		return upstream.ImportController{Name: name, ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}, Conditions: []metav1.Condition{yes, no}}
+		return upstream.ImportController{Name: name, ExportingClusters: []upstream.ExportingCluster{{Name: "east"}},
+			Conditions: []metav1.Condition{yes, no}}
 	}
 	imp := &inferenceapi.InferencePoolImport{Status: inferenceapi.InferencePoolImportStatus{
-		Conditions: []metav1.Condition{yes, no}, Controllers: []upstream.ImportController{of("example.net/c"), {Name: "example.net/gateways", Conditions: []metav1.Condition{no}}},
+		Conditions: []metav1.Condition{yes, no}, Controllers: []upstream.ImportController{
+			of("example.net/c"), {Name: "example.net/gateways", Conditions: []metav1.Condition{no}},
+		},
 	}}
 	InferencePoolImport().Take(imp)
 	kept := metav1.Condition{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "Paused"}
-	want := []upstream.ImportController{{Name: "example.net/c", ExportingClusters: []upstream.ExportingCluster{{Name: "east"}}, Conditions: []metav1.Condition{kept}}}
-	if s := imp.Status; !reflect.DeepEqual(s.Conditions, []metav1.Condition{kept}) || !reflect.DeepEqual(s.Controllers, want) {
+	want := []upstream.ImportController{
+		{Name: "example.net/c", ExportingClusters: []upstream.ExportingCluster{{Name: "east"}},
+			Conditions: []metav1.Condition{kept}},
+	}
+	if s := imp.Status; !reflect.DeepEqual(s.Conditions, []metav1.Condition{kept}) ||
+		!reflect.DeepEqual(s.Controllers, want) {
 		t.Errorf("kept %+v and %+v", s.Conditions, s.Controllers)
 	}
-	imp.Status = inferenceapi.InferencePoolImportStatus{Conditions: []metav1.Condition{no}, Controllers: []upstream.ImportController{of(MultiCluster)}}
+	imp.Status = inferenceapi.InferencePoolImportStatus{
+		Conditions: []metav1.Condition{no}, Controllers: []upstream.ImportController{of(MultiCluster)},
+	}
 	InferencePoolImport().Take(imp)
 	if s := imp.Status; len(s.Conditions)+len(s.Controllers) > 0 {
 		t.Errorf("Penstock obeys its own conditions: %+v", s)

@@ -55,8 +55,9 @@ func First[Row any](t Reader, table string, key []byte) *Row {
 	return row.(*Row)
 }
 
-// Walk iterates over the rows of a table whose key in an index begins with prefix, in the order of their keys. ws, which may be nil, fires
-// when the walk would meet other rows. The table must not be changed meanwhile.
+// Walk iterates over the rows of a table whose key in an index begins with prefix, in the order of
+// their keys. ws, which may be nil, fires when the walk would meet other rows. The table must not
+// be changed meanwhile.
 func Walk[Row any](t Reader, ws memdb.WatchSet, table, index string, prefix []byte) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.Get(table, index+byPrefix, prefix)

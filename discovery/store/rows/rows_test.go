@@ -12,15 +12,21 @@ type row struct{ name, color string }
 
 func table(t *testing.T) *memdb.Txn {
 	t.Helper()
-	db, err := memdb.NewMemDB(&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{"row": {Name: "row", Indexes: map[string]*memdb.IndexSchema{
-		ByID: {Name: ByID, Unique: true, Indexer: Index{func(r any) []byte { return Key(strings.Split(r.(*row).name, "/")...) }}},
-		"color": {Name: "color", AllowMissing: true, Indexer: Index{func(r any) []byte {
-			if c := r.(*row).color; c != "" {
-				return Key(c)
-			}
-			return nil
-		}}},
-	}}}})
+	db, err := memdb.NewMemDB(
+		&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{"row": {Name: "row",
+			Indexes: map[string]*memdb.IndexSchema{
+				ByID: {
+					Name: ByID, Unique: true, Indexer: Index{
+						func(r any) []byte { return Key(strings.Split(r.(*row).name, "/")...) },
+					},
+				},
+				"color": {Name: "color", AllowMissing: true, Indexer: Index{func(r any) []byte {
+					if c := r.(*row).color; c != "" {
+						return Key(c)
+					}
+					return nil
+				}}},
+			}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,19 +25,21 @@ type Text struct {
 
 // values have no text.
 var values = []reflect.Type{
-	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](), reflect.TypeFor[resource.Quantity](),
+	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
+	reflect.TypeFor[resource.Quantity](),
 	reflect.TypeFor[intstr.IntOrString](),
 }
 
-// Filled returns an object of a kind with a text in each of its fields, at any depth. Headers are named Authorization.
+// Filled returns an object of a kind with a text in each of its fields, at any depth. Headers are
+// named Authorization.
 func Filled(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "canary"})
 }
 
-// WithCredentials returns an object of a kind with a credential in each of its fields, at any depth,
-// in the forms that users write into fields that pages show: a URL's userinfo, a parameter of a
-// query, a token behind its scheme. All of them are secret, whatever is decided about the field.
-// Names are plain.
+// WithCredentials returns an object of a kind with a credential in each of its fields, at any
+// depth, in the forms that users write into fields that pages show: a URL's userinfo, a parameter
+// of a query, a token behind its scheme. All of them are secret, whatever is decided about the
+// field. Names are plain.
 func WithCredentials(kind store.Kind) (store.Object, []Text) {
 	return fill(&filler{kind: kind, prefix: "hidden", forms: []string{
 		"/v1/models?api_key=%s", "https://user:%s@example.com/v1", "Bearer %s", "a path /v1?a=b&token=%s&c=d",
@@ -68,8 +70,8 @@ func (f *filler) mark(path string, hidden bool) string {
 	return text
 }
 
-// isName reports whether a field has a name, or another text that an API server takes only in the form
-// of one: reports and rows are named by them.
+// isName reports whether a field has a name, or another text that an API server takes only in the
+// form of one: reports and rows are named by them.
 func isName(path string) bool {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	return name == "name" && !strings.HasPrefix(path, "metadata.annotations") ||

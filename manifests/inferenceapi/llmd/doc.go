@@ -1,6 +1,6 @@
-// Package llmd holds the kinds of llm-d.ai/v1alpha2 that configure an endpoint picker: InferenceModelRewrite and
-// InferenceObjective. Their schemas are those of llm-d's router. Clusters may have the same kinds in the former group,
-// inference.networking.x-k8s.io/v1alpha2.
+// Package llmd holds the kinds of llm-d.ai/v1alpha2 that configure an endpoint picker:
+// InferenceModelRewrite and InferenceObjective. Their schemas are those of llm-d's router. Clusters
+// may have the same kinds in the former group, inference.networking.x-k8s.io/v1alpha2.
 //
 // +kubebuilder:object:generate=true
 // +groupName=llm-d.ai

@@ -23,8 +23,8 @@ type InferenceModelRewrite struct {
 type InferenceModelRewriteSpec struct {
 	// PoolRef is the InferencePool whose requests are rewritten.
 	PoolRef *PoolObjectReference `json:"poolRef"`
-	// Rules in their order. Of all rules for a pool, one that matches the model's name goes before one without matches, then one of
-	// an older object, then the first.
+	// Rules in their order. Of all rules for a pool, one that matches the model's name goes before
+	// one without matches, then one of an older object, then the first.
 	Rules []InferenceModelRewriteRule `json:"rules"`
 }
 

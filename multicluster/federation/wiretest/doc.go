@@ -1,5 +1,5 @@
-// Package wiretest writes messages of members as JSON, for tests that play a hostile member. The wire
-// form is CBOR with the same names (multicluster/federation).
+// Package wiretest writes messages of members as JSON, for tests that play a hostile member. The
+// wire form is CBOR with the same names (multicluster/federation).
 //
 // Tests: go test ./multicluster/federation
 package wiretest

@@ -12,7 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Start serves a scorer, in cleartext, until the test ends. score gets an encoded ScoreRequest and returns an encoded ScoreResponse.
+// Start serves a scorer, in cleartext, until the test ends. score gets an encoded ScoreRequest and
+// returns an encoded ScoreResponse.
 func Start(t testing.TB, score func(context.Context, []byte) ([]byte, error)) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -20,23 +21,26 @@ func Start(t testing.TB, score func(context.Context, []byte) ([]byte, error)) ne
 		t.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(raw{}))
-	server.RegisterService(&grpc.ServiceDesc{ServiceName: "penstock.scoring.v1.Scorer", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
-		MethodName: "Score",
-		Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			var request []byte
-			if err := decode(&request); err != nil {
-				return nil, err
-			}
-			answer, err := score(ctx, request)
-			return &answer, err
-		},
-	}}}, nil)
+	server.RegisterService(&grpc.ServiceDesc{ServiceName: "penstock.scoring.v1.Scorer", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{
+			MethodName: "Score",
+			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any,
+				error) {
+				var request []byte
+				if err := decode(&request); err != nil {
+					return nil, err
+				}
+				answer, err := score(ctx, request)
+				return &answer, err
+			},
+		}}}, nil)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// Fields returns the values of a field of a message, each as it is encoded: the content of strings and messages.
+// Fields returns the values of a field of a message, each as it is encoded: the content of strings
+// and messages.
 func Fields(m []byte, number int) (values [][]byte) {
 	for len(m) > 0 {
 		field, kind, n := protowire.ConsumeTag(m)

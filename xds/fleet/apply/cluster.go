@@ -36,8 +36,9 @@ type Config struct {
 	REST *rest.Config
 	// Namespaces are the only namespaces in which objects are read; none: all.
 	Namespaces []string
-	// Changed is called with each object that was added, changed or deleted, from several goroutines. For pods it is
-	// called with the fleet's name, and only if the nodes have changed that the fleet runs on. Required.
+	// Changed is called with each object that was added, changed or deleted, from several
+	// goroutines. For pods it is called with the fleet's name, and only if the nodes have changed
+	// that the fleet runs on. Required.
 	Changed func(Ref)
 }
 
@@ -64,7 +65,8 @@ func New(c Config) (*Cluster, error) {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	return &Cluster{client: client, namespaces: namespaces, changed: c.Changed, objects: map[Ref]*Object{}, pods: map[Ref]map[Ref]*Object{}}, nil
+	return &Cluster{client: client, namespaces: namespaces, changed: c.Changed, objects: map[Ref]*Object{},
+		pods: map[Ref]map[Ref]*Object{}}, nil
 }
 
 // Run watches the objects until ctx ends; synced is called once, when all have been listed.
@@ -75,7 +77,8 @@ func (c *Cluster) Run(ctx context.Context, synced func()) error {
 		for _, namespace := range c.namespaces {
 			left.Add(1)
 			in := &intake{cluster: c, kind: kind, namespace: namespace, listed: sync.OnceFunc(left.Done)}
-			reflector := cache.NewReflectorWithOptions(c.listWatch(kind, namespace), &unstructured.Unstructured{}, in, cache.ReflectorOptions{Name: "fleet " + kind})
+			reflector := cache.NewReflectorWithOptions(c.listWatch(kind, namespace), &unstructured.Unstructured{}, in,
+				cache.ReflectorOptions{Name: "fleet " + kind})
 			group.Go(func() error {
 				defer in.listed()
 				reflector.RunWithContext(ctx)
@@ -107,8 +110,8 @@ func (c *Cluster) listWatch(kind, namespace string) *cache.ListWatch {
 	}
 }
 
-// Objects are those of one fleet that the API server has, sorted by kind. They do not include its pods, which belong to
-// its Deployment.
+// Objects are those of one fleet that the API server has, sorted by kind. They do not include its
+// pods, which belong to its Deployment.
 func (c *Cluster) Objects(namespace, fleet string) []Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +139,8 @@ func (c *Cluster) nodes(namespace, fleet string) (out []string) {
 	return slices.Compact(out)
 }
 
-// Apply writes an object. applied is its hash, stored in AnnotationApplied. known reports whether the object has been
-// seen; an unknown one is read first.
+// Apply writes an object. applied is its hash, stored in AnnotationApplied. known reports whether
+// the object has been seen; an unknown one is read first.
 func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, known bool) error {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	client := c.client.Resource(kinds[kind]).Namespace(obj.GetNamespace())
@@ -155,7 +158,8 @@ func (c *Cluster) Apply(ctx context.Context, obj render.Object, applied string, 
 		return err
 	}
 	yes := true
-	now, err := client.Patch(ctx, obj.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: FieldManager, Force: &yes})
+	now, err := client.Patch(ctx, obj.GetName(), types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: FieldManager, Force: &yes})
 	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind, obj.GetName(), err)
 	}
@@ -180,7 +184,8 @@ func encode(obj render.Object, applied string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// Delete deletes an object unless another one of its name has replaced it. A missing object is no error.
+// Delete deletes an object unless another one of its name has replaced it. A missing object is no
+// error.
 func (c *Cluster) Delete(ctx context.Context, o Object) error {
 	uid := types.UID(o.UID)
 	background := metav1.DeletePropagationBackground

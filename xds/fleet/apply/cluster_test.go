@@ -32,7 +32,8 @@ func TestServerSideApply_ResultIsSeenAtOnceWithoutStatus(t *testing.T) {
 	if len(got) != 1 || got[0].Applied != "hash" || got[0].OwnerName != "gw" || got[0].Mark == "" {
 		t.Errorf("seen: %+v", got)
 	}
-	if !strings.Contains(api.query, "force=true") || !strings.Contains(api.query, "fieldManager=penstock") || strings.Contains(api.body, `"status"`) {
+	if !strings.Contains(api.query, "force=true") || !strings.Contains(api.query, "fieldManager=penstock") ||
+		strings.Contains(api.body, `"status"`) {
 		t.Errorf("applied %s: %s", api.query, api.body)
 	}
 }
@@ -56,12 +57,14 @@ func TestPod_NodesAreThoseOfReadyPods(t *testing.T) {
 	s.ResourceVersion = "5"
 	api.put(s)
 	pod := func(name, version, ready, nodes string) string {
-		return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": %q, "uid": %[1]q, "resourceVersion": %q, "labels": {%q: "edge"}},
+		return fmt.Sprintf(
+			`{"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": %q, "uid": %[1]q, "resourceVersion": %q, "labels": {%q: "edge"}},
 			"status": {"hostIPs": [%s], "conditions": [{"type": "Ready", "status": %q}]}}`, name, version, render.LabelFleet, nodes, ready)
 	}
 	one, two := `{"ip": "198.51.100.1"}, {"ip": "2001:db8::1"}`, `{"ip": "198.51.100.2"}`
 	// A pod with the name of the fleet is not an object of the fleet.
-	api.pods = []string{pod("a", "1", "True", one), pod("b", "2", "True", one), pod("edge", "3", "True", two), pod("c", "4", "False", `{"ip": "198.51.100.3"}`)}
+	api.pods = []string{pod("a", "1", "True", one), pod("b", "2", "True", one), pod("edge", "3", "True", two),
+		pod("c", "4", "False", `{"ip": "198.51.100.3"}`)}
 	c := api.follow(t)
 	nodes := func(want ...string) {
 		t.Helper()
@@ -82,7 +85,8 @@ func TestPod_NodesAreThoseOfReadyPods(t *testing.T) {
 	nodes("198.51.100.1", "2001:db8::1")
 	api.events <- `{"type": "DELETED", "object": ` + pod("a", "11", "True", one) + `}`
 	nodes("198.51.100.1", "2001:db8::1")
-	ending := strings.Replace(pod("b", "12", "True", one), `"uid"`, `"deletionTimestamp": "2026-01-01T00:00:00Z", "uid"`, 1)
+	ending := strings.Replace(pod("b", "12", "True", one), `"uid"`,
+		`"deletionTimestamp": "2026-01-01T00:00:00Z", "uid"`, 1)
 	api.events <- `{"type": "MODIFIED", "object": ` + ending + `}`
 	nodes()
 	api.events <- `{"type": "DELETED", "object": ` + pod("b", "13", "True", one) + `}`
@@ -109,7 +113,9 @@ func service() *corev1.Service {
 	yes := true
 	return &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "edge", Labels: map[string]string{render.LabelFleet: "edge"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: "gw", UID: "uid", Controller: &yes}},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: "gw", UID: "uid", Controller: &yes},
+		},
 	}}
 }
 
@@ -138,7 +144,8 @@ func (a *api) put(s *corev1.Service) { a.object = s }
 // follow returns a Cluster that has listed everything.
 func (a *api) follow(t *testing.T) *apply.Cluster {
 	t.Helper()
-	c, err := apply.New(apply.Config{REST: &rest.Config{Host: a.server.URL}, Changed: func(ref apply.Ref) { a.changed <- ref }})
+	c, err := apply.New(apply.Config{REST: &rest.Config{Host: a.server.URL},
+		Changed: func(ref apply.Ref) { a.changed <- ref }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +162,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Query().Get("sendInitialEvents") != "": // as an older API server, so that the client lists
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+			Reason: metav1.StatusReasonInvalid, Code: 422,
+		})
 		return
 	case r.URL.Query().Get("watch") != "":
 		w.(http.Flusher).Flush()
@@ -188,11 +198,15 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch named := strings.HasSuffix(r.URL.Path, "/services/edge"); {
 	case named && a.object == nil:
 		w.WriteHeader(http.StatusNotFound)
-		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404})
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+			Reason: metav1.StatusReasonNotFound, Code: 404,
+		})
 	case named:
 		_ = json.NewEncoder(w).Encode(a.object)
 	default:
-		list := map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "6"}, "items": []any{}}
+		list := map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "6"},
+			"items": []any{}}
 		// The API server applies the label selector.
 		if strings.HasSuffix(r.URL.Path, "/services") && a.object != nil && a.object.Labels != nil {
 			list["items"] = []any{a.object}

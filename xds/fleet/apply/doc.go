@@ -1,13 +1,14 @@
-// Package apply reads and writes a fleet's objects at the API server: it watches the objects with Penstock's label,
-// applies them (server-side apply) and deletes them. secret.go stores the certificate authority and reviews tokens with
-// the same client.
+// Package apply reads and writes a fleet's objects at the API server: it watches the objects with
+// Penstock's label, applies them (server-side apply) and deletes them. secret.go stores the
+// certificate authority and reviews tokens with the same client.
 //
-// fleet calls it, on the replica that leads. It keeps a few fields of each object (Object). The result of Apply counts
-// as seen, so that a late watch does not cause a second write. It also watches the pods with the label, for the
-// addresses of their nodes.
+// fleet calls it, on the replica that leads. It keeps a few fields of each object (Object). The
+// result of Apply counts as seen, so that a late watch does not cause a second write. It also
+// watches the pods with the label, for the addresses of their nodes.
 //
-// Invariants: it applies as field manager "penstock", by force, so that fields of other managers stay. It never
-// modifies an object of the same name without the label (ErrNotOwned). The client has no rate limit of its own.
+// Invariants: it applies as field manager "penstock", by force, so that fields of other managers
+// stay. It never modifies an object of the same name without the label (ErrNotOwned). The client
+// has no rate limit of its own.
 //
 // Tests: go test ./xds/fleet/apply (against a minimal API server in the test).
 package apply

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// AnnotationApplied has the hash of the applied object, so that other replicas know what this one wrote.
+// AnnotationApplied has the hash of the applied object, so that other replicas know what this one
+// wrote.
 const AnnotationApplied = "penstock.dev/applied"
 
 // Ref names an object of a fleet.
@@ -28,8 +29,8 @@ type Object struct {
 	UID     string
 	Fleet   string // value of render.LabelFleet
 	Applied string // value of AnnotationApplied
-	// Mark changes when fields that we applied may have changed: the generation, or for kinds without one the resource
-	// version.
+	// Mark changes when fields that we applied may have changed: the generation, or for kinds
+	// without one the resource version.
 	Mark string
 	// Owner and OwnerName are the UID and name of the Gateway that it belongs to.
 	Owner, OwnerName string
@@ -37,7 +38,8 @@ type Object struct {
 
 	// Of a Deployment:
 	Replicas, Available int32
-	// Stuck is why the rollout makes no progress, from its conditions; "" if it progresses or is complete.
+	// Stuck is why the rollout makes no progress, from its conditions; "" if it progresses or is
+	// complete.
 	Stuck string
 	// Of a Service: the load balancer's addresses and names, the external IPs, and the cluster IPs.
 	Balancer, External, ClusterIPs []string
@@ -46,8 +48,9 @@ type Object struct {
 	Class string
 	// Ports are those of a NetworkPolicy's first rule.
 	Ports []render.Socket
-	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted: they answer a NodePort whatever the
-	// Service's externalTrafficPolicy. They come from the pods, so that Penstock needs no permission to read Nodes.
+	// Nodes are the addresses of the nodes with ready pods of the fleet, sorted: they answer a
+	// NodePort whatever the Service's externalTrafficPolicy. They come from the pods, so that
+	// Penstock needs no permission to read Nodes.
 	Nodes []string
 
 	version uint64 // resource version
@@ -87,7 +90,8 @@ func (o *Object) subject() Ref {
 func digest(kind string, u *unstructured.Unstructured) *Object {
 	o := &Object{
 		Ref: Ref{kind, u.GetNamespace(), u.GetName()}, UID: string(u.GetUID()), Fleet: u.GetLabels()[render.LabelFleet],
-		Applied: u.GetAnnotations()[AnnotationApplied], Mark: u.GetResourceVersion(), Deleting: u.GetDeletionTimestamp() != nil,
+		Applied: u.GetAnnotations()[AnnotationApplied], Mark: u.GetResourceVersion(),
+		Deleting: u.GetDeletionTimestamp() != nil,
 	}
 	o.version, _ = strconv.ParseUint(u.GetResourceVersion(), 10, 64)
 	if g := u.GetGeneration(); g > 0 {
@@ -162,8 +166,8 @@ func nodes(u *unstructured.Unstructured) (out []string) {
 	return out
 }
 
-// stuck is why a Deployment has no pods, or none that become ready (DeploymentConditionType ReplicaFailure,
-// Progressing).
+// stuck is why a Deployment has no pods, or none that become ready (DeploymentConditionType
+// ReplicaFailure, Progressing).
 func stuck(u *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, bad := range []struct{ typ, status string }{{"ReplicaFailure", "True"}, {"Progressing", "False"}} {

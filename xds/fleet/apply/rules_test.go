@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// In every namespace, Penstock may write the objects of fleets, and review tokens. In its own namespace it may write its
-// Lease and its authority's Secret. discovery/kube tests what it may read.
+// In every namespace, Penstock may write the objects of fleets, and review tokens. In its own
+// namespace it may write its Lease and its authority's Secret. discovery/kube tests what it may
+// read.
 func TestRBAC_InstalledRulesAreLeastPrivilege(t *testing.T) {
 	want := map[string]string{at(reviews): "create"}
 	for _, resource := range kinds {

@@ -21,11 +21,12 @@ type Config struct {
 	Stop bool
 	// Timeout bounds the drain. Default: 10 min.
 	Timeout time.Duration
-	// Settle is how long Envoy takes new connections at least: until all nodes and load balancers have removed the pod.
-	// Default: 10 s.
+	// Settle is how long Envoy takes new connections at least: until all nodes and load balancers
+	// have removed the pod. Default: 10 s.
 	Settle time.Duration
-	// Quiet is how long to wait for connections without requests: only its next response informs a client that its
-	// connection ends. Without Stop, it is also how long no datagram has come when the drain ends. Default: 5 s.
+	// Quiet is how long to wait for connections without requests: only its next response informs a
+	// client that its connection ends. Without Stop, it is also how long no datagram has come when
+	// the drain ends. Default: 5 s.
 	Quiet time.Duration
 	// Interval between reads of the statistics. Default: 250 ms.
 	Interval time.Duration
@@ -85,7 +86,8 @@ func Drain(ctx context.Context, c Config) (left int64, err error) {
 		switch {
 		case err != nil || left > 0:
 			busy = now
-		case now.Sub(begun) >= c.Settle && (w.connections == 0 || now.Sub(busy) >= c.Quiet) && now.Sub(received) >= c.Quiet:
+		case now.Sub(begun) >= c.Settle && (w.connections == 0 || now.Sub(busy) >= c.Quiet) &&
+			now.Sub(received) >= c.Quiet:
 			return 0, nil
 		}
 		select {

@@ -50,12 +50,14 @@ func TestDrain_EndsAtTimeout(t *testing.T) {
 	r := newRig(t)
 	defer close(r.finish)
 	r.begin(t)
-	if err := <-r.drain(t, drain.Config{Settle: time.Millisecond, Quiet: time.Millisecond, Timeout: 300 * time.Millisecond}); err != nil {
+	if err := <-r.drain(t,
+		drain.Config{Settle: time.Millisecond, Quiet: time.Millisecond, Timeout: 300 * time.Millisecond}); err != nil {
 		t.Error(err)
 	}
 }
 
-// A client's datagrams reach a pod that ends until each node has noticed; then they go to another one.
+// A client's datagrams reach a pod that ends until each node has noticed; then they go to another
+// one.
 func TestDrain_WaitsWhileDatagramsCome(t *testing.T) {
 	r := newRig(t)
 	conn, err := net.Dial("udp", r.address)

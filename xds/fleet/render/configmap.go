@@ -27,8 +27,8 @@ const (
 // ReadyPort of a pod answers the kubelet. No listener can have it.
 const ReadyPort = 19003
 
-// leastMemory is the lowest memory limit of an Envoy: its heap takes 10 MiB without configuration, and near its limit
-// it answers 503 to every request.
+// leastMemory is the lowest memory limit of an Envoy: its heap takes 10 MiB without configuration,
+// and near its limit it answers 503 to every request.
 var leastMemory = resource.MustParse("64Mi")
 
 // memory checks what admission cannot if an EnvoyFleet is older than the rule in its CRD.
@@ -37,11 +37,13 @@ func (b *builder) memory() error {
 	if !ok || limit.Cmp(leastMemory) >= 0 {
 		return nil
 	}
-	return &InvalidField{"spec.resources.limits.memory", limit.String() + " is too little: Envoy would answer every request with 503", "write " + leastMemory.String() + " or more"}
+	return &InvalidField{"spec.resources.limits.memory",
+		limit.String() + " is too little: Envoy would answer every request with 503",
+		"write " + leastMemory.String() + " or more"}
 }
 
-// bootstrap is the configuration that Envoy starts with. Its node id is the pod's name, which only the command line
-// has.
+// bootstrap is the configuration that Envoy starts with. Its node id is the pod's name, which only
+// the command line has.
 func (b *builder) bootstrap() bootstrap.Config {
 	c := bootstrap.Config{
 		Gateway:     b.gateway(),
@@ -55,7 +57,8 @@ func (b *builder) bootstrap() bootstrap.Config {
 		Concurrency: int(or(b.Spec.Concurrency, 0)),
 	}
 	if limit, ok := b.resources().Limits[corev1.ResourceMemory]; ok {
-		c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9 // the rest is for stacks, and for memory that the allocator retains
+		// the rest is for stacks, and for memory that the allocator retains
+		c.MaxHeapBytes = uint64(limit.Value()) / 10 * 9
 	}
 	if b.Spec.Bootstrap != nil {
 		c.Extra = b.Spec.Bootstrap.Raw
@@ -73,7 +76,9 @@ func (b *builder) configMap() (config *corev1.ConfigMap, hash string, err error)
 		if len(c.Extra) > 0 {
 			c.Extra = nil
 			if _, other := bootstrap.YAML(c); other == nil {
-				return nil, "", &InvalidField{"spec.bootstrap", err.Error(), "write fields of Envoy's bootstrap (envoy.config.bootstrap.v3.Bootstrap)"}
+				return nil, "",
+					&InvalidField{"spec.bootstrap", err.Error(),
+						"write fields of Envoy's bootstrap (envoy.config.bootstrap.v3.Bootstrap)"}
 			}
 		}
 		return nil, "", fmt.Errorf("bootstrap of Gateway %s: %w", b.gateway(), err)

@@ -19,14 +19,15 @@ import (
 // annotationBootstrap makes pods roll when their bootstrap changes.
 const annotationBootstrap = "penstock.dev/bootstrap"
 
-// progressSeconds is how long a rollout may take to get a pod ready; most of it is for pulling images.
+// progressSeconds is how long a rollout may take to get a pod ready; most of it is for pulling
+// images.
 const progressSeconds = int32(180)
 
 // drainMargin is the number of seconds that a pod may take in addition to its drain.
 const drainMargin = 30
 
-// user is the user of the containers: nonroot in distroless images. It is the same for all, so that only it may read
-// the token's file.
+// user is the user of the containers: nonroot in distroless images. It is the same for all, so that
+// only it may read the token's file.
 const user = int64(65532)
 
 func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
@@ -49,7 +50,8 @@ func (b *builder) deployment(bootstrapHash string) *appsv1.Deployment {
 	}
 }
 
-// replicas is always set: an apply without the field that an earlier one has set resets it, to one replica.
+// replicas is always set: an apply without the field that an earlier one has set resets it, to one
+// replica.
 func (b *builder) replicas() *int32 {
 	n := or(b.Spec.Replicas, 2)
 	if a := b.Spec.Autoscaling; a != nil {
@@ -100,7 +102,8 @@ func (b *builder) tools() corev1.Container {
 
 func (b *builder) envoy() corev1.Container {
 	args := []string{
-		"-c", configDir + "/" + bootstrapFile, "--service-node", "$(POD_NAME)", "--service-zone", "$(ZONE)", "--log-level", "warning",
+		"-c", configDir + "/" + bootstrapFile, "--service-node", "$(POD_NAME)", "--service-zone", "$(ZONE)",
+		"--log-level", "warning",
 	}
 	return corev1.Container{
 		Name:  "envoy",
@@ -108,12 +111,15 @@ func (b *builder) envoy() corev1.Container {
 		Args:  append(args, b.bootstrap().Args()...),
 		Env: []corev1.EnvVar{
 			{Name: "POD_NAME", ValueFrom: field("metadata.name")},
-			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")}, // empty if pods have no such label
+			// empty if pods have no such label
+			{Name: "ZONE", ValueFrom: field("metadata.labels['topology.kubernetes.io/zone']")},
 		},
 		Resources:       b.resources(),
 		SecurityContext: restricted(),
 		ReadinessProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: bootstrap.ReadyPath, Port: intstr.FromInt32(ReadyPort)}},
+			ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Path: bootstrap.ReadyPath, Port: intstr.FromInt32(ReadyPort)},
+			},
 			PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 2,
 		},
 		Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{
@@ -130,22 +136,29 @@ func (b *builder) envoy() corev1.Container {
 
 // resources of Envoy's container.
 func (b *builder) resources() corev1.ResourceRequirements {
-	return or(b.Spec.Resources, corev1.ResourceRequirements{Requests: quantities("100m", "128Mi"), Limits: memory("1Gi")})
+	return or(b.Spec.Resources, corev1.ResourceRequirements{
+		Requests: quantities("100m", "128Mi"), Limits: memory("1Gi"),
+	})
 }
 
 func (b *builder) volumes() []corev1.Volume {
 	empty := func(name, size string) corev1.Volume {
 		limit := resource.MustParse(size)
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}
+		return corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}},
+		}
 	}
 	seconds := lifetime
 	return []corev1.Volume{
 		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: b.name},
 		}}},
-		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: identity.Audience, ExpirationSeconds: &seconds, Path: "token"},
-		}}}}},
+		{Name: "token",
+			VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+					Audience: identity.Audience, ExpirationSeconds: &seconds, Path: "token",
+				},
+			}}}}},
 		empty("run", "16Mi"),    // a socket
 		empty("tools", "256Mi"), // the program
 	}
@@ -156,7 +169,9 @@ func (b *builder) spread(given []corev1.TopologySpreadConstraint) []corev1.Topol
 	own := &metav1.LabelSelector{MatchLabels: b.selector()}
 	if given == nil {
 		for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
-			given = append(given, corev1.TopologySpreadConstraint{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway})
+			given = append(given, corev1.TopologySpreadConstraint{
+				MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway,
+			})
 		}
 	}
 	out := make([]corev1.TopologySpreadConstraint, len(given))
@@ -170,12 +185,14 @@ func (b *builder) spread(given []corev1.TopologySpreadConstraint) []corev1.Topol
 func restricted() *corev1.SecurityContext {
 	no, yes := false, true
 	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }
 
 func quantities(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
 func memory(limit string) corev1.ResourceList {

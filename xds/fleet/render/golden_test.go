@@ -24,12 +24,14 @@ import (
 )
 
 var settings = render.Settings{
-	ADS: []string{"penstock.penstock-system.svc:18000"}, CA: []byte("the authority\n"), EnvoyImage: "envoy:1", PenstockImage: "penstock:1",
-	ExternalIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/31")},
+	ADS: []string{"penstock.penstock-system.svc:18000"}, CA: []byte("the authority\n"), EnvoyImage: "envoy:1",
+	PenstockImage: "penstock:1",
+	ExternalIPs:   []netip.Prefix{netip.MustParsePrefix("192.0.2.8/31")},
 }
 
-// The comment of each file in testdata explains what a user would lose. Then come the Gateway, the EnvoyFleet, perhaps the port for members of
-// the cluster set, and the objects that are applied for them.
+// The comment of each file in testdata explains what a user would lose. Then come the Gateway, the
+// EnvoyFleet, perhaps the port for members of the cluster set, and the objects that are applied for
+// them.
 func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -41,7 +43,8 @@ func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := txtar.Archive{Comment: archive.Comment, Files: []txtar.File{section(t, archive, "gateway.yaml"), section(t, archive, "fleet.yaml")}}
+			got := txtar.Archive{Comment: archive.Comment,
+				Files: []txtar.File{section(t, archive, "gateway.yaml"), section(t, archive, "fleet.yaml")}}
 			if i := peerPort(archive); i >= 0 {
 				got.Files = append(got.Files, archive.Files[i])
 			}
@@ -54,7 +57,10 @@ func TestEnvoyFleet_GoldenObjects(t *testing.T) {
 				if config, ok := o.(*corev1.ConfigMap); ok { // xds/bootstrap has goldens of its own
 					config.Data["bootstrap.yaml"] = "of " + settings.ADS[0]
 				}
-				got.Files = append(got.Files, txtar.File{Name: o.GetObjectKind().GroupVersionKind().Kind, Data: hashes.ReplaceAll(marshal(t, o), []byte("penstock.dev/bootstrap: HASH"))})
+				got.Files = append(got.Files, txtar.File{
+					Name: o.GetObjectKind().GroupVersionKind().Kind,
+					Data: hashes.ReplaceAll(marshal(t, o), []byte("penstock.dev/bootstrap: HASH")),
+				})
 			}
 			if os.Getenv("PENSTOCK_GOLDEN") == "rewrite" {
 				if err := os.WriteFile(file, txtar.Format(&got), 0o644); err != nil {
@@ -73,10 +79,12 @@ func TestName_IsValidForServices(t *testing.T) {
 	long := strings.Repeat("a", 70)
 	seen := map[string]string{}
 	for gateway, want := range map[string]string{
-		"edge": "edge-penstock", "a.b": "a-b-penstock-", "1st": "gw-1st-penstock-", long: "", long + "b": "", "a-b": "a-b-penstock",
+		"edge": "edge-penstock", "a.b": "a-b-penstock-", "1st": "gw-1st-penstock-", long: "", long + "b": "",
+		"a-b": "a-b-penstock",
 	} {
 		got := render.Name(gateway, "penstock")
-		if !strings.HasPrefix(got, want) || len(got) > 63 || strings.ContainsAny(got, "._") || got[0] < 'a' || got[0] > 'z' {
+		if !strings.HasPrefix(got, want) || len(got) > 63 || strings.ContainsAny(got, "._") || got[0] < 'a' ||
+			got[0] > 'z' {
 			t.Errorf("%s: %s", gateway, got)
 		}
 		if other, twice := seen[got]; twice {
@@ -132,19 +140,23 @@ func TestGatewayInfrastructure_LabelsAndAnnotationsReachEveryObject(t *testing.T
 	}
 	for _, o := range objects {
 		if o.GetLabels()["team"] != "blue" || o.GetAnnotations()["example.com/owner"] != "jane" {
-			t.Errorf("%s: labels %v, annotations %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetLabels(), o.GetAnnotations())
+			t.Errorf("%s: labels %v, annotations %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetLabels(),
+				o.GetAnnotations())
 		}
 	}
 }
 
 func TestGatewayAddressEmpty_RequestsAnyAddress(t *testing.T) {
-	gw := &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{Addresses: []gatewayv1.GatewaySpecAddress{{}, {Value: "192.0.2.9"}}}}
+	gw := &gatewayv1.Gateway{
+		Spec: gatewayv1.GatewaySpec{Addresses: []gatewayv1.GatewaySpecAddress{{}, {Value: "192.0.2.9"}}},
+	}
 	own, external, outside := render.Assign(gw, &v1alpha1.EnvoyFleetSpec{}, settings.ExternalIPs)
 	if own != "192.0.2.9" || len(external)+len(outside) != 0 {
 		t.Errorf("own %q, external %v, outside %v", own, external, outside)
 	}
 	gw.Spec.Addresses = gw.Spec.Addresses[:1]
-	if own, external, outside = render.Assign(gw, &v1alpha1.EnvoyFleetSpec{}, settings.ExternalIPs); own != "" || len(external)+len(outside) != 0 {
+	if own, external, outside = render.Assign(gw, &v1alpha1.EnvoyFleetSpec{}, settings.ExternalIPs); own != "" ||
+		len(external)+len(outside) != 0 {
 		t.Errorf("an empty address alone: own %q, external %v, outside %v", own, external, outside)
 	}
 }
@@ -160,7 +172,8 @@ func read(t *testing.T, archive *txtar.Archive) render.Fleet {
 	f := render.Fleet{Gateway: gw, Spec: &fleet.Spec, Running: 5}
 	for _, l := range gw.Spec.Listeners {
 		f.Ports = append(f.Ports, render.Port{
-			Number: int32(l.Port), UDP: l.Protocol == gatewayv1.UDPProtocolType, Name: strings.ToLower(string(l.Protocol)),
+			Number: int32(l.Port), UDP: l.Protocol == gatewayv1.UDPProtocolType,
+			Name: strings.ToLower(string(l.Protocol)),
 		})
 	}
 	if i := peerPort(archive); i >= 0 {
@@ -221,8 +234,11 @@ func TestPodDisruptionBudget_LetsSingleProxyBeEvicted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(objects, func(o render.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind == "PodDisruptionBudget" })
-	if spec := objects[i].(*policyv1.PodDisruptionBudget).Spec; spec.MinAvailable != nil || spec.MaxUnavailable.IntValue() != 1 {
+	i := slices.IndexFunc(objects, func(o render.Object) bool {
+		return o.GetObjectKind().GroupVersionKind().Kind == "PodDisruptionBudget"
+	})
+	if spec := objects[i].(*policyv1.PodDisruptionBudget).Spec; spec.MinAvailable != nil ||
+		spec.MaxUnavailable.IntValue() != 1 {
 		t.Errorf("%+v: its node could never be drained", spec)
 	}
 }

@@ -14,9 +14,9 @@ import (
 // maxOpenPorts bounds the ports of listeners in a NetworkPolicy, removed ones included.
 const maxOpenPorts = 256
 
-// networkPolicy lets clients reach listeners, the kubelet the ready port, and nothing else. Ports of removed listeners
-// stay open: nothing new listens there, and some network plugins cut a connection that its policy no longer allows,
-// which is to continue for the drain time.
+// networkPolicy lets clients reach listeners, the kubelet the ready port, and nothing else. Ports
+// of removed listeners stay open: nothing new listens there, and some network plugins cut a
+// connection that its policy no longer allows, which is to continue for the drain time.
 func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	ready := Socket{Number: ReadyPort}
 	var open []Socket
@@ -34,7 +34,9 @@ func (b *builder) networkPolicy() *networkingv1.NetworkPolicy {
 	slices.SortFunc(open, func(a, b Socket) int { return Port{a.Number, a.UDP, ""}.Compare(Port{b.Number, b.UDP, ""}) })
 	rules := []networkingv1.NetworkPolicyIngressRule{{Ports: policyPorts(ready)}}
 	if len(open) > 0 { // a rule without ports would open all
-		listeners := networkingv1.NetworkPolicyIngressRule{Ports: policyPorts(open...), From: or(b.Spec.NetworkPolicy, v1alpha1.FleetNetworkPolicy{}).From}
+		listeners := networkingv1.NetworkPolicyIngressRule{
+			Ports: policyPorts(open...), From: or(b.Spec.NetworkPolicy, v1alpha1.FleetNetworkPolicy{}).From,
+		}
 		rules = append([]networkingv1.NetworkPolicyIngressRule{listeners}, rules...)
 	}
 	return &networkingv1.NetworkPolicy{

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// rules describes the rules of a fleet's NetworkPolicy, as "ports from N peers"; nil if it has none.
+// rules describes the rules of a fleet's NetworkPolicy, as "ports from N peers"; nil if it has
+// none.
 func rules(t *testing.T, change func(*render.Fleet)) (out []string) {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/plain.txtar")
@@ -60,7 +61,8 @@ func TestNetworkPolicy_OpensListenersOnly(t *testing.T) {
 	}{
 		{"all clients", func(*render.Fleet) {}, []string{"80 443 from 0 peers", ready}},
 		{"no listener", func(f *render.Fleet) { f.Ports = nil }, []string{ready}},
-		{"a removed listener drains", func(f *render.Fleet) { f.Open = []render.Socket{{Number: 443}, {Number: 8080}} }, []string{"80 443 8080 from 0 peers", ready}},
+		{"a removed listener drains", func(f *render.Fleet) { f.Open = []render.Socket{{Number: 443}, {Number: 8080}} },
+			[]string{"80 443 8080 from 0 peers", ready}},
 		{"UDP and TCP on one port", func(f *render.Fleet) {
 			f.Ports = []render.Port{{Number: 53, UDP: true, Name: "udp"}, {Number: 53, Name: "tcp"}}
 			f.Open = []render.Socket{{Number: 53, UDP: true}, {Number: 99, UDP: true}}
@@ -70,10 +72,15 @@ func TestNetworkPolicy_OpensListenersOnly(t *testing.T) {
 				"address":{"socket_address":{"protocol":"UDP","address":"0.0.0.0","port_value":19001}}}]}}`)}
 		}, []string{"80 443 19001/UDP from 0 peers", ready}},
 		{"a listener in bootstrap", func(f *render.Fleet) {
-			f.Spec.Bootstrap = &runtime.RawExtension{Raw: []byte(`{"static_resources":{"listeners":[{"name":"metrics","address":{"socket_address":{"address":"0.0.0.0","port_value":19001}}}]}}`)}
+			f.Spec.Bootstrap = &runtime.RawExtension{
+				Raw: []byte(
+					`{"static_resources":{"listeners":[{"name":"metrics","address":{"socket_address":{"address":"0.0.0.0","port_value":19001}}}]}}`),
+			}
 		}, []string{"80 443 19001 from 0 peers", ready}},
 		{"some clients", func(f *render.Fleet) {
-			f.Spec.NetworkPolicy = &v1alpha1.FleetNetworkPolicy{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}}
+			f.Spec.NetworkPolicy = &v1alpha1.FleetNetworkPolicy{
+				From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}},
+			}
 		}, []string{"80 443 from 1 peers", ready}},
 		{"none", func(f *render.Fleet) {
 			f.Spec.NetworkPolicy = &v1alpha1.FleetNetworkPolicy{Mode: v1alpha1.NetworkPolicyNone}

@@ -30,8 +30,8 @@ type Settings struct {
 	EnvoyImage string
 	// PenstockImage contains the program that drains proxies; its entry point is penstock.
 	PenstockImage string
-	// ExternalIPs are the ranges from which Gateways may request addresses that the nodes accept; none: no address is
-	// allowed.
+	// ExternalIPs are the ranges from which Gateways may request addresses that the nodes accept;
+	// none: no address is allowed.
 	ExternalIPs []netip.Prefix
 }
 
@@ -40,9 +40,11 @@ type Fleet struct {
 	Gateway *gatewayv1.Gateway
 	// Spec is the merged spec of its EnvoyFleets. Its mode is Managed.
 	Spec *v1alpha1.EnvoyFleetSpec
-	// Ports are those of the listeners, the one for members of the cluster set included, sorted, without duplicates.
+	// Ports are those of the listeners, the one for members of the cluster set included, sorted,
+	// without duplicates.
 	Ports []Port
-	// Running is the number of replicas in the existing Deployment, which an autoscaler may have chosen; 0 if unknown.
+	// Running is the number of replicas in the existing Deployment, which an autoscaler may have
+	// chosen; 0 if unknown.
 	Running int32
 	// Open are the listeners' ports in the existing NetworkPolicy.
 	Open []Socket
@@ -60,7 +62,8 @@ func (p Port) Socket() Socket { return Socket{p.Number, p.UDP} }
 
 // Compare orders ports by number, those of TCP first.
 func (p Port) Compare(o Port) int {
-	return cmp.Or(cmp.Compare(p.Number, o.Number), strings.Compare(string(p.Socket().Protocol()), string(o.Socket().Protocol())))
+	return cmp.Or(cmp.Compare(p.Number, o.Number),
+		strings.Compare(string(p.Socket().Protocol()), string(o.Socket().Protocol())))
 }
 
 // Socket is a port of TCP or UDP.
@@ -97,14 +100,15 @@ const (
 	LabelGateway   = "gateway.networking.k8s.io/gateway-name"
 	LabelClass     = "gateway.networking.k8s.io/gateway-class-name"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// LabelFleet has Name of the Gateway. Deployment, Service and PodDisruptionBudget select pods by it.
+	// LabelFleet has Name of the Gateway. Deployment, Service and PodDisruptionBudget select pods
+	// by it.
 	LabelFleet = "penstock.dev/fleet"
 	// ManagedBy is the value of LabelManagedBy.
 	ManagedBy = "penstock"
 )
 
-// Name is the name of all objects of a Gateway: the names of the Gateway and its class (GEP-1762), shortened with a
-// hash if that is not a valid name of a Service.
+// Name is the name of all objects of a Gateway: the names of the Gateway and its class (GEP-1762),
+// shortened with a hash if that is not a valid name of a Service.
 func Name(gateway, class string) string { return label(gateway+"-"+class, true) }
 
 // label fits a text into the 63 characters of a label's value or, if strict, of a Service's name.
@@ -128,7 +132,8 @@ func label(text string, strict bool) string {
 	return safe + "-" + hash
 }
 
-// Objects are all objects of a fleet, in the order in which to apply them. An error is an *InvalidField, or a bug.
+// Objects are all objects of a fleet, in the order in which to apply them. An error is an
+// *InvalidField, or a bug.
 func Objects(s Settings, f Fleet) ([]Object, error) {
 	b := builder{Settings: s, Fleet: f, name: Name(f.Gateway.Name, string(f.Gateway.Spec.GatewayClassName))}
 	if err := b.memory(); err != nil {

@@ -30,7 +30,8 @@ func (b *builder) service() *corev1.Service {
 	}
 	for _, p := range b.Ports {
 		spec.Ports = append(spec.Ports, corev1.ServicePort{
-			Name: fmt.Sprintf("%s-%d", p.Name, p.Number), Port: p.Number, Protocol: p.Socket().Protocol(), TargetPort: intstr.FromInt32(p.Number),
+			Name: fmt.Sprintf("%s-%d", p.Name, p.Number), Port: p.Number, Protocol: p.Socket().Protocol(),
+			TargetPort: intstr.FromInt32(p.Number),
 		})
 	}
 	b.address(&spec)
@@ -49,11 +50,13 @@ func (b *builder) address(spec *corev1.ServiceSpec) {
 	spec.ExternalIPs = external
 }
 
-// Assign divides the static addresses of a Gateway. own is requested from the provider of the Service's type, which
-// decides whether it is available ("" for none). The nodes accept the addresses in external, exclusively. Only the
-// operator may allow those: otherwise a user who may write a Gateway could receive the traffic of any address
-// (CVE-2020-8554). outside are the others, which are outside the allowed ranges.
-func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external, outside []string) {
+// Assign divides the static addresses of a Gateway. own is requested from the provider of the
+// Service's type, which decides whether it is available ("" for none). The nodes accept the
+// addresses in external, exclusively. Only the operator may allow those: otherwise a user who may
+// write a Gateway could receive the traffic of any address (CVE-2020-8554). outside are the others,
+// which are outside the allowed ranges.
+func Assign(gw *gatewayv1.Gateway, spec *v1alpha1.EnvoyFleetSpec, allowed []netip.Prefix) (own string, external,
+	outside []string) {
 	static := StaticAddresses(gw)
 	if serviceType(spec) != corev1.ServiceTypeNodePort && len(static) > 0 {
 		own, static = static[0], static[1:]
@@ -73,8 +76,8 @@ func serviceType(spec *v1alpha1.EnvoyFleetSpec) corev1.ServiceType {
 	return cmp.Or(or(spec.Service, v1alpha1.FleetService{}).Type, corev1.ServiceTypeLoadBalancer)
 }
 
-// StaticAddresses are the IP addresses that a Gateway requests, in its order, without duplicates. An address without a
-// value requests any, which is the default.
+// StaticAddresses are the IP addresses that a Gateway requests, in its order, without duplicates.
+// An address without a value requests any, which is the default.
 func StaticAddresses(gw *gatewayv1.Gateway) (out []string) {
 	seen := map[string]bool{"": true}
 	for _, a := range gw.Spec.Addresses {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/freeport"
 )
 
-// Binary is the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or one above, or envoy on the PATH. The
-// test fails if there is none.
+// Binary is the path of Envoy: $ENVOY, or .tools/bin/envoy in this directory or one above, or envoy
+// on the PATH. The test fails if there is none.
 func Binary(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("ENVOY"); path != "" {
@@ -38,7 +38,8 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// FreePort is a TCP port of 127.0.0.1 without a listener, for addresses that must be known before Envoy binds them.
+// FreePort is a TCP port of 127.0.0.1 without a listener, for addresses that must be known before
+// Envoy binds them.
 func FreePort(t testing.TB) uint32 {
 	t.Helper()
 	port, err := freeport.Find()
@@ -48,14 +49,16 @@ func FreePort(t testing.TB) uint32 {
 	return uint32(port)
 }
 
-// Validate runs `--mode validate` with a bootstrap, and returns Envoy's output if the bootstrap is invalid.
+// Validate runs `--mode validate` with a bootstrap, and returns Envoy's output if the bootstrap is
+// invalid.
 func Validate(t testing.TB, bootstrap []byte) (problem string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bootstrap.yaml")
 	if err := os.WriteFile(path, bootstrap, 0o600); err != nil {
 		t.Fatalf("envoytest: %v", err)
 	}
-	out, err := exec.Command(Binary(t), "--mode", "validate", "--disable-hot-restart", "-l", "error", "-c", path).CombinedOutput()
+	out, err := exec.Command(Binary(t), "--mode", "validate", "--disable-hot-restart", "-l", "error", "-c", path).
+		CombinedOutput()
 	if err != nil {
 		return string(out) + err.Error()
 	}

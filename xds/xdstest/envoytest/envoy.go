@@ -25,12 +25,13 @@ import (
 type Config struct {
 	// Bootstrap is the whole file, YAML or JSON; its admin section is replaced. Required.
 	Bootstrap []byte
-	// Args are added to the command line, such as bootstrap.Config's Args. Default: "--disable-hot-restart
-	// --concurrency 2 --drain-time-s 5 --drain-strategy immediate".
+	// Args are added to the command line, such as bootstrap.Config's Args. Default:
+	// "--disable-hot-restart --concurrency 2 --drain-time-s 5 --drain-strategy immediate".
 	Args []string
 	// LogLevel is Envoy's -l. Default: info.
 	LogLevel string
-	// Timeout is how long the Wait methods wait before the test fails. Default: 30 s, for loaded machines.
+	// Timeout is how long the Wait methods wait before the test fails. Default: 30 s, for loaded
+	// machines.
 	Timeout time.Duration
 }
 
@@ -59,7 +60,8 @@ func Start(t testing.TB, c Config) *Envoy {
 		t.Fatalf("envoytest: %v", err)
 	}
 	if c.Args == nil {
-		c.Args = []string{"--disable-hot-restart", "--concurrency", "2", "--drain-time-s", "5", "--drain-strategy", "immediate"}
+		c.Args = []string{"--disable-hot-restart", "--concurrency", "2", "--drain-time-s", "5", "--drain-strategy",
+			"immediate"}
 	}
 	if c.LogLevel == "" {
 		c.LogLevel = "info"

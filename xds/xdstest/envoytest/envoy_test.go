@@ -49,7 +49,8 @@ func TestValidate_ReportsInvalidBootstrap(t *testing.T) {
 	if problem := envoytest.Validate(t, fmt.Appendf(nil, static, 0)); problem != "" {
 		t.Errorf("valid bootstrap: %s", problem)
 	}
-	if problem := envoytest.Validate(t, []byte(`static_resources: {clusters: [{name: a, type: NOPE}]}`)); !strings.Contains(problem, "NOPE") {
+	if problem := envoytest.Validate(t,
+		[]byte(`static_resources: {clusters: [{name: a, type: NOPE}]}`)); !strings.Contains(problem, "NOPE") {
 		t.Errorf("invalid bootstrap: %q", problem)
 	}
 }

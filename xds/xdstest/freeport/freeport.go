@@ -13,7 +13,8 @@ const (
 	count  = 20000
 )
 
-// Find returns a port of 127.0.0.1 that no process listens at. It fails only if 100 ports in a row are taken.
+// Find returns a port of 127.0.0.1 that no process listens at. It fails only if 100 ports in a row
+// are taken.
 func Find() (int, error) {
 	l, err := Listen()
 	if err != nil {
@@ -22,7 +23,8 @@ func Find() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Listen is as Find, and holds the port until the caller closes the listener: listeners that are open at the same time have different ports.
+// Listen is as Find, and holds the port until the caller closes the listener: listeners that are
+// open at the same time have different ports.
 func Listen() (net.Listener, error) {
 	for range 100 {
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(count))); err == nil {

@@ -8,15 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// Server is a model server. It holds each GET, except for those of /metrics and /v1/models, and answers everything else at once.
+// Server is a model server. It holds each GET, except for those of /metrics and /v1/models, and
+// answers everything else at once.
 type Server struct {
 	*httptest.Server
 	begins bool
 	held   atomic.Int64
 }
 
-// Start starts a server on loopback. Close, which waits until the clients of held requests give up, ends it. If begins is set, a
-// response begins before its request is held; otherwise its client waits for the status too.
+// Start starts a server on loopback. Close, which waits until the clients of held requests give up,
+// ends it. If begins is set, a response begins before its request is held; otherwise its client
+// waits for the status too.
 func Start(begins bool) *Server {
 	s := &Server{begins: begins}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

@@ -41,7 +41,8 @@ func TestPoll_FailureNamesTheCondition(t *testing.T) {
 			poll.For(t, "the listener is open", 7*time.Second, func() bool { return false })
 		}},
 		{"not within 7s: the listener is open: port 80 is closed", 7 * time.Second, func(t testing.TB) {
-			poll.NoError(t, "the listener is open", 7*time.Second, func() error { return errors.New("port 80 is closed") })
+			poll.NoError(t, "the listener is open", 7*time.Second,
+				func() error { return errors.New("port 80 is closed") })
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -32,7 +32,8 @@ func TestTokenizer_KnownTexts(t *testing.T) {
 	}
 }
 
-// Prompts of repeated characters must not take longer than their size explains: a client chooses them.
+// Prompts of repeated characters must not take longer than their size explains: a client chooses
+// them.
 func BenchmarkTokenizer(b *testing.B) {
 	encode, err := vocabulary("o200k_base")
 	if err != nil {

@@ -1,10 +1,11 @@
-// Package commands has the command line of penstock-external: a command for each of its programs, and the tokenizers. It is a package
-// so that REFERENCE.md can list its flags.
+// Package commands has the command line of penstock-external: a command for each of its programs,
+// and the tokenizers. It is a package so that REFERENCE.md can list its flags.
 //
 //	programs.go   the commands      vocabulary.go   the tokenizers
 //
-// Only cmd/penstock-external and tests import it, because of the vocabularies: linked into penstock they took 10 MB of the program and,
-// although unused, 2 MiB of the memory of each penstock serve, because the linker mixes their strings with all others.
+// Only cmd/penstock-external and tests import it, because of the vocabularies: linked into penstock
+// they took 10 MB of the program and, although unused, 2 MiB of the memory of each penstock serve,
+// because the linker mixes their strings with all others.
 //
 // Invariants: all state is in memory; a program ends when it has answered the requests in flight.
 //

@@ -49,7 +49,9 @@ func (p *program) flags(f *pflag.FlagSet, listen string) {
 }
 
 // run serves a program until the command ends; more runs beside it, and may be nil.
-func (p *program) run(cmd *cobra.Command, cfg external.ServerConfig, start func(log *slog.Logger, metrics *prometheus.Registry) (paths func(*external.Server), more func(context.Context) error, err error)) error {
+func (p *program) run(cmd *cobra.Command, cfg external.ServerConfig,
+	start func(log *slog.Logger, metrics *prometheus.Registry) (paths func(*external.Server),
+		more func(context.Context) error, err error)) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg.Listen, cfg.Grace, cfg.Log, cfg.Metrics = p.listen, p.grace, log, prometheus.NewRegistry()
 	paths, more, err := start(log, cfg.Metrics)
@@ -94,25 +96,28 @@ processor with the tokenizer and template of their model.`,
   penstock-external processor --listen 127.0.0.1:8090 --router http://127.0.0.1:8091 --tokens http://127.0.0.1:8092`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.run(cmd, preprocess.ServerConfig(), func(log *slog.Logger, metrics *prometheus.Registry) (func(*external.Server), func(context.Context) error, error) {
-				var err error
-				if cfg.Tokenize, err = vocabulary(encoding); err != nil {
-					return nil, nil, err
-				}
-				cfg.Log = log
-				processor, err := preprocess.New(cfg, metrics)
-				if err != nil {
-					return nil, nil, err
-				}
-				return processor.Paths, nil, nil
-			})
+			return p.run(cmd, preprocess.ServerConfig(),
+				func(log *slog.Logger, metrics *prometheus.Registry) (func(*external.Server),
+					func(context.Context) error, error) {
+					var err error
+					if cfg.Tokenize, err = vocabulary(encoding); err != nil {
+						return nil, nil, err
+					}
+					cfg.Log = log
+					processor, err := preprocess.New(cfg, metrics)
+					if err != nil {
+						return nil, nil, err
+					}
+					return processor.Paths, nil, nil
+				})
 		},
 	}
 	p.flags(cmd.Flags(), "127.0.0.1:8090")
 	cmd.Flags().StringVar(&encoding, "encoding", "o200k_base", "vocabulary of the tokenizer: o200k_base or cl100k_base")
 	cmd.Flags().StringVar(&cfg.Router, "router", "", "URL of the router, as http://HOST:PORT (default: none)")
 	cmd.Flags().StringVar(&cfg.Tokens, "tokens", "", "URL of the token store, as http://HOST:PORT (default: none)")
-	cmd.Flags().DurationVar(&cfg.Timeout, "timeout", 300*time.Millisecond, "timeout of a call of the router or the token store")
+	cmd.Flags().DurationVar(&cfg.Timeout, "timeout", 300*time.Millisecond,
+		"timeout of a call of the router or the token store")
 	return cmd
 }
 
@@ -132,19 +137,24 @@ which are those of the prompt that it was not sent before, and those that it was
   penstock-external router --listen :8080 --workers workers.default.svc:8000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.run(cmd, router.ServerConfig(), func(log *slog.Logger, metrics *prometheus.Registry) (func(*external.Server), func(context.Context) error, error) {
-				cfg.Log = log
-				r, err := router.New(cfg, metrics)
-				if err != nil {
-					return nil, nil, err
-				}
-				return r.Paths, r.Run, nil
-			})
+			return p.run(cmd, router.ServerConfig(),
+				func(log *slog.Logger, metrics *prometheus.Registry) (func(*external.Server),
+					func(context.Context) error, error) {
+					cfg.Log = log
+					r, err := router.New(cfg, metrics)
+					if err != nil {
+						return nil, nil, err
+					}
+					return r.Paths, r.Run, nil
+				})
 		},
 	}
 	p.flags(cmd.Flags(), "127.0.0.1:8091")
-	cmd.Flags().StringSliceVar(&cfg.Workers, "worker", nil, "address of a worker, as HOST:PORT; may be repeated. An answer has it as written, so a HOST is a pod's name or a host of ModelServers (default: none)")
-	cmd.Flags().StringVar(&cfg.Service, "workers", "", "DNS name with the addresses of workers, and their port, as NAME:PORT; resolved every 2s (default: none)")
+	cmd.Flags().StringSliceVar(&cfg.Workers, "worker", nil,
+		"address of a worker, as HOST:PORT; may be repeated. An answer has it as written, so a HOST is a pod's name "+
+			"or a host of ModelServers (default: none)")
+	cmd.Flags().StringVar(&cfg.Service, "workers", "",
+		"DNS name with the addresses of workers, and their port, as NAME:PORT; resolved every 2s (default: none)")
 	cmd.Flags().IntVar(&cfg.CacheTokens, "cache-tokens", 0, "size of a worker's KV cache, in tokens; 0: 2 million")
 	return cmd
 }
@@ -166,15 +176,18 @@ if all would take more than --max-bytes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.Bytes = memory.Value(); cfg.Bytes < tokenstore.MaxList {
-				return fmt.Errorf("--max-bytes %s: must be at least %d, the largest list", memory.String(), tokenstore.MaxList)
+				return fmt.Errorf("--max-bytes %s: must be at least %d, the largest list", memory.String(),
+					tokenstore.MaxList)
 			}
 			if cfg.TTL <= 0 {
 				return errors.New("--ttl: must be more than 0")
 			}
-			return p.run(cmd, tokenstore.ServerConfig(), func(_ *slog.Logger, metrics *prometheus.Registry) (func(*external.Server), func(context.Context) error, error) {
-				store := tokenstore.New(cfg, metrics)
-				return store.Paths, store.Run, nil
-			})
+			return p.run(cmd, tokenstore.ServerConfig(),
+				func(_ *slog.Logger, metrics *prometheus.Registry) (func(*external.Server), func(context.Context) error,
+					error) {
+					store := tokenstore.New(cfg, metrics)
+					return store.Paths, store.Run, nil
+				})
 		},
 	}
 	p.flags(cmd.Flags(), "127.0.0.1:8092")

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// maxBody bounds a request, in bytes: the largest body of a gateway, and what surrounds it. heldBodies bounds all at a time.
+	// maxBody bounds a request, in bytes: the largest body of a gateway, and what surrounds it.
+	// heldBodies bounds all at a time.
 	maxBody, heldBodies = 33 << 20, 2 * 33 << 20
 	// maxText bounds the text of a prompt in bytes, and maxTokens what it may become.
 	maxText, maxTokens = 4 << 20, 1 << 20
@@ -53,13 +54,16 @@ type Processor struct {
 
 // New checks cfg, and registers metrics.
 func New(cfg Config, metrics prometheus.Registerer) (*Processor, error) {
-	p := &Processor{log: cfg.Log, encode: cfg.Tokenize, turns: semaphore.NewWeighted(int64(min(runtime.GOMAXPROCS(0), 4))), failing: map[string]bool{}}
+	p := &Processor{log: cfg.Log, encode: cfg.Tokenize,
+		turns: semaphore.NewWeighted(int64(min(runtime.GOMAXPROCS(0), 4))), failing: map[string]bool{}}
 	if p.log == nil {
 		p.log = slog.Default()
 	}
 	var err error
 	if cfg.Router != "" {
-		if p.router, err = external.NewPeer(external.PeerConfig{Name: "router", URL: cfg.Router, Timeout: cfg.Timeout}); err != nil {
+		if p.router, err = external.NewPeer(external.PeerConfig{
+			Name: "router", URL: cfg.Router, Timeout: cfg.Timeout,
+		}); err != nil {
 			return nil, fmt.Errorf("processor: %w", err)
 		}
 	}
@@ -68,9 +72,19 @@ func New(cfg Config, metrics prometheus.Registerer) (*Processor, error) {
 			return nil, fmt.Errorf("processor: %w", err)
 		}
 	}
-	p.results = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_external_processed_total", Help: "Requests that the processor answered, by result: key: the token store has the token IDs; value: the answer has them; invalid: 4xx; canceled: the endpoint picker left."}, []string{"result"})
-	p.duration = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "penstock_external_tokenize_seconds", Help: "How long the tokenization of a prompt took.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8)})
-	p.failures = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_external_peer_failures_total", Help: "Calls of the processor that failed or were left out, by peer: router or tokens."}, []string{"peer"})
+	p.results = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "penstock_external_processed_total",
+		Help: "Requests that the processor answered, by result: key: the token store has the token IDs; value: the " +
+			"answer has them; invalid: 4xx; canceled: the endpoint picker left.",
+	}, []string{"result"})
+	p.duration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "penstock_external_tokenize_seconds", Help: "How long the tokenization of a prompt took.",
+		Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8),
+	})
+	p.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "penstock_external_peer_failures_total",
+		Help: "Calls of the processor that failed or were left out, by peer: router or tokens.",
+	}, []string{"peer"})
 	metrics.MustRegister(p.results, p.duration, p.failures)
 	return p, nil
 }
@@ -158,7 +172,9 @@ func (p *Processor) process(ctx context.Context, body []byte, traceParent string
 		}
 	}
 	if len(tokens) > maxTokens {
-		return nil, &invalid{http.StatusRequestEntityTooLarge, fmt.Errorf("the prompt has %d tokens; the limit is %d", len(tokens), maxTokens)}
+		return nil,
+			&invalid{http.StatusRequestEntityTooLarge,
+				fmt.Errorf("the prompt has %d tokens; the limit is %d", len(tokens), maxTokens)}
 	}
 	ids := list(tokens)
 	var a answer
@@ -190,7 +206,9 @@ func (p *Processor) process(ctx context.Context, body []byte, traceParent string
 // tokenize waits for its turn, because a long text takes a processor some 100 ms.
 func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error) {
 	if len(text) > maxText {
-		return nil, &invalid{http.StatusRequestEntityTooLarge, fmt.Errorf("the prompt has %d bytes of text; the limit is %d", len(text), maxText)}
+		return nil,
+			&invalid{http.StatusRequestEntityTooLarge,
+				fmt.Errorf("the prompt has %d bytes of text; the limit is %d", len(text), maxText)}
 	}
 	if err := p.turns.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -208,7 +226,8 @@ func (p *Processor) tokenize(ctx context.Context, text string) ([]uint32, error)
 // route asks the router for a worker.
 func (p *Processor) route(ctx context.Context, ids []byte, traceParent string) (string, error) {
 	body := append(append([]byte(`{"token_ids":`), ids...), '}')
-	r, err := p.router.Do(ctx, external.Call{Method: http.MethodPost, Path: "/route", Body: body, TraceParent: traceParent, Limit: 4 << 10})
+	r, err := p.router.Do(ctx,
+		external.Call{Method: http.MethodPost, Path: "/route", Body: body, TraceParent: traceParent, Limit: 4 << 10})
 	if err != nil {
 		return "", err
 	}

@@ -62,8 +62,8 @@ func ask(t *testing.T, p *Processor, body string) (status int, a answer) {
 	return w.Code, a
 }
 
-// The branches of the proposal's diagram: with and without route, with and without a token store, and with either of the two programs
-// away.
+// The branches of the proposal's diagram: with and without route, with and without a token store,
+// and with either of the two programs away.
 func TestProcess_EachBranchAnswers(t *testing.T) {
 	store := tokenstore.New(tokenstore.Config{}, prometheus.NewRegistry())
 	storeURL := program(t, tokenstore.ServerConfig(), "", store.Paths)
@@ -97,7 +97,8 @@ func TestProcess_EachBranchAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := processor(t, Config{Router: c.router, Tokens: c.tokens})
-			status, a := ask(t, p, `{"request_body":{"model":"llama","messages":[{"role":"user","content":"ab"}]`+c.route+`},"headers":{"x-request-id":"req-123"}}`)
+			status, a := ask(t, p, `{"request_body":{"model":"llama","messages":[{"role":"user","content":"ab"}]`+
+				c.route+`},"headers":{"x-request-id":"req-123"}}`)
 			if status != http.StatusOK || a.Worker != c.worker || (a.Key != "") != c.key || (a.Value != "") == c.key {
 				t.Fatalf("%d %+v", status, a)
 			}
@@ -122,7 +123,9 @@ func TestProcess_PeerOfAnotherReleaseIsNotUsed(t *testing.T) {
 		p := processor(t, Config{})
 		var log strings.Builder
 		p.log = slog.New(slog.NewTextHandler(&log, nil))
-		p.router, err = external.NewPeer(external.PeerConfig{Name: "router", URL: program(t, router.ServerConfig(), release, routes.Paths), Release: "v0.1.0"})
+		p.router, err = external.NewPeer(external.PeerConfig{
+			Name: "router", URL: program(t, router.ServerConfig(), release, routes.Paths), Release: "v0.1.0",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +139,9 @@ func TestProcess_PeerOfAnotherReleaseIsNotUsed(t *testing.T) {
 				t.Errorf("router of %s: %d %+v", release, status, a)
 			}
 		}
-		if n := strings.Count(log.String(), "it is of release v0.2.0 and this program of v0.1.0: run both from one release of the chart"); (release == "v0.2.0") != (n == 1) {
+		if n := strings.Count(log.String(),
+			"it is of release v0.2.0 and this program of v0.1.0: run both from one release "+
+				"of the chart"); (release == "v0.2.0") != (n == 1) {
 			t.Errorf("router of %s, three requests: %s", release, log.String())
 		}
 	}
@@ -161,7 +166,8 @@ func TestProcess_PromptOfEveryAPI(t *testing.T) {
 			t.Errorf("%s: %q %v", body, got, err)
 		}
 	}
-	if _, a := ask(t, processor(t, Config{}), `{"request_body":{"prompt":[1,15043]},"headers":{}}`); a.Value != "[1,15043]" {
+	if _, a := ask(t, processor(t, Config{}), `{"request_body":{"prompt":[1,15043]},"headers":{}}`); a.Value !=
+		"[1,15043]" {
 		t.Errorf("token IDs of the client: %+v", a)
 	}
 }
@@ -170,8 +176,10 @@ func TestProcess_InvalidRequestsNameWhatIsWrong(t *testing.T) {
 	p := processor(t, Config{})
 	for body, want := range map[string]int{
 		``: 400, `[]`: 400, `{}`: 400, `{"request_body":null}`: 400, `{"request_body":"a"}`: 400,
-		`{"request_body":{}}`: 422, `{"request_body":{"messages":[]}}`: 422, `{"request_body":{"prompt":""}}`: 422, `{"request_body":{"prompt":["a","b"]}}`: 422,
-		`{"request_body":{"messages":[{"content":1}]}}`: 422, `{"request_body":{"input":1}}`: 422, `{"request_body":{"system":1,"prompt":"a"}}`: 422,
+		`{"request_body":{}}`: 422, `{"request_body":{"messages":[]}}`: 422, `{"request_body":{"prompt":""}}`: 422,
+		`{"request_body":{"prompt":["a","b"]}}`:         422,
+		`{"request_body":{"messages":[{"content":1}]}}`: 422, `{"request_body":{"input":1}}`: 422,
+		`{"request_body":{"system":1,"prompt":"a"}}`:                             422,
 		`{"request_body":{"messages":` + strings.Repeat("[", 20000) + `}}`:       400,
 		`{"request_body":{"prompt":"` + strings.Repeat("a", maxText+1) + `"}}`:   413,
 		`{"request_body":{"prompt":"` + strings.Repeat("a", maxTokens+1) + `"}}`: 413,
@@ -180,11 +188,13 @@ func TestProcess_InvalidRequestsNameWhatIsWrong(t *testing.T) {
 			t.Errorf("%.60s: %d, want %d", body, status, want)
 		}
 	}
-	if _, err := p.process(t.Context(), []byte(`{"request_body":{"messages":[{"content":"a"},{"content":7}]}}`), ""); err == nil || !strings.Contains(err.Error(), "request_body.messages[1].content") {
+	if _, err := p.process(t.Context(), []byte(`{"request_body":{"messages":[{"content":"a"},{"content":7}]}}`),
+		""); err == nil || !strings.Contains(err.Error(), "request_body.messages[1].content") {
 		t.Error(err)
 	}
 	for body, want := range map[string]string{
-		`{"request_body":{"messages":5}}`:            "request_body.messages must be a list, and a value in it is of type number",
+		`{"request_body":{"messages":5}}`: "request_body.messages must be a list, and a value in it is of " +
+			"type number",
 		`{"request_body":{"messages":["a"]}}`:        "request_body.messages must be an object",
 		`{"request_body":{"messages":[{"role":5}]}}`: "request_body.messages.role must be a text",
 		`{"request_body":"a"}`:                       "request_body must be an object, ",
@@ -210,7 +220,8 @@ func TestProcess_TraceContextReachesPeers(t *testing.T) {
 		fmt.Fprint(w, `{"worker_address":"a:1"}`)
 	}))
 	defer at.Close()
-	if _, err := processor(t, Config{Router: at.URL, Tokens: at.URL}).process(t.Context(), []byte(`{"request_body":{"prompt":"a","route":true}}`), parent); err != nil {
+	if _, err := processor(t, Config{Router: at.URL, Tokens: at.URL}).process(t.Context(),
+		[]byte(`{"request_body":{"prompt":"a","route":true}}`), parent); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -220,12 +231,15 @@ func TestProcess_TraceContextReachesPeers(t *testing.T) {
 	}
 }
 
-// FuzzProcess_AnswersOrNamesTheError holds that any body gets token IDs or an error of the caller, and never a panic.
+// FuzzProcess_AnswersOrNamesTheError holds that any body gets token IDs or an error of the caller,
+// and never a panic.
 func FuzzProcess_AnswersOrNamesTheError(f *testing.F) {
 	for _, seed := range []string{
 		`{"request_body":{"model":"m","messages":[{"role":"user","content":"a"}],"route":true},"headers":{"x-request-id":"1"}}`,
-		`{"request_body":{"prompt":[1,2]}}`, `{"request_body":{"input":[{"role":"user","content":[{"text":"a"}]}],"instructions":"b"}}`,
-		`{"request_body":{"system":[{"text":"a"}],"tools":[{}],"messages":[{}]}}`, `{"request_body":{"input":""}}`, `{"request_body":{"input":null,"prompt":null}}`,
+		`{"request_body":{"prompt":[1,2]}}`,
+		`{"request_body":{"input":[{"role":"user","content":[{"text":"a"}]}],"instructions":"b"}}`,
+		`{"request_body":{"system":[{"text":"a"}],"tools":[{}],"messages":[{}]}}`, `{"request_body":{"input":""}}`,
+		`{"request_body":{"input":null,"prompt":null}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -236,13 +250,15 @@ func FuzzProcess_AnswersOrNamesTheError(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		a, err := p.process(t.Context(), body, "")
 		if err != nil {
-			if mistake, ok := err.(*invalid); !ok || mistake.status < 400 || mistake.status > 499 || mistake.Error() == "" {
+			if mistake, ok := err.(*invalid); !ok || mistake.status < 400 || mistake.status > 499 ||
+				mistake.Error() == "" {
 				t.Errorf("%v", err)
 			}
 			return
 		}
 		var tokens []uint32
-		if err := json.Unmarshal([]byte(a.Value), &tokens); err != nil || len(tokens) == 0 || a.Worker != "" || a.Key != "" {
+		if err := json.Unmarshal([]byte(a.Value), &tokens); err != nil || len(tokens) == 0 || a.Worker != "" ||
+			a.Key != "" {
 			t.Errorf("%+v: %v", a, err)
 		}
 	})

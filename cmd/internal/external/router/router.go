@@ -34,7 +34,8 @@ const (
 	lookupEvery = 2 * time.Second
 	// readRate is how many tokens a worker is expected to read in a second.
 	readRate = 8000
-	// rereadWeight is what a token costs that a worker has to read and another one may have cached: it also delays later prompts.
+	// rereadWeight is what a token costs that a worker has to read and another one may have cached:
+	// it also delays later prompts.
 	rereadWeight = 2
 )
 
@@ -80,7 +81,9 @@ func New(cfg Config, metrics prometheus.Registerer) (*Router, error) {
 	}
 	r := &Router{cfg: cfg, index: prefix.New(prefix.Config{Blocks: blocks})}
 	if len(cfg.Workers) == 0 && cfg.Service == "" || len(cfg.Workers) > maxWorkers {
-		return nil, fmt.Errorf("router: %d workers: name between one and %d, or the DNS name that they have", len(cfg.Workers), maxWorkers)
+		return nil,
+			fmt.Errorf("router: %d workers: name between one and %d, or the DNS name that they have", len(cfg.Workers),
+				maxWorkers)
 	}
 	for _, w := range cfg.Workers {
 		if _, _, err := split(w); err != nil {
@@ -93,7 +96,11 @@ func New(cfg Config, metrics prometheus.Registerer) (*Router, error) {
 			return nil, fmt.Errorf("router: service %w", err)
 		}
 	}
-	r.routed = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_external_routed_total", Help: "Prompts for which the router was asked, by result: prefix: the worker has the beginning; load: none or another one has it; none: there is no worker; invalid."}, []string{"result"})
+	r.routed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "penstock_external_routed_total",
+		Help: "Prompts for which the router was asked, by result: prefix: the worker has the beginning; load: none " +
+			"or another one has it; none: there is no worker; invalid.",
+	}, []string{"result"})
 	metrics.MustRegister(r.routed)
 	r.set(cfg.Workers)
 	return r, nil
@@ -122,7 +129,8 @@ func (r *Router) serve(w http.ResponseWriter, _ *http.Request, body []byte) {
 	}
 	if err := json.Unmarshal(body, &q); err != nil || q.TokenIDs == nil {
 		r.routed.WithLabelValues("invalid").Inc()
-		external.Fail(w, http.StatusBadRequest, "the body must be a JSON object with token_ids, a list of token IDs, such as {\"token_ids\": [1,15043]}")
+		external.Fail(w, http.StatusBadRequest,
+			"the body must be a JSON object with token_ids, a list of token IDs, such as {\"token_ids\": [1,15043]}")
 		return
 	}
 	worker := r.Route(q.TokenIDs, time.Now())
@@ -141,7 +149,8 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
-// Route returns the address of the worker with the least to read, and counts the prompt as sent there; "" if there is no worker.
+// Route returns the address of the worker with the least to read, and counts the prompt as sent
+// there; "" if there is no worker.
 func (r *Router) Route(tokens []uint32, now time.Time) string {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)
@@ -193,7 +202,8 @@ func (r *Router) set(addresses []string) {
 	defer r.mu.Unlock()
 	var workers []*worker
 	for _, address := range addresses {
-		if i, ok := slices.BinarySearchFunc(r.workers, address, func(w *worker, a string) int { return cmp.Compare(w.address, a) }); ok {
+		if i, ok := slices.BinarySearchFunc(r.workers, address,
+			func(w *worker, a string) int { return cmp.Compare(w.address, a) }); ok {
 			workers = append(workers, r.workers[i])
 			continue
 		}
@@ -209,7 +219,8 @@ func (r *Router) set(addresses []string) {
 	r.workers = workers
 }
 
-// identity returns the key of a worker in the index, which knows servers by IP address; a worker may have a name.
+// identity returns the key of a worker in the index, which knows servers by IP address; a worker
+// may have a name.
 func identity(address string) netip.AddrPort {
 	sum := sha256.Sum256([]byte(address))
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(sum[:16])), 1)
@@ -237,7 +248,8 @@ func (r *Router) resolve(ctx context.Context) {
 	for {
 		err := r.lookup(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			r.cfg.Log.Warn("the workers' name was not resolved; the workers of the last lookup stay", "name", r.name, "error", err)
+			r.cfg.Log.Warn("the workers' name was not resolved; the workers of the last lookup stay", "name", r.name,
+				"error", err)
 		}
 		failing = err != nil
 		select {

@@ -72,7 +72,10 @@ func TestRouter_BusyWorkerGivesWay(t *testing.T) {
 }
 
 func TestRouter_AnswersOnTheWire(t *testing.T) {
-	r := build(t, Config{Service: "workers:8000", Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, nil }})
+	r := build(t,
+		Config{Service: "workers:8000", Lookup: func(context.Context, string) ([]netip.Addr, error) {
+			return nil, nil
+		}})
 	server := external.NewServer(ServerConfig())
 	r.Paths(server)
 	ask := func(body string) (int, string) {
@@ -84,12 +87,14 @@ func TestRouter_AnswersOnTheWire(t *testing.T) {
 		t.Errorf("without workers: %d %s", status, text)
 	}
 	r.set([]string{"worker-3:8080"})
-	for _, body := range []string{`{"token_ids": [1, 15043, 29892]}`, `{"token_ids": []}`, `{"token_ids": [1], "model": "llama"}`} {
+	for _, body := range []string{`{"token_ids": [1, 15043, 29892]}`, `{"token_ids": []}`,
+		`{"token_ids": [1], "model": "llama"}`} {
 		if status, text := ask(body); status != http.StatusOK || text != `{"worker_address":"worker-3:8080"}` {
 			t.Errorf("%s: %d %s", body, status, text)
 		}
 	}
-	for _, body := range []string{``, `[]`, `{}`, `null`, `{"token_ids": null}`, `{"token_ids": "1"}`, `{"token_ids": [-1]}`, `{"token_ids": [1.5]}`} {
+	for _, body := range []string{``, `[]`, `{}`, `null`, `{"token_ids": null}`, `{"token_ids": "1"}`,
+		`{"token_ids": [-1]}`, `{"token_ids": [1.5]}`} {
 		if status, text := ask(body); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", body, status, text)
 		}
@@ -99,20 +104,23 @@ func TestRouter_AnswersOnTheWire(t *testing.T) {
 func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // of found and failure, which lookups read
-		found, failure := []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("::ffff:10.0.0.1")}, error(nil)
+		found, failure := []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("::ffff:10.0.0.1")},
+			error(nil)
 		answer := func(addrs []netip.Addr, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			found, failure = addrs, err
 		}
-		r := build(t, Config{Service: "workers.default.svc:8000", Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
-			if name != "workers.default.svc" {
-				t.Errorf("name %q", name)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			return found, failure
-		}})
+		r := build(t,
+			Config{Service: "workers.default.svc:8000",
+				Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+					if name != "workers.default.svc" {
+						t.Errorf("name %q", name)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					return found, failure
+				}})
 		go func() { _ = r.Run(t.Context()) }()
 		expect := func(what string, want ...string) {
 			t.Helper()
@@ -147,7 +155,8 @@ func TestRouter_FailedLookupKeepsWorkers(t *testing.T) {
 }
 
 func TestRouter_InvalidConfigNamesTheField(t *testing.T) {
-	for _, cfg := range []Config{{}, {Workers: []string{"worker"}}, {Workers: []string{"worker:0"}}, {Workers: []string{":80"}}, {Service: "workers"}, {Workers: make([]string, maxWorkers+1)}} {
+	for _, cfg := range []Config{{}, {Workers: []string{"worker"}}, {Workers: []string{"worker:0"}},
+		{Workers: []string{":80"}}, {Service: "workers"}, {Workers: make([]string, maxWorkers+1)}} {
 		if _, err := New(cfg, prometheus.NewRegistry()); err == nil || !strings.HasPrefix(err.Error(), "router: ") {
 			t.Errorf("%.3v: %v", cfg.Workers, err)
 		}

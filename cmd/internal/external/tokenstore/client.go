@@ -40,7 +40,9 @@ func NewClient(url string, timeout time.Duration) (*Client, error) {
 // Put stores a JSON list of token IDs under a new key, and returns the key.
 func (c *Client) Put(ctx context.Context, tokens []byte, traceParent string) (string, error) {
 	key := NewKey()
-	r, err := c.peer.Do(ctx, external.Call{Method: http.MethodPut, Path: "/tokens/" + key, Body: tokens, TraceParent: traceParent, Limit: 4 << 10})
+	r, err := c.peer.Do(ctx,
+		external.Call{Method: http.MethodPut, Path: "/tokens/" + key, Body: tokens, TraceParent: traceParent,
+			Limit: 4 << 10})
 	if err != nil {
 		return "", err
 	}
@@ -55,14 +57,16 @@ func (c *Client) Get(ctx context.Context, key, traceParent string) ([]uint32, er
 	if !ValidKey(key) {
 		return nil, fmt.Errorf("token store: %.40q is no key", key)
 	}
-	r, err := c.peer.Do(ctx, external.Call{Method: http.MethodGet, Path: "/tokens/" + key, TraceParent: traceParent, Limit: MaxList})
+	r, err := c.peer.Do(ctx,
+		external.Call{Method: http.MethodGet, Path: "/tokens/" + key, TraceParent: traceParent, Limit: MaxList})
 	if err != nil {
 		return nil, err
 	}
 	var tokens []uint32
 	switch {
 	case r.Status == http.StatusNotFound:
-		return nil, fmt.Errorf("token store: it does not have the key, which has expired, was evicted or was never stored")
+		return nil,
+			fmt.Errorf("token store: it does not have the key, which has expired, was evicted or was never stored")
 	case r.Status != http.StatusOK:
 		return nil, fmt.Errorf("token store: status %d: %.200s", r.Status, r.Body)
 	}

@@ -22,7 +22,8 @@ const (
 	MaxList = 8 << 20
 	// heldBodies bounds the lists that are being stored at a time, in bytes.
 	heldBodies = 32 << 20
-	// entryBytes is what a list costs besides its bytes: its key, its element and its place in the map.
+	// entryBytes is what a list costs besides its bytes: its key, its element and its place in the
+	// map.
 	entryBytes = 256
 )
 
@@ -57,8 +58,14 @@ func New(cfg Config, metrics prometheus.Registerer) *Store {
 	cfg.Bytes, cfg.TTL = cmp.Or(cfg.Bytes, 256<<20), cmp.Or(cfg.TTL, 10*time.Minute)
 	s := &Store{
 		cfg: cfg, byKey: map[string]*list.Element{}, used: list.New(), stores: list.New(),
-		stored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_external_tokens_stored_total", Help: "Lists of token IDs, by what became of them: stored; exists: the key was taken; invalid; evicted: the store was full; expired."}, []string{"result"}),
-		read:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_external_tokens_read_total", Help: "Reads of the token store, by result: found or missing."}, []string{"result"}),
+		stored: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "penstock_external_tokens_stored_total",
+			Help: "Lists of token IDs, by what became of them: stored; exists: the key was taken; invalid; evicted: " +
+				"the store was full; expired.",
+		}, []string{"result"}),
+		read: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "penstock_external_tokens_read_total", Help: "Reads of the token store, by result: found or missing.",
+		}, []string{"result"}),
 	}
 	metrics.MustRegister(s.stored, s.read, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "penstock_external_tokens_bytes", Help: "Bytes of the lists that the token store has.",
@@ -96,14 +103,17 @@ func (s *Store) put(w http.ResponseWriter, r *http.Request, body []byte) {
 func (s *Store) get(w http.ResponseWriter, r *http.Request, _ []byte) {
 	tokens := s.Get(r.PathValue("key"))
 	if tokens == nil {
-		external.Fail(w, http.StatusNotFound, "no token IDs have this key: they expire %v after they are stored, and the least recently used are evicted beyond %d bytes", s.cfg.TTL, s.cfg.Bytes)
+		external.Fail(w, http.StatusNotFound,
+			"no token IDs have this key: they expire %v after they are stored, and the least recently used are "+
+				"evicted beyond %d bytes", s.cfg.TTL, s.cfg.Bytes)
 		return
 	}
 	w.Header().Set("content-type", "application/json")
 	_, _ = w.Write(tokens) // fails only if the client is gone
 }
 
-// validList reports whether a text is a JSON list of integers from 0 to 2^32-1, without the memory that decoding it takes.
+// validList reports whether a text is a JSON list of integers from 0 to 2^32-1, without the memory
+// that decoding it takes.
 func validList(text []byte) bool {
 	if len(text) == 0 || text[0] != '[' || bytes.IndexByte(text[1:], '[') >= 0 || !json.Valid(text) {
 		return false

@@ -36,7 +36,8 @@ func TestTokenStore_WorkerFetchesWhatProcessorStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // a request may be sent to a second worker
-		if tokens, err := client.Get(t.Context(), key, ""); err != nil || !slices.Equal(tokens, []uint32{1, 15043, 4294967295}) {
+		if tokens, err := client.Get(t.Context(), key, ""); err != nil ||
+			!slices.Equal(tokens, []uint32{1, 15043, 4294967295}) {
 			t.Errorf("%v %v", tokens, err)
 		}
 	}
@@ -44,10 +45,12 @@ func TestTokenStore_WorkerFetchesWhatProcessorStored(t *testing.T) {
 	if err != nil || other == key || !ValidKey(key) || !ValidKey(other) {
 		t.Errorf("keys %q and %q of one list: %v", key, other, err)
 	}
-	if _, err := client.Get(t.Context(), NewKey(), ""); err == nil || !strings.Contains(err.Error(), "does not have the key") {
+	if _, err := client.Get(t.Context(), NewKey(), ""); err == nil ||
+		!strings.Contains(err.Error(), "does not have the key") {
 		t.Errorf("an unknown key: %v", err)
 	}
-	for _, key := range []string{"", "../version", "..", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("A", 32), strings.Repeat("0", 31) + "/"} {
+	for _, key := range []string{"", "../version", "..", strings.Repeat("0", 31), strings.Repeat("0", 33),
+		strings.Repeat("A", 32), strings.Repeat("0", 31) + "/"} {
 		if _, err := client.Get(t.Context(), key, ""); err == nil || !strings.Contains(err.Error(), "is no key") {
 			t.Errorf("%q: %v", key, err)
 		}
@@ -63,10 +66,14 @@ func TestTokenStore_InvalidListsAndKeysAreNotStored(t *testing.T) {
 		status    int
 	}{
 		{key, `[1,15043]`, 204}, {key, `[1,15043]`, 409}, {key, `[2]`, 409},
-		{NewKey(), `{"a":1}`, 400}, {NewKey(), `null`, 400}, {NewKey(), `["a"]`, 400}, {NewKey(), `[-1]`, 400}, {NewKey(), `[4294967296]`, 400}, {NewKey(), `[1`, 400}, {NewKey(), ``, 400}, {NewKey(), `[[1]]`, 400}, {NewKey(), `[1.0]`, 400}, {NewKey(), `[1 2]`, 400}, {NewKey(), ` [1]`, 400}, {NewKey(), `[ 1 , 4294967295 ]`, 204}, {NewKey(), `[]`, 204},
+		{NewKey(), `{"a":1}`, 400}, {NewKey(), `null`, 400}, {NewKey(), `["a"]`, 400}, {NewKey(), `[-1]`, 400},
+		{NewKey(), `[4294967296]`, 400}, {NewKey(), `[1`, 400}, {NewKey(), ``, 400}, {NewKey(), `[[1]]`, 400},
+		{NewKey(), `[1.0]`, 400}, {NewKey(), `[1 2]`, 400}, {NewKey(), ` [1]`, 400},
+		{NewKey(), `[ 1 , 4294967295 ]`, 204}, {NewKey(), `[]`, 204},
 		{"guess", `[1]`, 400}, {strings.Repeat("g", 32), `[1]`, 400},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/tokens/"+c.key, strings.NewReader(c.body))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/tokens/"+c.key,
+			strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +146,8 @@ func TestTokenStore_ListsExpireUsedOrNot(t *testing.T) {
 
 // FuzzTokenStore_StoresWhatWorkersRead compares the check of a list with decoding it.
 func FuzzTokenStore_StoresWhatWorkersRead(f *testing.F) {
-	for _, seed := range []string{`[1,15043]`, `[]`, `[4294967296]`, `[-1]`, `[1e3]`, `[[1]]`, `null`, `[1,]`, `[01]`, "[1,\n2]", `["1"]`} {
+	for _, seed := range []string{`[1,15043]`, `[]`, `[4294967296]`, `[-1]`, `[1e3]`, `[[1]]`, `null`, `[1,]`, `[01]`,
+		"[1,\n2]", `["1"]`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Found by the suite of cluster sets: a request that was in flight when its route changed was denied its pick.
+// Found by the suite of cluster sets: a request that was in flight when its route changed was
+// denied its pick.
 func TestPickerKey_RequestInFlightIsPickedForAfterItsRouteIsGone(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)

@@ -25,7 +25,8 @@ type Addresses struct {
 	own    string
 }
 
-// FolderAddresses are the default for files: their owner may name any address but link-local ones and the like.
+// FolderAddresses are the default for files: their owner may name any address but link-local ones
+// and the like.
 func FolderAddresses() Addresses {
 	return Addresses{Ranges: addresses.Ranges{Allowed: addresses.Everything(), Loopback: true}, ExternalName: true}
 }
@@ -33,7 +34,8 @@ func FolderAddresses() Addresses {
 // policy stores them where translation reads them.
 func (a Addresses) policy() store.Op {
 	p := &store.AddressPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Loopback: a.Loopback, ExternalName: a.ExternalName, Shared: a.shared, Own: a.own,
+		ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Loopback: a.Loopback, ExternalName: a.ExternalName,
+		Shared: a.shared, Own: a.own,
 	}
 	for _, r := range a.Allowed {
 		p.Allowed = append(p.Allowed, r.String())

@@ -101,7 +101,8 @@ type wiring struct {
 
 // newApp makes the parts of every role that serves.
 func newApp(cfg Config, c core, w wiring) (a *App, err error) {
-	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(), ports: everyPort{}, budget: admission.NewBudget(budget),
+	a = &App{core: c, cfg: cfg, security: w.security, standAlone: w.standAlone, registry: prometheus.NewRegistry(),
+		ports: everyPort{}, budget: admission.NewBudget(budget),
 		drain: cmp.Or(cfg.StopTimeout, pickDrainTime), stopping: newStopping()}
 	if _, err := c.store.Apply(cfg.Processor.object()); err != nil {
 		return nil, err
@@ -124,10 +125,12 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 			return float64(cfg.Recording.Dropped())
 		})
 	unpublished := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_picker_unpublished_picks_total",
-		Help: "Picks that were not published to the pickers of other processes, because there were too many: their prompts count as cached in this process alone."},
+		Help: "Picks that were not published to the pickers of other processes, because there were too many: their " +
+			"prompts count as cached in this process alone."},
 		func() float64 { return float64(a.shared.Missed()) })
 	a.clusterLoads = clusterload.New(clusterload.Config{
-		Waiting: func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) }, Federation: a.federation, Cluster: a.cluster, Log: a.log,
+		Waiting:    func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) },
+		Federation: a.federation, Cluster: a.cluster, Log: a.log,
 		OnPage: func(of objectid.Pool, member, why string) { a.remotePickers.read(of, member, why) },
 	})
 	if err := register(a.registry, a.panics.count, unpublished, unrecorded, a.clusterLoads); err != nil {
@@ -135,26 +138,32 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	}
 	a.progress, a.cache = delivery.NewProgress(), cache.New(cache.Config{})
 	a.linger = delivery.NewLinger(a.cache, delivery.LingerTimeout, a.log)
-	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: a.security.dial, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream)})
+	a.channel = channel.New(channel.Config{Peers: cfg.Peers.Addresses, Credentials: a.security.dial, Now: clock(),
+		Log: a.log, OnPanic: a.panics.of(partStream)})
 	a.proxies = peers.NewProxies(a.channel, w.proxies)
 	a.remotePickers = newRemotePickers(a.board, a.store, a.log)
 	a.relays = peers.NewRelays(a.board, a.channel, a.pickerDown)
 	a.xds, err = server.New(server.Config{
-		Cache: a.cache, Authenticate: a.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log, Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream), Now: elapsed(),
-		Publish: publish.Config{Drain: cfg.DrainTime, Linger: delivery.LingerTimeout, Lagging: w.lagging, Called: func(cluster string) bool {
-			id, _ := model.ParseClusterID(cluster)
-			return id.External()
-		}},
+		Cache: a.cache, Authenticate: a.security.authenticate, Reports: peers.NewNACKs(a.board, a.channel), Log: a.log,
+		Metrics: a.registry, Tracing: cfg.Tracer, Count: a.proxies.Count, OnPanic: a.panics.of(partStream),
+		Now: elapsed(),
+		Publish: publish.Config{Drain: cfg.DrainTime, Linger: delivery.LingerTimeout, Lagging: w.lagging,
+			Called: func(cluster string) bool {
+				id, _ := model.ParseClusterID(cluster)
+				return id.External()
+			}},
 	})
 	if err != nil {
 		return nil, err
 	}
 	a.holds = delivery.NewHolds(delivery.HoldsConfig{Cache: a.linger, Names: peers.NewNames(a.channel)})
 	envoys := delivery.NewEnvoys(delivery.EnvoysConfig{
-		Streams: a.xds, Elsewhere: a.proxies, Cache: a.cache, Linger: a.linger, Holds: a.holds, Progress: a.progress, Store: a.store,
+		Streams: a.xds, Elsewhere: a.proxies, Cache: a.cache, Linger: a.linger, Holds: a.holds, Progress: a.progress,
+		Store:    a.store,
 		Clusters: a.translation.PoolClusters, NoPeers: a.channel.Isolated,
 	})
-	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject, Peers: a.channel.Topic(learned.Topic)})
+	a.learner = learned.New(learned.Config{Store: a.store, Delivery: envoys, Object: delivery.LearnedObject,
+		Peers: a.channel.Topic(learned.Topic)})
 	a.stops = delivery.NewStops(a.channel.Isolated, a.log)
 	a.failback = failback.New(a.store, a.log)
 	a.expiry = expiry.New(a.board, a.registry)
@@ -168,7 +177,8 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	allowed := func(gateway string, pool objectid.Target) bool { ok, _ := a.access.Allowed(gateway, pool); return ok }
 	a.parentHosts = parenthost.New(parenthost.Config{
-		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel), Allowed: allowed,
+		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel),
+		Allowed: allowed,
 	})
 	a.attempts = attempts.New(attempts.Config{Allowed: allowed, Exists: a.hasExportingCluster})
 	if err := register(a.registry, a.attempts); err != nil {
@@ -186,7 +196,8 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	around := around{a}
 	a.picker, err = picker.New(picker.Config{
 		Protocol: protocol, Log: a.log, Registerer: a.registry, Tracer: cfg.Tracer,
-		Learner: a.learner, Peers: a.loads, Observer: a.clusterLoads, Chooser: a.clusterLoads, Access: a.access, Stops: a.stops,
+		Learner: a.learner, Peers: a.loads, Observer: a.clusterLoads, Chooser: a.clusterLoads, Access: a.access,
+		Stops:   a.stops,
 		Reports: around, Sharing: around, Callers: around, Troubles: around, Addresses: &cfg.Addresses,
 		Keyed: a.security.keyed, HeldBodies: cfg.HeldBodies, Recording: cfg.Recording, KVEvents: events,
 	})
@@ -206,15 +217,18 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 	cfg.Store, cfg.Translation, cfg.Cache, cfg.Log = a.store, a.translation, a.cache, a.log
 	cfg.Names = a.wantNames
 	cfg.Observe, cfg.Tracer = a.changes.Observe, a.cfg.Tracer.Tracer("github.com/penstock-project/penstock")
-	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) { a.relays.Follow(c.Output.Pools, c.Output.PoolsGone) })
+	relays := delivery.On(delivery.Shrink, func(_ context.Context, c *delivery.Change) {
+		a.relays.Follow(c.Output.Pools, c.Output.PoolsGone)
+	})
 	pickers := delivery.On(delivery.Shrink, a.followPickers)
 	cfg.Delivery = delivery.New(append(own,
-		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools, pickers, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.expiry, a.progress)...)
+		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools,
+		pickers, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.expiry, a.progress)...)
 	return pipeline.New(cfg)
 }
 
-// Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or a listener fails. A
-// cluster that does not answer is waited for.
+// Run reads, translates and serves until ctx ends. It fails if the paths cannot be read at all, or
+// a listener fails. A cluster that does not answer is waited for.
 func (a *App) Run(ctx context.Context) error {
 	defer KeepWithin(a.cfg.Memory)()
 	return a.run(ctx)
@@ -225,7 +239,9 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	rested := startTight()
 	start := func(run func(context.Context) error) { group.Go(func() error { return quiet(ctx, run(ctx)) }) }
 	for _, run := range []func(context.Context) error{
-		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run, a.picker.Run, a.learner.Run, a.failback.Run, a.expiry.Run, a.entries.Run, a.loads.Run, a.shared.Run, a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
+		a.hosts.Run, a.stops.Run, line.Run, a.linger.Run, a.holds.Run, a.xds.Run, a.channel.Run, a.prober.Run,
+		a.picker.Run, a.learner.Run, a.failback.Run, a.expiry.Run, a.entries.Run, a.loads.Run, a.shared.Run,
+		a.pages.Run, a.sessions.Run, a.pools.Run, a.clusterLoads.Run, a.clusterLoads.RunPages, a.parentHosts.Run,
 		func(ctx context.Context) error { return reclaim(ctx, rested) },
 		func(ctx context.Context) error { return compareRates(ctx, a.board, a.picker.Rates) },
 	} {
@@ -234,10 +250,13 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	if a.credentials != nil {
 		start(a.credentials.run)
 	}
-	apart, streams := a.cfg.Peers.Listener != nil, append(a.panics.calls(partStream), grpc.ChainStreamInterceptor(countMessages))
-	serve := func(port ports.Port, l net.Listener, authenticates bool, options []grpc.ServerOption, register func(grpc.ServiceRegistrar)) {
+	apart, streams := a.cfg.Peers.Listener != nil,
+		append(a.panics.calls(partStream), grpc.ChainStreamInterceptor(countMessages))
+	serve := func(port ports.Port, l net.Listener, authenticates bool, options []grpc.ServerOption,
+		register func(grpc.ServiceRegistrar)) {
 		group.Go(func() error {
-			return serveGRPC(ctx, a.admit(port, l, authenticates), nil, slices.Concat(server.Options(), streams, options), register)
+			return serveGRPC(ctx, a.admit(port, l, authenticates), nil,
+				slices.Concat(server.Options(), streams, options), register)
 		})
 	}
 	if a.cfg.XDS != nil {
@@ -258,23 +277,27 @@ func (a *App) serve(ctx context.Context, group *errgroup.Group, line *pipeline.P
 	}
 	group.Go(func() error {
 		keys, credentials := a.pickOptions()
-		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), keys), a.panics.calls(partPick), credentials)
+		options := slices.Concat(picker.ServerOptions(uint32(4*runtime.NumCPU()), keys), a.panics.calls(partPick),
+			credentials)
 		l := keyed(picker.Listener(a.cfg.Picker), a.security.keyed && !a.security.openPicks, a.log)
 		return a.servePicks(ctx, l, options, a.picker.Register)
 	})
 	for _, o := range a.cfg.Offers {
 		if o.Picker != nil {
 			group.Go(func() error {
-				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick), a.security.pickCredentials())
-				return a.servePicks(ctx, keyed(picker.Listener(o.Picker), false, a.log), options, func(r grpc.ServiceRegistrar) {
-					a.picker.RegisterFor(o.Pool.String(), r)
-				})
+				options := slices.Concat(picker.ServerOptions(0, a.security.keys), a.panics.calls(partPick),
+					a.security.pickCredentials())
+				return a.servePicks(ctx, keyed(picker.Listener(o.Picker), false, a.log), options,
+					func(r grpc.ServiceRegistrar) {
+						a.picker.RegisterFor(o.Pool.String(), r)
+					})
 			})
 		}
 	}
 }
 
-// syncTimeout is how long a process that starts waits for what its peers publish: a frozen one must not keep it from serving.
+// syncTimeout is how long a process that starts waits for what its peers publish: a frozen one must
+// not keep it from serving.
 const syncTimeout = 500 * time.Millisecond
 
 // syncPeers returns when what all reachable peers publish is in effect here, or after syncTimeout.
@@ -289,9 +312,9 @@ func (a *App) syncPeers(ctx context.Context) {
 // probeTimeout is how long the first Envoy waits until external pickers have shown how they answer.
 const probeTimeout = time.Second
 
-// probeAnswers returns when all external pickers have shown how they answer, or after probeTimeout. An Envoy that another
-// process served before asks them as they understand; configured otherwise for a moment, it would lose the requests of that
-// moment.
+// probeAnswers returns when all external pickers have shown how they answer, or after probeTimeout.
+// An Envoy that another process served before asks them as they understand; configured otherwise
+// for a moment, it would lose the requests of that moment.
 func (a *App) probeAnswers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -300,8 +323,9 @@ func (a *App) probeAnswers(ctx context.Context) {
 	}
 }
 
-// With a DNS server that answers, the names that are used are resolved within settleTime, and a process that starts without the
-// answers of an earlier one takes no endpoints from proxies that have them. With one that drops queries, it waits for silentTime.
+// With a DNS server that answers, the names that are used are resolved within settleTime, and a
+// process that starts without the answers of an earlier one takes no endpoints from proxies that
+// have them. With one that drops queries, it waits for silentTime.
 const (
 	settleTime = 250 * time.Millisecond
 	silentTime = 25 * time.Millisecond
@@ -324,7 +348,8 @@ func (a *App) wantNames(names, gone []string) {
 // storeDialect stores how a picker answers, where translation reads it.
 func (a *App) storeDialect(name string, is probe.Answer) error {
 	op := store.Dialects.Delete(name)
-	d := store.Dialect{Acknowledges: is.Dialect == probe.Acknowledges, Health: is.Health, Lost: is.Lost, Frozen: is.Frozen}
+	d := store.Dialect{Acknowledges: is.Dialect == probe.Acknowledges, Health: is.Health, Lost: is.Lost,
+		Frozen: is.Frozen}
 	if d.Acknowledges || d.Health || d.Lost || d.Frozen {
 		d.Name = name
 		op = store.Dialects.Put(&d)
@@ -334,7 +359,8 @@ func (a *App) storeDialect(name string, is probe.Answer) error {
 	}
 	if id, ok := model.ParseClusterID(name); ok && id.External() {
 		if id.Kind == model.ImportPickerKind {
-			a.pickerDown(objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}, "probe", is.Down)
+			a.pickerDown(objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name},
+				Member: id.Member}, "probe", is.Down)
 		}
 		a.remotePickers.answered(id, is)
 	}
@@ -404,7 +430,8 @@ func serveGRPC(ctx context.Context, l net.Listener, drained func(), options []gr
 }
 
 func serveHandler(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	if err := s.Serve(l); err != nil && ctx.Err() == nil {

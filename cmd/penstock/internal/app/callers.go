@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/identity"
 )
 
-// callers are the Gateways of members that call this cluster's picker, by the certificates with which they meet its peer listeners. Without a
-// peer listener there are none.
+// callers are the Gateways of members that call this cluster's picker, by the certificates with
+// which they meet its peer listeners. Without a peer listener there are none.
 func callers(s *store.Store) identity.Callers {
 	m := membersCalls{s}
 	return identity.Callers{Domain: model.PeerDomain, Certificate: m.presented, Verify: m.verify}
@@ -67,6 +67,7 @@ func (c membersCalls) verify(chain []*x509.Certificate) error {
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err = chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: clock()(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err = chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: clock()(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return err
 }

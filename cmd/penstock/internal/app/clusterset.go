@@ -14,15 +14,19 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// clusterSet makes this process's part in a cluster set, which does nothing until there is a ClusterSet.
+// clusterSet makes this process's part in a cluster set, which does nothing until there is a
+// ClusterSet.
 func (a *App) clusterSet() *clusterset.Set {
 	cfg := clusterset.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
-		Identity: clusterset.FileIdentity(a.cfg.StateDir), Authority: clusterset.FileAuthority(a.cfg.StateDir), Records: clusterset.FileRecords(a.cfg.StateDir),
-		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
+		Identity: clusterset.FileIdentity(a.cfg.StateDir), Authority: clusterset.FileAuthority(a.cfg.StateDir),
+		Records:       clusterset.FileRecords(a.cfg.StateDir),
+		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log,
+		OnPanic: a.panics.of(partStream),
 	}
 	if l := a.cfg.Members.Listener; l != nil {
-		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil } // once: this process leads for as long as it runs
+		// once: this process leads for as long as it runs
+		cfg.Listen = func(context.Context) (net.Listener, error) { return a.admit(ports.Members, l, true), nil }
 	}
 	c := a.cfg.Credentials
 	cfg.Pickers, cfg.Cleartext, cfg.MembersPick = a.cfg.translation().Pickers, c == nil, c != nil && !c.OpenPicker
@@ -36,10 +40,12 @@ func (a *App) clusterSet() *clusterset.Set {
 // hasExportingCluster reports whether an import has an exporting cluster.
 func (a *App) hasExportingCluster(id objectid.Target) bool {
 	obj, ok := gatewayapi.Imported(a.store.View(), id.Pool.String())
-	return ok && slices.ContainsFunc(obj.Status.Clusters, func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
+	return ok && slices.ContainsFunc(obj.Status.Clusters,
+		func(c inferenceapi.ImportedCluster) bool { return c.Name == id.Member })
 }
 
-// records are the picks of this process, and the requests to exporting clusters without one, the newest first.
+// records are the picks of this process, and the requests to exporting clusters without one, the
+// newest first.
 func (a *App) records(q picker.Picks) []*picker.Record {
 	all := append(a.picker.Picks(q), a.attempts.Records(q)...)
 	slices.SortStableFunc(all, func(a, b *picker.Record) int { return b.Time.Compare(a.Time) })
@@ -50,7 +56,8 @@ func (a *App) records(q picker.Picks) []*picker.Record {
 func (a *App) memberTraffic() map[string]clusterset.Traffic {
 	out := map[string]clusterset.Traffic{}
 	for cluster, t := range a.attempts.Traffic() {
-		is := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled, Bytes: t.Bytes}
+		is := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
+			Bytes: t.Bytes}
 		if t.Served > 0 {
 			is.FirstByte = clusterset.Duration(t.FirstByte / time.Duration(t.Served))
 		}

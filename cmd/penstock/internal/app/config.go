@@ -26,16 +26,17 @@ const Controller = "penstock.dev/gateway-controller"
 
 // Config is what every App needs.
 type Config struct {
-	// StateDir keeps last good objects, the status file and the socket for other penstock commands. A stand-alone picker may do without.
+	// StateDir keeps last good objects, the status file and the socket for other penstock commands.
+	// A stand-alone picker may do without.
 	StateDir string
-	// XDS and Picker are listeners for Envoys; the App closes them. XDS needs Credentials, or a fleet.
-	// It may be nil if there is Local.
+	// XDS and Picker are listeners for Envoys; the App closes them. XDS needs Credentials, or a
+	// fleet. It may be nil if there is Local.
 	XDS, Picker net.Listener
 	// Local is a socket of ADS and, without Peers.Listener, of peers that no other user can open
 	// (ListenSocket): its clients are trusted. nil: none.
 	Local net.Listener
-	// Credentials secure XDS and Picker where no fleet runs; nil: every client that reaches Picker is
-	// trusted.
+	// Credentials secure XDS and Picker where no fleet runs; nil: every client that reaches Picker
+	// is trusted.
 	Credentials *Credentials
 	// Disk reads the files that flags name: /healthz notices one that hangs.
 	Disk *filesystem.Disk
@@ -47,8 +48,9 @@ type Config struct {
 	// listener's own address if both are empty.
 	PickerAddresses []netip.AddrPort
 	PickerSockets   []string
-	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, as Admin does: the status and the
-	// explanations of all objects. nil: none, beside the socket in StateDir, which serves all pages.
+	// HTTP serves metrics and health. On a loopback address it also serves the admin pages, as
+	// Admin does: the status and the explanations of all objects. nil: none, beside the socket in
+	// StateDir, which serves all pages.
 	HTTP, Admin net.Listener
 	// Addresses are what may become endpoints, and how names are resolved.
 	Addresses Addresses
@@ -60,7 +62,8 @@ type Config struct {
 	Recording *recording.File
 	// KVEvents accepts model servers that connect to publish KV events; nil: none.
 	KVEvents net.Listener
-	// DefaultPool is the pool of external gateways that name none. Zero: the only pool, if there is one.
+	// DefaultPool is the pool of external gateways that name none. Zero: the only pool, if there is
+	// one.
 	DefaultPool objectid.Pool
 	// Offers are the exported pools that gateways of others may use, too.
 	Offers []Offer
@@ -70,8 +73,8 @@ type Config struct {
 	DrainTime time.Duration
 	// StopTimeout is how long picks in flight may go on once the process ends; 0: a second.
 	StopTimeout time.Duration
-	// Memory is how many bytes the process may use, of its container for instance; Go stays below them with room to spare. 0: no
-	// limit.
+	// Memory is how many bytes the process may use, of its container for instance; Go stays below
+	// them with room to spare. 0: no limit.
 	Memory int64
 	// Tracer takes spans; Collector and Sampling are for Envoys' own.
 	Tracer    trace.TracerProvider
@@ -80,7 +83,8 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Offer is an exported pool that gateways of others may use, which are no members of the cluster set or name no pool to a picker.
+// Offer is an exported pool that gateways of others may use, which are no members of the cluster
+// set or name no pool to a picker.
 type Offer struct {
 	Pool objectid.Pool
 	// Picker serves picks from the pool alone; the App closes it. nil: there are none.
@@ -105,7 +109,8 @@ type Folder struct {
 	Paths []string
 	// OnePort gives each port to one Gateway: their Envoys run on one machine.
 	OnePort bool
-	// OnGateways is called with the names of all Gateways of this controller after each change; nil: not at all.
+	// OnGateways is called with the names of all Gateways of this controller after each change;
+	// nil: not at all.
 	OnGateways func(gateways []string)
 }
 
@@ -126,16 +131,18 @@ type OfflineConfig struct {
 type Kubernetes struct {
 	// REST is how the API server is reached.
 	REST *rest.Config
-	// Namespace holds the Lease that elects the process which writes statuses; Identity is this one's name.
+	// Namespace holds the Lease that elects the process which writes statuses; Identity is this
+	// one's name.
 	Namespace, Identity string
-	// Namespaces are the only namespaces in which objects are read and fleets run, Namespace among them; none: all.
+	// Namespaces are the only namespaces in which objects are read and fleets run, Namespace among
+	// them; none: all.
 	Namespaces []string
-	// Service is the Service in front of all penstock processes, "namespace/name": Envoys ask pickers at its endpoints' port
-	// PickerPort, and the processes find each other at PeerPort. Empty: this process is the only one, and its picker is at
-	// Config.PickerAddresses.
+	// Service is the Service in front of all penstock processes, "namespace/name": Envoys ask
+	// pickers at its endpoints' port PickerPort, and the processes find each other at PeerPort.
+	// Empty: this process is the only one, and its picker is at Config.PickerAddresses.
 	Service string
-	// Fleet runs the proxies of Gateways here, and serves ADS over TLS; nil: all proxies run elsewhere. It needs Service and
-	// Config.Peers.Listener.
+	// Fleet runs the proxies of Gateways here, and serves ADS over TLS; nil: all proxies run
+	// elsewhere. It needs Service and Config.Peers.Listener.
 	Fleet *Fleet
 	// Features are those that GatewayClasses list as supported.
 	Features []gatewayv1.FeatureName
@@ -149,7 +156,8 @@ const (
 
 // Peers are the other processes that serve the same Envoys, and how they reach this one.
 type Peers struct {
-	// Addresses are where they serve; this process's own may be among them. On Kubernetes they are found behind the Service.
+	// Addresses are where they serve; this process's own may be among them. On Kubernetes they are
+	// found behind the Service.
 	Addresses []string
 	// Listener serves peers; nil: Config.Local does.
 	Listener net.Listener
@@ -160,7 +168,8 @@ type Peers struct {
 
 // Members are how other clusters of the cluster set reach this one.
 type Members struct {
-	// Listener serves what this cluster exports, over mTLS; nil: no other cluster subscribes to it. The App closes it.
+	// Listener serves what this cluster exports, over mTLS; nil: no other cluster subscribes to it.
+	// The App closes it.
 	Listener net.Listener
 	// Listen opens the listener on Kubernetes, where the process that leads has it alone.
 	Listen func(context.Context) (net.Listener, error)
@@ -176,7 +185,8 @@ func StatusFile(stateDir string) string { return filepath.Join(stateDir, "status
 
 // translation is how a serving process translates.
 func (c Config) translation() translator.Config {
-	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses, PickerSockets: c.PickerSockets, NoPublishers: c.KVEvents == nil, Envoy: envoy.Config{AccessLog: c.AccessLog}}
+	out := translator.Config{Controller: Controller, AnyClass: true, Pickers: c.PickerAddresses,
+		PickerSockets: c.PickerSockets, NoPublishers: c.KVEvents == nil, Envoy: envoy.Config{AccessLog: c.AccessLog}}
 	switch own := c.Picker.Addr(); {
 	case len(out.Pickers)+len(out.PickerSockets) > 0:
 	case own.Network() == "unix":

@@ -23,19 +23,24 @@ type core struct {
 	files       *file.Reader // nil: the objects come from Kubernetes
 }
 
-func newCore(stateDir string, translation translator.Config, addresses Addresses, locate func(owner report.Ref, field string) string, log *slog.Logger) (core, error) {
-	c := core{log: log, store: store.New(), board: status.NewBoard(locate), translation: pipeline.NewTranslation(translation), panics: newPanics(log)}
+func newCore(stateDir string, translation translator.Config, addresses Addresses,
+	locate func(owner report.Ref, field string) string, log *slog.Logger) (core, error) {
+	c := core{log: log, store: store.New(), board: status.NewBoard(locate),
+		translation: pipeline.NewTranslation(translation), panics: newPanics(log)}
 	if _, err := c.store.Apply(addresses.policy()); err != nil {
 		return c, err
 	}
 	var err error
-	c.hosts, err = hostname.New(hostname.Config{Store: c.store, Lookup: addresses.lookup(), StateDir: stateDir, Log: log, OnPanic: c.panics.of(partLookup)})
+	c.hosts, err = hostname.New(hostname.Config{Store: c.store, Lookup: addresses.lookup(), StateDir: stateDir,
+		Log: log, OnPanic: c.panics.of(partLookup)})
 	return c, err
 }
 
 // newFileCore makes a core whose objects come from files.
-func newFileCore(paths []string, stateDir string, translation translator.Config, addresses Addresses, log *slog.Logger) (c core, files *file.Reader, err error) {
-	c, err = newCore(stateDir, translation, addresses, func(owner report.Ref, field string) string { return files.Locate(owner, field) }, log)
+func newFileCore(paths []string, stateDir string, translation translator.Config, addresses Addresses,
+	log *slog.Logger) (c core, files *file.Reader, err error) {
+	c, err = newCore(stateDir, translation, addresses,
+		func(owner report.Ref, field string) string { return files.Locate(owner, field) }, log)
 	if err != nil {
 		return c, nil, err
 	}

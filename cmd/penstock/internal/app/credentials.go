@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Credentials secure ADS and the picker where no fleet runs. Clients of ADS have a certificate or a token. They receive
-// the picker's CA and key with their configuration.
+// Credentials secure ADS and the picker where no fleet runs. Clients of ADS have a certificate or a
+// token. They receive the picker's CA and key with their configuration.
 type Credentials struct {
 	Files identity.Files
 	// Name is the DNS name in the certificate by which proxies verify the picker.
@@ -34,8 +34,10 @@ type holder struct {
 	store *store.Store
 	log   *slog.Logger
 
-	mu   sync.RWMutex
-	keys []string // roots of the keys for calls to the picker; those of the first are given to proxies, those of the one before still count
+	mu sync.RWMutex
+	// roots of the keys for calls to the picker; those of the first are given to proxies, those of
+	// the one before still count
+	keys []string
 	ca   []byte
 }
 
@@ -84,7 +86,9 @@ func (h *holder) refresh() error {
 		h.keys = h.keys[:min(2, len(h.keys))]
 	}
 	h.ca = ca
-	_, err = h.store.Apply(store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: ca, Key: key}))
+	_, err = h.store.Apply(
+		store.Authorities.Put(&store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: ca,
+			Key: key}))
 	return err
 }
 

@@ -118,8 +118,8 @@ type FoundPicks struct {
 	Picks []*picker.Record `json:"picks"` // of all processes, the newest first
 	// Silent is how many other processes have not answered: their picks are missing.
 	Silent int `json:"silent,omitempty"`
-	// Unknown means that no process has a pick of the pool that was asked for, and this one has no such pool. Pools are the first of those
-	// that it has, and More counts the others.
+	// Unknown means that no process has a pick of the pool that was asked for, and this one has no
+	// such pool. Pools are the first of those that it has, and More counts the others.
 	Unknown bool     `json:"unknown,omitempty"`
 	Pools   []string `json:"pools,omitempty"`
 	More    int      `json:"more,omitempty"`
@@ -137,7 +137,8 @@ func (f *FoundPicks) find(pool string, pools []string) {
 	f.More = len(pools) - len(f.Pools)
 }
 
-// picksPage serves the picks of all processes for ?last=N and ?request=ID, and otherwise those of this process.
+// picksPage serves the picks of all processes for ?last=N and ?request=ID, and otherwise those of
+// this process.
 func (a *App) picksPage(w http.ResponseWriter, r *http.Request) {
 	args := r.URL.Query()
 	if !args.Has("last") && !args.Has("request") {
@@ -176,7 +177,8 @@ func flat(h http.Header) map[string]string {
 	return out
 }
 
-// concerns reports whether an object is part of an explanation: the route, the Gateway, and the backends' pools.
+// concerns reports whether an object is part of an explanation: the route, the Gateway, and the
+// backends' pools.
 func (e *Explained) concerns(o status.Object) bool {
 	if e.Route != nil && o.Ref == *e.Route || o.Kind == "Gateway" && o.Key() == e.Gateway {
 		return true

@@ -32,7 +32,8 @@ func TestExplain_PicksOfAnUnknownPoolListThePoolsThereAre(t *testing.T) {
 		"removed since its picks": {pool: "ns/gone", picks: 1, pools: many},
 	} {
 		found := FoundPicks{Picks: make([]*picker.Record, tt.picks)}
-		if found.find(tt.pool, tt.pools); found.Unknown != tt.unknown || len(found.Pools) != tt.listed || found.More != tt.more {
+		if found.find(tt.pool, tt.pools); found.Unknown != tt.unknown || len(found.Pools) != tt.listed ||
+			found.More != tt.more {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}

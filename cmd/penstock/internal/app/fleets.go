@@ -24,9 +24,11 @@ import (
 	"github.com/penstock-project/penstock/xds/server"
 )
 
-// Fleet runs the proxies of Gateways in the cluster. ADS is then served over TLS, to proxies that prove their identity.
+// Fleet runs the proxies of Gateways in the cluster. ADS is then served over TLS, to proxies that
+// prove their identity.
 type Fleet struct {
-	// ADS are the addresses ("host:port") by which proxies reach this and all other processes. At least one.
+	// ADS are the addresses ("host:port") by which proxies reach this and all other processes. At
+	// least one.
 	ADS []string
 	// Names are the DNS names of this process's certificate, the one that proxies verify first.
 	Names []string
@@ -34,11 +36,13 @@ type Fleet struct {
 	EnvoyImage, PenstockImage string
 	// ExternalIPs are ranges; see render.Settings.
 	ExternalIPs []netip.Prefix
-	// OpenPicker lets anyone ask for picks, gateways of other clusters for instance. Else only the proxies of Gateways may.
+	// OpenPicker lets anyone ask for picks, gateways of other clusters for instance. Else only the
+	// proxies of Gateways may.
 	OpenPicker bool
 	// ClientCA verifies certificates of proxies that run elsewhere; nil: they need a token.
 	ClientCA *x509.CertPool
-	// TrustDomain is that of the SPIFFE IDs in such certificates that name service accounts; "": none do.
+	// TrustDomain is that of the SPIFFE IDs in such certificates that name service accounts; "":
+	// none do.
 	TrustDomain string
 }
 
@@ -73,7 +77,8 @@ func (b fleetBoard) Set(source string, reports ...report.Report) {
 func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func() bool) (*fleets, error) {
 	f := &fleets{cfg: cfg, core: c, recheck: recheck}
 	var err error
-	f.objects, err = apply.New(apply.Config{REST: k.REST, Namespaces: k.Namespaces, Changed: func(ref apply.Ref) { f.Changed(ref) }})
+	f.objects, err = apply.New(apply.Config{REST: k.REST, Namespaces: k.Namespaces,
+		Changed: func(ref apply.Ref) { f.Changed(ref) }})
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +87,11 @@ func newFleets(cfg Fleet, k Kubernetes, c core, recheck func(), unreachable func
 		Names:   cfg.Names, Changed: f.authorityChanged, Now: clock(), Log: c.log,
 	})
 	f.Fleets = fleet.New(fleet.Config{
-		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: fleetBoard{c.board, f}, OnPanic: c.panics.of(partTranslation), Log: c.log,
+		Store: c.store, Cluster: f.objects, Follow: f.objects.Run, Settings: f.settings, Board: fleetBoard{c.board, f},
+		OnPanic: c.panics.of(partTranslation), Log: c.log,
 	})
-	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain, ClientCAs: cfg.ClientCA, Unreachable: unreachable, Now: elapsed(), Wall: clock()})
+	f.guard = identity.New(identity.Config{Reviewer: f.objects, Members: f.Fleets, TrustDomain: cfg.TrustDomain,
+		ClientCAs: cfg.ClientCA, Unreachable: unreachable, Now: elapsed(), Wall: clock()})
 	return f, nil
 }
 
@@ -96,19 +103,23 @@ func (f *Fleet) translation(out *translator.Config) {
 // pickKeys is what the root of the keys for calls to the picker is derived for.
 const pickKeys = "picker"
 
-// authorityChanged passes the authority on: to fleets, which have it in a file, and to translation, for the picker's cluster.
+// authorityChanged passes the authority on: to fleets, which have it in a file, and to translation,
+// for the picker's cluster.
 func (f *fleets) authorityChanged() {
 	f.Refresh()
-	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(), Key: f.authority.Keys(pickKeys)[0]}
+	own := &store.Authority{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAuthority}, CA: f.authority.Bundle(),
+		Key: f.authority.Keys(pickKeys)[0]}
 	if _, err := f.core.store.Apply(store.Authorities.Put(own)); err != nil {
 		f.core.log.Error("the certificate authority could not be stored; proxies keep what they have", "error", err)
 	}
 }
 
-// security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it, by certificates of
-// the authority.
+// security implements proxyRunner. Proxies prove their identity; peers by Peers.TLS or, without it,
+// by certificates of the authority.
 func (f *fleets) security(p Peers) security {
-	s := security{log: f.core.log, authenticate: f.authenticate, ads: []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(f.secure(tls.VersionTLS13), f.core.log))}, picks: f.secure(lowestForPicks(f.cfg.OpenPicker))}
+	s := security{log: f.core.log, authenticate: f.authenticate,
+		ads:   []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(f.secure(tls.VersionTLS13), f.core.log))},
+		picks: f.secure(lowestForPicks(f.cfg.OpenPicker))}
 	s.guardPicks(func() []string { return f.authority.Keys(pickKeys) }, f.cfg.OpenPicker)
 	if p.TLS != nil {
 		s.peerTLS(*p.TLS)
@@ -136,8 +147,9 @@ func (f *fleets) run(ctx context.Context) error { return f.authority.Run(ctx) }
 
 func (f *fleets) settings() render.Settings {
 	return render.Settings{
-		ADS: f.cfg.ADS, ServerName: f.cfg.Names[0], CA: f.authority.Bundle(), EnvoyImage: f.cfg.EnvoyImage, PenstockImage: f.cfg.PenstockImage,
-		ExternalIPs: f.cfg.ExternalIPs,
+		ADS: f.cfg.ADS, ServerName: f.cfg.Names[0], CA: f.authority.Bundle(), EnvoyImage: f.cfg.EnvoyImage,
+		PenstockImage: f.cfg.PenstockImage,
+		ExternalIPs:   f.cfg.ExternalIPs,
 	}
 }
 
@@ -154,7 +166,8 @@ func (f *fleets) secure(lowest uint16) *tls.Config {
 	return f.guard.TLS(&tls.Config{MinVersion: lowest, GetCertificate: f.authority.GetCertificate})
 }
 
-// observe implements proxyRunner: the Gateways may have changed, and with them which proxies may read what.
+// observe implements proxyRunner: the Gateways may have changed, and with them which proxies may
+// read what.
 func (f *fleets) observe(ch *delivery.Change) {
 	tables := []string{store.Gateways.Kind(), store.GatewayClasses.Kind(), store.EnvoyFleets.Kind()}
 	if !slices.ContainsFunc(ch.Objects, func(c store.Change) bool { return slices.Contains(tables, c.Table) }) &&
@@ -178,7 +191,8 @@ func (f *fleets) observe(ch *delivery.Change) {
 	f.recheck()
 }
 
-// ServiceNames are the names by which a Service is known in its cluster, the one that works from every namespace first.
+// ServiceNames are the names by which a Service is known in its cluster, the one that works from
+// every namespace first.
 func ServiceNames(service string) []string {
 	ns, name := store.ParseID(service)
 	full := name + "." + ns + ".svc"

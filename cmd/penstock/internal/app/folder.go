@@ -29,16 +29,22 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 		a.ports, parts = ports, append(parts, ports)
 	}
 	if f.OnGateways != nil {
-		parts = append(parts, delivery.On(delivery.Observe, func(context.Context, *delivery.Change) { f.OnGateways(a.translation.Gateways()) }))
+		parts = append(parts,
+			delivery.On(delivery.Observe, func(context.Context, *delivery.Change) {
+				f.OnGateways(a.translation.Gateways())
+			}))
 	}
 	set := a.clusterSet()
 	parts = append(parts, set)
-	writer, err := status.NewWriter(status.WriterConfig{Board: a.board, Path: StatusFile(cfg.StateDir), Controller: Controller, Log: cfg.Log})
+	writer, err := status.NewWriter(status.WriterConfig{
+		Board: a.board, Path: StatusFile(cfg.StateDir), Controller: Controller, Log: cfg.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
 	// What peers publish is read before the files are: both concern the same pools.
-	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers, set.Restore}, First: []func(context.Context){set.AwaitCertificate, a.settleNames, a.probeAnswers}}, parts...)
+	line := a.pipeline(pipeline.Config{Before: []func(context.Context){a.syncPeers, set.Restore},
+		First: []func(context.Context){set.AwaitCertificate, a.settleNames, a.probeAnswers}}, parts...)
 	a.run = func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		if err := a.servePages(ctx, group); err != nil { // health from the first moment

@@ -24,11 +24,32 @@ import (
 
 // clusterObjects are a Gateway with a route to a pool of one pod, by plural.
 var clusterObjects = []struct{ plural, text string }{
-	{"gatewayclasses", "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: {controllerName: " + Controller + "}}"},
-	{"gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: default, name: gw}, spec: {gatewayClassName: penstock, listeners: [{name: http, port: 8080, protocol: HTTP}]}}"},
-	{"httproutes", "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: default, name: chat}, spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: chat}]}]}}"},
-	{"inferencepools", "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: default, name: chat}, spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8001}]}}"},
-	{"pods", "{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-1, labels: {app: chat}}, status: {podIP: 10.244.0.1, phase: Running}}"},
+	{
+		"gatewayclasses",
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: penstock}, spec: " +
+			"{controllerName: " + Controller + "}}",
+	},
+	{
+		"gateways",
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {namespace: default, name: gw}, spec: " +
+			"{gatewayClassName: penstock, listeners: [{name: http, port: 8080, protocol: HTTP}]}}",
+	},
+	{
+		"httproutes",
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: default, name: chat}, " +
+			"spec: {parentRefs: [{name: gw}], rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: " +
+			"InferencePool, name: chat}]}]}}",
+	},
+	{
+		"inferencepools",
+		"{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: default, name: " +
+			"chat}, spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8001}]}}",
+	},
+	{
+		"pods",
+		"{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-1, labels: {app: chat}}, status: " +
+			"{podIP: 10.244.0.1, phase: Running}}",
+	},
 }
 
 // logged keeps what a process logs.
@@ -71,8 +92,9 @@ func inCluster(t *testing.T, api *kubetest.Server, identity string) process {
 	log := &logged{}
 	p, err := NewKubernetes(Config{
 		StateDir: t.TempDir(), XDS: l, Picker: picks,
-		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")}, Tracer: tracing.NewTracerProvider(),
-		Log: slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Minute,
+		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9002")},
+		Tracer:          tracing.NewTracerProvider(),
+		Log:             slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Minute,
 	}, Kubernetes{REST: api.Config(), Namespace: "default", Identity: identity})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +130,9 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
 	first := inCluster(t, api, "first")
-	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Timeout: time.Minute})
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{
+		Address: first.address, Gateway: "default/gw", Timeout: time.Minute,
+	})
 	endpoints := resource.Ref{Type: resource.Endpoints, Name: model.PoolCluster("default", "chat").String()}
 	proxy.Wait("the pod is served", func() bool { b := proxy.Backends(8080); return len(b) == 1 && b[0] == 8001 })
 	before, _ := proxy.Has(endpoints)
@@ -131,7 +155,9 @@ func TestADS_UnsyncedProcessRemovesNothing(t *testing.T) {
 	proxy.Wait("it cannot read", func() bool { return second.log.has("cannot read from the API server") })
 	deny("/pods")
 	proxy.Reconnect(second.address) // it accepts connections once it has synced the kinds that it watches as a whole
-	proxy.Wait("it waits for the pods", func() bool { return second.log.has("no proxy is answered before everything is read once") })
+	proxy.Wait("it waits for the pods", func() bool {
+		return second.log.has("no proxy is answered before everything is read once")
+	})
 	if got := proxy.Received()[received:]; len(got) > 0 {
 		t.Errorf("a proxy was answered before all was read: %+v", got)
 	}
@@ -153,13 +179,17 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	t.Parallel()
 	api := smallCluster(t)
 	listen := func(listeners string) {
-		api.Apply(t, "gateways", strings.Replace(clusterObjects[1].text, "{name: http, port: 8080, protocol: HTTP}", listeners, 1))
+		api.Apply(t, "gateways",
+			strings.Replace(clusterObjects[1].text, "{name: http, port: 8080, protocol: HTTP}", listeners, 1))
 	}
 	listen("{name: http, port: 8080, protocol: HTTP}, {name: leaves, port: 8081, protocol: HTTP}")
 	running := inCluster(t, api, "running")
-	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: running.address, Gateway: "default/gw", Timeout: time.Minute})
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{
+		Address: running.address, Gateway: "default/gw", Timeout: time.Minute,
+	})
 	bound := func(port int) bool {
-		return slices.ContainsFunc(proxy.Names(resource.Listener), func(name string) bool { return strings.Contains(name, fmt.Sprint(port)) })
+		return slices.ContainsFunc(proxy.Names(resource.Listener),
+			func(name string) bool { return strings.Contains(name, fmt.Sprint(port)) })
 	}
 	proxy.Wait("both listeners", func() bool { return bound(8080) && bound(8081) })
 
@@ -173,7 +203,8 @@ func TestADS_ProcessWithoutAWatchRemovesNothing(t *testing.T) {
 	api.Cut()
 	proxy.Wait("it cannot read Services", func() bool { return running.log.has(`retrying" kind=Service `) })
 	received := len(proxy.Received())
-	// A listener goes, and then others come, one after the other: each is a change of its own, which would have taken the first along.
+	// A listener goes, and then others come, one after the other: each is a change of its own,
+	// which would have taken the first along.
 	listeners := "{name: http, port: 8080, protocol: HTTP}"
 	for port := 8082; port < 8085; port++ {
 		listeners += fmt.Sprintf(", {name: more-%d, port: %[1]d, protocol: HTTP}", port)

@@ -27,7 +27,8 @@ import (
 const (
 	// leaseName is the Lease's.
 	leaseName = "penstock"
-	// contactTimeout is how long a process may be without contact to the API server, which it asks every two seconds.
+	// contactTimeout is how long a process may be without contact to the API server, which it asks
+	// every two seconds.
 	contactTimeout = 10 * time.Second
 )
 
@@ -71,11 +72,13 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 		return nil, err
 	}
 	c := &cluster{cfg: k, proxies: externalProxies{cfg.Log}}
-	c.source, err = kube.New(kube.Config{REST: k.REST, Store: core.store, Namespaces: k.Namespaces, Log: cfg.Log, Report: func(reports []report.Report) { core.board.Replace(status.Cluster, reports...) }})
+	c.source, err = kube.New(kube.Config{REST: k.REST, Store: core.store, Namespaces: k.Namespaces, Log: cfg.Log,
+		Report: func(reports []report.Report) { core.board.Replace(status.Cluster, reports...) }})
 	if err != nil {
 		return nil, err
 	}
-	if c.leader, err = leader.New(leader.Config{REST: k.REST, Namespace: k.Namespace, Name: leaseName, Identity: k.Identity, Log: cfg.Log}); err != nil {
+	if c.leader, err = leader.New(leader.Config{REST: k.REST, Namespace: k.Namespace, Name: leaseName,
+		Identity: k.Identity, Log: cfg.Log}); err != nil {
 		return nil, err
 	}
 	var a *App
@@ -84,16 +87,20 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 			return nil, err
 		}
 	}
-	a, err = newApp(cfg, core, wiring{security: c.proxies.security(cfg.Peers), lagging: c.lagging, proxies: func(gateway string) { c.writer.DeliveryChanged(gateway) }})
+	a, err = newApp(cfg, core,
+		wiring{security: c.proxies.security(cfg.Peers), lagging: c.lagging,
+			proxies: func(gateway string) { c.writer.DeliveryChanged(gateway) }})
 	if err != nil {
 		return nil, err
 	}
 	c.programmed = peers.NewProgrammed(peers.ProgrammedConfig{
-		Channel: a.channel, Proxies: a.proxies, Acks: a.xds, Resources: a.translation.Listeners, Version: a.cache.Current,
+		Channel: a.channel, Proxies: a.proxies, Acks: a.xds, Resources: a.translation.Listeners,
+		Version: a.cache.Current,
 		Changed: func(gateway string) { c.writer.DeliveryChanged(gateway) }, Log: cfg.Log,
 	})
 	c.writer, err = kubestatus.New(kubestatus.Config{
-		Source: c.source, Store: core.store, Board: core.board, Delivery: c.programmed, Controller: Controller, Features: k.Features, Log: cfg.Log,
+		Source: c.source, Store: core.store, Board: core.board, Delivery: c.programmed, Controller: Controller,
+		Features: k.Features, Log: cfg.Log,
 		OnPanic: core.panics.of(partStatus),
 	})
 	if err != nil {
@@ -108,12 +115,15 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	fetch := pipeline.NewFetch(c.source, a.translation, cfg.Log)
 	observe := delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) { c.observe(a, ch) })
 	// Peers are known once our own Service is read.
-	line := a.pipeline(pipeline.Config{Fetch: fetch, First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate, a.settleNames, a.probeAnswers, a.syncPeers}}, observe, c.members.set, c.members.objects)
+	line := a.pipeline(pipeline.Config{Fetch: fetch,
+		First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate,
+			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, c.members.set, c.members.objects)
 	a.run = func(ctx context.Context) error { return c.run(ctx, a, line) }
 	return a, nil
 }
 
-// lagging reports whether the cluster may have changed without notice here: then nothing is removed from proxies.
+// lagging reports whether the cluster may have changed without notice here: then nothing is removed
+// from proxies.
 func (c *cluster) lagging() bool {
 	return c.source.Lagging() || c.unreachable()
 }
@@ -189,7 +199,8 @@ func (c *cluster) observe(a *App, ch *delivery.Change) {
 		case store.Gateways.Kind():
 			gateways[o.ID] = struct{}{}
 		case store.EndpointSlices.Kind():
-			own = own || c.cfg.Service != "" && slices.Contains(o.Keys, store.IndexKey{Index: store.ByService, Key: c.cfg.Service})
+			own = own || c.cfg.Service != "" && slices.Contains(o.Keys,
+				store.IndexKey{Index: store.ByService, Key: c.cfg.Service})
 		}
 	}
 	for _, d := range ch.Output.Deltas {
@@ -217,7 +228,8 @@ func changesListeners(d translator.Delta) bool {
 		slices.ContainsFunc(d.Removes, func(r resource.Ref) bool { return r.Type == resource.Listener })
 }
 
-// peersIn are the addresses of all processes behind our Service. One that is not ready may have something to publish.
+// peersIn are the addresses of all processes behind our Service. One that is not ready may have
+// something to publish.
 func peersIn(view *store.View, service string) (out []string) {
 	for _, slice := range store.EndpointSlices.By(view, store.ByService, service) {
 		port := int32(0)

@@ -30,7 +30,8 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	m := &membership{}
 	var err error
 	m.objects, err = clusterset.NewKubernetes(clusterset.KubernetesConfig{
-		REST: c.cfg.REST, Namespace: c.cfg.Namespace, Lease: leaseName, Namespaces: c.cfg.Namespaces, Store: a.store, Board: a.board, Log: a.log,
+		REST: c.cfg.REST, Namespace: c.cfg.Namespace, Lease: leaseName, Namespaces: c.cfg.Namespaces, Store: a.store,
+		Board: a.board, Log: a.log,
 		Live: func(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 			live, ok := c.source.Live(ref)
 			if !ok {
@@ -47,13 +48,19 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 		return nil, err
 	}
 	cfg := clusterset.Config{
-		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address, Listen: a.cfg.Members.Listen,
-		Identity: m.objects.Identity, Authority: apply.Secret{Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret}, Records: m.objects, Local: clusterset.LocalRecords(a.cfg.StateDir),
-		Leading: m.leading.Load, Namespace: func(name string) bool { return c.importsTo(a.store.View(), name) }, Exports: m.objects.SetExports, Imported: m.objects.Imported,
+		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
+		Listen:   a.cfg.Members.Listen,
+		Identity: m.objects.Identity, Authority: apply.Secret{
+			Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret,
+		}, Records: m.objects, Local: clusterset.LocalRecords(a.cfg.StateDir),
+		Leading: m.leading.Load, Namespace: func(name string) bool { return c.importsTo(a.store.View(), name) },
+		Exports: m.objects.SetExports, Imported: m.objects.Imported,
 		Services: func(keys, pods []string) {
 			var demands []kube.Demand
 			for _, key := range keys {
-				demands = append(demands, kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key})
+				demands = append(demands, kube.Demand{
+					Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: key,
+				})
 			}
 			for _, key := range pods {
 				demands = append(demands, kube.Demand{Table: store.Pods.Kind(), Index: store.ByLabel, Key: key})
@@ -63,7 +70,8 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 		GatewayReached: func(r store.Reader, gateway report.Ref) ([]string, func(uint16) uint16) {
 			return c.writer.Reached(r, gateway)
 		},
-		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log, OnPanic: a.panics.of(partStream),
+		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log,
+		OnPanic: a.panics.of(partStream),
 	}
 	if listen := cfg.Listen; listen != nil {
 		cfg.Listen = func(ctx context.Context) (net.Listener, error) {

@@ -46,8 +46,8 @@ func anotherCluster(t *testing.T) *authority.Authority {
 	return a
 }
 
-// memberCluster is a cluster of a set, with a peer listener: its pool chat is exported in a mode, to the member west, of which an authority is all
-// that there is.
+// memberCluster is a cluster of a set, with a peer listener: its pool chat is exported in a mode,
+// to the member west, of which an authority is all that there is.
 func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *authority.Authority) {
 	t.Helper()
 	api := smallCluster(t)
@@ -56,8 +56,12 @@ func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *auth
 	}
 	api.Apply(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}")
 	api.Apply(t, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: default}}")
-	api.Apply(t, "inferencepools", strings.Replace(clusterObjects[3].text, "name: chat}", "name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, inference.networking.x-k8s.io/export-mode: "+mode+"}}", 1))
-	set := kubetest.Parse(t, `{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: set}, spec: {cluster: east, members: [{name: west, peer: {address: "127.0.0.1:1"}}]}}`)
+	api.Apply(t, "inferencepools",
+		strings.Replace(clusterObjects[3].text, "name: chat}",
+			"name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, "+
+				"inference.networking.x-k8s.io/export-mode: "+mode+"}}", 1))
+	set := kubetest.Parse(t,
+		`{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: set}, spec: {cluster: east, members: [{name: west, peer: {address: "127.0.0.1:1"}}]}}`)
 	spec, west := set["spec"].(kubetest.Object), anotherCluster(t)
 	spec["members"].([]any)[0].(kubetest.Object)["peer"].(kubetest.Object)["bundle"] = string(west.Bundle())
 	spec["peerListener"] = kubetest.Object{"port": port}
@@ -65,7 +69,8 @@ func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *auth
 	return api, west
 }
 
-// withFleets runs a control plane that runs the proxies of Gateways, and is a member of a cluster set.
+// withFleets runs a control plane that runs the proxies of Gateways, and is a member of a cluster
+// set.
 func withFleets(t *testing.T, api *kubetest.Server) process {
 	t.Helper()
 	listen := func() net.Listener {
@@ -78,10 +83,12 @@ func withFleets(t *testing.T, api *kubetest.Server) process {
 	xds, picks, log := listen(), listen(), &logged{}
 	p, err := NewKubernetes(Config{
 		StateDir: t.TempDir(), XDS: xds, Picker: picks,
-		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort(picks.Addr().String())}, Tracer: tracing.NewTracerProvider(),
-		Log: slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Minute,
+		PickerAddresses: []netip.AddrPort{netip.MustParseAddrPort(picks.Addr().String())},
+		Tracer:          tracing.NewTracerProvider(),
+		Log:             slog.New(slog.NewTextHandler(log, nil)), DrainTime: time.Minute,
 	}, Kubernetes{REST: api.Config(), Namespace: "default", Identity: "one", Fleet: &Fleet{
-		ADS: []string{xds.Addr().String()}, Names: []string{"penstock.default.svc"}, EnvoyImage: "envoy", PenstockImage: "penstock",
+		ADS: []string{xds.Addr().String()}, Names: []string{"penstock.default.svc"}, EnvoyImage: "envoy",
+		PenstockImage: "penstock",
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +108,8 @@ func withFleets(t *testing.T, api *kubetest.Server) process {
 	return process{App: p, address: xds.Addr().String(), log: log}
 }
 
-// has waits until an object of the API server contains texts, of which those that begin with ! are not there.
+// has waits until an object of the API server contains texts, of which those that begin with ! are
+// not there.
 func has(t *testing.T, api *kubetest.Server, group, plural, id string, texts ...string) {
 	t.Helper()
 	poll.NoError(t, plural+" "+id, poll.Limit, func() error {
@@ -118,22 +126,26 @@ func has(t *testing.T, api *kubetest.Server, group, plural, id string, texts ...
 	})
 }
 
-// A Gateway with a fleet listens for members at its Service: its NetworkPolicy and its Service have the port, and members get the Service's
-// address with it, not before the Service has one.
+// A Gateway with a fleet listens for members at its Service: its NetworkPolicy and its Service have
+// the port, and members get the Service's address with it, not before the Service has one.
 func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
 	p := withFleets(t, api)
 	poll.Until(t, "the proxies listen", func() bool {
-		return p.cache.Resource("default/gw", resource.Ref{Type: resource.RouteConfiguration, Name: model.PeerChain(15443)}) != nil
+		return p.cache.Resource("default/gw", resource.Ref{
+			Type: resource.RouteConfiguration, Name: model.PeerChain(15443),
+		}) != nil
 	})
 	has(t, api, "networking.k8s.io", "networkpolicies", "default/gw-penstock", `"port":8080`, `"port":15443`)
 	has(t, api, "", "services", "default/gw-penstock", `"name":"http-8080"`, `"name":"peer-15443","port":15443`)
-	has(t, api, "inference.networking.k8s.io", "inferencepools", "default/chat", `"NoAddress"`, "Gateway default/gw, which routes to it, has no address that members reach")
+	has(t, api, "inference.networking.k8s.io", "inferencepools", "default/chat", `"NoAddress"`,
+		"Gateway default/gw, which routes to it, has no address that members reach")
 	svc := api.Get("", "services", "default/gw-penstock")
 	svc["status"] = kubetest.Parse(t, "loadBalancer: {ingress: [{ip: 192.0.2.1}]}")
 	api.Put("services", svc)
-	has(t, api, "penstock.dev", "poolexports", "default/chat.east", `"peer":true`, `"192.0.2.1"`, `"number":15443`, `!"number":8080`)
+	has(t, api, "penstock.dev", "poolexports", "default/chat.east", `"peer":true`, `"192.0.2.1"`, `"number":15443`,
+		`!"number":8080`)
 	has(t, api, "inference.networking.k8s.io", "inferencepools", "default/chat", `!"NoAddress"`, `"MemberUnreachable"`)
 
 	set := api.Get("penstock.dev", "clustersets", "set")
@@ -143,41 +155,56 @@ func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 	has(t, api, "penstock.dev", "poolexports", "default/chat.east", `!"peer":true`, `"number":8080`)
 }
 
-// A Service of type NodePort is reached at the nodes where the fleet's pods are, at their port. Members follow when the pods move.
+// A Service of type NodePort is reached at the nodes where the fleet's pods are, at their port.
+// Members follow when the pods move.
 func TestPeerListener_OfANodePortIsAtTheNodesOfTheFleet(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
 	api.Install("penstock.dev", "envoyfleets", "v1alpha1")
-	api.Apply(t, "envoyfleets", "{apiVersion: penstock.dev/v1alpha1, kind: EnvoyFleet, metadata: {namespace: default, name: nodes}, spec: {service: {type: NodePort}}}")
-	api.Apply(t, "gateways", strings.Replace(clusterObjects[1].text, "gatewayClassName: penstock,", "gatewayClassName: penstock, infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, name: nodes}},", 1))
+	api.Apply(t, "envoyfleets",
+		"{apiVersion: penstock.dev/v1alpha1, kind: EnvoyFleet, metadata: {namespace: default, name: nodes}, spec: "+
+			"{service: {type: NodePort}}}")
+	api.Apply(t, "gateways",
+		strings.Replace(clusterObjects[1].text, "gatewayClassName: penstock,",
+			"gatewayClassName: penstock, infrastructure: {parametersRef: {group: penstock.dev, kind: EnvoyFleet, "+
+				"name: nodes}},", 1))
 	withFleets(t, api)
 	has(t, api, "", "services", "default/gw-penstock", `"name":"peer-15443","port":15443`, `"NodePort"`)
 	// The small API server assigns neither addresses nor ports of nodes.
 	svc := api.Get("", "services", "default/gw-penstock")
 	svc["spec"].(kubetest.Object)["clusterIPs"] = []any{"10.96.0.8"}
 	api.Put("services", svc)
-	api.Apply(t, "services", `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: gw-nodes, labels: {gateway.networking.k8s.io/gateway-name: gw}},
+	api.Apply(t, "services",
+		`{apiVersion: v1, kind: Service, metadata: {namespace: default, name: gw-nodes, labels: {gateway.networking.k8s.io/gateway-name: gw}},
   spec: {type: NodePort, clusterIP: 10.96.0.9, ports: [{port: 443, targetPort: 15443, nodePort: 30081}]}}`)
 	for _, node := range []string{"192.0.2.7", "192.0.2.8"} {
-		api.Apply(t, "pods", fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: gw-penstock-1, labels: {penstock.dev/fleet: gw-penstock}},
+		api.Apply(t, "pods",
+			fmt.Sprintf(
+				`{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: gw-penstock-1, labels: {penstock.dev/fleet: gw-penstock}},
   status: {podIP: 10.244.0.9, hostIPs: [{ip: %s}], phase: Running, conditions: [{type: Ready, status: "True"}]}}`, node))
-		has(t, api, "penstock.dev", "poolexports", "default/chat.east", `"peer":true`, fmt.Sprintf("%q", node), `"number":30081`, `!"number":15443`)
+		has(t, api, "penstock.dev", "poolexports", "default/chat.east", `"peer":true`, fmt.Sprintf("%q", node),
+			`"number":30081`, `!"number":15443`)
 	}
 }
 
-// A process that starts, in an upgrade for example, serves proxies the peer listener and the pools that members may use there from the first answer
-// on: what it removed for a moment would fail requests of members.
+// A process that starts, in an upgrade for example, serves proxies the peer listener and the pools
+// that members may use there from the first answer on: what it removed for a moment would fail
+// requests of members.
 func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "ParentMode")
 	first := inCluster(t, api, "first")
-	proxy := xdstest.StartFake(t, xdstest.FakeConfig{Address: first.address, Gateway: "default/gw", Timeout: time.Minute})
-	certificate, routes := resource.Ref{Type: resource.Secret, Name: model.MemberCertificate}, resource.Ref{Type: resource.RouteConfiguration, Name: model.PeerChain(15443)}
+	proxy := xdstest.StartFake(t, xdstest.FakeConfig{
+		Address: first.address, Gateway: "default/gw", Timeout: time.Minute,
+	})
+	certificate, routes := resource.Ref{Type: resource.Secret, Name: model.MemberCertificate},
+		resource.Ref{Type: resource.RouteConfiguration, Name: model.PeerChain(15443)}
 	proxy.Wait("the peer listener leads to the pool", func() bool {
 		r := first.cache.Resource("default/gw", routes)
 		_, certified := proxy.Has(certificate)
 		version, _ := proxy.Has(routes)
-		return certified && r != nil && version == r.Version && bytes.Contains(r.Body(), []byte(model.PeerAuthority("default", "chat", "east")))
+		return certified && r != nil && version == r.Version &&
+			bytes.Contains(r.Body(), []byte(model.PeerAuthority("default", "chat", "east")))
 	})
 	first.stop()
 
@@ -204,7 +231,8 @@ func TestPeerListener_NewProcessTakesNothingFromProxies(t *testing.T) {
 	}
 }
 
-// A fleet's control plane serves picks to Gateways of members, too, by their certificates: without an open picker.
+// A fleet's control plane serves picks to Gateways of members, too, by their certificates: without
+// an open picker.
 func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	t.Parallel()
 	api, west := memberCluster(t, 15443, "EndpointMode")
@@ -226,18 +254,25 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(server, pool string) codes.Code {
-		conn, err := grpc.NewClient("127.0.0.1:"+strings.FieldsFunc(port, func(r rune) bool { return r < '0' || r > '9' })[0], grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-			InsecureSkipVerify: true, ServerName: server, Certificates: []tls.Certificate{certificate},
-		})))
+		conn, err := grpc.NewClient("127.0.0.1:"+strings.FieldsFunc(port,
+			func(r rune) bool { return r < '0' || r > '9' })[0],
+			grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+				InsecureSkipVerify: true, ServerName: server, Certificates: []tls.Certificate{certificate},
+			})))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		stream, err := extprocv3.NewExternalProcessorClient(conn).Process(metadata.AppendToOutgoingContext(t.Context(), "x-penstock-pool", pool))
+		stream, err := extprocv3.NewExternalProcessorClient(conn).Process(
+			metadata.AppendToOutgoingContext(t.Context(), "x-penstock-pool", pool))
 		if err != nil { // no connection: what the listener needs of the ClusterSet comes a moment after the export
 			return status.Code(err)
 		}
-		_ = stream.Send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true}}})
+		_ = stream.Send(&extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestHeaders{
+				RequestHeaders: &extprocv3.HttpHeaders{EndOfStream: true},
+			},
+		})
 		_, err = stream.Recv()
 		return status.Code(err)
 	}
@@ -245,7 +280,8 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	for _, c := range []struct {
 		server, pool string
 		want         codes.Code
-	}{{name, "default/chat", codes.OK}, {name, "default/other", codes.PermissionDenied}, {"penstock.default.svc", "default/chat", codes.Unauthenticated}} {
+	}{{name, "default/chat", codes.OK}, {name, "default/other", codes.PermissionDenied},
+		{"penstock.default.svc", "default/chat", codes.Unauthenticated}} {
 		poll.NoError(t, fmt.Sprint(c), poll.Limit, func() error { // its endpoint may come later
 			if got := ask(c.server, c.pool); got != c.want {
 				return fmt.Errorf("%s", got)
@@ -255,7 +291,8 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 	}
 }
 
-// A ClusterSet without spec.cluster has the name that a ClusterProperty has, and exports under it. Without either, its condition names both ways.
+// A ClusterSet without spec.cluster has the name that a ClusterProperty has, and exports under it.
+// Without either, its condition names both ways.
 func TestClusterProperty_NamesAClusterOnKubernetes(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "EndpointMode")
@@ -263,13 +300,18 @@ func TestClusterProperty_NamesAClusterOnKubernetes(t *testing.T) {
 	delete(set["spec"].(kubetest.Object), "cluster")
 	api.Put("clustersets", set)
 	withFleets(t, api)
-	has(t, api, "penstock.dev", "clustersets", "set", `"NoClusterName"`, "there is no ClusterProperty cluster.clusterset.k8s.io (about.k8s.io); write the name of this cluster here, or into spec.value")
+	has(t, api, "penstock.dev", "clustersets", "set", `"NoClusterName"`,
+		"there is no ClusterProperty cluster.clusterset.k8s.io (about.k8s.io); write the name of this cluster here, "+
+			"or into spec.value")
 	api.Install("about.k8s.io", "clusterproperties", "v1alpha1")
 	property := func(value string) {
-		api.Apply(t, "clusterproperties", "{apiVersion: about.k8s.io/v1alpha1, kind: ClusterProperty, metadata: {name: cluster.clusterset.k8s.io}, spec: {value: "+value+"}}")
+		api.Apply(t, "clusterproperties",
+			"{apiVersion: about.k8s.io/v1alpha1, kind: ClusterProperty, metadata: {name: cluster.clusterset.k8s.io}, "+
+				"spec: {value: "+value+"}}")
 	}
 	property("south.example")
-	has(t, api, "penstock.dev", "clustersets", "set", `"NoClusterName"`, `spec.value of ClusterProperty cluster.clusterset.k8s.io is invalid`, "correct the value there")
+	has(t, api, "penstock.dev", "clustersets", "set", `"NoClusterName"`,
+		`spec.value of ClusterProperty cluster.clusterset.k8s.io is invalid`, "correct the value there")
 	property("south")
 	has(t, api, "penstock.dev", "clustersets", "set", `"Accepted"`, `!"NoClusterName"`)
 	has(t, api, "penstock.dev", "poolexports", "default/chat.south", `"cluster":"south"`)

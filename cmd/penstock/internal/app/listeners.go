@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// turnAway closes every new connection to some listeners until stop is called: the client tries another process instead of
-// waiting for one that still reads its files. A listener that is nil or cannot be interrupted is left alone.
+// turnAway closes every new connection to some listeners until stop is called: the client tries
+// another process instead of waiting for one that still reads its files. A listener that is nil or
+// cannot be interrupted is left alone.
 func turnAway(listeners ...net.Listener) (stop func()) {
 	var accepting sync.WaitGroup
 	var interrupted []interface{ SetDeadline(time.Time) error }

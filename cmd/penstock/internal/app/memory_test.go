@@ -91,7 +91,8 @@ func TestMemory_BusyProcessIsNotCollected(t *testing.T) {
 
 func TestProfiling_RunningProcessServesPprof(t *testing.T) {
 	handler := withProfiles(http.NotFoundHandler())
-	for path, want := range map[string]int{"/debug/pprof/heap": 200, "/debug/pprof/goroutine": 200, "/debug/pprof/none": 404, "/metrics": 404} {
+	for path, want := range map[string]int{"/debug/pprof/heap": 200, "/debug/pprof/goroutine": 200,
+		"/debug/pprof/none": 404, "/metrics": 404} {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if w.Code != want {

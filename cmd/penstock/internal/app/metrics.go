@@ -11,10 +11,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// newMetrics registers the metrics of the way from objects to the cache. Streams and picks register their own.
+// newMetrics registers the metrics of the way from objects to the cache. Streams and picks register
+// their own.
 func newMetrics(r prometheus.Registerer, board *status.Board) (changes prometheus.Histogram, err error) {
 	changes = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "penstock_change_seconds", Help: "From what was read of a change to its commit for proxies, or to finding that it means nothing to them. Its count is the number of changes.",
+		Name: "penstock_change_seconds",
+		Help: "From what was read of a change to its commit for proxies, or to finding that it means nothing to " +
+			"them. Its count is the number of changes.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11),
 	})
 	return changes, register(r, changes, findings{board})
@@ -26,8 +29,9 @@ const (
 	metricsTimeout = 10 * time.Second
 )
 
-// MetricsPage serves /metrics. A client that reads slowly, or not at all, occupies one of metricsClients for two timeouts at
-// most; meanwhile further clients get 503 and no page is made for them.
+// MetricsPage serves /metrics. A client that reads slowly, or not at all, occupies one of
+// metricsClients for two timeouts at most; meanwhile further clients get 503 and no page is made
+// for them.
 func MetricsPage(g prometheus.Gatherer) http.Handler {
 	// promhttp's own limit counts pages that are still being collected after their timeout.
 	page := promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: metricsClients, Timeout: metricsTimeout})
@@ -52,9 +56,16 @@ func MetricsPage(g prometheus.Gatherer) http.Handler {
 // registerCluster registers the metrics that only Kubernetes has.
 func registerCluster(r prometheus.Registerer, c *cluster) error {
 	return register(r,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_leader", Help: "1 in the process that writes to the API server. Of all processes one has it."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "penstock_leader",
+			Help: "1 in the process that writes to the API server. Of all processes one has it.",
+		},
 			func() float64 { return oneIf(c.leader.Leading()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_lagging", Help: "1 in a process that has no contact to the API server: proxies keep what they have and get nothing new."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "penstock_lagging",
+			Help: "1 in a process that has no contact to the API server: proxies keep what they have and get " +
+				"nothing new.",
+		},
 			func() float64 { return oneIf(c.lagging()) }),
 	)
 }
@@ -79,7 +90,8 @@ func oneIf(yes bool) float64 {
 type findings struct{ board *status.Board }
 
 var findingsDesc = prometheus.NewDesc("penstock_findings",
-	"Findings that penstock status lists now, by severity: error is something written that does not take effect, warning is a probable mistake.", []string{"severity"}, nil)
+	"Findings that penstock status lists now, by severity: error is something written that does not take effect, "+
+		"warning is a probable mistake.", []string{"severity"}, nil)
 
 // Describe implements prometheus.Collector.
 func (findings) Describe(out chan<- *prometheus.Desc) { out <- findingsDesc }

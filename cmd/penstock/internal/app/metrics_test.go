@@ -46,7 +46,8 @@ func TestMetrics_LeaderAndLaggingProcessesAreVisible(t *testing.T) {
 	poll.Until(t, "both lag", func() bool { return is(1, 2) || is(0, 2) })
 }
 
-// pipes is a listener whose connections have no buffer: a client that does not read blocks its server at once.
+// pipes is a listener whose connections have no buffer: a client that does not read blocks its
+// server at once.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {

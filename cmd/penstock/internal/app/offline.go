@@ -34,7 +34,8 @@ func NewOffline(cfg OfflineConfig) (*Offline, error) {
 // nameRounds bounds how often resolved names may lead to further ones.
 const nameRounds = 3
 
-// Translate reads all files, resolves the host names that they use, and translates. Nothing else may use the translator meanwhile.
+// Translate reads all files, resolves the host names that they use, and translates. Nothing else
+// may use the translator meanwhile.
 func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out translator.Output, err error) {
 	if err := errors.Join(o.hosts.Restore(), o.files.Load(ctx)); err != nil {
 		return nil, out, err

@@ -7,22 +7,26 @@ import (
 	"strings"
 )
 
-// sameOrigin denies requests that a web page of another site made. A loopback address is private only as far as the user's
-// browser keeps it so: a site whose name resolves to 127.0.0.1 a moment later (DNS rebinding) reads every page there.
+// sameOrigin denies requests that a web page of another site made. A loopback address is private
+// only as far as the user's browser keeps it so: a site whose name resolves to 127.0.0.1 a moment
+// later (DNS rebinding) reads every page there.
 func sameOrigin(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"); {
 		case !fixedHost(r.Host):
-			http.Error(w, "the Host header names neither localhost nor an IP address: use http://localhost:PORT", http.StatusForbidden)
+			http.Error(w, "the Host header names neither localhost nor an IP address: use http://localhost:PORT",
+				http.StatusForbidden)
 		case origin != "" && origin != "http://"+r.Host, site != "" && site != "same-origin" && site != "none":
-			http.Error(w, "a page of another site may not read this one: open its address in the browser", http.StatusForbidden)
+			http.Error(w, "a page of another site may not read this one: open its address in the browser",
+				http.StatusForbidden)
 		default:
 			h.ServeHTTP(w, r)
 		}
 	})
 }
 
-// fixedHost reports whether the host of a URL means the same to every resolver: localhost or an IP address.
+// fixedHost reports whether the host of a URL means the same to every resolver: localhost or an IP
+// address.
 func fixedHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -37,7 +37,9 @@ func Socket(stateDir string) string { return filepath.Join(stateDir, "api.sock")
 // for a file of another kind.
 func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with --state", path, maxSocketPath)
+		return nil,
+			fmt.Errorf("the path of the socket, %s, is longer than %d bytes: choose a shorter folder with --state",
+				path, maxSocketPath)
 	}
 	if err := unserved(path); err != nil {
 		return nil, err
@@ -59,8 +61,8 @@ func ListenSocket(port ports.Port, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Unserved returns an error if another process serves a state folder. What a process that starts does before it has its own socket there
-// would be in vain, or disturb that one.
+// Unserved returns an error if another process serves a state folder. What a process that starts
+// does before it has its own socket there would be in vain, or disturb that one.
 func Unserved(stateDir string) error { return unserved(Socket(stateDir)) }
 
 func unserved(path string) error {
@@ -69,12 +71,16 @@ func unserved(path string) error {
 		return nil
 	}
 	_ = c.Close()
-	return fmt.Errorf("another penstock serves this state folder already (%s): stop it, or choose another one with --state", filepath.Dir(path))
+	return fmt.Errorf(
+		"another penstock serves this state folder already (%s): stop it, or choose another one with --state",
+		filepath.Dir(path))
 }
 
-// servePages starts serving: on Config.HTTP, on Config.Admin, and on the socket in the state folder.
+// servePages starts serving: on Config.HTTP, on Config.Admin, and on the socket in the state
+// folder.
 func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
-	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	open := a.openPages()
 	handler := a.panics.pages(a.allPages(open))
 	switch l, err := a.listenSocket(); {
@@ -82,7 +88,9 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	case err == nil:
 		group.Go(func() error { return ServeSocket(ctx, l, handler) })
 	case Unwritable(err):
-		a.log.Error("other penstock commands do not reach this process until it starts again with a state folder that takes files; traffic does not depend on it", "error", err)
+		a.log.Error(
+			"other penstock commands do not reach this process until it starts again with a state folder that takes "+
+				"files; traffic does not depend on it", "error", err)
 	default:
 		return err
 	}
@@ -95,7 +103,8 @@ func (a *App) servePages(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// ServePages serves pages for every client until ctx ends; at an address that only this machine reaches, all pages.
+// ServePages serves pages for every client until ctx ends; at an address that only this machine
+// reaches, all pages.
 func ServePages(ctx context.Context, l net.Listener, open, all http.Handler) error {
 	if Local(l.Addr()) {
 		open = sameOrigin(all)
@@ -116,9 +125,11 @@ func (a *App) listenSocket() (net.Listener, error) {
 	return ListenSocket(ports.Local, Socket(a.cfg.StateDir))
 }
 
-// Unwritable reports whether an error is that of a folder that takes no files: a full disk, or a read-only one.
+// Unwritable reports whether an error is that of a folder that takes no files: a full disk, or a
+// read-only one.
 func Unwritable(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) ||
+		errors.Is(err, fs.ErrPermission)
 }
 
 // Local reports whether an address can be reached only from this machine (on Kubernetes: this pod).
@@ -127,7 +138,8 @@ func Local(a net.Addr) bool {
 	return a.Network() == "unix" || isTCP && t.IP.IsLoopback()
 }
 
-// withProfiles adds /debug/pprof, for `go tool pprof`: on the socket alone, which only its owner can open.
+// withProfiles adds /debug/pprof, for `go tool pprof`: on the socket alone, which only its owner
+// can open.
 func withProfiles(handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
@@ -144,13 +156,14 @@ func (a *App) openPages() *http.ServeMux {
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at that of --admin", http.StatusNotFound)
+		http.Error(w, "this address serves /metrics, /healthz and /readyz; the rest is at that of --admin",
+			http.StatusNotFound)
 	})
 	return mux
 }
 
-// allPages adds pages about the objects of every namespace. They need no authentication, so only operators may reach them:
-// at the socket, or through sameOrigin.
+// allPages adds pages about the objects of every namespace. They need no authentication, so only
+// operators may reach them: at the socket, or through sameOrigin.
 func (a *App) allPages(open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, page := range []string{"GET /metrics", "GET /healthz", "GET /readyz"} {
@@ -168,8 +181,12 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	})
 	debug.Register(mux, debug.Config{Store: a.store, Cache: a.cache, XDS: a.xds, Rows: a.rows})
 	mux.HandleFunc("GET /debug/picks", a.picksPage)
-	mux.HandleFunc("GET /debug/suspect", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.picker.Suspects()) })
-	mux.HandleFunc("GET /debug/serving", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.picker.Serving()) })
+	mux.HandleFunc("GET /debug/suspect", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, a.picker.Suspects())
+	})
+	mux.HandleFunc("GET /debug/serving", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, a.picker.Serving())
+	})
 	mux.HandleFunc("GET /debug/rates", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.picker.Rates()) })
 	mux.HandleFunc("GET /debug/pool", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, a.picker.Explain(r.URL.Query().Get("pool"), nil))
@@ -180,7 +197,9 @@ func (a *App) allPages(open http.Handler) http.Handler {
 // healthz is 200 unless translation, the reader of files or the renewal of a credential is stuck.
 func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.translation.Stuck() {
-		http.Error(w, fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process", pipeline.StuckAfter, a.progress.Revision()), http.StatusServiceUnavailable)
+		http.Error(w,
+			fmt.Sprintf("translation has been stuck for %s, behind revision %d: restart this process",
+				pipeline.StuckAfter, a.progress.Revision()), http.StatusServiceUnavailable)
 		return
 	}
 	if a.files != nil && a.files.Stuck() {
@@ -194,7 +213,8 @@ func (a *App) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz is 200 once the configuration is read and translated, until the process is asked to end. A picker that runs alone needs a pool to pick from, too.
+// readyz is 200 once the configuration is read and translated, until the process is asked to end. A
+// picker that runs alone needs a pool to pick from, too.
 func (a *App) readyz(w http.ResponseWriter, _ *http.Request) {
 	if a.stopping.leaving.Load() {
 		http.Error(w, "this process ends: it completes what is in flight", http.StatusServiceUnavailable)

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// A certificate, token or document whose file system hangs is not renewed any more, which /healthz reports.
+// A certificate, token or document whose file system hangs is not renewed any more, which /healthz
+// reports.
 func TestHealth_HungCredentialFileIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &filesystem.Disk{}
@@ -27,7 +28,8 @@ func TestHealth_HungCredentialFileIsReported(t *testing.T) {
 			t.Errorf("after the timeout of one read: %d %s", code, text)
 		}
 		time.Sleep(filesystem.StuckAfter)
-		if code, text := health(); code != 503 || !strings.Contains(text, "/mount/tls.crt has been read for half a minute") {
+		if code, text := health(); code != 503 || !strings.Contains(text,
+			"/mount/tls.crt has been read for half a minute") {
 			t.Errorf("%d %s", code, text)
 		}
 		close(answers)

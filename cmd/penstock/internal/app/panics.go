@@ -15,7 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Parts of a process whose panics end no more than one row, stream, scrape, request or pick: values of the label part.
+// Parts of a process whose panics end no more than one row, stream, scrape, request or pick: values
+// of the label part.
 const (
 	partTranslation = "translation"
 	partStream      = "stream" // of a proxy or a peer
@@ -29,7 +30,8 @@ const (
 const (
 	// maxPanicText and maxPanicStack bound, in bytes, what is logged of one panic.
 	maxPanicText, maxPanicStack = 1 << 10, 16 << 10
-	// maxPanicPlaces is how many places of panics are remembered as logged. After that they are logged again.
+	// maxPanicPlaces is how many places of panics are remembered as logged. After that they are
+	// logged again.
 	maxPanicPlaces = 256
 )
 
@@ -44,7 +46,9 @@ type panics struct {
 
 func newPanics(log *slog.Logger) *panics {
 	p := &panics{log: log, logged: map[string]struct{}{}, count: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "penstock_panics_total", Help: "Panics that harmed one object (part translation), stream, scrape, pick, page, written status or lookup of a host name, and nothing else. Each is a bug; the log has its stack.",
+		Name: "penstock_panics_total",
+		Help: "Panics that harmed one object (part translation), stream, scrape, pick, page, written status or " +
+			"lookup of a host name, and nothing else. Each is a bug; the log has its stack.",
 	}, []string{"part"})}
 	for _, part := range []string{partTranslation, partStream, partScrape, partPick, partPage, partStatus, partLookup} {
 		p.count.WithLabelValues(part)
@@ -92,8 +96,8 @@ func place(stack []byte) string {
 	return b.String()
 }
 
-// calls recovers from a panic in the handler of a stream or of a unary call, which ends with INTERNAL. An ext_proc stream that ends
-// so is a pick that was lost, as when a picker dies.
+// calls recovers from a panic in the handler of a stream or of a unary call, which ends with
+// INTERNAL. An ext_proc stream that ends so is a pick that was lost, as when a picker dies.
 func (p *panics) calls(part string) []grpc.ServerOption {
 	guard := func(method string, err *error) {
 		if v := recover(); v != nil {
@@ -102,11 +106,13 @@ func (p *panics) calls(part string) []grpc.ServerOption {
 		}
 	}
 	return []grpc.ServerOption{
-		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+			handle grpc.StreamHandler) (err error) {
 			defer guard(info.FullMethod, &err)
 			return handle(srv, stream)
 		}),
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+			handle grpc.UnaryHandler) (_ any, err error) {
 			defer guard(info.FullMethod, &err)
 			return handle(ctx, req)
 		}),

@@ -67,8 +67,10 @@ func TestPanic_OfAStreamOrCallEndsThatOneAlone(t *testing.T) {
 		},
 	}}, Methods: []grpc.MethodDesc{{
 		MethodName: "Once",
-		Handler: func(_ any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-			return intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/test/Once"}, func(context.Context, any) (any, error) { panic("a bug") })
+		Handler: func(_ any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any,
+			error) {
+			return intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/test/Once"},
+				func(context.Context, any) (any, error) { panic("a bug") })
 		},
 	}}}, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,7 +85,8 @@ func TestPanic_OfAStreamOrCallEndsThatOneAlone(t *testing.T) {
 	}
 	defer conn.Close()
 	open := func() grpc.ClientStream {
-		stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/test/Call")
+		stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+			"/test/Call")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +101,8 @@ func TestPanic_OfAStreamOrCallEndsThatOneAlone(t *testing.T) {
 			t.Errorf("the stream ended with %v", err)
 		}
 	}
-	if err := conn.Invoke(t.Context(), "/test/Once", &emptypb.Empty{}, &emptypb.Empty{}); status.Code(err) != codes.Internal {
+	if err := conn.Invoke(t.Context(), "/test/Once", &emptypb.Empty{},
+		&emptypb.Empty{}); status.Code(err) != codes.Internal {
 		t.Errorf("the unary call ended with %v", err)
 	}
 	if n := counted(t, p.count); n != 3 {

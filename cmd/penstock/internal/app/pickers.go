@@ -18,8 +18,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// remotePickers puts on the board what probes of external pickers have found: those of an import at the import, unless the cluster set writes the
-// entry, whose conditions then have it, and those of pools at the picker's Service.
+// remotePickers puts on the board what probes of external pickers have found: those of an import at
+// the import, unless the cluster set writes the entry, whose conditions then have it, and those of
+// pools at the picker's Service.
 type remotePickers struct {
 	board *status.Board
 	store *store.Store
@@ -32,7 +33,8 @@ type remotePickers struct {
 }
 
 func newRemotePickers(b *status.Board, s *store.Store, log *slog.Logger) *remotePickers {
-	return &remotePickers{board: b, store: s, log: log, located: map[model.ClusterID]model.ExternalPicker{}, answers: map[model.ClusterID]probe.Answer{}, pages: map[model.ClusterID]string{}}
+	return &remotePickers{board: b, store: s, log: log, located: map[model.ClusterID]model.ExternalPicker{},
+		answers: map[model.ClusterID]probe.Answer{}, pages: map[model.ClusterID]string{}}
 }
 
 // follow updates where imports have their pickers.
@@ -112,7 +114,8 @@ func (a *App) followPickers(_ context.Context, c *delivery.Change) {
 // pageOf is the metrics page of a picker.
 func pageOf(e *model.ExternalPicker) clusterload.Page {
 	out := clusterload.Page{
-		Import: objectid.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member, Pool: cmp.Or(e.Pool, e.Cluster.Name),
+		Import: objectid.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member,
+		Pool: cmp.Or(e.Pool, e.Cluster.Name),
 		Port: e.Metrics.Port, TLS: delivery.PortTLS(&e.Metrics), Authorization: e.Metrics.Authorization,
 	}
 	for _, a := range e.Addresses {
@@ -130,12 +133,17 @@ func (p *remotePickers) report(id model.ClusterID) {
 		p.reportService(id, is.Down)
 		return
 	}
-	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: id.Namespace, Name: id.Name}
+	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
+		Namespace: id.Namespace, Name: id.Name}
 	rep := report.Report{Owner: owner}
 	found := func(field, problem, fix string) {
-		rep.Findings = append(rep.Findings, report.Finding{Severity: report.Warning, Owner: owner, Field: at.Field + field, Problem: "cluster " + id.Member + ": " + problem, Fix: fix})
+		rep.Findings = append(rep.Findings, report.Finding{
+			Severity: report.Warning, Owner: owner, Field: at.Field + field,
+			Problem: "cluster " + id.Member + ": " + problem, Fix: fix,
+		})
 	}
-	if _, offered := store.Offers.Get(p.store.View(), objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member))); is.Down != "" && !offered {
+	if _, offered := store.Offers.Get(p.store.View(),
+		objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member))); is.Down != "" && !offered {
 		found("", "its picker fails: "+is.Down, "see that it runs there and can be reached from here")
 	}
 	const fix = "correct the port, the Secret that secretRef names, or the BackendTLSPolicy"
@@ -153,17 +161,20 @@ func (p *remotePickers) report(id model.ClusterID) {
 	p.board.Replace(source, rep)
 }
 
-// reportService puts on the board why the picker behind a port of a Service fails; "": it is not known to.
+// reportService puts on the board why the picker behind a port of a Service fails; "": it is not
+// known to.
 func (p *remotePickers) reportService(id model.ClusterID, down string) {
 	source := status.Instance(status.Pickers, id.String())
 	if down == "" {
 		p.board.Replace(source)
 		return
 	}
-	owner := report.Ref{Group: store.Services.Group(), Kind: store.Services.Kind(), Namespace: id.Namespace, Name: id.Name}
+	owner := report.Ref{Group: store.Services.Group(), Kind: store.Services.Kind(), Namespace: id.Namespace,
+		Name: id.Name}
 	p.board.Replace(source, report.Report{Owner: owner, Findings: []report.Finding{{
 		Severity: report.Warning, Owner: owner, Field: "spec.ports",
 		Problem: fmt.Sprintf("the endpoint picker at port %d fails: %s", id.Port, down),
-		Fix:     "see that it runs and can be reached from here: meanwhile pools with this picker answer 503, or with failureMode FailOpen serve without it",
+		Fix: "see that it runs and can be reached from here: meanwhile pools with this picker answer 503, or " +
+			"with failureMode FailOpen serve without it",
 	}}})
 }

@@ -14,5 +14,7 @@ type Processor struct {
 
 // object is what translation reads of it.
 func (p Processor) object() store.Op {
-	return store.ProcessorDefaults.Put(&store.ProcessorDefault{ObjectMeta: metav1.ObjectMeta{Name: store.OwnProcessor}, URL: p.URL, Route: p.Route})
+	return store.ProcessorDefaults.Put(&store.ProcessorDefault{
+		ObjectMeta: metav1.ObjectMeta{Name: store.OwnProcessor}, URL: p.URL, Route: p.Route,
+	})
 }

@@ -56,7 +56,8 @@ type difference struct {
 func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.Report) {
 	differ, last := map[[2]string]bool{}, objectid.Target{}
 	for _, r := range rates {
-		if r.From != endpoint.Reported || r.Inferred <= 0 || max(r.Rate, r.Inferred) <= differBy*min(r.Rate, r.Inferred) {
+		if r.From != endpoint.Reported || r.Inferred <= 0 ||
+			max(r.Rate, r.Inferred) <= differBy*min(r.Rate, r.Inferred) {
 			continue
 		}
 		at := [2]string{r.Pool.String(), r.Server}
@@ -69,7 +70,8 @@ func (d differences) reports(rates []picker.Rate, now time.Time) (out []report.R
 			continue
 		}
 		if is.text == "" {
-			is.text = fmt.Sprintf("server %s reads %.0f tokens/s by its own series, which decide, and %.0f by its first tokens",
+			is.text = fmt.Sprintf(
+				"server %s reads %.0f tokens/s by its own series, which decide, and %.0f by its first tokens",
 				r.Server, r.Rate, r.Inferred)
 		}
 		if r.Pool != last {

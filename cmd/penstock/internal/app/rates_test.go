@@ -11,11 +11,15 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A finding names both rates once they have differed for five minutes, and not sooner, and until they agree.
+// A finding names both rates once they have differed for five minutes, and not sooner, and until
+// they agree.
 func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 	d, now := differences{}, time.Unix(1000, 0)
 	of := func(rate, inferred float64, from endpoint.RateSource) []picker.Rate {
-		return []picker.Rate{{Pool: objectid.MustParseTarget("ns/pool"), Server: "10.0.0.1:80", Rate: rate, From: from, Inferred: inferred}}
+		return []picker.Rate{
+			{Pool: objectid.MustParseTarget("ns/pool"), Server: "10.0.0.1:80", Rate: rate, From: from,
+				Inferred: inferred},
+		}
 	}
 	for _, tt := range []struct {
 		what  string
@@ -25,7 +29,8 @@ func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 	}{
 		{"at first", 0, of(8000, 2000, endpoint.Reported), ""},
 		{"4 min later", 4 * time.Minute, of(8000, 2000, endpoint.Reported), ""},
-		{"5 min later", time.Minute, of(8000, 2100, endpoint.Reported), "server 10.0.0.1:80 reads 8000 tokens/s by its own series, which decide, and 2100 by its first tokens"},
+		{"5 min later", time.Minute, of(8000, 2100, endpoint.Reported),
+			"server 10.0.0.1:80 reads 8000 tokens/s by its own series, which decide, and 2100 by its first tokens"},
 		{"with other values", time.Minute, of(8000, 2200, endpoint.Reported), "2100 by its first tokens"},
 		{"while they agree", time.Minute, of(8000, 6500, endpoint.Reported), ""},
 		{"as they differ again", time.Minute, of(8000, 2000, endpoint.Reported), ""},
@@ -42,7 +47,9 @@ func TestReportedRate_ThatDiffersFromFirstTokensIsAnInfo(t *testing.T) {
 		switch {
 		case tt.want == "" && len(reports) > 0, tt.want != "" && len(found) != 1:
 			t.Errorf("%s: %v", tt.what, reports)
-		case tt.want != "" && (!strings.Contains(found[0].Problem, tt.want) || found[0].Severity != report.Info || reports[0].Owner.Name != "pool"):
+		case tt.want != "" &&
+			(!strings.Contains(found[0].Problem, tt.want) || found[0].Severity != report.Info ||
+				reports[0].Owner.Name != "pool"):
 			t.Errorf("%s: %v", tt.what, found[0])
 		}
 	}
@@ -55,9 +62,13 @@ func TestReportedRate_FindingsOfAPoolAreBounded(t *testing.T) {
 	d, now := differences{}, time.Unix(1000, 0)
 	var rates []picker.Rate
 	for i := range 100 {
-		rates = append(rates, picker.Rate{Pool: objectid.MustParseTarget("ns/pool"), Server: string(rune('a' + i)), Rate: 1, From: endpoint.Reported, Inferred: 2})
+		rates = append(rates,
+			picker.Rate{Pool: objectid.MustParseTarget("ns/pool"), Server: string(rune('a' + i)), Rate: 1,
+				From: endpoint.Reported, Inferred: 2})
 	}
-	rates = append(rates, picker.Rate{Pool: objectid.MustParseTarget("ns/pool@east"), Server: "a", Rate: 1, From: endpoint.Reported, Inferred: 2})
+	rates = append(rates,
+		picker.Rate{Pool: objectid.MustParseTarget("ns/pool@east"), Server: "a", Rate: 1, From: endpoint.Reported,
+			Inferred: 2})
 	d.reports(rates, now)
 	if got := d.reports(rates, now.Add(differFor)); len(got) != 1 || len(got[0].Findings) != maxDiffering {
 		t.Errorf("%v", got)

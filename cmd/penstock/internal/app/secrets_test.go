@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Every table has an object with all fields of its type, at any depth, also new ones. What is decided to be secret is on no
-// page, in no log, and in no file that others can read.
+// Every table has an object with all fields of its type, at any depth, also new ones. What is
+// decided to be secret is on no page, in no log, and in no file that others can read.
 func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 	t.Parallel()
 	listen := func() net.Listener {
@@ -53,7 +53,8 @@ func TestSecrets_FieldsOfEveryTableThatAreSecretAreShownNowhere(t *testing.T) {
 	var ops []store.Op
 	plain := 0 // texts in fields as they are
 	queries := []string{
-		"/metrics", "/status", "/status?output=text", "/proxies", "/clusters", "/debug/picks", "/debug/rates", "/debug/suspect",
+		"/metrics", "/status", "/status?output=text", "/proxies", "/clusters", "/debug/picks", "/debug/rates",
+		"/debug/suspect",
 		"/explain?url=http://a.example/v1/models",
 	}
 	for _, kind := range store.Tables() {

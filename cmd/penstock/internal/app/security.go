@@ -46,31 +46,37 @@ func openSecurity(p Peers, log *slog.Logger) security {
 
 // peerTLS has peers prove their identity.
 func (s *security) peerTLS(t MutualTLS) {
-	s.dial, s.peers = credentials.NewTLS(t.Client), []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(t.Server, s.log)), verifiedByTLS}
+	s.dial, s.peers = credentials.NewTLS(t.Client),
+		[]grpc.ServerOption{grpc.Creds(identity.ServerCredentials(t.Server, s.log)), verifiedByTLS}
 }
 
 // verifiedByTLS admits streams of a server whose handshakes verify the client.
-var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+var verifiedByTLS = grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+	next grpc.StreamHandler) error {
 	admission.Admit(stream.Context())
 	return next(srv, stream)
 })
 
-// budget is how many bytes of unfinished messages ADS and peers may have sent before the connections that send much are
-// closed: a handful of the largest.
+// budget is how many bytes of unfinished messages ADS and peers may have sent before the
+// connections that send much are closed: a handful of the largest.
 const budget = 64 << 20
 
-// admit limits the connections of a listener until their clients have authenticated, and what they send in all.
+// admit limits the connections of a listener until their clients have authenticated, and what they
+// send in all.
 func (a *App) admit(port ports.Port, l net.Listener, authenticates bool) net.Listener {
 	return port.Limit(l, admission.Config{Trusting: !authenticates, Budget: a.budget, Log: a.log})
 }
 
-// memberOptions are those of the server for members of the cluster set, on a listener that admit returns.
+// memberOptions are those of the server for members of the cluster set, on a listener that admit
+// returns.
 func (a *App) memberOptions() []grpc.ServerOption {
-	return slices.Concat(a.panics.calls(partStream), []grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(closeDenied, countMessages)})
+	return slices.Concat(a.panics.calls(partStream),
+		[]grpc.ServerOption{verifiedByTLS, grpc.ChainStreamInterceptor(closeDenied, countMessages)})
 }
 
-// closeDenied closes the connection of a stream that was denied, or that did not follow the protocol: a member has few streams, and
-// connections without one would take descriptors without end.
+// closeDenied closes the connection of a stream that was denied, or that did not follow the
+// protocol: a member has few streams, and connections without one would take descriptors without
+// end.
 func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	err := next(srv, s)
 	switch status.Code(err) {
@@ -80,7 +86,8 @@ func closeDenied(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next gr
 	return err
 }
 
-// counting counts the messages of a stream as received. ADS decodes its own, and counts them itself.
+// counting counts the messages of a stream as received. ADS decodes its own, and counts them
+// itself.
 type counting struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
@@ -97,8 +104,8 @@ func countMessages(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next 
 	return next(srv, counting{s})
 }
 
-// guardPicks has calls of the picker carry the key of a Gateway, made with one of the root keys. Health checks carry none.
-// An open picker admits calls without one, which are no Gateway's.
+// guardPicks has calls of the picker carry the key of a Gateway, made with one of the root keys.
+// Health checks carry none. An open picker admits calls without one, which are no Gateway's.
 func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keyed, s.openPicks = true, open
 	exempt := []string{grpc_health_v1.Health_ServiceDesc.ServiceName}
@@ -108,7 +115,8 @@ func (s *security) guardPicks(roots func() []string, open bool) {
 	s.keys = identity.WithKey(func(token string) string { return model.PickKeyOwner(roots(), token) }, exempt...)
 }
 
-// lowestForPicks is the lowest version of TLS that a picker takes. Gateways of others have Envoy's default, which is 1.2 at most.
+// lowestForPicks is the lowest version of TLS that a picker takes. Gateways of others have Envoy's
+// default, which is 1.2 at most.
 func lowestForPicks(open bool) uint16 {
 	if open {
 		return tls.VersionTLS12
@@ -124,7 +132,8 @@ func (s *security) pickCredentials() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.Creds(identity.ServerCredentials(s.picks, s.log))}
 }
 
-// pickOptions are those of the picker's port where members of the cluster set call it, too, if it serves TLS.
+// pickOptions are those of the picker's port where members of the cluster set call it, too, if it
+// serves TLS.
 func (a *App) pickOptions() (keys tap.ServerInHandle, options []grpc.ServerOption) {
 	if a.security.picks == nil || a.set == nil {
 		return a.security.keys, a.security.pickCredentials()

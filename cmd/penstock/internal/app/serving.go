@@ -24,14 +24,16 @@ type everyPort struct{}
 func (everyPort) Has(string, string) bool          { return true }
 func (everyPort) Served(resource.Ref, string) bool { return true }
 
-// Serving returns when every Envoy of a gateway, one at least, has acknowledged all listeners and route configurations
-// that the gateway has now, and the revision that this was. A rejected resource is not waited for: the board has its NACK.
+// Serving returns when every Envoy of a gateway, one at least, has acknowledged all listeners and
+// route configurations that the gateway has now, and the revision that this was. A rejected
+// resource is not waited for: the board has its NACK.
 func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error) {
 	for {
 		rev = a.progress.Revision()
 		var refs []resource.Ref
 		urls, refs = a.serves(gateway)
-		// Envoys never acknowledge what a later revision removes: start again with what the gateway has then.
+		// Envoys never acknowledge what a later revision removes: start again with what the gateway
+		// has then.
 		waiting, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() {
@@ -50,7 +52,8 @@ func (a *App) Serving(ctx context.Context, gateway string) (urls []string, rev u
 	}
 }
 
-// acked returns true when Envoys have acknowledged or rejected each of some resources, false if ctx ends first.
+// acked returns true when Envoys have acknowledged or rejected each of some resources, false if ctx
+// ends first.
 func (a *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bool {
 	for _, ref := range refs {
 		if err := a.xds.WaitAcked(ctx, gateway, ref, ""); err != nil && ctx.Err() != nil {
@@ -60,8 +63,8 @@ func (a *App) acked(ctx context.Context, gateway string, refs []resource.Ref) bo
 	return true
 }
 
-// serves lists the URLs of a gateway, and the listeners and route configurations behind them, without ports of another
-// Gateway.
+// serves lists the URLs of a gateway, and the listeners and route configurations behind them,
+// without ports of another Gateway.
 func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 	a.translation.Read(func(t *translator.Translator) {
 		for _, port := range t.Ports(gateway) {
@@ -73,7 +76,8 @@ func (a *App) serves(gateway string) (urls []string, refs []resource.Ref) {
 			}
 		}
 		for _, r := range t.Resources(gateway) {
-			if (r.Type == resource.Listener || r.Type == resource.RouteConfiguration) && a.ports.Served(r.Ref, gateway) {
+			if (r.Type == resource.Listener || r.Type == resource.RouteConfiguration) &&
+				a.ports.Served(r.Ref, gateway) {
 				refs = append(refs, r.Ref)
 			}
 		}

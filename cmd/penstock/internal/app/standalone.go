@@ -30,12 +30,14 @@ import (
 	"github.com/penstock-project/penstock/translator/inference"
 )
 
-// StandAlone is what the role of a picker for other gateways needs: one whose Envoys, if it has any, get their configuration elsewhere.
+// StandAlone is what the role of a picker for other gateways needs: one whose Envoys, if it has
+// any, get their configuration elsewhere.
 type StandAlone struct {
 	// Paths are folders and files with objects; none: REST.
 	Paths []string
 	REST  *rest.Config
-	// Pool is the InferencePool; zero: the only one of the files. On Kubernetes only objects of its namespace are read.
+	// Pool is the InferencePool; zero: the only one of the files. On Kubernetes only objects of its
+	// namespace are read.
 	Pool objectid.Pool
 	// Group is the API group of InferencePools on Kubernetes.
 	Group string
@@ -51,7 +53,8 @@ type StandAlone struct {
 	TLS *tls.Config
 	// Health serves gRPC health checks in cleartext; nil: the picker's port alone does.
 	Health net.Listener
-	// Drain is how long the picker goes on after its end was requested, while health checks fail: gateways leave it meanwhile.
+	// Drain is how long the picker goes on after its end was requested, while health checks fail:
+	// gateways leave it meanwhile.
 	Drain time.Duration
 }
 
@@ -60,7 +63,8 @@ type noEnvoys struct{}
 
 func (noEnvoys) EndpointsKnown(context.Context, ...string) error { return nil }
 
-// NewStandAlone makes an App that picks for gateways that Penstock does not configure. It starts nothing.
+// NewStandAlone makes an App that picks for gateways that Penstock does not configure. It starts
+// nothing.
 func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 	translation := cfg.translation()
 	translation.Controller, translation.AnyClass = "", false // no Gateway is ours
@@ -102,7 +106,8 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 		}
 		last = why
 	})
-	line := a.pipeline(pipeline.Config{Fetch: source.fetch(a), First: []func(context.Context){a.settleNames, a.syncPeers}}, found)
+	line := a.pipeline(pipeline.Config{Fetch: source.fetch(a),
+		First: []func(context.Context){a.settleNames, a.syncPeers}}, found)
 	a.run = func(ctx context.Context) error { return s.run(ctx, a, source, line) }
 	return a, nil
 }
@@ -110,7 +115,8 @@ func NewStandAlone(cfg Config, s StandAlone) (*App, error) {
 // maxListed bounds how many pools a message names.
 const maxListed = 8
 
-// unready returns why a stand-alone picker has no pool to pick from, and what to write; "" if it has one, and in other roles.
+// unready returns why a stand-alone picker has no pool to pick from, and what to write; "" if it
+// has one, and in other roles.
 func (a *App) unready() string {
 	if a.standAlone == nil || a.picker.HasDefault() {
 		return ""
@@ -127,7 +133,8 @@ func (a *App) unready() string {
 	}
 	switch wanted := a.standAlone.Pool; {
 	case slices.Contains(pools, wanted), wanted.IsZero() && len(names) == 1:
-		return "InferencePool " + cmp.Or(wanted, pools[0]).String() + " cannot be picked from as configured: correct what the log names"
+		return "InferencePool " + cmp.Or(wanted, pools[0]).String() +
+			" cannot be picked from as configured: correct what the log names"
 	case !wanted.IsZero() && len(names) == 0:
 		return "there is no InferencePool " + wanted.String() + "; create it, or name another one in --pool-name"
 	case !wanted.IsZero():
@@ -138,7 +145,8 @@ func (a *App) unready() string {
 	return "there are several InferencePools; write the one to pick from in --pool-name: " + list
 }
 
-// run serves health at once, and picks when the objects are read. When ctx ends, it goes on for s.Drain.
+// run serves health at once, and picks when the objects are read. When ctx ends, it goes on for
+// s.Drain.
 func (s *StandAlone) run(ctx context.Context, a *App, source discovery, line *pipeline.Pipeline) error {
 	drained, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -224,19 +232,22 @@ func (f *fromFiles) fetch(*App) *pipeline.Fetch { return nil }
 
 type clusterSource struct{ source *kube.Source }
 
-// fromCluster reads what a picker needs of its pool's namespace. llm-d's EPP may read InferencePools, Pods and objectives; what else an
-// API server forbids is done without.
+// fromCluster reads what a picker needs of its pool's namespace. llm-d's EPP may read
+// InferencePools, Pods and objectives; what else an API server forbids is done without.
 func fromCluster(c core, s StandAlone, cfg Config) (discovery, error) {
 	namespace := s.Pool.Namespace
 	kinds := []kube.Kind{{Group: store.Pods.Group(), Kind: store.Pods.Kind(), Required: true}}
 	if s.Own == nil {
 		for _, group := range []string{store.InferencePools.Group(), inferenceapi.Group} {
-			kinds = append(kinds, kube.Kind{Group: group, Kind: store.InferencePools.Kind(), Required: group == s.Group})
+			kinds = append(kinds,
+				kube.Kind{Group: group, Kind: store.InferencePools.Kind(), Required: group == s.Group})
 		}
 	}
 	for _, k := range []store.Kind{
-		store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites, store.InferenceObjectives, store.ConfigMaps,
-		store.Services, store.EndpointSlices, store.BackendTLSPolicies, // of scorers in other processes, and TLS of model servers
+		store.PoolPolicies, store.ModelServers, store.InferenceModels, store.InferenceModelRewrites,
+		store.InferenceObjectives, store.ConfigMaps,
+		// of scorers in other processes, and TLS of model servers
+		store.Services, store.EndpointSlices, store.BackendTLSPolicies,
 	} {
 		kinds = append(kinds, kube.Kind{Group: k.Group(), Kind: k.Kind()})
 	}

@@ -31,7 +31,8 @@ func pickAlone(t *testing.T, api *kubetest.Server, pool string) *App {
 		return l
 	}
 	cfg := Config{Picker: listen(), Tracer: tracing.NewTracerProvider(), Log: slog.New(slog.DiscardHandler)}
-	a, err := NewStandAlone(cfg, StandAlone{REST: api.Config(), Pool: objectid.MustParseTarget(pool).Pool, Group: store.InferencePools.Group()})
+	a, err := NewStandAlone(cfg,
+		StandAlone{REST: api.Config(), Pool: objectid.MustParseTarget(pool).Pool, Group: store.InferencePools.Group()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,15 +60,20 @@ func TestStandAlonePicker_NeedsPoolsAndPodsOfOneNamespaceAlone(t *testing.T) {
 	api := kubetest.New(t)
 	api.Fail(func(_, path string) int { // what the Role of llm-d's EPP allows, and kinds that are not installed
 		switch {
-		case strings.HasSuffix(path, "/namespaces/default/pods"), strings.HasSuffix(path, "/namespaces/default/inferencepools") && strings.Contains(path, "networking.k8s.io"):
+		case strings.HasSuffix(path, "/namespaces/default/pods"),
+			strings.HasSuffix(path, "/namespaces/default/inferencepools") &&
+				strings.Contains(path, "networking.k8s.io"):
 			return 0
 		case strings.Contains(path, "penstock.dev"):
 			return http.StatusNotFound
 		}
 		return http.StatusForbidden
 	})
-	const pool = "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: default, name: %s}, spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8001}], endpointPickerRef: {name: epp, port: {number: 9002}}}}"
-	const pod = "{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-%d, labels: {app: chat}}, status: {podIP: 10.244.0.%[1]d, phase: Running, conditions: [{type: Ready, status: \"True\"}]}}"
+	const pool = "{apiVersion: inference.networking.k8s.io/v1, kind: InferencePool, metadata: {namespace: default, " +
+		"name: %s}, spec: {selector: {matchLabels: {app: chat}}, targetPorts: [{number: 8001}], endpointPickerRef: " +
+		"{name: epp, port: {number: 9002}}}}"
+	const pod = "{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: chat-%d, labels: {app: chat}}, " +
+		"status: {podIP: 10.244.0.%[1]d, phase: Running, conditions: [{type: Ready, status: \"True\"}]}}"
 	api.Apply(t, "inferencepools", fmt.Sprintf(pool, "chat"))
 	api.Apply(t, "inferencepools", fmt.Sprintf(pool, "other"))
 	api.Apply(t, "pods", fmt.Sprintf(pod, 1))
@@ -90,34 +96,47 @@ func TestStandAlonePicker_PoolThatComesLaterIsPickedFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range clusterObjects[3:] {
-		api.Apply(t, o.plural, strings.Replace(o.text, "phase: Running", `phase: Running, conditions: [{type: Ready, status: "True"}]`, 1))
+		api.Apply(t, o.plural,
+			strings.Replace(o.text, "phase: Running", `phase: Running, conditions: [{type: Ready, status: "True"}]`, 1))
 	}
 	a.endpoints(t, "default/chat", "10.244.0.1:8001")
 }
 
-// A scorer's Service and its EndpointSlices are read where the Role allows it, as the picker's chart does.
+// A scorer's Service and its EndpointSlices are read where the Role allows it, as the picker's
+// chart does.
 func TestStandAlonePicker_FindsScorersBehindServices(t *testing.T) {
 	t.Parallel()
 	api := kubetest.New(t)
 	for _, o := range clusterObjects[3:] {
-		api.Apply(t, o.plural, strings.Replace(o.text, "phase: Running", `phase: Running, conditions: [{type: Ready, status: "True"}]`, 1))
+		api.Apply(t, o.plural,
+			strings.Replace(o.text, "phase: Running", `phase: Running, conditions: [{type: Ready, status: "True"}]`, 1))
 	}
-	api.Apply(t, "poolpolicies", "{apiVersion: penstock.dev/v1alpha1, kind: PoolPolicy, metadata: {namespace: default, name: chat}, spec: {targetRef: {name: chat}, picker: {strategy: plugins, plugins: {scorers: [{type: external-scorer, parameters: {service: scorer, port: 9003}}]}}}}")
+	api.Apply(t, "poolpolicies",
+		"{apiVersion: penstock.dev/v1alpha1, kind: PoolPolicy, metadata: {namespace: default, name: chat}, spec: "+
+			"{targetRef: {name: chat}, picker: {strategy: plugins, plugins: {scorers: [{type: external-scorer, "+
+			"parameters: {service: scorer, port: 9003}}]}}}}")
 	a := pickAlone(t, api, "default/chat")
 	resolved := func(status string) {
 		t.Helper()
 		poll.NoError(t, "ResolvedRefs of the policy is "+status, poll.Limit, func() error {
-			got, _ := a.board.Get(report.Ref{Group: v1alpha1.Group, Kind: "PoolPolicy", Namespace: "default", Name: "chat"})
-			if !slices.ContainsFunc(got.Conditions, func(c report.Condition) bool { return c.Type == "ResolvedRefs" && c.Status == status }) {
+			got, _ := a.board.Get(report.Ref{Group: v1alpha1.Group, Kind: "PoolPolicy", Namespace: "default",
+				Name: "chat"})
+			if !slices.ContainsFunc(got.Conditions,
+				func(c report.Condition) bool { return c.Type == "ResolvedRefs" && c.Status == status }) {
 				return fmt.Errorf("%+v", got)
 			}
 			return nil
 		})
 	}
 	resolved(report.False)
-	api.Apply(t, "services", "{apiVersion: v1, kind: Service, metadata: {namespace: default, name: scorer}, spec: {ports: [{name: grpc, port: 9003, appProtocol: kubernetes.io/h2c}]}}")
+	api.Apply(t, "services",
+		"{apiVersion: v1, kind: Service, metadata: {namespace: default, name: scorer}, spec: {ports: [{name: grpc, "+
+			"port: 9003, appProtocol: kubernetes.io/h2c}]}}")
 	resolved(report.True)
-	api.Apply(t, "endpointslices", "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: default, name: scorer-1, labels: {kubernetes.io/service-name: scorer}}, addressType: IPv4, ports: [{name: grpc, port: 9003}], endpoints: [{addresses: [10.244.0.9]}]}")
+	api.Apply(t, "endpointslices",
+		"{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: default, name: scorer-1, "+
+			"labels: {kubernetes.io/service-name: scorer}}, addressType: IPv4, ports: [{name: grpc, port: 9003}], "+
+			"endpoints: [{addresses: [10.244.0.9]}]}")
 	poll.NoError(t, "the pool reads the scorer's addresses", poll.Limit, func() error {
 		for _, row := range a.rows("default/chat") {
 			if slices.ContainsFunc(row.Reads, func(read string) bool {

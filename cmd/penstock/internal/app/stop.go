@@ -50,7 +50,8 @@ func (a *App) servePicks(ctx context.Context, l net.Listener, options []grpc.Ser
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.picks, cancel)()
-	return serveGRPC(ctx, l, func() { s.await(a.drain) }, append(options, grpc.ChainStreamInterceptor(s.count)), register)
+	return serveGRPC(ctx, l, func() { s.await(a.drain) }, append(options, grpc.ChainStreamInterceptor(s.count)),
+		register)
 }
 
 // count counts the calls of picks in flight.

@@ -23,8 +23,8 @@ func OwnerOf(pool objectid.Target) report.Ref {
 	return store.RefOf(store.InferencePools, pool.Pool.String())
 }
 
-// reportUnserved puts on the board that no server of a pool serves, or takes that back. Each process
-// watches the servers, so each reports for itself.
+// reportUnserved puts on the board that no server of a pool serves, or takes that back. Each
+// process watches the servers, so each reports for itself.
 func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved) {
 	source := status.Instance(status.Servers, pool.String())
 	if u == (picker.Unserved{}) {
@@ -40,7 +40,9 @@ func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved
 		field = "status.clusters"
 		text = "cluster " + pool.Member + ": " + text
 	} else {
-		rep.Conditions = []report.Condition{{Type: ConditionServing, Status: report.False, Reason: "NoServer", Message: text}}
+		rep.Conditions = []report.Condition{
+			{Type: ConditionServing, Status: report.False, Reason: "NoServer", Message: text},
+		}
 	}
 	rep.Findings = []report.Finding{{
 		Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: text,
@@ -49,7 +51,8 @@ func reportUnserved(board *status.Board, pool objectid.Target, u picker.Unserved
 	board.Replace(source, rep)
 }
 
-// addServers adds the servers of each backend to an explanation, and takes into account those that do not serve.
+// addServers adds the servers of each backend to an explanation, and takes into account those that
+// do not serve.
 func (a *App) addServers(e *Explained) {
 	e.Servers = map[string]picker.Serving{}
 	var add func([]translator.BackendView)

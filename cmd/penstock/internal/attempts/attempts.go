@@ -15,7 +15,8 @@ import (
 
 const (
 	maxMembers = 10_000
-	// maxKept is how many requests are known: at 100 a second those of the last 80 s. They take 4 MiB at most.
+	// maxKept is how many requests are known: at 100 a second those of the last 80 s. They take 4
+	// MiB at most.
 	maxKept = 8192
 	// maxID bounds the ID of a request that is kept, in bytes.
 	maxID       = 64
@@ -138,8 +139,8 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	c.next = (c.next + 1) % maxKept
 }
 
-// exportingCluster is where a request was sent, and whether a pool has spilled it; zero for what is in no other
-// cluster, and for an import with several.
+// exportingCluster is where a request was sent, and whether a pool has spilled it; zero for what is
+// in no other cluster, and for an import with several.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	if !a.Member.IsZero() {
 		return a.Member, false
@@ -152,8 +153,9 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
 }
 
-// spilledThrough is the exporting cluster that has served a request which a pool has spilled to an import with several: its own hop, behind that of the
-// import, has what became of the request there.
+// spilledThrough is the exporting cluster that has served a request which a pool has spilled to an
+// import with several: its own hop, behind that of the import, has what became of the request
+// there.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
@@ -164,8 +166,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	return to, ok && to.Member != ""
 }
 
-// allowed reports whether a Gateway sends requests to an exporting cluster. This cluster itself has no clusters of its own as one: those of
-// the import stand for it.
+// allowed reports whether a Gateway sends requests to an exporting cluster. This cluster itself has
+// no clusters of its own as one: those of the import stand for it.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)
@@ -198,7 +200,8 @@ func (c *Counter) Traffic() map[string]Traffic {
 	return out
 }
 
-// Records returns the requests with an ID (picker.Picks.Request) that are kept, the newest first; none if q asks for no request.
+// Records returns the requests with an ID (picker.Picks.Request) that are kept, the newest first;
+// none if q asks for no request.
 func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 	if q.Request == "" {
 		return nil
@@ -212,8 +215,9 @@ func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 		}
 		r := &picker.Record{
 			Time: a.Began, Pool: a.to.String(), Request: a.Request, Gateway: a.Gateway, Result: picker.ResultSent,
-			Sent:    &picker.SentTo{Declined: a.Declined, Details: a.Details, There: a.There, Spilled: a.spilled},
-			Outcome: &picker.Outcome{Ended: true, Status: a.Status, Headers: a.Headers, Begun: a.FirstByte, Took: a.Took, Canceled: a.Canceled},
+			Sent: &picker.SentTo{Declined: a.Declined, Details: a.Details, There: a.There, Spilled: a.spilled},
+			Outcome: &picker.Outcome{Ended: true, Status: a.Status, Headers: a.Headers, Begun: a.FirstByte,
+				Took: a.Took, Canceled: a.Canceled},
 		}
 		if a.Reached && a.At.IsValid() {
 			r.Outcome.Served = a.At.String()
@@ -225,13 +229,18 @@ func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 
 var (
 	requestsDesc = prometheus.NewDesc("penstock_import_ended_requests_total",
-		"Requests that ended at an exporting cluster of an import, by outcome: served, failed (status 500 and above, or no response), or declined (no server there has begun it: it goes on to another cluster or spill target, if one is left).", []string{"import", "cluster", "outcome"}, nil)
+		"Requests that ended at an exporting cluster of an import, by outcome: served, failed (status 500 and above, "+
+			"or no response), or declined (no server there has begun it: it goes on to another cluster or spill "+
+			"target, if one is left).", []string{"import", "cluster", "outcome"}, nil)
 	spilledDesc = prometheus.NewDesc("penstock_import_spilled_requests_total",
-		"Requests that ended at an exporting cluster of an import, of any outcome, which a pool here has spilled.", []string{"import", "cluster"}, nil)
+		"Requests that ended at an exporting cluster of an import, of any outcome, which a pool here has spilled.",
+		[]string{"import", "cluster"}, nil)
 	bytesDesc = prometheus.NewDesc("penstock_import_response_bytes_total",
-		"Bytes of the bodies of the responses that the exporting cluster of an import has served.", []string{"import", "cluster"}, nil)
+		"Bytes of the bodies of the responses that the exporting cluster of an import has served.",
+		[]string{"import", "cluster"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_import_first_byte_seconds_total",
-		"Total time to the first byte of the response's body of all requests that the exporting cluster of an import has served.", []string{"import", "cluster"}, nil)
+		"Total time to the first byte of the response's body of all requests that the exporting cluster of an import "+
+			"has served.", []string{"import", "cluster"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -247,7 +256,8 @@ func (c *Counter) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	c.each(func(id objectid.Target, m *member) {
 		count := func(d *prometheus.Desc, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{id.Pool.String(), id.Member}, labels...)...)
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v,
+				append([]string{id.Pool.String(), id.Member}, labels...)...)
 		}
 		count(requestsDesc, float64(m.Served), "served")
 		count(requestsDesc, float64(m.Failed), "failed")

@@ -16,12 +16,14 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 )
 
-// newCounter makes a Counter of the imports of namespace ns, for Gateway ns/gw, and returns its clock.
+// newCounter makes a Counter of the imports of namespace ns, for Gateway ns/gw, and returns its
+// clock.
 func newCounter(exists func(objectid.Target) bool) (*Counter, *time.Time) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return New(Config{
 		Allowed: func(gateway string, pool objectid.Target) bool {
-			return gateway == "ns/gw" && slices.Contains([]string{"ns/chat@west", "ns/chat@east", "ns/both@"}, pool.String())
+			return gateway == "ns/gw" && slices.Contains([]string{"ns/chat@west", "ns/chat@east", "ns/both@"},
+				pool.String())
 		},
 		Exists: exists, Now: func() time.Time { return now },
 	}), &now
@@ -78,11 +80,14 @@ func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff(map[string]float64{
-		"ended_requests_total west ns/chat served": 2, "ended_requests_total west ns/chat failed": 3, "ended_requests_total west ns/chat declined": 1,
-		"ended_requests_total west ns/both served": 1, "ended_requests_total east ns/chat served": 1,
+		"ended_requests_total west ns/chat served": 2, "ended_requests_total west ns/chat failed": 3,
+		"ended_requests_total west ns/chat declined": 1,
+		"ended_requests_total west ns/both served":   1, "ended_requests_total east ns/chat served": 1,
 		"spilled_requests_total west ns/chat": 1, "spilled_requests_total west ns/both": 1,
-		"response_bytes_total west ns/chat": 200, "response_bytes_total west ns/both": 100, "response_bytes_total east ns/chat": 100,
-		"first_byte_seconds_total west ns/chat": 2, "first_byte_seconds_total west ns/both": 1, "first_byte_seconds_total east ns/chat": 1,
+		"response_bytes_total west ns/chat": 200, "response_bytes_total west ns/both": 100,
+		"response_bytes_total east ns/chat":     100,
+		"first_byte_seconds_total west ns/chat": 2, "first_byte_seconds_total west ns/both": 1,
+		"first_byte_seconds_total east ns/chat": 1,
 	}, series); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -93,7 +98,8 @@ func TestAttempts_OfAGatewayCountForItsOwnClustersAlone(t *testing.T) {
 	c, _ := newCounter(always)
 	for _, a := range []accesslog.Attempt{
 		{Gateway: "ns/gw", Cluster: "last/parent/ns/chat/west", Status: 200},
-		{Gateway: "ns/gw", Route: "hop.ns.import.both@here", Cluster: "last/pool/ns/both", Status: 200}, // this cluster itself, of an import with several
+		// this cluster itself, of an import with several
+		{Gateway: "ns/gw", Route: "hop.ns.import.both@here", Cluster: "last/pool/ns/both", Status: 200},
 		{Gateway: "ns/gw", Cluster: "peer/ns/chat/other", Status: 200},
 		{Gateway: "ns/other", Cluster: "last/parent/ns/chat/west", Status: 200},
 	} {
@@ -124,19 +130,25 @@ func TestAttempts_OfAClusterThatHasLeftAreForgotten(t *testing.T) {
 func TestAttempts_OfARequestAreKeptNewestFirst(t *testing.T) {
 	c, now := newCounter(always)
 	began := *now
-	c.Count(accesslog.Attempt{Cluster: "import/ns/chat/east", Request: "one", Began: began, Status: 429, Declined: true})
+	c.Count(accesslog.Attempt{Cluster: "import/ns/chat/east", Request: "one", Began: began, Status: 429,
+		Declined: true})
 	c.Count(accesslog.Attempt{Cluster: "last/parent/ns/chat/west", Request: "two", Status: 200})
-	c.Count(accesslog.Attempt{Cluster: "last/parent/ns/chat/west", Request: "one", Leased: true, Status: 200}) // the picker's records have it
+	// the picker's records have it
+	c.Count(accesslog.Attempt{Cluster: "last/parent/ns/chat/west", Request: "one", Leased: true, Status: 200})
 	c.Count(accesslog.Attempt{
-		Cluster: "last/parent/ns/chat/west", Request: "one", There: "other", Began: began.Add(time.Second), Status: 200, FirstByte: time.Millisecond, Took: time.Second,
+		Cluster: "last/parent/ns/chat/west", Request: "one", There: "other", Began: began.Add(time.Second), Status: 200,
+		FirstByte: time.Millisecond, Took: time.Second,
 		At: netip.MustParseAddrPort("192.0.2.1:80"), Reached: true, Route: "hop.ns.import.chat",
 	})
 	want := []*picker.Record{
 		{
-			Time: began.Add(time.Second), Pool: "ns/chat@west", Request: "one", Result: "sent", Sent: &picker.SentTo{There: "other", Spilled: true},
-			Outcome: &picker.Outcome{Ended: true, Served: "192.0.2.1:80", Status: 200, Begun: time.Millisecond, Took: time.Second},
+			Time: began.Add(time.Second), Pool: "ns/chat@west", Request: "one", Result: "sent",
+			Sent: &picker.SentTo{There: "other", Spilled: true},
+			Outcome: &picker.Outcome{Ended: true, Served: "192.0.2.1:80", Status: 200, Begun: time.Millisecond,
+				Took: time.Second},
 		},
-		{Time: began, Pool: "ns/chat@east", Request: "one", Result: "sent", Sent: &picker.SentTo{Declined: true}, Outcome: &picker.Outcome{Ended: true, Status: 429}},
+		{Time: began, Pool: "ns/chat@east", Request: "one", Result: "sent", Sent: &picker.SentTo{Declined: true},
+			Outcome: &picker.Outcome{Ended: true, Status: 429}},
 	}
 	if d := cmp.Diff(want, c.Records(picker.Picks{Request: "one"})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -149,7 +161,8 @@ func TestAttempts_OfARequestAreKeptNewestFirst(t *testing.T) {
 func TestAttempts_AreBounded(t *testing.T) {
 	c, _ := newCounter(always)
 	for i := range maxMembers + 1 {
-		c.Count(accesslog.Attempt{Cluster: fmt.Sprintf("import/ns/chat/c%d", i), Request: fmt.Sprintf("id %d", i), Status: 200})
+		c.Count(accesslog.Attempt{Cluster: fmt.Sprintf("import/ns/chat/c%d", i), Request: fmt.Sprintf("id %d", i),
+			Status: 200})
 	}
 	if len(c.members) != maxMembers || len(c.kept) != maxKept {
 		t.Errorf("%d clusters and %d requests", len(c.members), len(c.kept))
@@ -162,7 +175,8 @@ func TestAttempts_AreBounded(t *testing.T) {
 	}
 	long := strings.Repeat("x", 1000)
 	c.Count(accesslog.Attempt{Cluster: "import/ns/chat/c1", Request: long, There: long})
-	if got := c.Records(picker.Picks{Request: long}); len(got) != 1 || len(got[0].Request) != maxID || len(got[0].Sent.There) != maxID {
+	if got := c.Records(picker.Picks{Request: long}); len(got) != 1 || len(got[0].Request) != maxID ||
+		len(got[0].Sent.There) != maxID {
 		t.Errorf("of a long ID: %v", got)
 	}
 }

@@ -20,14 +20,15 @@ import (
 
 // Config is what a Loads needs.
 type Config struct {
-	// Waiting is what a request finds at a pool of this process's picker, and how many blocks of prompts its servers cache;
-	// false if that is not known.
+	// Waiting is what a request finds at a pool of this process's picker, and how many blocks of
+	// prompts its servers cache; false if that is not known.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
 	// Federation is this cluster's end of the exchange with members; nil while there is none.
 	Federation func() Federation
 	// Cluster is the name of this cluster in its set; "" while it is in none.
 	Cluster func() string
-	// OnPage receives why the metrics page of the picker of an import's cluster cannot be read, if it is read over TLS; "": it is read. It may be nil.
+	// OnPage receives why the metrics page of the picker of an import's cluster cannot be read, if
+	// it is read over TLS; "": it is read. It may be nil.
 	OnPage func(of objectid.Pool, member, why string)
 	Log    *slog.Logger
 }
@@ -65,7 +66,8 @@ var _ picker.Chooser = (*Loads)(nil)
 
 // New makes a Loads without imports.
 func New(c Config) *Loads {
-	l := &Loads{cfg: c, id: rand.Text()[:16], epoch: uint64(time.Now().UnixNano()), imports: map[objectid.Target]*choosable{}, pages: map[pageKey]*page{}}
+	l := &Loads{cfg: c, id: rand.Text()[:16], epoch: uint64(time.Now().UnixNano()),
+		imports: map[objectid.Target]*choosable{}, pages: map[pageKey]*page{}}
 	l.pools.of = map[objectid.Pool]*counted{}
 	return l
 }
@@ -92,22 +94,25 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 		was.load.SetMargin(c.Margin)
 		is.load = was.load
 	} else {
-		is.load = selection.New(selection.Config{Local: local, Margin: c.Margin, Latency: c.Latency, End: prefix.End, Random: mathrand.Uint64})
+		is.load = selection.New(selection.Config{Local: local, Margin: c.Margin, Latency: c.Latency, End: prefix.End,
+			Random: mathrand.Uint64})
 	}
 	is.setMembers(l.roundTrips(), l.servers)
 	l.imports[id], l.changed = is, true
 	l.mu.Unlock()
 }
 
-// setMembers passes the clusters on, with how far away each is, and how many servers each has: as its picker's page shows, or else as its exporter
-// declares.
-func (c *choosable) setMembers(roundTrip func(member string) time.Duration, servers func(of objectid.Pool, member string) int) {
+// setMembers passes the clusters on, with how far away each is, and how many servers each has: as
+// its picker's page shows, or else as its exporter declares.
+func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
+	servers func(of objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
 	for i, m := range c.list {
 		members[i] = selection.Member{Name: m.Name, Servers: m.Servers}
 		if !m.Local {
 			shown := servers(c.pool, m.Name)
-			members[i].RoundTrip, members[i].Servers, members[i].Empty = roundTrip(m.Name), max(cmp.Or(shown, m.Servers), 0), shown == noServers
+			members[i].RoundTrip, members[i].Servers, members[i].Empty = roundTrip(m.Name),
+				max(cmp.Or(shown, m.Servers), 0), shown == noServers
 		}
 	}
 	c.load.SetMembers(members)
@@ -125,7 +130,8 @@ func (l *Loads) roundTrips() func(string) time.Duration {
 var rankings = sync.Pool{New: func() any { return new([]selection.Choice) }}
 
 // Choose implements picker.Chooser.
-func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool, out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
+func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
+	out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
 	l.mu.RLock()
 	c := l.imports[id]
 	l.mu.RUnlock()
@@ -145,7 +151,9 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 				first = i
 			}
 			out = append(out, picker.ClusterCost{
-				Cluster: r.Member, Hop: hop, Cost: r.Cost, Wait: r.Wait, Prompt: r.Prompt, RoundTrip: r.RoundTrip, Margin: r.Margin, Basis: string(r.Basis), Barred: r.Barred, Session: r.Session, Cached: max(p.Tokens-r.Uncached, 0),
+				Cluster: r.Member, Hop: hop, Cost: r.Cost, Wait: r.Wait, Prompt: r.Prompt, RoundTrip: r.RoundTrip,
+				Margin: r.Margin, Basis: string(r.Basis), Barred: r.Barred, Session: r.Session,
+				Cached: max(p.Tokens-r.Uncached, 0),
 			})
 		}
 	}
@@ -155,7 +163,8 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	return out, &charge{lease: c.load.Begin(now, ranked[first], prompt)}
 }
 
-// charge is a request at the cluster that was named first. The access log reports on it from several streams.
+// charge is a request at the cluster that was named first. The access log reports on it from
+// several streams.
 type charge struct {
 	mu    sync.Mutex
 	lease selection.Lease

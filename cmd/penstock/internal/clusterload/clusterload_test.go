@@ -83,7 +83,8 @@ func newPair(t *testing.T) *pair {
 	p.from = &link{member: "here", self: "east", other: to}
 	to.other = p.from
 	loads := func(name string, of *link, waiting func(objectid.Pool) (schedule.Wait, int, bool)) *Loads {
-		return New(Config{Waiting: waiting, Federation: func() Federation { return of }, Cluster: func() string { return name }, Log: slog.New(slog.DiscardHandler)})
+		return New(Config{Waiting: waiting, Federation: func() Federation { return of },
+			Cluster: func() string { return name }, Log: slog.New(slog.DiscardHandler)})
 	}
 	p.here = loads("here", to, func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false })
 	p.east = loads("east", p.from, func(name objectid.Pool) (schedule.Wait, int, bool) {
@@ -108,7 +109,11 @@ func (p *pair) setLeast(seconds float64) {
 }
 
 func clusters() *picker.Clusters {
-	return &picker.Clusters{Margin: time.Second, List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west", Servers: 4}}}
+	return &picker.Clusters{
+		Margin: time.Second, List: []picker.Cluster{
+			{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west", Servers: 4},
+		},
+	}
 }
 
 // costs returns what a request costs at each cluster now.
@@ -134,7 +139,8 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		p.east.Sent(picker.Sent{Pool: of, Chain: chain}) // by a gateway there
 		time.Sleep(interval)
 		got := p.costs(t, picker.ClusterPrompt{Tokens: 300, Chain: chain})
-		if east := got["east"]; east.Basis != "report" || east.Wait != 0.5 || east.RoundTrip != 0.02 || east.Cached == 0 {
+		if east := got["east"]; east.Basis != "report" || east.Wait != 0.5 || east.RoundTrip != 0.02 ||
+			east.Cached == 0 {
 			t.Errorf("east: %+v", east)
 		}
 		if west := got["west"]; west.Basis != "own requests" || west.Wait != 0 || west.Cached != 0 {
@@ -148,7 +154,8 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		if charge == nil {
 			t.Fatal("the request is not charged")
 		}
-		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got < 0.9 { // some 8,000 tokens at 2,000 a second by four servers
+		// some 8,000 tokens at 2,000 a second by four servers
+		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got < 0.9 {
 			t.Errorf("after a request of 8,000 tokens the wait is %.3f s", got)
 		}
 		p.east.Sent(picker.Sent{Pool: of, Sender: p.here.Sender()})
@@ -216,7 +223,8 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 	})
 }
 
-// Only a member's own requests are reported to it, and what a client could write as a sender takes no memory without end.
+// Only a member's own requests are reported to it, and what a client could write as a sender takes
+// no memory without end.
 func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -263,7 +271,8 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 				break
 			}
 		}
-		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "its answers" || got.RoundTrip != 0.02 || got.Wait != 1.98 || got.Margin != 1 {
+		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "its answers" || got.RoundTrip != 0.02 ||
+			got.Wait != 1.98 || got.Margin != 1 {
 			t.Errorf("%+v", got)
 		}
 		if got := answer(time.Second); got != "west" {

@@ -8,31 +8,42 @@ var (
 	requestsDesc = prometheus.NewDesc("penstock_selection_requests",
 		"Requests in flight that this process sent to the cluster of an import.", []string{"import", "cluster"}, nil)
 	waitDesc = prometheus.NewDesc("penstock_selection_reported_wait_seconds",
-		"How long a request waits at the least loaded server of the cluster, by its last report. A cluster that does not report has no series.", []string{"import", "cluster"}, nil)
+		"How long a request waits at the least loaded server of the cluster, by its last report. A cluster that does "+
+			"not report has no series.", []string{"import", "cluster"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_selection_first_byte_seconds",
-		"Mean time until the first byte of the bodies of the cluster's recent answers, less the round trip, of an import by Latency. A cluster without recent answers has no series.", []string{"import", "cluster"}, nil)
+		"Mean time until the first byte of the bodies of the cluster's recent answers, less the round trip, of an "+
+			"import by Latency. A cluster without recent answers has no series.", []string{"import", "cluster"}, nil)
 	ageDesc = prometheus.NewDesc("penstock_selection_report_age_seconds",
-		"Time since the last report of the cluster. A cluster that never reported has no series.", []string{"import", "cluster"}, nil)
+		"Time since the last report of the cluster. A cluster that never reported has no series.",
+		[]string{"import", "cluster"}, nil)
 	roundTripDesc = prometheus.NewDesc("penstock_selection_round_trip_seconds",
-		"Round trip to the cluster, as the connection to the member has measured it; 0 while that is not known.", []string{"import", "cluster"}, nil)
+		"Round trip to the cluster, as the connection to the member has measured it; 0 while that is not known.",
+		[]string{"import", "cluster"}, nil)
 	serversDesc = prometheus.NewDesc("penstock_selection_servers",
-		"Servers of the cluster that take requests: by its last report, by the metrics page of its picker, or as its exporter declares them. A cluster of which that is not known has no series.", []string{"import", "cluster"}, nil)
+		"Servers of the cluster that take requests: by its last report, by the metrics page of its picker, or as its "+
+			"exporter declares them. A cluster of which that is not known has "+
+			"no series.", []string{"import", "cluster"}, nil)
 	barredDesc = prometheus.NewDesc("penstock_selection_barred",
-		"1 if the cluster comes last: it declined a request less than 10 s ago, is silent, or has no server.", []string{"import", "cluster"}, nil)
+		"1 if the cluster comes last: it declined a request less than 10 s ago, is silent, or has no server.",
+		[]string{"import", "cluster"}, nil)
 	blocksDesc = prometheus.NewDesc("penstock_selection_prompt_blocks",
-		"Blocks of prompts that are known to have been sent to the cluster, by any gateway.", []string{"import", "cluster"}, nil)
+		"Blocks of prompts that are known to have been sent to the cluster, by any gateway.",
+		[]string{"import", "cluster"}, nil)
 	arrivedDesc = prometheus.NewDesc("penstock_selection_arrived_requests_total",
-		"Requests of the exported pool that LeastLoad of another cluster chose this one for, of members that ask for the pool's load.", []string{"pool", "member"}, nil)
+		"Requests of the exported pool that LeastLoad of another cluster chose this one for, of members that ask for "+
+			"the pool's load.", []string{"pool", "member"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (l *Loads) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{requestsDesc, waitDesc, firstByteDesc, ageDesc, roundTripDesc, serversDesc, barredDesc, blocksDesc, arrivedDesc} {
+	for _, d := range []*prometheus.Desc{requestsDesc, waitDesc, firstByteDesc, ageDesc, roundTripDesc, serversDesc,
+		barredDesc, blocksDesc, arrivedDesc} {
 		out <- d
 	}
 }
 
-// Collect implements prometheus.Collector. Without imports that are chosen among, here or in a member, there is no series.
+// Collect implements prometheus.Collector. Without imports that are chosen among, here or in a
+// member, there is no series.
 func (l *Loads) Collect(out chan<- prometheus.Metric) {
 	l.collectArrived(out)
 	names, of := l.standings()
@@ -79,7 +90,8 @@ func (l *Loads) collectArrived(out chan<- prometheus.Metric) {
 			for _, n := range c.sentBy(member) {
 				sum += n
 			}
-			out <- prometheus.MustNewConstMetric(arrivedDesc, prometheus.CounterValue, float64(sum), pool.String(), member)
+			out <- prometheus.MustNewConstMetric(arrivedDesc, prometheus.CounterValue, float64(sum), pool.String(),
+				member)
 		}
 	}
 }

@@ -32,7 +32,8 @@ const (
 	pagesAtOnce  = 8
 )
 
-// readyServers are the series of a picker's page with the number of its servers that take requests: llm-d's and the inference extension's.
+// readyServers are the series of a picker's page with the number of its servers that take requests:
+// llm-d's and the inference extension's.
 var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_pods{"}
 
 // Page is the metrics page of the picker of an exporting cluster of an import.
@@ -62,10 +63,12 @@ type page struct {
 	failure string
 }
 
-// noServers is the number of servers of a page that shows that no server takes requests: none that it shows is not the same.
+// noServers is the number of servers of a page that shows that no server takes requests: none that
+// it shows is not the same.
 const noServers = -1
 
-// SetPage notes where the page of a cluster's picker is. It is read while LeastLoad chooses among the clusters of the import.
+// SetPage notes where the page of a cluster's picker is. It is read while LeastLoad chooses among
+// the clusters of the import.
 func (l *Loads) SetPage(p Page) {
 	l.pagesMu.Lock()
 	defer l.pagesMu.Unlock()
@@ -86,7 +89,8 @@ func (l *Loads) SetPage(p Page) {
 	}
 }
 
-// servers is how many servers of a cluster take requests, as the page of its picker shows; 0: not known; noServers: none does.
+// servers is how many servers of a cluster take requests, as the page of its picker shows; 0: not
+// known; noServers: none does.
 func (l *Loads) servers(of objectid.Pool, member string) int {
 	l.pagesMu.Lock()
 	defer l.pagesMu.Unlock()
@@ -182,9 +186,11 @@ func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	}
 }
 
-// newClient returns one that connects to the picker alone: it asks no proxy, and follows no redirect.
+// newClient returns one that connects to the picker alone: it asks no proxy, and follows no
+// redirect.
 func (p *page) newClient() *http.Client {
-	t := &http.Transport{DialContext: (&net.Dialer{Timeout: pageTimeout}).DialContext, MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: 1, IdleConnTimeout: 4 * pageInterval}
+	t := &http.Transport{DialContext: (&net.Dialer{Timeout: pageTimeout}).DialContext, MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost: 1, IdleConnTimeout: 4 * pageInterval}
 	if p.TLS != nil {
 		config, err := p.TLS.Config()
 		if err != nil {
@@ -192,10 +198,12 @@ func (p *page) newClient() *http.Client {
 		}
 		t.TLSClientConfig = config
 	}
-	return &http.Client{Transport: t, Timeout: pageTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: t, Timeout: pageTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// read reads the page at the first address that answers. The error has no text of the server, which could be the credential.
+// read reads the page at the first address that answers. The error has no text of the server, which
+// could be the credential.
 func (p *page) read(ctx context.Context) (servers int, err error) {
 	err = errors.New("its picker has no address")
 	for _, ip := range p.Addresses {
@@ -242,8 +250,9 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse finds the number of servers that take requests on a page in Prometheus's text format: those of the series with a pool's name, or of the
-// only one. 0: the page does not have it; noServers: it shows 0.
+// parse finds the number of servers that take requests on a page in Prometheus's text format: those
+// of the series with a pool's name, or of the only one. 0: the page does not have it; noServers: it
+// shows 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)
@@ -263,7 +272,8 @@ func parse(page io.Reader, pool string) int {
 		if err != nil || n != 0 && (n < 1 || n > 1<<16) || math.IsNaN(n) {
 			continue
 		}
-		if shown := cmp.Or(int(n), noServers); found[name] == 0 || found[name] < shown { // of two series one may be out of use
+		// of two series one may be out of use
+		if shown := cmp.Or(int(n), noServers); found[name] == 0 || found[name] < shown {
 			found[name] = shown
 		}
 	}

@@ -41,7 +41,8 @@ func newPageServer(t *testing.T, start func(http.Handler) *httptest.Server) *pag
 		case r.Header.Get("Authorization") != "Bearer s3cret":
 			http.Error(w, r.Header.Get("Authorization")+" is not it", http.StatusUnauthorized)
 		default:
-			_, _ = fmt.Fprintf(w, "# HELP inference_pool_ready_pods x\ninference_pool_ready_pods{name=\"chat\"} %d\n", s.ready)
+			_, _ = fmt.Fprintf(w, "# HELP inference_pool_ready_pods x\ninference_pool_ready_pods{name=\"chat\"} %d\n",
+				s.ready)
 		}
 	}))
 	t.Cleanup(s.Close)
@@ -56,10 +57,12 @@ func (s *pageServer) credentials() string {
 
 func (s *pageServer) page(tls *dial.TLS) Page {
 	at := netip.MustParseAddrPort(s.Listener.Addr().String())
-	return Page{Import: objectid.Pool{Namespace: "default", Name: "chat"}, Member: "east", Pool: "chat", Addresses: []netip.Addr{at.Addr()}, Port: at.Port(), TLS: tls, Authorization: "Bearer s3cret"}
+	return Page{Import: objectid.Pool{Namespace: "default", Name: "chat"}, Member: "east", Pool: "chat",
+		Addresses: []netip.Addr{at.Addr()}, Port: at.Port(), TLS: tls, Authorization: "Bearer s3cret"}
 }
 
-// A cluster that does not report is judged by this process's requests there, divided among as many servers as its picker's page shows.
+// A cluster that does not report is judged by this process's requests there, divided among as many
+// servers as its picker's page shows.
 func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	s := newPageServer(t, httptest.NewTLSServer)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -68,15 +71,18 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	}
 	failure := ""
 	l := New(Config{
-		Waiting: func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" },
-		OnPage: func(_ objectid.Pool, member, why string) { failure = member + ": " + why }, Log: slog.New(slog.DiscardHandler),
+		Waiting:    func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false },
+		Federation: func() Federation { return nil }, Cluster: func() string { return "" },
+		OnPage: func(_ objectid.Pool, member, why string) { failure = member + ": " + why },
+		Log:    slog.New(slog.DiscardHandler),
 	})
 	l.SetPage(s.page(verify(ca)))
 	l.readPages(t.Context())
 	if got := s.credentials(); got != "" {
 		t.Errorf("the page of an import that nothing is chosen for was read: %s", got)
 	}
-	l.SetClusters(whole, &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
+	l.SetClusters(whole,
+		&picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
 	wait := func() float64 {
 		ranked, charge := l.Choose(whole, picker.ClusterPrompt{}, true, nil)
 		if charge != nil {
@@ -144,7 +150,8 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	if failure != "east: " {
 		t.Errorf("without a choice, the page still fails: %q", failure)
 	}
-	l.SetClusters(whole, &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
+	l.SetClusters(whole,
+		&picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
 	l.SetPage(open.page(nil))
 	l.readPages(t.Context())
 	if got := open.credentials(); got != "" {
@@ -155,15 +162,19 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 // Zero is not the same as a figure that is missing, or a page that cannot be read.
 func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 	var text atomic.Value
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text.Load()) }))
+	s := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text.Load()) }))
 	t.Cleanup(s.Close)
 	at := netip.MustParseAddrPort(s.Listener.Addr().String())
 	l := New(Config{
-		Waiting: func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false }, Federation: func() Federation { return nil }, Cluster: func() string { return "" }, Log: slog.New(slog.DiscardHandler),
+		Waiting:    func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false },
+		Federation: func() Federation { return nil }, Cluster: func() string { return "" },
+		Log: slog.New(slog.DiscardHandler),
 	})
 	key := objectid.Pool{Namespace: "default", Name: "chat"}
 	l.SetPage(Page{Import: key, Member: "east", Pool: "chat", Addresses: []netip.Addr{at.Addr()}, Port: at.Port()})
-	l.SetClusters(whole, &picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
+	l.SetClusters(whole,
+		&picker.Clusters{List: []picker.Cluster{{Name: "east", Hop: "to-east"}, {Name: "west", Hop: "to-west"}}})
 	for _, c := range []struct {
 		page   string
 		barred bool
@@ -226,7 +237,9 @@ func TestMetricsPage_ServersOfThePoolAreFound(t *testing.T) {
 }
 
 func FuzzMetricsPage_NoPageShowsServersThatCannotBe(f *testing.F) {
-	for _, seed := range []string{"inference_pool_ready_pods{name=\"chat\"} 3\n", "llm_d_epp_ready_endpoints{name=\"chat\"} 1e9\n", "inference_pool_ready_pods{}", "inference_pool_ready_pods{name=\"}\" 1\n"} {
+	for _, seed := range []string{"inference_pool_ready_pods{name=\"chat\"} 3\n",
+		"llm_d_epp_ready_endpoints{name=\"chat\"} 1e9\n", "inference_pool_ready_pods{}",
+		"inference_pool_ready_pods{name=\"}\" 1\n"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, page string) {

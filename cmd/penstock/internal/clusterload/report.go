@@ -16,10 +16,12 @@ import (
 )
 
 const (
-	// interval is the time between two reports of a pool that is in use, and resting that of one which is not.
+	// interval is the time between two reports of a pool that is in use, and resting that of one
+	// which is not.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
-	// kept is how many reports have a block: one that is lost, or replaced before it is sent, costs nothing.
+	// kept is how many reports have a block: one that is lost, or replaced before it is sent, costs
+	// nothing.
 	kept = 4
 	// maxSenders bounds the senders of a pool that are counted. A sender is a process of a member.
 	maxSenders = 256
@@ -97,7 +99,8 @@ func (l *Loads) Receive(of objectid.Member, is federation.Load) {
 // take passes the report of a cluster to the imports that have it.
 func (l *Loads) take(pool objectid.Pool, cluster string, is federation.Load) {
 	sender, now := l.Sender(), time.Now()
-	r := selection.Report{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted[sender], Epoch: is.Epoch, Blocks: is.Blocks, Capacity: is.Capacity, Interval: is.Interval}
+	r := selection.Report{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted[sender],
+		Epoch: is.Epoch, Blocks: is.Blocks, Capacity: is.Capacity, Interval: is.Interval}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, c := range l.imports {
@@ -173,7 +176,8 @@ func (l *Loads) want() {
 	f.Want(list)
 }
 
-// report sends members the load of the pools that they ask for, and takes that of this cluster itself over.
+// report sends members the load of the pools that they ask for, and takes that of this cluster
+// itself over.
 func (l *Loads) report(now time.Time) {
 	f := l.cfg.Federation()
 	asked := map[objectid.Pool][]string{} // members, and own
@@ -228,8 +232,8 @@ func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.asked.Store(len(l.pools.of) > 0)
 }
 
-// load is the report of a pool for members, with the requests of all senders. It is not due if nothing has changed since the last one, whose
-// interval goes on.
+// load is the report of a pool for members, with the requests of all senders. It is not due if
+// nothing has changed since the last one, whose interval goes on.
 func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (is federation.Load, due bool) {
 	w, capacity, ok := l.cfg.Waiting(pool)
 	if !ok { // an external picker's: it goes by requests alone
@@ -241,7 +245,8 @@ func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (is fe
 	if c == nil {
 		return is, false
 	}
-	is = federation.Load{Least: w.Least, Servers: w.Servers, Rate: w.Rate, Capacity: capacity, Epoch: l.epoch, Interval: interval, Counted: map[string]uint64{}}
+	is = federation.Load{Least: w.Least, Servers: w.Servers, Rate: w.Rate, Capacity: capacity, Epoch: l.epoch,
+		Interval: interval, Counted: map[string]uint64{}}
 	for name, s := range c.senders {
 		if now.Sub(s.at) > forgotten {
 			delete(c.senders, name)
@@ -256,7 +261,9 @@ func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (is fe
 	c.recent[0], _ = c.news.Take(nil)
 	is.Blocks = slices.Concat(c.recent[:]...)
 	slices.Sort(members)
-	same := len(is.Blocks) == 0 && slices.Equal(members, c.to) && is.Least == c.last.Least && is.Servers == c.last.Servers && is.Rate == c.last.Rate && is.Capacity == c.last.Capacity && sameCounts(is.Counted, c.last.Counted)
+	same := len(is.Blocks) == 0 && slices.Equal(members, c.to) && is.Least == c.last.Least &&
+		is.Servers == c.last.Servers && is.Rate == c.last.Rate && is.Capacity == c.last.Capacity &&
+		sameCounts(is.Counted, c.last.Counted)
 	switch {
 	case !same:
 		c.next = now

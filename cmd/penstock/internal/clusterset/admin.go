@@ -29,17 +29,19 @@ type Status struct {
 	Cluster string `json:"cluster"`
 	// Draining: the members send it no new request.
 	Draining bool `json:"draining,omitempty"`
-	// Member is what other clusters write into their ClusterSet to make this one a member: YAML. "" while there is no certificate.
+	// Member is what other clusters write into their ClusterSet to make this one a member: YAML. ""
+	// while there is no certificate.
 	Member string `json:"member,omitempty"`
 	// Hub: the process is a hub, whose page /members has its members.
 	Hub bool `json:"hub,omitempty"`
 	// InFlight is how many requests of other clusters this process's picker counts.
 	InFlight int64 `json:"inFlight"`
-	// Uncounted are the exported pools whose requests of other clusters are not among them, "namespace/name": they arrive at Gateways, or
-	// ask another picker.
+	// Uncounted are the exported pools whose requests of other clusters are not among them,
+	// "namespace/name": they arrive at Gateways, or ask another picker.
 	Uncounted []string `json:"uncounted,omitempty"`
 	DrainTime Duration `json:"drainTime"` // --drain-time
-	// Traffic is what became of the requests that imports with several clusters sent to this one itself; nil: there was none.
+	// Traffic is what became of the requests that imports with several clusters sent to this one
+	// itself; nil: there was none.
 	Traffic *Traffic       `json:"traffic,omitempty"`
 	Members []MemberStatus `json:"members"`
 }
@@ -67,20 +69,23 @@ type MemberStatus struct {
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: it has received none.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are pools of this cluster that the member may import, and Imports are those that it exports; sorted.
+	// Exports are pools of this cluster that the member may import, and Imports are those that it
+	// exports; sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
-	// Denied: this process denies the connection to the member, or what the member published last has no effect. The first of
-	// Findings has the reason.
+	// Denied: this process denies the connection to the member, or what the member published last
+	// has no effect. The first of Findings has the reason.
 	Denied bool `json:"denied,omitempty"`
-	// Traffic is what became of the requests that Envoys have reported to this process; nil: there was none.
+	// Traffic is what became of the requests that Envoys have reported to this process; nil: there
+	// was none.
 	Traffic *Traffic `json:"traffic,omitempty"`
-	// Published has the CA certificates, in PEM, that vouch for the member beside those of the ClusterSet: the member published them
-	// over a connection that its certificate has proved to be its own.
+	// Published has the CA certificates, in PEM, that vouch for the member beside those of the
+	// ClusterSet: the member published them over a connection that its certificate has proved to be
+	// its own.
 	Published string `json:"published,omitempty"`
-	// PublishedUnder is Fingerprint of the bundle of the ClusterSet under which it was published: with another one it
-	// vouches for nothing. Empty without Published.
+	// PublishedUnder is Fingerprint of the bundle of the ClusterSet under which it was published:
+	// with another one it vouches for nothing. Empty without Published.
 	PublishedUnder string `json:"publishedUnder,omitempty"`
 }
 
@@ -89,13 +94,15 @@ func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256(
 
 // Traffic is what became of the requests to a member since this process started.
 type Traffic struct {
-	// Served requests have a status below 500, Failed another one or no response. Declined ones have been begun by no server there: they go on
-	// to another cluster or spill target, if one is left. Spilled are those of all these that pools here have spilled.
+	// Served requests have a status below 500, Failed another one or no response. Declined ones
+	// have been begun by no server there: they go on to another cluster or spill target, if one is
+	// left. Spilled are those of all these that pools here have spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
 	Spilled  uint64 `json:"spilled"`
-	// Bytes of the bodies of responses, and the mean time to the first byte, of those that were served.
+	// Bytes of the bodies of responses, and the mean time to the first byte, of those that were
+	// served.
 	Bytes     uint64   `json:"bytes"`
 	FirstByte Duration `json:"firstByte"`
 }
@@ -124,7 +131,8 @@ type admin struct {
 }
 
 func newAdmin() *admin {
-	return &admin{updated: map[string]time.Time{}, here: map[objectid.Pool][]registry.Placement{}, changed: make(chan struct{})}
+	return &admin{updated: map[string]time.Time{}, here: map[objectid.Pool][]registry.Placement{},
+		changed: make(chan struct{})}
 }
 
 // received notes whose updates had an effect.
@@ -180,8 +188,8 @@ func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, b
 	return a.here[p][i], true
 }
 
-// Status returns the state of the cluster set. ws, which may be nil, fires when Status may return something else; the ages of updates
-// aside.
+// Status returns the state of the cluster set. ws, which may be nil, fires when Status may return
+// something else; the ages of updates aside.
 func (s *Set) Status(ws registry.WatchSet) Status {
 	ws.Add(s.admin.watch())
 	members := s.registry.Members(ws)
@@ -196,7 +204,8 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	} else {
 		out.Draining = s.spec.Spec.Draining
 	}
-	decisions := slices.SortedFunc(maps.Values(s.decisions), func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
+	decisions := slices.SortedFunc(maps.Values(s.decisions),
+		func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
 	rejected := maps.Clone(s.rejected)
 	f, spec := s.federation, s.spec
 	s.mu.Unlock()
@@ -205,7 +214,9 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 		out.Member, _ = OwnMember(s.cfg.StateDir) // what cannot be read is not shown
 	}
 	for _, d := range decisions {
-		if e := d.Export; e != nil && (e.Entry.RoutingMode == inferenceapi.ParentMode || e.Entry.EndpointPicker == nil || e.Entry.EndpointPicker.Pool == "") {
+		if e := d.Export; e != nil &&
+			(e.Entry.RoutingMode == inferenceapi.ParentMode || e.Entry.EndpointPicker == nil ||
+				e.Entry.EndpointPicker.Pool == "") {
 			out.Uncounted = append(out.Uncounted, d.Pool.String())
 		}
 	}
@@ -313,7 +324,8 @@ func printable(text string) string {
 // debounce is how long a page that is watched waits for further changes.
 const debounce = 100 * time.Millisecond
 
-// Page serves Status as JSON. With ?watch it serves one line, and another one after each change, until the client disconnects.
+// Page serves Status as JSON. With ?watch it serves one line, and another one after each change,
+// until the client disconnects.
 func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	lines := json.NewEncoder(w)
 	if !r.URL.Query().Has("watch") {

@@ -36,7 +36,8 @@ type Board interface {
 
 // Records keep what members export, so that a restart while a member is away loses nothing.
 type Records interface {
-	// Load returns all that is kept, sorted. A damaged record is left out and named in the error, beside the others.
+	// Load returns all that is kept, sorted. A damaged record is left out and named in the error,
+	// beside the others.
 	Load(ctx context.Context) ([]registry.Record, error)
 	// Save keeps some records, new or changed, and drops others.
 	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
@@ -49,51 +50,59 @@ type Config struct {
 	StateDir string
 	// Disk has the state folder; nil: this machine's.
 	Disk statefile.Disk
-	// Identity returns who this cluster is to others: uid is another one in a cluster that takes its name later, epoch grows with each
-	// process that begins to publish. It is called when this process begins to.
+	// Identity returns who this cluster is to others: uid is another one in a cluster that takes
+	// its name later, epoch grows with each process that begins to publish. It is called when this
+	// process begins to.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
 	// Authority keeps the CA whose certificates members see.
 	Authority authority.Secrets
 	// Records keep what members export; nil: nothing is kept.
 	Records Records
-	// Local keep what Records do not: endpoints, which never pass through an API server. They are this process's own, and last as long as its
-	// state folder, so that it starts again with the endpoints of members that are away. nil: Records keep endpoints.
+	// Local keep what Records do not: endpoints, which never pass through an API server. They are
+	// this process's own, and last as long as its state folder, so that it starts again with the
+	// endpoints of members that are away. nil: Records keep endpoints.
 	Local Records
-	// Leading reports whether this process publishes, keeps records and serves members; nil: always. One that does not lead subscribes to
-	// members and imports all the same. LeadingChanged follows each change.
+	// Leading reports whether this process publishes, keeps records and serves members; nil:
+	// always. One that does not lead subscribes to members and imports all the same. LeadingChanged
+	// follows each change.
 	Leading func() bool
-	// Listen opens the port that serves members, each time this process begins to publish; nil: this cluster imports, and no other subscribes
-	// to what it exports. The Set closes the listener.
+	// Listen opens the port that serves members, each time this process begins to publish; nil:
+	// this cluster imports, and no other subscribes to what it exports. The Set closes the
+	// listener.
 	Listen func(ctx context.Context) (net.Listener, error)
-	// Server makes the server of that port, and Connect the connections to members; nil: gRPC's, over TCP.
-	// A simulation has its own.
+	// Server makes the server of that port, and Connect the connections to members; nil: gRPC's,
+	// over TCP. A simulation has its own.
 	Server  func(*federation.Federation) Server
 	Connect channel.Connect
 	// Address is where members reach that port, as HOST:PORT.
 	Address string
-	// Imported is called with the pools whose imports may have changed, from several goroutines: Set.Import has their status. nil: the conditions
-	// are shown on the board.
+	// Imported is called with the pools whose imports may have changed, from several goroutines:
+	// Set.Import has their status. nil: the conditions are shown on the board.
 	Imported func(pools []objectid.Pool)
-	// Pickers are where other clusters reach this process's picker; none: they do not. Cleartext: it speaks gRPC without TLS.
+	// Pickers are where other clusters reach this process's picker; none: they do not. Cleartext:
+	// it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick: of other clusters, the picker serves Gateways of members alone, and only while Gateways here have a peer listener.
+	// MembersPick: of other clusters, the picker serves Gateways of members alone, and only while
+	// Gateways here have a peer listener.
 	MembersPick bool
-	// PickersOf are Pickers as the store has them; nil: Pickers are. They are read again when Services or EndpointSlices of PickerService,
-	// "namespace/name", change.
+	// PickersOf are Pickers as the store has them; nil: Pickers are. They are read again when
+	// Services or EndpointSlices of PickerService, "namespace/name", change.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
 	// Offers are the exported pools that gateways of others may use, too: export.Config has them.
 	Offers map[objectid.Pool]int32
-	// Services is called with the Services, "namespace/name", whose EndpointSlices are read: those in front of pickers; and with keys of the
-	// index of labels whose Pods are. nil: all are in the store.
+	// Services is called with the Services, "namespace/name", whose EndpointSlices are read: those
+	// in front of pickers; and with keys of the index of labels whose Pods are. nil: all are in the
+	// store.
 	Services func(keys, pods []string)
-	// Namespace reports whether a namespace exists here, or may be made; nil: all do. It is asked again when a Namespace changes.
+	// Namespace reports whether a namespace exists here, or may be made; nil: all do. It is asked
+	// again when a Namespace changes.
 	Namespace func(name string) bool
 	// Exports is called with what this cluster exports, after each decision; nil: not at all.
 	Exports func([]export.Export)
-	// GatewayReached returns the addresses at which other clusters reach a Gateway, and the port there of one that it binds, 0 while there is none;
-	// nil: what it binds.
+	// GatewayReached returns the addresses at which other clusters reach a Gateway, and the port
+	// there of one that it binds, 0 while there is none; nil: what it binds.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions are added to those of the server for members.
 	ServerOptions []grpc.ServerOption
@@ -101,7 +110,8 @@ type Config struct {
 	Drain time.Duration
 	// Budget is how many exports all members have together; 0: the registry's default.
 	Budget int
-	// Load receives what members report of the load of their pools, as Federation was asked to want; nil: nothing does.
+	// Load receives what members report of the load of their pools, as Federation was asked to
+	// want; nil: nothing does.
 	Load func(objectid.Member, federation.Load)
 	// InFlight is how many requests of other clusters this process's picker counts; nil: not known.
 	InFlight func() int64
@@ -179,8 +189,13 @@ func New(c Config) *Set {
 		}
 	}
 	s := &Set{
-		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain, Exports: c.Budget}), begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), reportable: make(chan struct{}, 1), led: make(chan struct{}, 1),
-		pools: map[objectid.Pool]export.Pool{}, parents: map[objectid.Pool][]model.ParentGateway{}, taken: map[objectid.Pool][]string{}, annotated: map[objectid.Pool]bool{}, decisions: map[objectid.Pool]export.Decision{}, rejected: map[string]string{}, exported: map[objectid.Pool]audience{},
+		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain, Exports: c.Budget}), begun: make(chan struct{}),
+		certified: make(chan struct{}), decided: make(chan struct{}), wake: make(chan struct{}, 1),
+		leading: make(chan struct{}, 1), reportable: make(chan struct{}, 1), led: make(chan struct{}, 1),
+		pools: map[objectid.Pool]export.Pool{}, parents: map[objectid.Pool][]model.ParentGateway{},
+		taken: map[objectid.Pool][]string{}, annotated: map[objectid.Pool]bool{},
+		decisions: map[objectid.Pool]export.Decision{}, rejected: map[string]string{},
+		exported: map[objectid.Pool]audience{},
 	}
 	s.admin = newAdmin()
 	s.importer = imports.New(imports.Config{Registry: s.registry, Store: c.Store, Namespace: c.Namespace})
@@ -190,11 +205,13 @@ func New(c Config) *Set {
 // begin makes the parts that need to know the name of this cluster. mu is held.
 func (s *Set) begin(name string) {
 	s.name = name
-	s.authority = newAuthority(name, s.cfg.Authority, authority.Config{Changed: s.renewed, Now: s.cfg.Now, Log: s.cfg.Log})
+	s.authority = newAuthority(name, s.cfg.Authority,
+		authority.Config{Changed: s.renewed, Now: s.cfg.Now, Log: s.cfg.Log})
 	s.federation = federation.New(federation.Config{
 		Certificate: func() (*tls.Certificate, error) { return s.authority.GetCertificate(nil) },
-		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed, Problem: s.problem,
-		Share: func() int { _, bytes := s.registry.Share(); return bytes }, Denied: s.denied, Load: s.cfg.Load,
+		Bundle:      s.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed,
+		Problem: s.problem,
+		Share:   func() int { _, bytes := s.registry.Share(); return bytes }, Denied: s.denied, Load: s.cfg.Load,
 		Connect: s.cfg.Connect, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
 	})
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience is which members may use a pool: zero, or until when one may from which it was withdrawn. The key "" is for the pool as such.
+// audience is which members may use a pool: zero, or until when one may from which it was
+// withdrawn. The key "" is for the pool as such.
 type audience map[string]time.Time
 
 const unnamed = ""
@@ -24,9 +25,9 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool: it is exported to it, or was within the drain time. member is "" for
-// clusters that prove no name: then the pool is exported to any. Without a ClusterSet these may pick from all pools: their imports are written by
-// hand.
+// Exported reports whether a member may pick from a pool: it is exported to it, or was within the
+// drain time. member is "" for clusters that prove no name: then the pool is exported to any.
+// Without a ClusterSet these may pick from all pools: their imports are written by hand.
 func (s *Set) Exported(of objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +75,8 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether a pool is to be exported to a member, also while it has no address yet: its Gateways must serve it before members use it.
+// isFor reports whether a pool is to be exported to a member, also while it has no address yet: its
+// Gateways must serve it before members use it.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
@@ -106,7 +108,8 @@ func (s *Set) publishExports() error {
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(wanted), objectid.Pool.Compare) {
-		is := &store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Members: wanted[key]}
+		is := &store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+			Members: wanted[key]}
 		ops = append(ops, store.Exports.Put(is))
 	}
 	if len(ops) == 0 {
@@ -116,7 +119,8 @@ func (s *Set) publishExports() error {
 	return err
 }
 
-// nextExport is how long it takes until a member may no longer use a pool; false if none is withdrawn.
+// nextExport is how long it takes until a member may no longer use a pool; false if none is
+// withdrawn.
 func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -131,8 +135,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate gives an export its incarnation: 0 if it is among the first that this process decides on, that of the one before if there is one for
-// all of its members, else another one.
+// incarnate gives an export its incarnation: 0 if it is among the first that this process decides
+// on, that of the one before if there is one for all of its members, else another one.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return

@@ -26,8 +26,8 @@ func (s *Set) Steps() []delivery.Step {
 	return []delivery.Step{{Stage: delivery.Observe, Deliver: s.follow}}
 }
 
-// GatewayMoved decides again on the pools that a Gateway's routes lead to: Config.GatewayReached may return something else without a change of the
-// store.
+// GatewayMoved decides again on the pools that a Gateway's routes lead to: Config.GatewayReached
+// may return something else without a change of the store.
 func (s *Set) GatewayMoved(gateway report.Ref) {
 	s.following.Lock()
 	defer s.following.Unlock()
@@ -131,7 +131,8 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	}
 }
 
-// retaken is the pool of an import in which other clusters' entries are now of others, or are no more, if a member exports it.
+// retaken is the pool of an import in which other clusters' entries are now of others, or are no
+// more, if a member exports it.
 func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.taken[p]) {
@@ -159,20 +160,23 @@ func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	delete(s.annotated, p)
 }
 
-// askedAt adds the exported pools whose picker is a Service, and those of its namespace that may wait for an address.
+// askedAt adds the exported pools whose picker is a Service, and those of its namespace that may
+// wait for an address.
 func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
 	namespace, name, _ := objectid.Split(service)
 	for key, d := range s.decisions {
 		if d.Pool.Namespace != namespace {
 			continue
 		}
-		if e := d.Export; e == nil && d.Asked || e != nil && e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Name == name {
+		if e := d.Export; e == nil && d.Asked || e != nil && e.Entry.EndpointPicker != nil &&
+			e.Entry.EndpointPicker.Name == name {
 			dirty[key] = true
 		}
 	}
 }
 
-// readServices has the EndpointSlices of the Services in front of pickers read, and the pods of those that are reached at nodes.
+// readServices has the EndpointSlices of the Services in front of pickers read, and the pods of
+// those that are reached at nodes.
 func (s *Set) readServices(r store.Reader) {
 	if s.cfg.Services == nil {
 		return
@@ -218,7 +222,8 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	if cfg.MembersPick = s.cfg.MembersPick; cfg.MembersPick && spec.Spec.PeerListener == nil {
 		cfg.Pickers = nil // a pick takes the key of a Gateway here
 	}
-	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil, spec.Spec.Region, spec.Spec.Zone
+	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil,
+		spec.Spec.Region, spec.Spec.Zone
 	changed := again
 	for i := range spec.Spec.Members {
 		cfg.Members = append(cfg.Members, spec.Spec.Members[i].Name)
@@ -298,8 +303,8 @@ func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 	}
 }
 
-// adopt takes the ClusterSet over: the oldest, or the first by name. With the first one, and a name of this cluster, come the records that were
-// kept.
+// adopt takes the ClusterSet over: the oldest, or the first by name. With the first one, and a name
+// of this cluster, come the records that were kept.
 func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	spec := selected(r)
 	s.mu.Lock()
@@ -415,15 +420,20 @@ func (s *Set) report() {
 	var reports []report.Report
 	var names []string
 	if spec != nil {
-		rep := report.Report{Owner: store.ClusterSets.Ref(spec), Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}}}
+		rep := report.Report{Owner: store.ClusterSets.Ref(spec),
+			Conditions: []report.Condition{{Type: "Accepted", Status: report.True, Reason: "Accepted"}}}
 		for i, m := range spec.Spec.Members {
 			names = append(names, m.Name)
 			field := fmt.Sprintf("spec.members[%d]", i)
 			add := func(severity report.Severity, problem, fix string) {
-				rep.Findings = append(rep.Findings, report.Finding{Severity: severity, Owner: rep.Owner, Field: field, Problem: "member " + m.Name + ": " + problem, Fix: fix})
+				rep.Findings = append(rep.Findings,
+					report.Finding{Severity: severity, Owner: rep.Owner, Field: field,
+						Problem: "member " + m.Name + ": " + problem, Fix: fix})
 			}
 			if m.Name != s.name && (m.Kubeconfig != nil || m.ClusterProfile != nil) {
-				add(report.Info, "it is a member of `penstock hub`, which reads its API server, and not of this process", "to exchange with its Penstock, join it with what `penstock clusters show` prints there")
+				add(report.Info,
+					"it is a member of `penstock hub`, which reads its API server, and not of this process",
+					"to exchange with its Penstock, join it with what `penstock clusters show` prints there")
 				continue
 			}
 			if m.Name == s.name {
@@ -440,7 +450,10 @@ func (s *Set) report() {
 				add(report.Error, s.unread(m.Name, c.Unread), "correct them there, or run the same version of Penstock")
 			}
 			if n := s.importer.Beyond(m.Name); n > 0 {
-				add(report.Warning, fmt.Sprintf("%d of its exports are not imported: it exports more pools than it may, and others come first by namespace and name", n), "raise allow.exports, or have it export fewer")
+				add(report.Warning,
+					fmt.Sprintf(
+						"%d of its exports are not imported: it exports more pools than it may, and others come "+
+							"first by namespace and name", n), "raise allow.exports, or have it export fewer")
 			}
 			if line := s.unnamed(m.Name); line != "" {
 				severity := report.Info
@@ -462,17 +475,25 @@ func (s *Set) report() {
 		rep.Findings = append(rep.Findings, s.untrusted...)
 		rep.Findings = append(rep.Findings, overlaps(spec, s.registry.PodCIDRs)...)
 		if s.unserved != "" {
-			rep.Findings = append(rep.Findings, report.Finding{Severity: report.Error, Owner: rep.Owner, Field: "spec.cluster", Problem: "this cluster publishes nothing to the members: " + s.unserved})
+			rep.Findings = append(rep.Findings, report.Finding{
+				Severity: report.Error, Owner: rep.Owner, Field: "spec.cluster",
+				Problem: "this cluster publishes nothing to the members: " + s.unserved,
+			})
 		}
 		if s.damaged != "" && len(s.registry.InState(registry.Ready)) < len(s.registry.Members(nil)) {
 			rep.Findings = append(rep.Findings, report.Finding{
-				Severity: report.Warning, Owner: rep.Owner, Field: "spec.members", Problem: "not all that members exported before this process began is known: " + s.damaged,
-				Fix: "connect the members that are not Ready, or restore the file and start penstock again",
+				Severity: report.Warning, Owner: rep.Owner, Field: "spec.members",
+				Problem: "not all that members exported before this process began is known: " + s.damaged,
+				Fix:     "connect the members that are not Ready, or restore the file and start penstock again",
 			})
 		}
 		rep.Findings = append(rep.Findings, s.findings...)
 		if s.name != "" && s.named != s.name {
-			rep.Findings = append(rep.Findings, report.Finding{Severity: report.Warning, Owner: rep.Owner, Field: "spec.cluster", Problem: fmt.Sprintf("the name of this cluster is %s until the process ends", s.name), Fix: "start penstock again"})
+			rep.Findings = append(rep.Findings, report.Finding{
+				Severity: report.Warning, Owner: rep.Owner, Field: "spec.cluster",
+				Problem: fmt.Sprintf("the name of this cluster is %s until the process ends", s.name),
+				Fix:     "start penstock again",
+			})
 		}
 		rep.Conditions[0].Message = summary(rep.Findings)
 		reports = append(reports, rep)
@@ -480,14 +501,17 @@ func (s *Set) report() {
 	if reports = append(reports, s.others...); spec == nil {
 		reports = append(reports, s.alone...)
 	}
-	decisions := slices.SortedFunc(maps.Values(s.decisions), func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
+	decisions := slices.SortedFunc(maps.Values(s.decisions),
+		func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
 	s.mu.Unlock()
 	for _, d := range decisions {
-		owner := report.Ref{Group: store.InferencePools.Group(), Kind: store.InferencePools.Kind(), Namespace: d.Pool.Namespace, Name: d.Pool.Name}
+		owner := report.Ref{Group: store.InferencePools.Group(), Kind: store.InferencePools.Kind(),
+			Namespace: d.Pool.Namespace, Name: d.Pool.Name}
 		rep := report.Report{Owner: owner, Findings: d.Findings}
 		if d.Asked && spec != nil {
 			rep.Parents = []report.Parent{{
-				Ref:        report.ParentRef{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: d.Pool.Namespace, Name: d.Pool.Name},
+				Ref: report.ParentRef{Group: store.InferencePoolImports.Group(),
+					Kind: store.InferencePoolImports.Kind(), Namespace: d.Pool.Namespace, Name: d.Pool.Name},
 				Conditions: []report.Condition{export.Exported(d, names, s.registry.Placements(nil, d.Pool))},
 			}}
 		}

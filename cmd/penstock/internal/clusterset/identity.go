@@ -28,8 +28,9 @@ type identity struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// IdentityFile has the identity below a state folder, AuthorityFile the certificate authority, and MemberFile what other clusters write
-// into their ClusterSet about this one: nothing of it is secret.
+// IdentityFile has the identity below a state folder, AuthorityFile the certificate authority, and
+// MemberFile what other clusters write into their ClusterSet about this one: nothing of it is
+// secret.
 func IdentityFile(state string) string  { return filepath.Join(state, "cluster", "identity.json") }
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
@@ -55,10 +56,11 @@ func OwnMember(state string) (string, error) {
 }
 
 const (
-	// overlap is how long the next authority is published before it signs. A member that is away for longer gets it with the ClusterSet.
+	// overlap is how long the next authority is published before it signs. A member that is away
+	// for longer gets it with the ClusterSet.
 	overlap = 60 * 24 * time.Hour
-	// validity is how long members accept a certificate, and so its key if it is stolen. Each is replaced within a day: Gateways
-	// reach members for six days without a control plane.
+	// validity is how long members accept a certificate, and so its key if it is stolen. Each is
+	// replaced within a day: Gateways reach members for six days without a control plane.
 	validity = 7 * 24 * time.Hour
 )
 

@@ -27,8 +27,8 @@ const maxJoin = 1 << 20
 // maxMembers is that of ClusterSet's schema.
 const maxMembers = 256
 
-// ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors, each of which has the object, the
-// field, what is wrong, and what to do.
+// ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors,
+// each of which has the object, the field, what is wrong, and what to do.
 func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
 	const fix = "write what `penstock clusters show` prints at the other cluster"
 	if len(text) > maxJoin {
@@ -51,7 +51,10 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 			problems = append(problems, fmt.Errorf("%s: member %.100q: [%d].%w", from, list[i].Name, i, p))
 		}
 		if slices.ContainsFunc(list[:i], func(m v1alpha1.ClusterSetMember) bool { return m.Name == list[i].Name }) {
-			problems = append(problems, fmt.Errorf("%s: member %q: [%d].name: another member has it too; give each cluster a name of its own (spec.cluster of its ClusterSet)", from, list[i].Name, i))
+			problems = append(problems,
+				fmt.Errorf(
+					"%s: member %q: [%d].name: another member has it too; give each cluster a name of its own "+
+						"(spec.cluster of its ClusterSet)", from, list[i].Name, i))
 		}
 	}
 	return list, errors.Join(problems...)
@@ -71,7 +74,10 @@ func checkAddress(address string) error {
 
 func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []error) {
 	if bad := validation.IsDNS1123Label(m.Name); len(bad) > 0 {
-		problems = append(problems, fmt.Errorf("name: %.100q is no DNS label; correct spec.cluster of the ClusterSet there: lower-case letters, digits and '-', 63 at most", m.Name))
+		problems = append(problems,
+			fmt.Errorf(
+				"name: %.100q is no DNS label; correct spec.cluster of the ClusterSet there: lower-case letters, "+
+					"digits and '-', 63 at most", m.Name))
 	}
 	for _, ns := range m.Allow.Namespaces {
 		if len(validation.IsDNS1123Label(ns)) > 0 {
@@ -92,7 +98,8 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 			"join the clusters that it relayed to each other, with what `penstock clusters show` prints at each"))
 	}
 	if err := checkAddress(m.Peer.Address); err != nil {
-		problems = append(problems, fmt.Errorf("peer.address: %w; start penstock there with --members-address HOST:PORT", err))
+		problems = append(problems,
+			fmt.Errorf("peer.address: %w; start penstock there with --members-address HOST:PORT", err))
 	}
 	if err := CheckBundle(m.Peer.Bundle, now); err != nil {
 		problems = append(problems, fmt.Errorf("peer.bundle: %w; run `penstock clusters show` there again", err))
@@ -147,7 +154,8 @@ func parse(bundle string) (out []*x509.Certificate, err error) {
 	return out, nil
 }
 
-// shared reports whether two bundles have a certificate in common. One that cannot be read has none.
+// shared reports whether two bundles have a certificate in common. One that cannot be read has
+// none.
 func shared(a, b string) bool {
 	x, _ := parse(a)
 	y, _ := parse(b)
@@ -173,16 +181,22 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 }
 
 // Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows
-// one that it has stays. own is this cluster as a member; nil if it has no certificate yet. published
-// has the CA certificates that the member has published (MemberStatus.Published). replace lets a
-// cluster with CAs that are not known to be the member's have its name.
-func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string, replace bool) (what string, err error) {
+// one that it has stays. own is this cluster as a member; nil if it has no certificate yet.
+// published has the CA certificates that the member has published (MemberStatus.Published). replace
+// lets a cluster with CAs that are not known to be the member's have its name.
+func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string,
+	replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
 	if m.Name == set.Spec.Cluster || own != nil && m.Name == own.Name {
-		return "", fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of its own", owner, m.Name)
+		return "",
+			fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of its own",
+				owner, m.Name)
 	}
 	if own != nil && own.Peer != nil && shared(own.Peer.Bundle, m.Peer.Bundle) {
-		return "", fmt.Errorf("%s: member %s: peer.bundle: its certificate is that of this cluster; run `penstock clusters show` at %s, not here, and copy no state folder", owner, m.Name, m.Name)
+		return "",
+			fmt.Errorf(
+				"%s: member %s: peer.bundle: its certificate is that of this cluster; run `penstock clusters show` "+
+					"at %s, not here, and copy no state folder", owner, m.Name, m.Name)
 	}
 	at := -1
 	for i, other := range set.Spec.Members {
@@ -191,9 +205,16 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 			at = i
 		case other.Peer == nil:
 		case other.Peer.Address == m.Peer.Address:
-			return "", fmt.Errorf("%s: member %s: peer.address: %s is that of member %s too; correct --members-address at one of them, or remove the member that is gone", owner, m.Name, m.Peer.Address, other.Name)
+			return "",
+				fmt.Errorf(
+					"%s: member %s: peer.address: %s is that of member %s too; correct --members-address at one of "+
+						"them, or remove the member that is gone", owner, m.Name, m.Peer.Address, other.Name)
 		case shared(other.Peer.Bundle, m.Peer.Bundle):
-			return "", fmt.Errorf("%s: member %s: peer.bundle: its certificate is that of member %s too; run `penstock clusters show` at %s again, or remove %s if the cluster was renamed", owner, m.Name, other.Name, m.Name, other.Name)
+			return "",
+				fmt.Errorf(
+					"%s: member %s: peer.bundle: its certificate is that of member %s too; run `penstock clusters "+
+						"show` at %s again, or remove %s if the cluster "+
+						"was renamed", owner, m.Name, other.Name, m.Name, other.Name)
 		}
 	}
 	if at < 0 {
@@ -205,17 +226,23 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	}
 	is := &set.Spec.Members[at]
 	switch {
-	case is.Peer != nil && is.Peer.Address == m.Peer.Address && strings.TrimSpace(is.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
+	case is.Peer != nil && is.Peer.Address == m.Peer.Address &&
+		strings.TrimSpace(is.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
 		return "", nil
 	case is.Peer == nil && !replace:
-		return "", fmt.Errorf("%s: member %s: it is reached by kubeconfig or clusterProfile, for penstock hub, and has no peer: "+
-			"give the other cluster another spec.cluster, remove the member here if the hub is gone, or add --replace to have "+
-			"it exchange exports with this Penstock instead", owner, m.Name)
+		return "",
+			fmt.Errorf(
+				"%s: member %s: it is reached by kubeconfig or clusterProfile, for penstock hub, and has no peer: "+
+					"give the other cluster another spec.cluster, remove the member here if the hub is gone, or add "+
+					"--replace to have "+
+					"it exchange exports with this Penstock instead", owner, m.Name)
 	case !replace:
 		if unknown := strangers(is.Peer.Bundle+"\n"+published, m.Peer, time.Now()); len(unknown) > 0 {
 			return "", fmt.Errorf("%s: member %s: peer.bundle: the member is not known to have the CA %s. "+
-				"Another cluster that has its name would get what is meant for it. Compare the fingerprints with those at %s "+
-				"(openssl x509 -noout -fingerprint -sha256). If they are the same, as after penstock credentials rotate or "+
+				"Another cluster that has its name would get what is meant for it. Compare the fingerprints with "+
+				"those at %s "+
+				"(openssl x509 -noout -fingerprint -sha256). If they are the same, as after penstock credentials "+
+				"rotate or "+
 				"in a cluster that was made anew, add --replace; else give the other cluster another spec.cluster",
 				owner, m.Name, strings.Join(unknown[:min(len(unknown), listed)], ", "), m.Name)
 		}
@@ -224,9 +251,9 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	return "renewed", nil
 }
 
-// strangers describes the certificates of a member's next bundle that are not known to be the member's: they are not in the
-// bundle that is, and no key of a certificate there that is valid now has signed them. CA certificates are public, so those
-// beside them prove nothing.
+// strangers describes the certificates of a member's next bundle that are not known to be the
+// member's: they are not in the bundle that is, and no key of a certificate there that is valid now
+// has signed them. CA certificates are public, so those beside them prove nothing.
 func strangers(is string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(is) // of one that cannot be read nothing is known
 	certs, err := parse(next.Bundle)

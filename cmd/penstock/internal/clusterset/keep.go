@@ -13,22 +13,25 @@ import (
 )
 
 const (
-	// loadTimeout bounds how long records are waited for before anything is translated, and saveTimeout and stopTimeout one write of them.
+	// loadTimeout bounds how long records are waited for before anything is translated, and
+	// saveTimeout and stopTimeout one write of them.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
 	stopTimeout = 2 * time.Second // when this process ends
-	// settleTimeout bounds how long a process that starts waits for endpoints. It is time for some attempts to connect: of a member's processes one
-	// serves, and the others deny.
+	// settleTimeout bounds how long a process that starts waits for endpoints. It is time for some
+	// attempts to connect: of a member's processes one serves, and the others deny.
 	settleTimeout = 3 * time.Second
-	// saveInterval is how long a change waits to be written, with those that come after it: a hundred members that connect at once are saved once.
+	// saveInterval is how long a change waits to be written, with those that come after it: a
+	// hundred members that connect at once are saved once.
 	saveInterval = time.Second
-	// agreeInterval is how long a process that does not lead waits for the leader to have saved what
-	// both have received.
+	// agreeInterval is how long a process that does not lead waits for the leader to have saved
+	// what both have received.
 	agreeInterval = 10 * time.Second
 )
 
-// Restore takes over what members exported before this process began, so that the first translation has it. It is called once the store has
-// its objects, before they are translated. Without a ClusterSet, the first one does the same.
+// Restore takes over what members exported before this process began, so that the first translation
+// has it. It is called once the store has its objects, before they are translated. Without a
+// ClusterSet, the first one does the same.
 func (s *Set) Restore(ctx context.Context) {
 	view := s.cfg.Store.View()
 	if len(store.ClusterSets.All(view)) > 0 {
@@ -36,8 +39,10 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle returns once the exports that Restore took over have their endpoints, or after settleTimeout: in a new pod on Kubernetes they have none until
-// their members have published. Envoys that another process served before would lose requests to imports that are empty for that long.
+// Settle returns once the exports that Restore took over have their endpoints, or after
+// settleTimeout: in a new pod on Kubernetes they have none until their members have published.
+// Envoys that another process served before would lose requests to imports that are empty for that
+// long.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -49,15 +54,16 @@ func (s *Set) Settle(ctx context.Context) {
 		}
 		if ws.WatchCtx(ctx) != nil {
 			if ctx.Err() == context.DeadlineExceeded {
-				s.cfg.Log.Warn("serving without the endpoints of some imports: their members do not answer", "member", missing)
+				s.cfg.Log.Warn("serving without the endpoints of some imports: their members do not answer", "member",
+					missing)
 			}
 			return
 		}
 	}
 }
 
-// withoutEndpoints is the first member that has published nothing to this process and of which exports without endpoints are known; "" if there
-// is none. ws fires when another one may be.
+// withoutEndpoints is the first member that has published nothing to this process and of which
+// exports without endpoints are known; "" if there is none. ws fires when another one may be.
 func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	for _, m := range s.registry.Members(ws) {
 		if m.State != registry.Unreachable {
@@ -96,7 +102,9 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 	}
 	local, err := s.cfg.Local.Load(ctx)
 	if err != nil {
-		s.cfg.Log.Warn("not all endpoints that members had before this process began could be read: requests to others wait for the members", "error", err)
+		s.cfg.Log.Warn(
+			"not all endpoints that members had before this process began could be read: requests to others wait for "+
+				"the members", "error", err)
 	}
 	of := make(map[registry.RecordID]*registry.Record, len(local))
 	for i := range local {
@@ -105,15 +113,18 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 	for i := range records {
 		r := &records[i]
 		l := of[r.RecordID]
-		if l == nil || r.Pool == (objectid.Pool{}) || l.UID != r.UID || l.Entry.RoutingMode != r.Entry.RoutingMode || len(r.Entry.Endpoints) > 0 {
+		if l == nil || r.Pool == (objectid.Pool{}) || l.UID != r.UID || l.Entry.RoutingMode != r.Entry.RoutingMode ||
+			len(r.Entry.Endpoints) > 0 {
 			continue
 		}
-		r.Entry.Endpoints = l.Entry.Endpoints // older ones than the record's, perhaps: the data plane finds out which of them answer
+		// older ones than the record's, perhaps: the data plane finds out which of them answer
+		r.Entry.Endpoints = l.Entry.Endpoints
 	}
 	return records
 }
 
-// keep saves what members export until ctx ends, and then once more: locally, and while this process leads in the records that all share.
+// keep saves what members export until ctx ends, and then once more: locally, and while this
+// process leads in the records that all share.
 func (s *Set) keep(ctx context.Context) error {
 	if s.cfg.Records == nil {
 		<-ctx.Done()
@@ -169,7 +180,8 @@ func (s *Set) agree(ctx context.Context) {
 	s.assemble(s.registry.Agree(kept))
 }
 
-// keepAgain has what members export of some pools saved again: without its namespace, an export was not kept (Kubernetes.Save).
+// keepAgain has what members export of some pools saved again: without its namespace, an export was
+// not kept (Kubernetes.Save).
 func (s *Set) keepAgain(pools []objectid.Pool) {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -182,7 +194,8 @@ func (s *Set) keepAgain(pools []objectid.Pool) {
 	}
 }
 
-// markKept has everything saved, and dropped that is kept and is none any more: another process may have saved last.
+// markKept has everything saved, and dropped that is kept and is none any more: another process may
+// have saved last.
 func (s *Set) markKept(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -198,8 +211,8 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// unsaved returns the records to save and the ids of those to drop. An export that this cluster does
-// not import has no record: a member decides how many it publishes.
+// unsaved returns the records to save and the ids of those to drop. An export that this cluster
+// does not import has no record: a member decides how many it publishes.
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {
@@ -221,7 +234,8 @@ func (s *Set) save(ctx context.Context, within time.Duration, shared bool, outco
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if s.cfg.Local != nil {
-		local.Log(s.cfg.Log, "cluster/records", "endpoints of members that are away then", s.cfg.Local.Save(ctx, changed, gone))
+		local.Log(s.cfg.Log, "cluster/records", "endpoints of members that are away then",
+			s.cfg.Local.Save(ctx, changed, gone))
 	}
 	if !shared {
 		return nil

@@ -36,13 +36,15 @@ func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone
 	return s.Records.Save(ctx, list, gone)
 }
 
-// A process on Kubernetes that starts again has the endpoints of the members, which no API server has: without them its Envoys would get
-// imports that are empty until the members have published again. A process that does not lead has them as well.
+// A process on Kubernetes that starts again has the endpoints of the members, which no API server
+// has: without them its Envoys would get imports that are empty until the members have published
+// again. A process that does not lead has them as well.
 func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T) {
 	shared, local := t.TempDir(), t.TempDir()
 	pool := objectid.Pool{Namespace: "default", Name: "chat"}
 	start := func() *Set {
-		s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)}, Local: LocalRecords(local), Log: slog.New(slog.DiscardHandler)})
+		s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)},
+			Local: LocalRecords(local), Log: slog.New(slog.DiscardHandler)})
 		join(s, v1alpha1.ClusterSetAllow{Namespaces: []string{pool.Namespace}})
 		return s
 	}
@@ -88,7 +90,8 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(raw), `"uid":"uid"`, `"uid":"other"`)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(raw), `"uid":"uid"`, `"uid":"other"`)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	loaded("EndpointMode 4") // the cluster was made anew
@@ -158,34 +161,45 @@ func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 	kept("other/a other/b other/c")
 }
 
-// On Kubernetes an export is kept in its namespace, which may be made after the member has published it.
+// On Kubernetes an export is kept in its namespace, which may be made after the member has
+// published it.
 func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	st := store.New()
 	s := New(Config{Store: st, Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
-	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+	s.federation = federation.New(federation.Config{
+		Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") },
+	})
 	s.registry.SetMembers([]string{"east"})
 	at := registry.Stamp{Epoch: 1, Sequence: 1}
 	export := func(namespace string) registry.Export {
-		return registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: "chat"}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}}
+		return registry.Export{Pool: objectid.Pool{Namespace: namespace, Name: "chat"}, Stamp: at,
+			Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}}
 	}
-	s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true, Exports: []registry.Export{export("other"), export("team")}})
+	s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true,
+		Exports: []registry.Export{export("other"), export("team")}})
 	if changed, _ := s.registry.TakeUnsaved(); len(changed) != 3 {
 		t.Fatalf("%d records, want those of the member and of its exports", len(changed))
 	}
-	s.follow(t.Context(), &delivery.Change{View: st.View(), Objects: []store.Change{{Table: store.Namespaces.Kind(), ID: "team"}}})
+	s.follow(t.Context(),
+		&delivery.Change{View: st.View(), Objects: []store.Change{{Table: store.Namespaces.Kind(), ID: "team"}}})
 	if changed, _ := s.registry.TakeUnsaved(); len(changed) != 1 || changed[0].Pool != export("team").Pool {
 		t.Errorf("saved again: %+v", changed)
 	}
 }
 
-// The local records of a process in a pod share a small volume: what is too much is left out, and nothing else.
+// The local records of a process in a pod share a small volume: what is too much is left out, and
+// nothing else.
 func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	state := t.TempDir()
 	r := newFileRecords(statefile.Machine{}, state, 2000)
 	var list []registry.Record
 	for _, cluster := range []string{"a", "b"} {
 		for n := range 10 {
-			list = append(list, registry.Record{RecordID: registry.RecordID{Cluster: cluster, Pool: objectid.Pool{Namespace: "ns", Name: fmt.Sprintf("pool-%d", n)}}, UID: "uid"})
+			list = append(list,
+				registry.Record{
+					RecordID: registry.RecordID{Cluster: cluster,
+						Pool: objectid.Pool{Namespace: "ns", Name: fmt.Sprintf("pool-%d", n)}}, UID: "uid",
+				})
 		}
 	}
 	size := func() (total int64) {
@@ -221,8 +235,11 @@ func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testin
 	synctest.Test(t, func(t *testing.T) {
 		shared := t.TempDir()
 		start := func(leads bool) *Set {
-			s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)}, Leading: func() bool { return leads }, Log: slog.New(slog.DiscardHandler)})
-			s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+			s := New(Config{Store: store.New(), Board: &countingBoard{}, Records: sharedRecords{FileRecords(shared)},
+				Leading: func() bool { return leads }, Log: slog.New(slog.DiscardHandler)})
+			s.federation = federation.New(federation.Config{
+				Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") },
+			})
 			s.registry.SetMembers([]string{"east", "west"})
 			s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{
 				"east": {Namespaces: []string{"default"}}, "west": {Pools: []string{"default/chat-east"}},
@@ -233,7 +250,10 @@ func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testin
 		receive := func(s *Set, member, pool string) {
 			at := registry.Stamp{Epoch: 1, Sequence: 1}
 			s.apply(registry.Update{Member: member, UID: member, Stamp: at, Snapshot: true, Exports: []registry.Export{
-				{Pool: objectid.Pool{Namespace: "default", Name: pool}, Stamp: at, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000}},
+				{Pool: objectid.Pool{Namespace: "default", Name: pool}, Stamp: at,
+					Entry: inferenceapi.ImportedCluster{
+						RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+					}},
 			}})
 		}
 		ctx, cancel := context.WithCancel(t.Context())

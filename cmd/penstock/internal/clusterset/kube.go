@@ -36,12 +36,16 @@ import (
 var (
 	namespaceKind  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	leaseKind      = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
-	poolExportKind = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "poolexports"}
-	clusterSetKind = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "clustersets"}
-	importKind     = schema.GroupVersionResource{Group: inferenceapi.Group, Version: "v1alpha1", Resource: "inferencepoolimports"}
+	poolExportKind = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "poolexports"}
+	clusterSetKind = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "clustersets"}
+	importKind = schema.GroupVersionResource{Group: inferenceapi.Group, Version: "v1alpha1",
+		Resource: "inferencepoolimports"}
 )
 
-// fieldManager is the multi-cluster controller's name in managedFields: what it applies and does not apply again goes. hubManager is a hub's.
+// fieldManager is the multi-cluster controller's name in managedFields: what it applies and does
+// not apply again goes. hubManager is a hub's.
 const (
 	fieldManager = "penstock-multicluster"
 	hubManager   = "penstock-hub"
@@ -88,21 +92,26 @@ type KubernetesConfig struct {
 
 // HubWriter is how a hub writes the imports of a member.
 type HubWriter struct {
-	// UID of the hub, and Epoch of its leader. An import that another hub writes, or a later leader, is not written, unless TakeOver.
+	// UID of the hub, and Epoch of its leader. An import that another hub writes, or a later
+	// leader, is not written, unless TakeOver.
 	UID      string
 	Epoch    uint64
 	TakeOver bool
-	// Member is the name of the cluster that is written. An import that this leader has written as that
-	// of another member is not written, as long as IsMember has that one: both are one cluster.
+	// Member is the name of the cluster that is written. An import that this leader has written as
+	// that of another member is not written, as long as IsMember has that one: both are one
+	// cluster.
 	Member   string
 	IsMember func(name string) bool
 	// CreateNamespaces has the namespaces of imports made.
 	CreateNamespaces func() bool
-	// Version is that of an import whose status Live returns, "" if there is none: what is older than another write has no effect.
+	// Version is that of an import whose status Live returns, "" if there is none: what is older
+	// than another write has no effect.
 	Version func(ref report.Ref) string
-	// Settled reports whether the exports of a cluster are known, or will not be soon: until then its entries stay as they are.
+	// Settled reports whether the exports of a cluster are known, or will not be soon: until then
+	// its entries stay as they are.
 	Settled func(cluster string) bool
-	// Pruned: the installed CRD of InferencePoolImport is known to have no status.clusters, so that conditions have them.
+	// Pruned: the installed CRD of InferencePoolImport is known to have no status.clusters, so that
+	// conditions have them.
 	Pruned bool
 	// Written is called after each write of an import, or without one if there is nothing to write.
 	Written func(p objectid.Pool, w Written, err error)
@@ -120,7 +129,8 @@ type Written struct {
 // HubController is the name of a hub among the controllers of an import, and of a parent of a pool.
 const HubController = shape.Hub
 
-// Kubernetes keeps what a cluster set needs in the objects of a cluster, and writes its imports and exports there. It implements Records.
+// Kubernetes keeps what a cluster set needs in the objects of a cluster, and writes its imports and
+// exports there. It implements Records.
 type Kubernetes struct {
 	cfg    KubernetesConfig
 	client dynamic.Interface
@@ -148,15 +158,17 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	return &Kubernetes{
 		pruned: c.Hub != nil && c.Hub.Pruned,
 		cfg:    c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
-		problems: map[objectid.Pool]report.Report{}, written: map[objectid.Pool]*inferenceapi.InferencePoolImportStatus{},
+		problems: map[objectid.Pool]report.Report{},
+		written:  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus{},
 		rejected: map[objectid.Pool]map[string]rejection{},
 	}, nil
 }
 
-// Identity is Config.Identity: the UID of namespace kube-system, which lasts as long as the cluster does, and the transitions of the Lease.
-// It must be called by the process that holds the Lease.
+// Identity is Config.Identity: the UID of namespace kube-system, which lasts as long as the cluster
+// does, and the transitions of the Lease. It must be called by the process that holds the Lease.
 func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
-	list, err := k.client.Resource(namespaceKind).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	list, err := k.client.Resource(namespaceKind).List(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
 	if err != nil {
 		return "", 0, fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
 	}
@@ -174,13 +186,15 @@ func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, er
 	return string(list.Items[0].GetUID()), uint64(max(transitions, 0)) + 1, nil
 }
 
-// Load implements Records: members from the ClusterSet's status, their exports from the PoolExports.
+// Load implements Records: members from the ClusterSet's status, their exports from the
+// PoolExports.
 func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error) {
 	set := selected(k.cfg.Store.View())
 	if set == nil {
 		return nil, nil
 	}
-	u, err := k.client.Resource(clusterSetKind).Namespace("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + set.Name})
+	u, err := k.client.Resource(clusterSetKind).Namespace("").List(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + set.Name})
 	if err != nil {
 		return nil, fmt.Errorf("ClusterSet %s: %w", set.Name, err)
 	}
@@ -253,7 +267,8 @@ func (k *Kubernetes) list(ctx context.Context) (out []v1alpha1.PoolExport, err e
 	return out, nil
 }
 
-// Save implements Records. An export to a namespace that does not exist here is not imported, and not kept.
+// Save implements Records. An export to a namespace that does not exist here is not imported, and
+// not kept.
 func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	var failed []error
 	members := false
@@ -269,7 +284,8 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 			members = true
 		}
 	}
-	list := slices.SortedFunc(maps.Values(k.members), func(a, b v1alpha1.ClusterSetMemberStatus) int { return strings.Compare(a.Name, b.Name) })
+	list := slices.SortedFunc(maps.Values(k.members),
+		func(a, b v1alpha1.ClusterSetMemberStatus) int { return strings.Compare(a.Name, b.Name) })
 	k.mu.Unlock()
 	if set := selected(k.cfg.Store.View()); members && set != nil {
 		failed = append(failed, k.saveMembers(ctx, set.Name, list))
@@ -326,7 +342,8 @@ func (k *Kubernetes) saveMembers(ctx context.Context, set string, list []v1alpha
 	return err
 }
 
-func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluster string, status v1alpha1.PoolExportStatus) error {
+func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluster string,
+	status v1alpha1.PoolExportStatus) error {
 	if !k.writable(p.Namespace) {
 		return nil
 	}
@@ -350,7 +367,8 @@ func (k *Kubernetes) dropPoolExport(ctx context.Context, p objectid.Pool, cluste
 	if !k.writable(p.Namespace) {
 		return nil
 	}
-	err := k.client.Resource(poolExportKind).Namespace(p.Namespace).Delete(ctx, poolExportName(p.Name, cluster), metav1.DeleteOptions{})
+	err := k.client.Resource(poolExportKind).Namespace(p.Namespace).Delete(ctx, poolExportName(p.Name, cluster),
+		metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -361,26 +379,31 @@ func (k *Kubernetes) writable(namespace string) bool {
 	return len(k.cfg.Namespaces) == 0 || slices.Contains(k.cfg.Namespaces, namespace)
 }
 
-// missing reports whether an object could not be made because its namespace does not exist, or goes.
+// missing reports whether an object could not be made because its namespace does not exist, or
+// goes.
 func missing(err error) bool {
-	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "namespaces") || apierrors.HasStatusCause(err, "NamespaceTerminating")
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "namespaces") ||
+		apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
-// apply applies fields of an object, as all that this field manager has there, whatever other managers have.
-func (k *Kubernetes) apply(ctx context.Context, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
+// apply applies fields of an object, as all that this field manager has there, whatever other
+// managers have.
+func (k *Kubernetes) apply(ctx context.Context, of schema.GroupVersionResource, kind, namespace, name string,
+	fields any, sub ...string) error {
 	return k.applyAs(ctx, writing{force: true}, of, kind, namespace, name, fields, sub...)
 }
 
 // writing is how fields are applied. force: whatever other managers have; else one that another
-// manager has is a conflict. version is that of the object, another one is a conflict; "": any. dry:
-// the API server stores nothing.
+// manager has is a conflict. version is that of the object, another one is a conflict; "": any.
+// dry: the API server stores nothing.
 type writing struct {
 	force, dry bool
 	version    string
 }
 
 // applyAs is apply in the manner of w.
-func (k *Kubernetes) applyAs(ctx context.Context, w writing, of schema.GroupVersionResource, kind, namespace, name string, fields any, sub ...string) error {
+func (k *Kubernetes) applyAs(ctx context.Context, w writing, of schema.GroupVersionResource, kind, namespace,
+	name string, fields any, sub ...string) error {
 	options := metav1.ApplyOptions{FieldManager: k.manager(), Force: w.force}
 	if w.dry {
 		options.DryRun = []string{metav1.DryRunAll}
@@ -412,7 +435,8 @@ func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
 // longestName is how long the name of an object may be.
 const longestName = 253
 
-// poolExportName is POOL.CLUSTER. A pool whose name is too long for that has a hash in place of the name's end.
+// poolExportName is POOL.CLUSTER. A pool whose name is too long for that has a hash in place of the
+// name's end.
 func poolExportName(pool, cluster string) string {
 	if most := longestName - 1 - len(cluster); len(pool) > most {
 		sum := sha256.Sum256([]byte(pool))

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the condition of a hub's entry among the controllers of an import: which hub wrote it, and in which epoch.
+// conditionHub is the condition of a hub's entry among the controllers of an import: which hub
+// wrote it, and in which epoch.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
@@ -63,13 +64,15 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	want := k.wantedStatus(&is, live, now)
 	want.Controllers[0].Conditions = append(want.Controllers[0].Conditions, metav1.Condition{
-		Type: conditionHub, Status: metav1.ConditionTrue, Reason: hubReason, Message: fmt.Sprintf(hubMessage, hub.UID, hub.Epoch, hub.Member), LastTransitionTime: now,
+		Type: conditionHub, Status: metav1.ConditionTrue, Reason: hubReason,
+		Message: fmt.Sprintf(hubMessage, hub.UID, hub.Epoch, hub.Member), LastTransitionTime: now,
 	})
 	want, out.Left = k.acceptable(p, want, live)
 	k.mu.Lock()
 	last := k.written[p]
 	k.mu.Unlock()
-	if by, _ := writtenBy(live); by.uid == hub.UID && k.mirrors(live, &want) && (last == nil || has(last, &want, true) && len(last.Clusters) == len(want.Clusters)) {
+	if by, _ := writtenBy(live); by.uid == hub.UID && k.mirrors(live, &want) &&
+		(last == nil || has(last, &want, true) && len(last.Clusters) == len(want.Clusters)) {
 		out.Clusters, _ = ownEntries(&want, HubController)
 		return out, nil
 	}
@@ -92,16 +95,20 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	by, ok := writtenBy(live)
 	uid, epoch := by.uid, by.epoch
 	switch {
-	case ok && uid == hub.UID && epoch == hub.Epoch && by.member != "" && by.member != hub.Member && hub.IsMember(by.member):
+	case ok && uid == hub.UID && epoch == hub.Epoch && by.member != "" && by.member != hub.Member &&
+		hub.IsMember(by.member):
 		return fmt.Errorf("%w: it has written it as member %s, and is to write it as member %s, too: "+
-			"they are one cluster, of which one is to be removed, or their names were exchanged, which counts once the hub has started again",
+			"they are one cluster, of which one is to be removed, or their names were exchanged, which counts once "+
+			"the hub has started again",
 			ErrFenced, by.member, hub.Member)
 	case !ok, hub.TakeOver && uid != hub.UID, uid == hub.UID && epoch <= hub.Epoch:
 		return nil
 	case uid == hub.UID:
-		return fmt.Errorf("%w: a later leader of this hub writes it, in epoch %d; this one is %d", ErrFenced, epoch, hub.Epoch)
+		return fmt.Errorf("%w: a later leader of this hub writes it, in epoch %d; this one is %d", ErrFenced, epoch,
+			hub.Epoch)
 	default:
-		return fmt.Errorf("%w: hub %s writes it: stop that one, or start this hub (%s) with --take-over", ErrFenced, uid, hub.UID)
+		return fmt.Errorf("%w: hub %s writes it: stop that one, or start this hub (%s) with --take-over", ErrFenced,
+			uid, hub.UID)
 	}
 }
 
@@ -121,7 +128,8 @@ func writtenBy(s *inferenceapi.InferencePoolImportStatus) (by hubMark, ok bool) 
 	for _, c := range s.Controllers[i].Conditions {
 		if c.Type == conditionHub {
 			text, member, _ := strings.Cut(c.Message, ", as member ")
-			if n, err := fmt.Sscanf(strings.Replace(text, ",", " ,", 1), "by hub %s , epoch %d", &by.uid, &by.epoch); n == 2 && err == nil {
+			if n, err := fmt.Sscanf(strings.Replace(text, ",", " ,", 1), "by hub %s , epoch %d", &by.uid,
+				&by.epoch); n == 2 && err == nil {
 				by.member = member
 				return by, true
 			}

@@ -40,10 +40,12 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	if c := write(1, hidden); c.Status != metav1.ConditionFalse {
 		t.Errorf("not allowed: %+v", c)
 	}
-	if c := write(2, imports.Source{Entry: east, State: registry.Ready}); c.Status != metav1.ConditionTrue || !c.LastTransitionTime.Equal(new(at(2))) {
+	if c := write(2, imports.Source{Entry: east, State: registry.Ready}); c.Status != metav1.ConditionTrue ||
+		!c.LastTransitionTime.Equal(new(at(2))) {
 		t.Errorf("allowed: %+v", c)
 	}
-	if c := write(3, imports.Source{Entry: east, State: registry.Draining}); c.Status != metav1.ConditionTrue || !c.LastTransitionTime.Equal(new(at(2))) {
+	if c := write(3, imports.Source{Entry: east, State: registry.Draining}); c.Status != metav1.ConditionTrue ||
+		!c.LastTransitionTime.Equal(new(at(2))) {
 		t.Errorf("it drains, and its name is in use: %+v", c)
 	}
 	write(4, hidden)
@@ -52,17 +54,27 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	}
 	set := &Kubernetes{cfg: KubernetesConfig{}}
 	is := imports.StatusOf([]imports.Source{{Entry: east, State: registry.Ready}}, 1)
-	if got := set.wantedStatus(&is, live, at(6)); meta.FindStatusCondition(got.Clusters[0].Conditions, v1alpha1.ConditionImported) != nil {
+	if got := set.wantedStatus(&is, live, at(6)); meta.FindStatusCondition(got.Clusters[0].Conditions,
+		v1alpha1.ConditionImported) != nil {
 		t.Errorf("a member of a set has Offers instead: %+v", got.Clusters[0].Conditions)
 	}
 }
 
-// An import belongs to the hub that wrote it, in its newest epoch: a leader that was paused, and another hub, do not write it.
+// An import belongs to the hub that wrote it, in its newest epoch: a leader that was paused, and
+// another hub, do not write it.
 func TestHub_OlderLeaderAndAnotherHubAreFenced(t *testing.T) {
 	by := func(uid string, epoch uint64) *inferenceapi.InferencePoolImportStatus {
 		return &inferenceapi.InferencePoolImportStatus{Controllers: []upstream.ImportController{
-			{Name: "example.com/other", Conditions: []metav1.Condition{{Type: conditionHub, Message: "by hub x, epoch 99"}}},
-			{Name: HubController, Conditions: []metav1.Condition{{Type: "Accepted"}, {Type: conditionHub, Message: fmt.Sprintf(hubMessage, uid, epoch, "east")}}},
+			{
+				Name: "example.com/other", Conditions: []metav1.Condition{
+					{Type: conditionHub, Message: "by hub x, epoch 99"},
+				},
+			},
+			{
+				Name: HubController, Conditions: []metav1.Condition{
+					{Type: "Accepted"}, {Type: conditionHub, Message: fmt.Sprintf(hubMessage, uid, epoch, "east")},
+				},
+			},
 		}}
 	}
 	as := func(member string) *inferenceapi.InferencePoolImportStatus {
@@ -90,10 +102,17 @@ func TestHub_OlderLeaderAndAnotherHubAreFenced(t *testing.T) {
 		{"a later leader's, for one that takes over from other hubs", by("a", 8), true, true},
 		{"another hub's", by("b", 1), false, true},
 		{"another hub's, for one that takes over", by("b", 100), true, false},
-		{"one that a person has damaged", &inferenceapi.InferencePoolImportStatus{Controllers: []upstream.ImportController{{Name: HubController, Conditions: []metav1.Condition{{Type: conditionHub, Message: "by hand"}}}}}, false, false},
+		{
+			"one that a person has damaged", &inferenceapi.InferencePoolImportStatus{
+				Controllers: []upstream.ImportController{
+					{Name: HubController, Conditions: []metav1.Condition{{Type: conditionHub, Message: "by hand"}}},
+				},
+			}, false, false,
+		},
 	} {
 		k := &Kubernetes{cfg: KubernetesConfig{Hub: &HubWriter{
-			UID: "a", Epoch: 7, TakeOver: c.takeOver, Member: "east", IsMember: func(m string) bool { return m != "north" },
+			UID: "a", Epoch: 7, TakeOver: c.takeOver, Member: "east",
+			IsMember: func(m string) bool { return m != "north" },
 		}}}
 		if err := k.fenced(c.live); (err != nil) != c.fenced || err != nil && !errors.Is(err, ErrFenced) {
 			t.Errorf("%s: %v", c.what, err)

@@ -38,7 +38,8 @@ type task struct {
 // importWorkers bounds the writes in flight.
 const importWorkers = 4
 
-// The condition of an import, and of the ClusterSet about all imports, if the installed CRD lacks fields.
+// The condition of an import, and of the ClusterSet about all imports, if the installed CRD lacks
+// fields.
 const (
 	importAccepted          = "Accepted"
 	importReady             = "Ready"
@@ -51,7 +52,11 @@ const (
 
 // Steps implements delivery.Part: imports, namespaces and ClusterSets may have changed.
 func (k *Kubernetes) Steps() []delivery.Step {
-	return []delivery.Step{{Stage: delivery.Observe, Deliver: func(_ context.Context, c *delivery.Change) { k.Changed(c.View, c.Objects) }}}
+	return []delivery.Step{
+		{Stage: delivery.Observe, Deliver: func(_ context.Context, c *delivery.Change) {
+			k.Changed(c.View, c.Objects)
+		}},
+	}
 }
 
 // Changed follows changes of the store.
@@ -77,7 +82,8 @@ func (k *Kubernetes) Imported(pools []objectid.Pool) {
 	}
 }
 
-// Follow sets what the status of imports is taken of: Set.Import. It is called before the process begins to lead.
+// Follow sets what the status of imports is taken of: Set.Import. It is called before the process
+// begins to lead.
 func (k *Kubernetes) Follow(status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
 	k.status = status
 }
@@ -101,9 +107,11 @@ func (k *Kubernetes) enqueueAll(r store.Reader) {
 	k.enqueue(task{exports: true})
 }
 
-// Lead keeps the imports and this cluster's PoolExports up to date until ctx ends. Without a ClusterSet it writes nothing.
+// Lead keeps the imports and this cluster's PoolExports up to date until ctx ends. Without a
+// ClusterSet it writes nothing.
 func (k *Kubernetes) Lead(ctx context.Context) error {
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](100*time.Millisecond, 30*time.Second))
+	q := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[task](100*time.Millisecond, 30*time.Second))
 	k.mu.Lock()
 	k.queue = q
 	k.mu.Unlock()
@@ -152,14 +160,15 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	}
 	if ctx.Err() == nil {
 		if q.NumRequeues(t) == 0 {
-			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool.String(), "error", brief(err))
+			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool.String(),
+				"error", brief(err))
 		}
 		q.AddRateLimited(t)
 	}
 }
 
-// note reports what is wrong with the import of a pool: the clusters that are left out of it, and why
-// it cannot be written; nil: nothing is.
+// note reports what is wrong with the import of a pool: the clusters that are left out of it, and
+// why it cannot be written; nil: nothing is.
 func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	k.mu.Lock()
 	_, had := k.problems[p]
@@ -183,7 +192,8 @@ func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	}
 }
 
-// report reports on imports that cannot be written, and on the ClusterSet if none can be completely.
+// report reports on imports that cannot be written, and on the ClusterSet if none can be
+// completely.
 func (k *Kubernetes) report() {
 	if k.cfg.Board == nil { // a hub's
 		return
@@ -200,8 +210,8 @@ func (k *Kubernetes) report() {
 	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
 }
 
-// writeTimeout bounds the requests that one import takes. An API server that is slow to answer is as
-// one that does not.
+// writeTimeout bounds the requests that one import takes. An API server that is slow to answer is
+// as one that does not.
 const writeTimeout = 30 * time.Second
 
 // writeImport makes the import of a pool as the members offer it, or takes away what we wrote. It
@@ -222,7 +232,8 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 	k.mu.Lock()
 	decided, last := k.exports != nil, k.written[p]
 	k.mu.Unlock()
-	if !decided || !k.writable(p.Namespace) { // nothing is removed before this process has its ClusterSet and what is kept of members
+	// nothing is removed before this process has its ClusterSet and what is kept of members
+	if !decided || !k.writable(p.Namespace) {
 		return nil, nil
 	}
 	generation := int64(1)
@@ -246,7 +257,8 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 		live = &inferenceapi.InferencePoolImportStatus{}
 	}
 	want, left := k.acceptable(p, k.wantedStatus(&is, live, metav1.NewTime(time.Now().Truncate(time.Second))), live)
-	if k.mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) { // live may be older than our last write
+	// live may be older than our last write
+	if k.mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) {
 		return left, nil
 	}
 	_, err = k.writeAccepted(ctx, p, "", want, left)
@@ -260,10 +272,13 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 // makeImport makes an import that does not exist, and its namespace if the ClusterSet has it made.
 func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces bool) error {
 	labels := map[string]any{v1alpha1.ImportedByLabel: k.maker()}
-	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name, "labels": labels}}}
+	u := &unstructured.Unstructured{
+		Object: map[string]any{"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name, "labels": labels}},
+	}
 	u.SetGroupVersionKind(importKind.GroupVersion().WithKind(store.InferencePoolImports.Kind()))
 	create := func() error {
-		_, err := k.client.Resource(importKind).Namespace(p.Namespace).Create(ctx, u, metav1.CreateOptions{FieldManager: k.manager()})
+		_, err := k.client.Resource(importKind).Namespace(p.Namespace).
+			Create(ctx, u, metav1.CreateOptions{FieldManager: k.manager()})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -271,9 +286,12 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 	}
 	err := create()
 	if err != nil && missing(err) && namespaces {
-		ns := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": p.Namespace, "labels": labels}}}
+		ns := &unstructured.Unstructured{
+			Object: map[string]any{"metadata": map[string]any{"name": p.Namespace, "labels": labels}},
+		}
 		ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		if _, err := k.client.Resource(namespaceKind).Create(ctx, ns, metav1.CreateOptions{FieldManager: k.manager()}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := k.client.Resource(namespaceKind).Create(ctx, ns,
+			metav1.CreateOptions{FieldManager: k.manager()}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("namespace %s: %w", p.Namespace, err)
 		}
 		err = create()
@@ -281,9 +299,10 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 	return err
 }
 
-// writeStatus applies our part of an import's status: as far as the installed CRD has it, and other managers do not. It returns what it has
-// applied, without a controller if that is nothing.
-func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing, want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
+// writeStatus applies our part of an import's status: as far as the installed CRD has it, and other
+// managers do not. It returns what it has applied, without a controller if that is nothing.
+func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
+	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
 	if k.cfg.Hub != nil && k.prunes() {
 		return k.writePruned(ctx, p, w, want)
@@ -291,7 +310,8 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing
 	w.force = false
 	var conflict error
 	for range 2 {
-		err := k.applyAs(ctx, w, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want}, "status")
+		err := k.applyAs(ctx, w, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want},
+			"status")
 		if undeclared(err) {
 			k.setPruned(true)
 			return k.writePruned(ctx, p, w, want)
@@ -329,15 +349,19 @@ func without(s inferenceapi.InferencePoolImportStatus, conflict error) inference
 		}
 		name, ok := strings.CutPrefix(field, `.status.clusters[name="`)
 		if name, _, _ = strings.Cut(name, `"`); ok {
-			s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters), func(c inferenceapi.ImportedCluster) bool { return c.Name == name })
-			s.Controllers[0].ExportingClusters = slices.DeleteFunc(slices.Clone(s.Controllers[0].ExportingClusters), func(c upstream.ExportingCluster) bool { return string(c.Name) == name })
+			s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters),
+				func(c inferenceapi.ImportedCluster) bool { return c.Name == name })
+			s.Controllers[0].ExportingClusters = slices.DeleteFunc(slices.Clone(s.Controllers[0].ExportingClusters),
+				func(c upstream.ExportingCluster) bool { return string(c.Name) == name })
 		}
 	}
 	return s
 }
 
-// withdrawImport deletes an import that we made and no other controller writes, and takes our part of another away.
-func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport, exists bool) error {
+// withdrawImport deletes an import that we made and no other controller writes, and takes our part
+// of another away.
+func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport,
+	exists bool) error {
 	k.mu.Lock()
 	delete(k.written, p)
 	k.mu.Unlock()
@@ -349,11 +373,15 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 		return nil
 	}
 	mine, ours := ownEntries(live, k.controller())
-	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool { return !slices.Contains(mine, c.Name) })
-	// One that the other of us has made, and has not written the status of yet, is not ours to delete.
+	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool {
+		return !slices.Contains(mine, c.Name)
+	})
+	// One that the other of us has made, and has not written the status of yet, is not ours to
+	// delete.
 	if made := obj.Labels[v1alpha1.ImportedByLabel]; made != "" && !others && (made == k.maker() || ours) {
 		uid := obj.UID
-		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -365,8 +393,10 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 	return k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{}, "status")
 }
 
-// ownEntries are the clusters of an import whose entries a controller has written; ok is false if it writes none.
-func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.ControllerName) (clusters []string, ok bool) {
+// ownEntries are the clusters of an import whose entries a controller has written; ok is false if
+// it writes none.
+func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.ControllerName) (clusters []string,
+	ok bool) {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == controller })
 	if i < 0 {
 		return nil, false
@@ -377,22 +407,27 @@ func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.C
 	return clusters, true
 }
 
-// wantedStatus is our part of an import's status: its clusters without their endpoints, which never pass through an API server.
-func (k *Kubernetes) wantedStatus(is, live *inferenceapi.InferencePoolImportStatus, now metav1.Time) inferenceapi.InferencePoolImportStatus {
+// wantedStatus is our part of an import's status: its clusters without their endpoints, which never
+// pass through an API server.
+func (k *Kubernetes) wantedStatus(is, live *inferenceapi.InferencePoolImportStatus,
+	now metav1.Time) inferenceapi.InferencePoolImportStatus {
 	out := *is.DeepCopy()
 	entry := upstream.ImportController{Name: k.controller()}
 	for i := range out.Clusters {
 		c := &out.Clusters[i]
 		c.Endpoints = nil
 		var before []metav1.Condition
-		if i := slices.IndexFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool { return l.Name == c.Name }); i >= 0 {
+		if i := slices.IndexFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool {
+			return l.Name == c.Name
+		}); i >= 0 {
 			before = live.Clusters[i].Conditions
 		}
 		if k.cfg.Hub != nil {
 			c.Conditions = append(c.Conditions, importedCondition(c.Conditions))
 		}
 		settle(before, now, c.Conditions)
-		entry.ExportingClusters = append(entry.ExportingClusters, upstream.ExportingCluster{Name: upstream.ClusterName(c.Name)})
+		entry.ExportingClusters = append(entry.ExportingClusters,
+			upstream.ExportingCluster{Name: upstream.ClusterName(c.Name)})
 	}
 	settle(live.Conditions, now, out.Conditions)
 	for _, c := range out.Conditions {
@@ -418,12 +453,15 @@ func importedCondition(of []metav1.Condition) metav1.Condition {
 	return c
 }
 
-// settle gives conditions the time of their last transition: that of the ones before, unless their status differs.
+// settle gives conditions the time of their last transition: that of the ones before, unless their
+// status differs.
 func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
 	for i := range list {
 		c := &list[i]
 		c.LastTransitionTime = now
-		if j := slices.IndexFunc(before, func(b metav1.Condition) bool { return b.Type == c.Type && b.Status == c.Status }); j >= 0 {
+		if j := slices.IndexFunc(before, func(b metav1.Condition) bool {
+			return b.Type == c.Type && b.Status == c.Status
+		}); j >= 0 {
 			c.LastTransitionTime = before[j].LastTransitionTime
 		}
 	}
@@ -432,10 +470,12 @@ func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition)
 // mirrors reports whether a status has our part already.
 func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus) bool {
 	i := slices.IndexFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == k.controller() })
-	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters, want.Controllers[0].ExportingClusters) {
+	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters,
+		want.Controllers[0].ExportingClusters) {
 		return false
 	}
-	pruned := slices.ContainsFunc(live.Controllers[i].Conditions, func(c metav1.Condition) bool { return c.Type == conditionClustersPruned })
+	pruned := slices.ContainsFunc(live.Controllers[i].Conditions,
+		func(c metav1.Condition) bool { return c.Type == conditionClustersPruned })
 	if pruned && k.cfg.Hub == nil {
 		return true
 	}
@@ -445,10 +485,13 @@ func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus)
 	return has(live, want, !pruned)
 }
 
-// has reports whether a status has the clusters of another one, and, if conditions is true, its conditions.
+// has reports whether a status has the clusters of another one, and, if conditions is true, its
+// conditions.
 func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bool {
 	for _, c := range want.Clusters {
-		if !slices.ContainsFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool { return equality.Semantic.DeepEqual(l, c) }) {
+		if !slices.ContainsFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool {
+			return equality.Semantic.DeepEqual(l, c)
+		}) {
 			return false
 		}
 	}
@@ -456,7 +499,9 @@ func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bo
 		return true // those of the clusters add up to them
 	}
 	for _, c := range want.Conditions {
-		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool { return equality.Semantic.DeepEqual(l, c) }) {
+		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool {
+			return equality.Semantic.DeepEqual(l, c)
+		}) {
 			return false
 		}
 	}

@@ -13,14 +13,18 @@ import (
 	"github.com/penstock-project/penstock/multicluster/imports"
 )
 
-const prunedMessage = "the installed CRD of InferencePoolImport has no status.clusters: imports list the names of their clusters alone. Requests are " +
+const prunedMessage = "the installed CRD of InferencePoolImport has no status.clusters: imports list the names of " +
+	"their clusters alone. Requests are " +
 	"routed all the same. For the whole status, apply the CRD of Penstock's chart"
 
-const prunedForHubMessage = "the installed CRD of InferencePoolImport has no status.clusters. Conditions " + inferenceapi.ClustersCondition + " have them, which Penstock reads; " +
+const prunedForHubMessage = "the installed CRD of InferencePoolImport has no status.clusters. Conditions " +
+	inferenceapi.ClustersCondition + " have them, which Penstock reads; " +
 	"for other gateways, apply the CRD of Penstock's chart"
 
-// writePruned applies what the CRD of another project has of an import's status: our entry among the controllers.
-func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, w writing, want inferenceapi.InferencePoolImportStatus) (applied inferenceapi.InferencePoolImportStatus, err error) {
+// writePruned applies what the CRD of another project has of an import's status: our entry among
+// the controllers.
+func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, w writing,
+	want inferenceapi.InferencePoolImportStatus) (applied inferenceapi.InferencePoolImportStatus, err error) {
 	only := inferenceapi.InferencePoolImportStatus{Controllers: slices.Clone(want.Controllers)}
 	accepted, message := only.Controllers[0].Conditions[0], prunedMessage
 	if k.cfg.Hub != nil {
@@ -35,11 +39,13 @@ func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, w writing
 		if err != nil {
 			return applied, fmt.Errorf("InferencePoolImport %s/%s: %w", p.Namespace, p.Name, err)
 		}
-		ready := slices.DeleteFunc(slices.Clone(want.Conditions), func(c metav1.Condition) bool { return c.Type != imports.ConditionReady })
+		ready := slices.DeleteFunc(slices.Clone(want.Conditions),
+			func(c metav1.Condition) bool { return c.Type != imports.ConditionReady })
 		only.Controllers[0].Conditions = slices.Concat(only.Controllers[0].Conditions, ready, carried)
 	}
 	w.force = true
-	if err = k.applyAs(ctx, w, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only}, "status"); err != nil {
+	if err = k.applyAs(ctx, w, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": only},
+		"status"); err != nil {
 		return applied, err
 	}
 	return want, nil

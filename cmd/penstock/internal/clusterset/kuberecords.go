@@ -35,8 +35,9 @@ func memberStatus(r registry.Record) v1alpha1.ClusterSetMemberStatus {
 // exportRecord is the record in a PoolExport that has a status.
 func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 	return registry.Record{
-		RecordID: registry.RecordID{Cluster: p.Spec.Cluster, Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
-		UID:      p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
+		RecordID: registry.RecordID{Cluster: p.Spec.Cluster,
+			Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}},
+		UID: p.Status.ClusterUID, Stamp: stampOf(p.Status.Epoch, p.Status.Sequence), Entry: *p.Status.Entry,
 		Since: sinceOf(p.Status.Since), Withdrawn: p.Status.Withdrawn,
 	}
 }

@@ -19,9 +19,9 @@ import (
 )
 
 // An API server takes the status of an import as a whole, and it is made of what several clusters
-// export. So an entry that it rejects is left out, and the others are written: entries are checked by
-// the schema before (inferenceapi.ImportedCluster.Violation), and this file is for what remains, such
-// as the policy of an administrator.
+// export. So an entry that it rejects is left out, and the others are written: entries are checked
+// by the schema before (inferenceapi.ImportedCluster.Violation), and this file is for what remains,
+// such as the policy of an administrator.
 
 // rejectedFor is how long an entry that an API server rejected is left out without another attempt,
 // unless it changes.
@@ -55,15 +55,15 @@ func rejects(err error) bool {
 	return false
 }
 
-// unstorable are in the messages of an API server about an object that cannot be merged, or that its
-// database has no room for. It has no code for them.
+// unstorable are in the messages of an API server about an object that cannot be merged, or that
+// its database has no room for. It has no code for them.
 var unstorable = []string{
 	"etcdserver: request is too large", "trying to send message larger than max",
 	"failed to create typed ", "duplicate entries for key",
 }
 
-// accepts reports whether an API server takes what was written, or would without what another manager
-// has.
+// accepts reports whether an API server takes what was written, or would without what another
+// manager has.
 func accepts(err error) bool {
 	var several interface{ Unwrap() []error } // what follows a conflict has failed, too
 	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
@@ -79,7 +79,8 @@ func brief(err error) string {
 }
 
 // lessClusters is a status without some of its clusters.
-func lessClusters(s inferenceapi.InferencePoolImportStatus, left map[string]string) inferenceapi.InferencePoolImportStatus {
+func lessClusters(s inferenceapi.InferencePoolImportStatus,
+	left map[string]string) inferenceapi.InferencePoolImportStatus {
 	if len(left) == 0 {
 		return s
 	}
@@ -129,7 +130,8 @@ func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 // writeAccepted writes a status as far as the API server takes it. It returns what it has written,
 // and adds to left the clusters that the API server rejects.
 func (k *Kubernetes) writeAccepted(
-	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus, left map[string]string,
+	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
+	left map[string]string,
 ) (inferenceapi.InferencePoolImportStatus, error) {
 	applied, err := k.writeStatus(ctx, p, writing{version: version}, want)
 	if !rejects(err) || len(want.Clusters) == 0 {

@@ -31,8 +31,8 @@ type later struct {
 
 func (q *later) AddAfter(_ task, in time.Duration) { q.in = append(q.in, in) }
 
-// rejecting is an API server with the import team/chat of east and evil, whose status it takes unless
-// answer has a status for what is written.
+// rejecting is an API server with the import team/chat of east and evil, whose status it takes
+// unless answer has a status for what is written.
 type rejecting struct {
 	*Kubernetes
 	queue *later
@@ -80,7 +80,8 @@ func newRejecting(t *testing.T, answer func(status string) *metav1.Status) *reje
 		var of []imports.Source
 		for _, name := range []string{"east", "evil"} {
 			of = append(of, imports.Source{
-				Entry: inferenceapi.ImportedCluster{Name: name, RoutingMode: inferenceapi.ParentMode}, State: registry.Ready,
+				Entry: inferenceapi.ImportedCluster{Name: name, RoutingMode: inferenceapi.ParentMode},
+				State: registry.Ready,
 			})
 		}
 		return imports.StatusOf(of, 1), true
@@ -185,11 +186,13 @@ func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 	was.at = was.at.Add(-rejectedFor)
 	r.rejected[p]["evil"], r.queue.in, r.answer = was, nil, func(string) *metav1.Status { return nil }
 	if got, left := r.write(t); got != "east evil " || left != 0 || len(r.queue.in) > 0 {
-		t.Errorf("then the import has %s, %d entries are left out, and it is tried again after %v", got, left, r.queue.in)
+		t.Errorf("then the import has %s, %d entries are left out, and it is tried again after %v", got, left,
+			r.queue.in)
 	}
 }
 
-// Where another manager has the conditions of an import, an entry that is rejected blocks no other one.
+// Where another manager has the conditions of an import, an entry that is rejected blocks no other
+// one.
 func TestRejected_BesideAnotherManagersConditions(t *testing.T) {
 	r := newRejecting(t, func(status string) *metav1.Status {
 		var is struct {

@@ -23,14 +23,16 @@ import (
 )
 
 const (
-	// certifyTimeout bounds how long a process that starts waits for the first certificate: some reads of the authority's Secret.
+	// certifyTimeout bounds how long a process that starts waits for the first certificate: some
+	// reads of the authority's Secret.
 	certifyTimeout = 10 * time.Second
-	// certifyInterval is how late Gateways get a certificate of another authority, which members have trusted for days.
+	// certifyInterval is how late Gateways get a certificate of another authority, which members
+	// have trusted for days.
 	certifyInterval = 30 * time.Second
 )
 
-// certify keeps the certificate that this cluster's Gateways present to members up to date until ctx ends. Each process
-// makes its own, and gives it to the proxies that it serves.
+// certify keeps the certificate that this cluster's Gateways present to members up to date until
+// ctx ends. Each process makes its own, and gives it to the proxies that it serves.
 func (s *Set) certify(ctx context.Context) error {
 	tick := time.NewTicker(certifyInterval)
 	defer tick.Stop()
@@ -72,8 +74,9 @@ func (s *Set) certifyNow() error {
 	return err
 }
 
-// AwaitCertificate returns once this cluster's Gateways have a certificate, if there are members, or after certifyTimeout. Without one, proxies that another
-// process served before would lose their peer listener, and the way to those of members. It is called before any proxy is answered.
+// AwaitCertificate returns once this cluster's Gateways have a certificate, if there are members,
+// or after certifyTimeout. Without one, proxies that another process served before would lose their
+// peer listener, and the way to those of members. It is called before any proxy is answered.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.spec == nil || len(s.spec.Spec.Members) == 0
@@ -117,7 +120,8 @@ func (s *Set) publishMembership() error {
 		}
 		op = store.Memberships.Put(is)
 	}
-	if old, ok := store.Memberships.Get(s.cfg.Store.View(), store.OwnMembership); ok == (is != nil) && (!ok || sameMembership(old, is)) {
+	if old, ok := store.Memberships.Get(s.cfg.Store.View(), store.OwnMembership); ok == (is != nil) &&
+		(!ok || sameMembership(old, is)) {
 		return nil
 	}
 	_, err := s.cfg.Store.Apply(op)
@@ -158,7 +162,8 @@ func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, findings []report.Finding) {
 	now, share := s.now(), certificates.Share(len(set.Spec.Members))
 	for i, m := range set.Spec.Members {
-		if !exchanges(&m) || m.Name == s.name || slices.ContainsFunc(out, func(o store.Member) bool { return o.Name == m.Name }) {
+		if !exchanges(&m) || m.Name == s.name || slices.ContainsFunc(out,
+			func(o store.Member) bool { return o.Name == m.Name }) {
 			continue
 		}
 		var published []byte

@@ -111,11 +111,13 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 	}
 }
 
-// Status shows what a member has published, for penstock clusters join, as far as it vouches for the member: not what it published
-// under a bundle that an operator has replaced since.
+// Status shows what a member has published, for penstock clusters join, as far as it vouches for
+// the member: not what it published under a bundle that an operator has replaced since.
 func TestClusterSet_StatusShowsWhatAMemberHasPublished(t *testing.T) {
 	spec := &v1alpha1.ClusterSet{}
-	spec.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Bundle: "A"}}, {Name: "hub"}}
+	spec.Spec.Members = []v1alpha1.ClusterSetMember{
+		{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Bundle: "A"}}, {Name: "hub"},
+	}
 	kept := func(under, published string) []byte {
 		return append(fmt.Appendf(nil, "Published under %x\n", sha256.Sum256([]byte(under))), published...)
 	}

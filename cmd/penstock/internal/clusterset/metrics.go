@@ -12,17 +12,22 @@ import (
 
 var (
 	membersDesc = prometheus.NewDesc("penstock_clusterset_members",
-		"Members of the ClusterSet by state: Ready, Draining, Stale (connected and silent), Unreachable.", []string{"state"}, nil)
+		"Members of the ClusterSet by state: Ready, Draining, Stale (connected and silent), Unreachable.",
+		[]string{"state"}, nil)
 	connectedDesc = prometheus.NewDesc("penstock_clusterset_member_connected",
 		"1 if this process is connected to the member.", []string{"member"}, nil)
 	ageDesc = prometheus.NewDesc("penstock_clusterset_member_age_seconds",
-		"Time since the last update of the member arrived. A member sends one every 5 seconds.", []string{"member"}, nil)
+		"Time since the last update of the member arrived. A member sends one every 5 seconds.", []string{"member"},
+		nil)
 	deniedDesc = prometheus.NewDesc("penstock_clusterset_member_denied",
-		"1 if the connection to the member is denied here, or if its last update has no effect.", []string{"member"}, nil)
+		"1 if the connection to the member is denied here, or if its last update has no effect.", []string{"member"},
+		nil)
 	exportsDesc = prometheus.NewDesc("penstock_clusterset_exports",
-		"Pools of this cluster that are exported to the member, by state: Imported, or the reason of the condition Exported.", []string{"member", "state"}, nil)
+		"Pools of this cluster that are exported to the member, by state: Imported, or the reason of the "+
+			"condition Exported.", []string{"member", "state"}, nil)
 	importsDesc = prometheus.NewDesc("penstock_clusterset_imports",
-		"Pools that the member exports to this cluster, by state: Imported, Draining, or why they are not imported.", []string{"member", "state"}, nil)
+		"Pools that the member exports to this cluster, by state: Imported, Draining, or why they are not imported.",
+		[]string{"member", "state"}, nil)
 	drainingDesc = prometheus.NewDesc("penstock_clusterset_draining",
 		"1 if this cluster drains: members send it no new request.", nil, nil)
 	inFlightDesc = prometheus.NewDesc("penstock_clusterset_requests",
@@ -31,7 +36,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (s *Set) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{membersDesc, connectedDesc, ageDesc, deniedDesc, exportsDesc, importsDesc, drainingDesc, inFlightDesc} {
+	for _, d := range []*prometheus.Desc{membersDesc, connectedDesc, ageDesc, deniedDesc, exportsDesc, importsDesc,
+		drainingDesc, inFlightDesc} {
 		out <- d
 	}
 }
@@ -39,7 +45,8 @@ func (s *Set) Describe(out chan<- *prometheus.Desc) {
 // known is a state as a label: a member may report any reason.
 func known(state string) string {
 	switch state {
-	case Imported, Draining, pending, export.NotSupportedReason, export.NoAddressReason, export.MemberUnreachableReason, imports.NotAllowedReason, imports.NamespaceNotFoundReason, imports.ConflictReason:
+	case Imported, Draining, pending, export.NotSupportedReason, export.NoAddressReason, export.MemberUnreachableReason,
+		imports.NotAllowedReason, imports.NamespaceNotFoundReason, imports.ConflictReason:
 		return state
 	}
 	return "Other"
@@ -60,7 +67,8 @@ func (s *Set) Collect(out chan<- prometheus.Metric) {
 		}
 		return 0
 	}
-	states := map[registry.State]int{registry.Ready: 0, registry.Draining: 0, registry.Stale: 0, registry.Unreachable: 0}
+	states := map[registry.State]int{registry.Ready: 0, registry.Draining: 0, registry.Stale: 0,
+		registry.Unreachable: 0}
 	for _, m := range is.Members {
 		states[m.State]++
 		gauge(connectedDesc, oneIf(m.Connected), m.Name)

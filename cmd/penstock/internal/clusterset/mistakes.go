@@ -36,14 +36,16 @@ func (s *Set) now() time.Time {
 	return time.Now()
 }
 
-// mistaken are the mistakes of a ClusterSet at a time: to find them is to decode the certificates of all members.
+// mistaken are the mistakes of a ClusterSet at a time: to find them is to decode the certificates
+// of all members.
 type mistaken struct {
 	set  *v1alpha1.ClusterSet
 	at   time.Time
 	list []report.Finding
 }
 
-// mistakesInterval is how old mistaken gets, and how long the report on a ClusterSet stays as it is at most: certificates expire.
+// mistakesInterval is how old mistaken gets, and how long the report on a ClusterSet stays as it is
+// at most: certificates expire.
 const mistakesInterval = time.Minute
 
 func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
@@ -65,7 +67,8 @@ func (s *Set) reportDue() bool {
 	return s.spec != nil && !s.mistaken.fresh(s.spec, s.now())
 }
 
-// mistakes are the findings about a ClusterSet that its schema does not have: the other members are used all the same.
+// mistakes are the findings about a ClusterSet that its schema does not have: the other members are
+// used all the same.
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
 	add := func(severity report.Severity, field, problem, fix string) {
@@ -78,27 +81,34 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		case m.Kubeconfig != nil, m.ClusterProfile != nil:
 		case m.Peer == nil:
 			add(report.Error, field, "member "+m.Name+": it has no peer, and is not used",
-				"add the peer that `penstock clusters show` prints there, or, for penstock hub, kubeconfig or clusterProfile")
+				"add the peer that `penstock clusters show` prints there, or, for penstock hub, kubeconfig or "+
+					"clusterProfile")
 		case m.Peer.Hub:
 			add(report.Error, field+".peer.hub",
 				"member "+m.Name+": no hub relays between Penstocks any more, and the member is not used",
-				"remove the member, and join the clusters that it relayed to each other with `penstock clusters join`; "+
+				"remove the member, and join the clusters that it relayed to each other with `penstock "+
+					"clusters join`; "+
 					"or use penstock hub with kubeconfig or clusterProfile")
 		case m.Peer.Address == "":
 			add(report.Error, field+".peer.address", "member "+m.Name+": it is missing, and the member is not used",
 				"write the address that `penstock clusters show` prints there")
 		}
 		if m.Draining && m.Peer != nil {
-			add(report.Warning, field+".draining", fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name), "run `penstock clusters drain` there, and remove the field")
+			add(report.Warning, field+".draining",
+				fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name),
+				"run `penstock clusters drain` there, and remove the field")
 		}
 		if m.Peer == nil {
 			continue
 		}
 		if err := CheckBundle(m.Peer.Bundle, now); err != nil {
-			add(report.Error, field+".peer.bundle", fmt.Sprintf("member %s: %v", m.Name, err), "run `penstock clusters show` there, and `penstock clusters join` here")
+			add(report.Error, field+".peer.bundle", fmt.Sprintf("member %s: %v", m.Name, err),
+				"run `penstock clusters show` there, and `penstock clusters join` here")
 		}
 		if other, taken := addresses[m.Peer.Address]; taken && exchanges(&m) {
-			add(report.Error, field+".peer.address", fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name, m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
+			add(report.Error, field+".peer.address",
+				fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name,
+					m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
 		}
 		addresses[m.Peer.Address] = m.Name
 	}
@@ -119,8 +129,8 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports on the annotations of a pool where no export is decided; spec is nil without a
-// ClusterSet.
+// annotations reports on the annotations of a pool where no export is decided; spec is nil without
+// a ClusterSet.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
 	if !ok {
@@ -142,8 +152,9 @@ type ranged struct {
 	place     int // among all
 }
 
-// overlaps are the findings about ranges of pods that two clusters have: about the narrower one, or the later one of two that are equal. A member's are
-// those that the ClusterSet allows it, else those that it publishes.
+// overlaps are the findings about ranges of pods that two clusters have: about the narrower one, or
+// the later one of two that are equal. A member's are those that the ClusterSet allows it, else
+// those that it publishes.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, is ranged, numbered bool) {
@@ -168,10 +179,13 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 			note(published(m.Name), ranged{of: of, field: field}, false)
 		}
 	}
-	// Ranges are nested or apart, so in this order each comes after those that it is within. A hundred members may publish 64 each.
+	// Ranges are nested or apart, so in this order each comes after those that it is within. A
+	// hundred members may publish 64 each.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	var around []ranged // what the last one is within: the widest of a cluster, and the widest within that of another one
+	// what the last one is within: the widest of a cluster, and the widest within that of another
+	// one
+	var around []ranged
 	for _, is := range all {
 		for len(around) > 0 && !around[len(around)-1].Overlaps(is.Prefix) {
 			around = around[:len(around)-1]
@@ -181,8 +195,10 @@ func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) 
 			o := around[other]
 			found[is.place] = &report.Finding{
 				Severity: report.Warning, Owner: store.ClusterSets.Ref(set), Field: is.field,
-				Problem: fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster", is.Prefix, is.of, o.Prefix, o.of, o.field),
-				Fix:     "give the clusters different pod ranges, or export with " + export.ModeAnnotation + ": ParentMode",
+				Problem: fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster",
+					is.Prefix, is.of, o.Prefix, o.of, o.field),
+				Fix: "give the clusters different pod ranges, or export with " + export.ModeAnnotation +
+					": ParentMode",
 			}
 		}
 		if len(around) == 0 || len(around) == 1 && other == 0 {

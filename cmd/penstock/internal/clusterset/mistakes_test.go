@@ -51,7 +51,9 @@ func setWith(board Board, members []v1alpha1.ClusterSetMember) *Set {
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
 	s.name, s.named = "here", "here"
 	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Cluster: "here", Members: members}}
-	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+	s.federation = federation.New(federation.Config{
+		Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") },
+	})
 	return s
 }
 
@@ -61,7 +63,8 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
 		{Name: "hub", Peer: &v1alpha1.ClusterSetPeer{Address: "hub:1", Hub: true}}, {Name: "east"},
-		{Name: "west", Peer: &v1alpha1.ClusterSetPeer{}}, {Name: "north", Peer: &v1alpha1.ClusterSetPeer{Address: "north:1"}},
+		{Name: "west", Peer: &v1alpha1.ClusterSetPeer{}},
+		{Name: "north", Peer: &v1alpha1.ClusterSetPeer{Address: "north:1"}},
 	})
 	s.report()
 	var accepted string
@@ -69,9 +72,15 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 		accepted = c.Message
 	}
 	for problem, want := range map[string]struct{ field, fix string }{
-		"member hub: no hub relays between Penstocks any more": {"spec.members[0].peer.hub", "join the clusters that it relayed"},
-		"member east: it has no peer":                          {"spec.members[1]", "add the peer that `penstock clusters show`"},
-		"member west: it is missing":                           {"spec.members[2].peer.address", "write the address that"},
+		"member hub: no hub relays between Penstocks any more": {
+			"spec.members[0].peer.hub", "join the clusters that it relayed",
+		},
+		"member east: it has no peer": {
+			"spec.members[1]", "add the peer that `penstock clusters show`",
+		},
+		"member west: it is missing": {
+			"spec.members[2].peer.address", "write the address that",
+		},
 	} {
 		is, ok := board.finding(problem)
 		if !ok || is.Severity != report.Error || is.Field != want.field || !strings.Contains(is.Fix, want.fix) ||
@@ -84,22 +93,28 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	}
 }
 
-// Clusters that were made by one template have the same pod ranges, and write them in none of each other's ClusterSets.
+// Clusters that were made by one template have the same pod ranges, and write them in none of each
+// other's ClusterSets.
 func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
-		{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"}}, {Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1"}},
+		{Name: "east", Peer: &v1alpha1.ClusterSetPeer{Address: "east:1"}},
+		{Name: "west", Peer: &v1alpha1.ClusterSetPeer{Address: "west:1"}},
 	})
 	s.registry.SetMembers([]string{"east", "west"})
 	s.spec.Spec.PodCIDRs = []string{"10.244.0.0/16"}
 	publish := func(member string, sequence uint64, cidrs ...string) {
 		stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
 		s.apply(registry.Update{Member: member, UID: member, Stamp: stamp, Exports: []registry.Export{
-			{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp, Entry: inferenceapi.ImportedCluster{RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, PodCIDRs: cidrs}},
+			{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: stamp,
+				Entry: inferenceapi.ImportedCluster{
+					RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, PodCIDRs: cidrs,
+				}},
 		}})
 		s.reportNow()
 	}
-	const ofEast, ofWest = "10.244.128.0/17 of member east overlaps 10.244.0.0/16 of this cluster (spec.podCIDRs[0])", "10.1.0.0/24 of member west overlaps 10.1.0.0/16 of member east (spec.members[0])"
+	const ofEast, ofWest = "10.244.128.0/17 of member east overlaps 10.244.0.0/16 of this cluster (spec.podCIDRs[0])",
+		"10.1.0.0/24 of member west overlaps 10.1.0.0/16 of member east (spec.members[0])"
 	publish("east", 1, "10.1.0.0/16", "10.244.128.0/17")
 	publish("west", 1, "10.1.0.0/24")
 	for _, problem := range []string{ofEast, ofWest} {

@@ -37,7 +37,8 @@ func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 		if c.Name != counts.Name {
 			out = append(out, report.Report{Owner: store.ClusterSets.Ref(c), Conditions: []report.Condition{{
 				Type: "Accepted", Status: report.False, Reason: ConflictedReason,
-				Message: fmt.Sprintf("a cluster has one ClusterSet, and %s counts: it is older, or first by name", counts.Name),
+				Message: fmt.Sprintf("a cluster has one ClusterSet, and %s counts: it is older, or first by name",
+					counts.Name),
 			}}})
 		}
 	}

@@ -58,12 +58,14 @@ type shown struct {
 	pods    string // Registry.PodCIDRs
 }
 
-// shown returns what is reported of the members of some updates. Most updates, renewals above all, change none of it.
+// shown returns what is reported of the members of some updates. Most updates, renewals above all,
+// change none of it.
 func (s *Set) shown(updates []registry.Update) []shown {
 	out := make([]shown, len(updates))
 	for i, u := range updates {
 		is, _ := s.registry.Member(u.Member)
-		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread, beyond: s.importer.Beyond(u.Member), unnamed: s.unnamed(u.Member), pods: strings.Join(s.registry.PodCIDRs(u.Member), " ")}
+		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread, beyond: s.importer.Beyond(u.Member),
+			unnamed: s.unnamed(u.Member), pods: strings.Join(s.registry.PodCIDRs(u.Member), " ")}
 		if out[i].unread > 0 {
 			out[i].first = s.unread(u.Member, out[i].unread)
 		}
@@ -112,7 +114,8 @@ func (s *Set) problem(member, problem string) {
 func (s *Set) unread(member string, n int) string {
 	for _, e := range s.registry.ExportsOf(member) {
 		if e.Unread != "" {
-			return fmt.Sprintf("%d of its exports are not up to date here, the first one is %s/%s: %s", n, e.Pool.Namespace, e.Pool.Name, e.Unread)
+			return fmt.Sprintf("%d of its exports are not up to date here, the first one is %s/%s: %s", n,
+				e.Pool.Namespace, e.Pool.Name, e.Unread)
 		}
 	}
 	return ""
@@ -124,12 +127,14 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// due are the pools whose imports are not up to date. One call of assemble at a time brings all of them up to date, those of the calls that wait for
-// it included: where a hundred members export the same hundred pools, and connect at once, each of their snapshots changes all imports.
+// due are the pools whose imports are not up to date. One call of assemble at a time brings all of
+// them up to date, those of the calls that wait for it included: where a hundred members export the
+// same hundred pools, and connect at once, each of their snapshots changes all imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest one of the store that has been translated, and waiting is where exports of pools stand whose Offers are newer: translation
-	// may be unable to use them. Guarded by running.
+	// revision is the newest one of the store that has been translated, and waiting is where
+	// exports of pools stand whose Offers are newer: translation may be unable to use them. Guarded
+	// by running.
 	revision uint64
 	waiting  map[objectid.Pool]imports.Assembled
 
@@ -137,7 +142,8 @@ type due struct {
 	pools map[objectid.Pool]struct{}
 }
 
-// ready returns a if its revision has been translated. Else it waits for translated, and ready returns nothing. running is held.
+// ready returns a if its revision has been translated. Else it waits for translated, and ready
+// returns nothing. running is held.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -159,7 +165,8 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 	return imports.Assembled{}
 }
 
-// translated notes that a revision has been translated, and returns what has waited for it. running is held.
+// translated notes that a revision has been translated, and returns what has waited for it. running
+// is held.
 func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
 	for p, a := range d.waiting {
@@ -190,7 +197,8 @@ func (d *due) take() []objectid.Pool {
 	return taken
 }
 
-// assemble brings the imports of some pools up to date, and reports where they stand to their exporters.
+// assemble brings the imports of some pools up to date, and reports where they stand to their
+// exporters.
 func (s *Set) assemble(pools []objectid.Pool) {
 	if len(pools) == 0 {
 		return
@@ -227,7 +235,8 @@ func (s *Set) assemble(pools []objectid.Pool) {
 }
 
 func importRef(p objectid.Pool) report.Ref {
-	return report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: p.Namespace, Name: p.Name}
+	return report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
+		Namespace: p.Namespace, Name: p.Name}
 }
 
 // place has exporters know where their exports stand here. due.running is held.
@@ -240,13 +249,14 @@ func (s *Set) place(a imports.Assembled) {
 	}
 }
 
-// Import is the status of an import, as far as it is the cluster set's; generation is that of the object. imported is false for an import
-// that needs no object.
+// Import is the status of an import, as far as it is the cluster set's; generation is that of the
+// object. imported is false for an import that needs no object.
 func (s *Set) Import(p objectid.Pool, generation int64) (is inferenceapi.InferencePoolImportStatus, imported bool) {
 	return s.importer.Status(p, generation)
 }
 
-// show reports on the import of a pool: clusters that are not Ready, and why. What can be used of it, translation reports.
+// show reports on the import of a pool: clusters that are not Ready, and why. What can be used of
+// it, translation reports.
 func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
 	if s.importer.NoneAllowed(p) { // a finding about the member counts them
@@ -257,7 +267,8 @@ func (s *Set) show(p objectid.Pool) {
 	rep := report.Report{Owner: owner}
 	for _, c := range is.Conditions {
 		if c.Type == imports.ConditionReady && len(is.Clusters) > 0 && c.Status != metav1.ConditionTrue {
-			rep.Conditions = append(rep.Conditions, report.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message})
+			rep.Conditions = append(rep.Conditions,
+				report.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message})
 		}
 	}
 	for i, cluster := range is.Clusters {
@@ -265,7 +276,8 @@ func (s *Set) show(p objectid.Pool) {
 			if c.Type == imports.ConditionReady && c.Status != metav1.ConditionTrue {
 				rep.Findings = append(rep.Findings, report.Finding{
 					Severity: report.Warning, Owner: owner, Field: fmt.Sprintf("status.clusters[%d].conditions", i),
-					Problem: fmt.Sprintf("cluster %s: its condition Ready is %s, reason %s: %s", cluster.Name, c.Status, c.Reason, c.Message),
+					Problem: fmt.Sprintf("cluster %s: its condition Ready is %s, reason %s: %s", cluster.Name, c.Status,
+						c.Reason, c.Message),
 				})
 			}
 		}

@@ -36,12 +36,19 @@ func (s *Set) reportNow() {
 	}
 }
 
-// Each of 100 members renews its lease every 5 s, and its pods come and go: neither changes what is reported on the ClusterSet.
+// Each of 100 members renews its lease every 5 s, and its pods come and go: neither changes what is
+// reported on the ClusterSet.
 func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	board := &countingBoard{}
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
-	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Members: []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}}}}
-	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+	s.spec = &v1alpha1.ClusterSet{
+		Spec: v1alpha1.ClusterSetSpec{
+			Members: []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}},
+		},
+	}
+	s.federation = federation.New(federation.Config{
+		Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") },
+	})
 	s.registry.SetMembers([]string{"east"})
 	s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": {Namespaces: []string{"ns", "default"}}})
 	apply := func(sequence uint64, change func(u *registry.Update)) (reports int) {
@@ -54,9 +61,11 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	}
 	export := func(address string) func(u *registry.Update) {
 		return func(u *registry.Update) {
-			u.Exports = []registry.Export{{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: u.Stamp, Entry: inferenceapi.ImportedCluster{
-				RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}},
-			}}}
+			u.Exports = []registry.Export{{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: u.Stamp,
+				Entry: inferenceapi.ImportedCluster{
+					RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+					Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}},
+				}}}
 		}
 	}
 	for _, step := range []struct {
@@ -79,7 +88,8 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 			t.Errorf("%s is reported %d times, want %d", step.what, got, step.want)
 		}
 	}
-	if o, ok := store.Offers.Get(s.cfg.Store.View(), "default/"+store.OfferName("chat", "east")); !ok || o.Cluster.Endpoints[0].Address != "10.0.0.2" {
+	if o, ok := store.Offers.Get(s.cfg.Store.View(), "default/"+store.OfferName("chat", "east")); !ok ||
+		o.Cluster.Endpoints[0].Address != "10.0.0.2" {
 		t.Errorf("the offer: %+v", o)
 	}
 }
@@ -88,7 +98,11 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	f := FileRecords(t.TempDir()).(*fileRecords)
 	of := func(name, address string) registry.Record {
-		return registry.Record{RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "ns", Name: name}}, UID: "uid", Entry: inferenceapi.ImportedCluster{Name: "east", Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}}}
+		return registry.Record{
+			RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "ns", Name: name}}, UID: "uid",
+			Entry: inferenceapi.ImportedCluster{Name: "east",
+				Endpoints: []inferenceapi.ImportedEndpoint{{Address: address}}},
+		}
 	}
 	line := func(name string) *byte { return &f.kept["east"][objectid.Pool{Namespace: "ns", Name: name}][0] }
 	if err := f.Save(t.Context(), []registry.Record{of("a", "10.0.0.1"), of("b", "10.0.0.2")}, nil); err != nil {
@@ -103,7 +117,8 @@ func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	}
 }
 
-// What members reported of an export counts for it alone, and not for a later one of that pool, nor for members that are added to it.
+// What members reported of an export counts for it alone, and not for a later one of that pool, nor
+// for members that are added to it.
 func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 	give := func(before *export.Export, to ...string) *export.Export {
@@ -119,7 +134,8 @@ func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	second := give(nil, "east", "west")
 	fewer, wider := give(second, "east"), give(second)
 	if second.Incarnation == 0 || fewer.Incarnation != second.Incarnation || wider.Incarnation == second.Incarnation {
-		t.Errorf("again %d, to fewer members %d, to all members %d", second.Incarnation, fewer.Incarnation, wider.Incarnation)
+		t.Errorf("again %d, to fewer members %d, to all members %d", second.Incarnation, fewer.Incarnation,
+			wider.Incarnation)
 	}
 	if same := give(wider, "east"); same.Incarnation != wider.Incarnation {
 		t.Errorf("all members before: %d, now one: %d", wider.Incarnation, same.Incarnation)
@@ -139,7 +155,8 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	var d due
 	is := func(what string, got, want imports.Assembled) {
 		t.Helper()
-		if slices.SortFunc(got.Pools, objectid.Pool.Compare); !slices.Equal(got.Pools, want.Pools) || len(got.Placed) != len(want.Placed) {
+		if slices.SortFunc(got.Pools, objectid.Pool.Compare); !slices.Equal(got.Pools, want.Pools) ||
+			len(got.Placed) != len(want.Placed) {
 			t.Fatalf("%s: %+v, want %+v", what, got, want)
 		}
 		for _, w := range want.Placed {
@@ -160,12 +177,19 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	is("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
 }
 
-// A member whose updates have no effect serves on with its earlier exports: without a metric no alert fires.
+// A member whose updates have no effect serves on with its earlier exports: without a metric no
+// alert fires.
 func TestMetrics_MemberWithoutEffectIsDenied(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 	s.name = "here"
-	s.spec = &v1alpha1.ClusterSet{Spec: v1alpha1.ClusterSetSpec{Members: []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}}}}
-	s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+	s.spec = &v1alpha1.ClusterSet{
+		Spec: v1alpha1.ClusterSetSpec{
+			Members: []v1alpha1.ClusterSetMember{{Name: "east", Peer: &v1alpha1.ClusterSetPeer{}}},
+		},
+	}
+	s.federation = federation.New(federation.Config{
+		Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") },
+	})
 	s.registry.SetMembers([]string{"east"})
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(s)

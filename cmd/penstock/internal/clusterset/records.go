@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// maxRecordLine bounds one record of a file, in bytes, and maxRecordFile the records of a member.
+	// maxRecordLine bounds one record of a file, in bytes, and maxRecordFile the records of a
+	// member.
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
@@ -122,13 +123,16 @@ func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Reco
 	for lines.Scan() {
 		n++
 		var l line
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil || l.UID == "" || (l.Name == "") != (l.Entry == nil) || (l.Name == "") != (l.Namespace == "") {
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil || l.UID == "" || (l.Name == "") != (l.Entry == nil) ||
+			(l.Name == "") != (l.Namespace == "") {
 			damaged = append(damaged, n)
 			continue
 		}
 		r := registry.Record{
-			RecordID: registry.RecordID{Cluster: cluster, Pool: objectid.Pool{Namespace: l.Namespace, Name: l.Name}}, UID: l.UID,
-			Stamp: registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Since: l.Since, Withdrawn: l.Withdrawn, Draining: l.Draining, Bundle: []byte(l.Bundle),
+			RecordID: registry.RecordID{Cluster: cluster, Pool: objectid.Pool{Namespace: l.Namespace, Name: l.Name}},
+			UID:      l.UID,
+			Stamp:    registry.Stamp{Epoch: l.Epoch, Sequence: l.Sequence}, Since: l.Since, Withdrawn: l.Withdrawn,
+			Draining: l.Draining, Bundle: []byte(l.Bundle),
 		}
 		if l.Entry != nil {
 			r.Entry = *l.Entry
@@ -147,7 +151,8 @@ func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Reco
 	return out, nil
 }
 
-// Save implements Records. A member whose file cannot be written does not keep others from being written.
+// Save implements Records. A member whose file cannot be written does not keep others from being
+// written.
 func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +206,8 @@ func (f *fileRecords) write(cluster string) error {
 	}
 	var out bytes.Buffer
 	for _, p := range slices.SortedFunc(maps.Keys(f.kept[cluster]), objectid.Pool.Compare) {
-		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= room { // others are asked for again after a restart
+		// others are asked for again after a restart
+		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= room {
 			out.Write(l)
 		}
 	}
@@ -211,7 +217,9 @@ func (f *fileRecords) write(cluster string) error {
 
 // encodeRecord is the line of a record.
 func encodeRecord(r *registry.Record) ([]byte, error) {
-	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch, Sequence: r.Stamp.Sequence, Since: r.Since, Withdrawn: r.Withdrawn, Draining: r.Draining, Bundle: string(r.Bundle)}
+	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch,
+		Sequence: r.Stamp.Sequence, Since: r.Since, Withdrawn: r.Withdrawn, Draining: r.Draining,
+		Bundle: string(r.Bundle)}
 	if r.Pool != (objectid.Pool{}) {
 		l.Entry = &r.Entry
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A process on Kubernetes that starts again has of each record what a folder has, endpoints aside: a
-// field that the objects lack would decide otherwise about a member whose epoch went back.
+// A process on Kubernetes that starts again has of each record what a folder has, endpoints aside:
+// a field that the objects lack would decide otherwise about a member whose epoch went back.
 func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	pool := objectid.Pool{Namespace: "ns", Name: "chat"}
 	member := registry.Record{
@@ -28,8 +28,10 @@ func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 		Draining: true, Bundle: []byte("PEM"), Started: time.UnixMilli(1_700_000_000_007),
 	}
 	export := registry.Record{
-		RecordID: registry.RecordID{Cluster: "east", Pool: pool}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 2},
-		Entry: inferenceapi.ImportedCluster{Name: "east", RoutingMode: inferenceapi.ParentMode}, Since: 1_700_000_000_000_001,
+		RecordID: registry.RecordID{Cluster: "east", Pool: pool}, UID: "uid",
+		Stamp:     registry.Stamp{Epoch: 1, Sequence: 2},
+		Entry:     inferenceapi.ImportedCluster{Name: "east", RoutingMode: inferenceapi.ParentMode},
+		Since:     1_700_000_000_000_001,
 		Withdrawn: true,
 	}
 	for name, r := range map[string]registry.Record{"member": member, "export": export} {
@@ -37,7 +39,8 @@ func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 		if r.Pool == (objectid.Pool{}) {
 			got = memberRecord(overJSON(t, memberStatus(r)))
 		} else {
-			p := v1alpha1.PoolExport{Spec: v1alpha1.PoolExportSpec{Cluster: r.Cluster, Pool: r.Pool.Name}, Status: exportStatus(r)}
+			p := v1alpha1.PoolExport{Spec: v1alpha1.PoolExportSpec{Cluster: r.Cluster, Pool: r.Pool.Name},
+				Status: exportStatus(r)}
 			p.Namespace = r.Pool.Namespace
 			p = overJSON(t, p)
 			got = exportRecord(&p)
@@ -82,7 +85,10 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 			r.Since = 1_700_000_000_000_001
 			r.Pool, r.Bundle = objectid.Pool{Namespace: "ns", Name: name}, []byte{}
 			r.Started = time.Time{}
-			r.Entry = inferenceapi.ImportedCluster{Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000, Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
+			r.Entry = inferenceapi.ImportedCluster{
+				Name: cluster, RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
+				Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}},
+			}
 		}
 		return r
 	}
@@ -124,7 +130,9 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 }
 
 func FuzzRecords_LoadOrFail(f *testing.F) {
-	f.Add([]byte(`{"uid":"u","epoch":1,"sequence":2}` + "\n" + `{"namespace":"ns","name":"a","uid":"u","entry":{"name":"east","routingMode":"ParentMode"}}`))
+	f.Add(
+		[]byte(`{"uid":"u","epoch":1,"sequence":2}` + "\n" +
+			`{"namespace":"ns","name":"a","uid":"u","entry":{"name":"east","routingMode":"ParentMode"}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		path := filepath.Join(t.TempDir(), "east.jsonl")
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
@@ -132,7 +140,8 @@ func FuzzRecords_LoadOrFail(f *testing.F) {
 		}
 		got, _ := readRecords(statefile.Machine{}, path, "east")
 		for _, r := range got {
-			if r.UID == "" || (r.Pool.Name == "") != (r.Entry.Name == "" && r.Entry.RoutingMode == "") && r.Pool.Name == "" {
+			if r.UID == "" || (r.Pool.Name == "") != (r.Entry.Name == "" && r.Entry.RoutingMode == "") &&
+				r.Pool.Name == "" {
 				t.Errorf("%+v", r)
 			}
 		}

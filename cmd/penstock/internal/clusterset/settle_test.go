@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A process in a new pod serves no proxy before the members have published the endpoints of their exports, unless one is away.
+// A process in a new pod serves no proxy before the members have published the endpoints of their
+// exports, unless one is away.
 func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entry := func(addresses ...string) inferenceapi.ImportedCluster {
@@ -29,11 +30,15 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 		start := func(restored inferenceapi.ImportedCluster) (s *Set, settled chan struct{}) {
 			s = New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 			s.spec = &v1alpha1.ClusterSet{}
-			s.federation = federation.New(federation.Config{Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") }})
+			s.federation = federation.New(federation.Config{
+				Certificate: func() (*tls.Certificate, error) { return nil, errors.New("none") },
+			})
 			s.registry.SetMembers([]string{"east", "west"})
 			s.registry.Restore([]registry.Record{
-				{RecordID: registry.RecordID{Cluster: "east"}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}},
-				{RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "default", Name: "chat"}}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Entry: restored},
+				{RecordID: registry.RecordID{Cluster: "east"}, UID: "uid",
+					Stamp: registry.Stamp{Epoch: 1, Sequence: 1}},
+				{RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "default", Name: "chat"}},
+					UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Entry: restored},
 			})
 			settled = make(chan struct{})
 			go func() { s.Settle(t.Context()); close(settled) }()
@@ -53,13 +58,16 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 		if is(settled) {
 			t.Error("a process serves an import without its endpoints")
 		}
-		s.apply(registry.Update{Member: "west", UID: "other", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true})
+		s.apply(registry.Update{Member: "west", UID: "other", Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
+			Snapshot: true})
 		if is(settled) {
 			t.Error("a process serves an import without its endpoints, after the update of another member")
 		}
-		s.apply(registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Snapshot: true, Exports: []registry.Export{
-			{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: registry.Stamp{Epoch: 1, Sequence: 1}, Entry: entry("10.0.0.1")},
-		}})
+		s.apply(registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
+			Snapshot: true, Exports: []registry.Export{
+				{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
+					Entry: entry("10.0.0.1")},
+			}})
 		if !is(settled) {
 			t.Error("a process with all endpoints does not serve")
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// controlPlane is the part of a cluster that issues certificates for members. It may stop, and start again from its state.
+// controlPlane is the part of a cluster that issues certificates for members. It may stop, and
+// start again from its state.
 type controlPlane struct {
 	t     *testing.T
 	name  string
@@ -27,7 +28,8 @@ type controlPlane struct {
 
 func startControlPlane(t *testing.T, name, state string) *controlPlane {
 	t.Helper()
-	c := &controlPlane{t: t, name: name, state: state, Authority: newAuthority(name, FileAuthority(state), authority.Config{})}
+	c := &controlPlane{t: t, name: name, state: state,
+		Authority: newAuthority(name, FileAuthority(state), authority.Config{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = c.Run(ctx) }()
@@ -82,7 +84,8 @@ func connect(client, server presented) error {
 		return func(s tls.ConnectionState) error {
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(of.bundle)
-			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}})
+			_, err := s.PeerCertificates[0].Verify(
+				x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}})
 			return err
 		}
 	}
@@ -104,8 +107,9 @@ func connect(client, server presented) error {
 	return errors.Join(err, <-failed)
 }
 
-// While the control planes of both clusters are stopped for six days, their Gateways connect to each other with the
-// certificates that they have, and afterwards the control planes do. A certificate that was stolen ends after a week.
+// While the control planes of both clusters are stopped for six days, their Gateways connect to
+// each other with the certificates that they have, and afterwards the control planes do. A
+// certificate that was stolen ends after a week.
 func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T) {
 	east, west := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +167,8 @@ func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T)
 	})
 }
 
-// A process renews by the clock that the certificates are compared with, too: the other one stands still while a machine sleeps.
+// A process renews by the clock that the certificates are compared with, too: the other one stands
+// still while a machine sleeps.
 func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 	state := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +194,8 @@ func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now().After(is.Leaf.NotAfter) || a.Current(gateway) {
-			t.Errorf("at %v the process presents a certificate until %v; Gateways keep theirs: %t", now(), is.Leaf.NotAfter, a.Current(gateway))
+			t.Errorf("at %v the process presents a certificate until %v; Gateways keep theirs: %t", now(),
+				is.Leaf.NotAfter, a.Current(gateway))
 		}
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// configDump is a gateway's resources in the form of Envoy's admin page /config_dump, without credentials (Redact). Equal
-// resources give equal bytes.
+// configDump is a gateway's resources in the form of Envoy's admin page /config_dump, without
+// credentials (Redact). Equal resources give equal bytes.
 func configDump(resources []*resource.Resource) (json.RawMessage, error) {
 	var (
 		clusters  adminv3.ClustersConfigDump
@@ -30,17 +30,24 @@ func configDump(resources []*resource.Resource) (json.RawMessage, error) {
 		}
 		switch r.Type {
 		case resource.Cluster:
-			clusters.DynamicActiveClusters = append(clusters.DynamicActiveClusters, &adminv3.ClustersConfigDump_DynamicCluster{VersionInfo: r.Version, Cluster: body})
+			clusters.DynamicActiveClusters = append(clusters.DynamicActiveClusters,
+				&adminv3.ClustersConfigDump_DynamicCluster{VersionInfo: r.Version, Cluster: body})
 		case resource.Listener:
-			listeners.DynamicListeners = append(listeners.DynamicListeners, &adminv3.ListenersConfigDump_DynamicListener{
-				Name: r.Name, ActiveState: &adminv3.ListenersConfigDump_DynamicListenerState{VersionInfo: r.Version, Listener: body},
-			})
+			listeners.DynamicListeners = append(listeners.DynamicListeners,
+				&adminv3.ListenersConfigDump_DynamicListener{
+					Name: r.Name, ActiveState: &adminv3.ListenersConfigDump_DynamicListenerState{
+						VersionInfo: r.Version, Listener: body,
+					},
+				})
 		case resource.RouteConfiguration:
-			routes.DynamicRouteConfigs = append(routes.DynamicRouteConfigs, &adminv3.RoutesConfigDump_DynamicRouteConfig{VersionInfo: r.Version, RouteConfig: body})
+			routes.DynamicRouteConfigs = append(routes.DynamicRouteConfigs,
+				&adminv3.RoutesConfigDump_DynamicRouteConfig{VersionInfo: r.Version, RouteConfig: body})
 		case resource.Endpoints:
-			endpoints.DynamicEndpointConfigs = append(endpoints.DynamicEndpointConfigs, &adminv3.EndpointsConfigDump_DynamicEndpointConfig{VersionInfo: r.Version, EndpointConfig: body})
+			endpoints.DynamicEndpointConfigs = append(endpoints.DynamicEndpointConfigs,
+				&adminv3.EndpointsConfigDump_DynamicEndpointConfig{VersionInfo: r.Version, EndpointConfig: body})
 		case resource.Secret:
-			secrets.DynamicActiveSecrets = append(secrets.DynamicActiveSecrets, &adminv3.SecretsConfigDump_DynamicSecret{Name: r.Name, VersionInfo: r.Version, Secret: body})
+			secrets.DynamicActiveSecrets = append(secrets.DynamicActiveSecrets,
+				&adminv3.SecretsConfigDump_DynamicSecret{Name: r.Name, VersionInfo: r.Version, Secret: body})
 		}
 	}
 	var dump adminv3.ConfigDump

@@ -29,19 +29,24 @@ func inline(text string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}}
 }
 
-// pages serves the debug pages over a store with one Secret and a gateway with one secret and one cluster.
+// pages serves the debug pages over a store with one Secret and a gateway with one secret and one
+// cluster.
 func pages(t *testing.T) *httptest.Server {
 	t.Helper()
 	objects := store.New()
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cert", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: private}},
-		Data:       map[string][]byte{corev1.TLSCertKey: []byte("BEGIN CERTIFICATE"), corev1.TLSPrivateKeyKey: []byte(private), "password": []byte(private)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cert",
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: private}},
+		Data: map[string][]byte{corev1.TLSCertKey: []byte("BEGIN CERTIFICATE"),
+			corev1.TLSPrivateKeyKey: []byte(private), "password": []byte(private)},
 	}
 	if _, err := objects.Apply(store.Secrets.Put(secret)); err != nil {
 		t.Fatal(err)
 	}
 	certificate := &tlsv3.TlsCertificate{CertificateChain: inline("BEGIN CERTIFICATE"), PrivateKey: inline(private)}
-	nested, err := anypb.New(&tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificates: []*tlsv3.TlsCertificate{certificate}}})
+	nested, err := anypb.New(&tlsv3.UpstreamTlsContext{
+		CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificates: []*tlsv3.TlsCertificate{certificate}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +58,14 @@ func pages(t *testing.T) *httptest.Server {
 		msg proto.Message
 	}{
 		{resource.Secret, &tlsv3.Secret{Name: "r", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: certificate}}},
-		{resource.Cluster, &clusterv3.Cluster{Name: "r", TransportSocket: &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: nested}}}},
+		{
+			resource.Cluster,
+			&clusterv3.Cluster{
+				Name: "r", TransportSocket: &corev3.TransportSocket{
+					Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: nested},
+				},
+			},
+		},
 	} {
 		made, err := resource.New(r.t, "r", r.msg, nil, nil)
 		if err != nil {
@@ -119,7 +131,8 @@ func TestDebug_DumpHasEnvoysForm(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &dump); err != nil {
 		t.Fatal(err)
 	}
-	if c := dump.Configs[0]; !strings.HasSuffix(c.Type, "ClustersConfigDump") || len(c.Clusters) != 1 || c.Clusters[0].Cluster.Name != "r" || c.Clusters[0].Version == "" {
+	if c := dump.Configs[0]; !strings.HasSuffix(c.Type, "ClustersConfigDump") || len(c.Clusters) != 1 ||
+		c.Clusters[0].Cluster.Name != "r" || c.Clusters[0].Version == "" {
 		t.Errorf("the first section is %+v", c)
 	}
 }
@@ -139,7 +152,8 @@ func TestDebug_UnknownNamesListTheKnownOnes(t *testing.T) {
 }
 
 func TestDebug_KindsAreFoundAsKubectlFindsThem(t *testing.T) {
-	for name, kind := range map[string]string{"httproutes": "HTTPRoute", "Gateway": "Gateway", "gatewayclasses": "GatewayClass", "backendtlspolicies": "BackendTLSPolicy", "modelservers": "ModelServers"} {
+	for name, kind := range map[string]string{"httproutes": "HTTPRoute", "Gateway": "Gateway",
+		"gatewayclasses": "GatewayClass", "backendtlspolicies": "BackendTLSPolicy", "modelservers": "ModelServers"} {
 		if got, ok := table(name); !ok || got.Kind() != kind {
 			t.Errorf("%q is not found as %s", name, kind)
 		}

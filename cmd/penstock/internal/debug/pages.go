@@ -19,7 +19,8 @@ type Config struct {
 	Store *store.Store
 	Cache *cache.Cache
 	XDS   *server.Server
-	// Rows explains rows of the translation (translator.ExplainRow), safely while changes are translated.
+	// Rows explains rows of the translation (translator.ExplainRow), safely while changes are
+	// translated.
 	Rows func(key string) []graph.Explanation
 }
 
@@ -57,7 +58,8 @@ func kinds() string {
 	return strings.Join(names, ", ")
 }
 
-// watchWrite bounds one write to a client that watches: a client that does not read must not make revisions pile up here.
+// watchWrite bounds one write to a client that watches: a client that does not read must not make
+// revisions pile up here.
 const watchWrite = 10 * time.Second
 
 // Objects is the answer of /debug/store/KIND.
@@ -141,11 +143,16 @@ func (c Config) graph(w http.ResponseWriter, r *http.Request) {
 	key := r.URL.Query().Get("key")
 	rows := c.Rows(key)
 	if key == "" || len(rows) == 0 {
-		http.Error(w, fmt.Sprintf("no row has a key that contains %q: write the name of an object (default/chat), a cluster (pool/default/chat) or a host", key), http.StatusNotFound)
+		http.Error(w,
+			fmt.Sprintf(
+				"no row has a key that contains %q: write the name of an object (default/chat), a cluster "+
+					"(pool/default/chat) or a host", key), http.StatusNotFound)
 		return
 	}
 	if len(rows) > mostRows {
-		http.Error(w, fmt.Sprintf("%d rows have a key that contains %q, at most %d are shown: write more of it", len(rows), key, mostRows), http.StatusBadRequest)
+		http.Error(w,
+			fmt.Sprintf("%d rows have a key that contains %q, at most %d are shown: write more of it", len(rows), key,
+				mostRows), http.StatusBadRequest)
 		return
 	}
 	writeJSON(w, rows)
@@ -159,7 +166,8 @@ func (c Config) dump(w http.ResponseWriter, r *http.Request) {
 		for _, g := range c.Cache.Gateways() {
 			known = append(known, g.Name)
 		}
-		http.Error(w, fmt.Sprintf("no Gateway %q is served here: choose one of %s", name, strings.Join(known, ", ")), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("no Gateway %q is served here: choose one of %s", name, strings.Join(known, ", ")),
+			http.StatusNotFound)
 		return
 	}
 	dump, err := configDump(resources)
@@ -178,7 +186,9 @@ func (c Config) diff(w http.ResponseWriter, r *http.Request) {
 		for _, p := range c.XDS.Proxies() {
 			known = append(known, p.Node)
 		}
-		http.Error(w, fmt.Sprintf("no proxy with node id %q is connected to this process: choose one of %s", node, strings.Join(known, ", ")), http.StatusNotFound)
+		http.Error(w,
+			fmt.Sprintf("no proxy with node id %q is connected to this process: choose one of %s", node,
+				strings.Join(known, ", ")), http.StatusNotFound)
 		return
 	}
 	writeJSON(w, list)

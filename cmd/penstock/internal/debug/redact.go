@@ -18,9 +18,10 @@ import (
 // redactedText replaces the value of a credential.
 const redactedText = "redacted"
 
-// Redact removes credentials from a resource, at any depth: fields that Envoy's API marks as sensitive
-// (udpa.annotations.sensitive), values of headers and query parameters that authenticate a client, and what any text has
-// of credentials (credential.Text), private keys in PEM among them. An Any whose type is not linked into this program loses its content.
+// Redact removes credentials from a resource, at any depth: fields that Envoy's API marks as
+// sensitive (udpa.annotations.sensitive), values of headers and query parameters that authenticate
+// a client, and what any text has of credentials (credential.Text), private keys in PEM among them.
+// An Any whose type is not linked into this program loses its content.
 func Redact(m proto.Message) error { return redact(m.ProtoReflect()) }
 
 func redact(m protoreflect.Message) error {
@@ -36,7 +37,8 @@ func redact(m protoreflect.Message) error {
 			named.Value = nil
 		}
 	case *routev3.HeaderMatcher:
-		if _, present := named.GetHeaderMatchSpecifier().(*routev3.HeaderMatcher_PresentMatch); !present && credential.Named(named.GetName()) {
+		if _, present := named.GetHeaderMatchSpecifier().(*routev3.HeaderMatcher_PresentMatch); !present &&
+			credential.Named(named.GetName()) {
 			named.HeaderMatchSpecifier = nil
 		}
 	case *routev3.QueryParameterMatcher:
@@ -87,7 +89,8 @@ func redactField(m protoreflect.Message, field protoreflect.FieldDescriptor, val
 }
 
 // withoutCredentials returns a text without the credentials that are in it by their form.
-func withoutCredentials(field protoreflect.FieldDescriptor, v protoreflect.Value) (next protoreflect.Value, changed bool) {
+func withoutCredentials(field protoreflect.FieldDescriptor, v protoreflect.Value) (next protoreflect.Value,
+	changed bool) {
 	switch field.Kind() {
 	case protoreflect.StringKind:
 		text := credential.Text(v.String())
@@ -115,5 +118,6 @@ func redactAny(packed *anypb.Any) error {
 
 func isSensitive(field protoreflect.FieldDescriptor) bool {
 	options, ok := field.Options().(*descriptorpb.FieldOptions)
-	return ok && proto.HasExtension(options, annotations.E_Sensitive) && proto.GetExtension(options, annotations.E_Sensitive).(bool)
+	return ok && proto.HasExtension(options, annotations.E_Sensitive) &&
+		proto.GetExtension(options, annotations.E_Sensitive).(bool)
 }

@@ -14,15 +14,17 @@ import (
 // AccessConfig is what an Access needs.
 type AccessConfig struct {
 	Cache *cache.Cache
-	// Drain is how long a Gateway may pick from a pool that its routes use no more: streams of removed listeners still may.
+	// Drain is how long a Gateway may pick from a pool that its routes use no more: streams of
+	// removed listeners still may.
 	Drain time.Duration
 	// Lagging reports that the objects may be old; nil: never.
 	Lagging func() bool
 }
 
-// Access decides which pools the proxies of a Gateway may pick from: those whose clusters it has, because its routes use
-// them, and those that it had within the drain time. A call waits up to 0.75 s for access, because its Envoy may have the route
-// from another process. Leases belong to the Gateway that opened them, and their requests count only at endpoints of their pool.
+// Access decides which pools the proxies of a Gateway may pick from: those whose clusters it has,
+// because its routes use them, and those that it had within the drain time. A call waits up to 0.75
+// s for access, because its Envoy may have the route from another process. Leases belong to the
+// Gateway that opened them, and their requests count only at endpoints of their pool.
 type Access struct {
 	cfg AccessConfig
 

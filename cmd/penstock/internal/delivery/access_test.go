@@ -24,7 +24,9 @@ func TestPickerKey_OpensPoolsThatRoutesUseOrHaveUsedWithinTheDrainTime(t *testin
 		}
 		clusters := func(ids ...model.ClusterID) (out []*resource.Resource) {
 			for _, id := range ids {
-				out = append(out, &resource.Resource{Ref: resource.Ref{Type: resource.Cluster, Name: id.String()}, Version: "1"})
+				out = append(out, &resource.Resource{
+					Ref: resource.Ref{Type: resource.Cluster, Name: id.String()}, Version: "1",
+				})
 			}
 			return out
 		}
@@ -37,20 +39,26 @@ func TestPickerKey_OpensPoolsThatRoutesUseOrHaveUsedWithinTheDrainTime(t *testin
 				}
 			}
 		}
-		plain, last, imported := model.PoolCluster("ns", "plain"), model.PoolCluster("ns", "last").As(model.LastVariant), model.ImportCluster("ns", "pool", "east")
+		plain, last, imported := model.PoolCluster("ns", "plain"),
+			model.PoolCluster("ns", "last").As(model.LastVariant), model.ImportCluster("ns", "pool", "east")
 		expect("at first", false, "ns/gw", "ns/plain")
 		_, changed := a.Allowed("ns/gw", objectid.MustParseTarget("ns/plain"))
-		deliver(translator.Delta{Gateway: "ns/gw", Upserts: clusters(plain, last, imported, model.ServiceCluster("ns", "service", 80), model.ParentCluster("ns", "pool", "west"),
-			model.PeerCluster("ns", "pool", "south").As(model.LastVariant))})
+		deliver(translator.Delta{Gateway: "ns/gw",
+			Upserts: clusters(plain, last, imported, model.ServiceCluster("ns", "service", 80),
+				model.ParentCluster("ns", "pool", "west"),
+				model.PeerCluster("ns", "pool", "south").As(model.LastVariant))})
 		select {
 		case <-changed:
 		default:
 			t.Error("a call that waits is not notified")
 		}
 		expect("with routes", true, "ns/gw", "ns/plain", "ns/last", "ns/pool@east", "ns/pool@west", "ns/pool@south")
-		expect("with routes", false, "ns/gw", "ns/service", "ns/pool@north", "ns/pool", "ns/other", "", "nonsense", "ns/plain@")
+		expect("with routes", false, "ns/gw", "ns/service", "ns/pool@north", "ns/pool", "ns/other", "", "nonsense",
+			"ns/plain@")
 		expect("without routes", false, "ns/other", "ns/plain")
-		deliver(translator.Delta{Gateway: "ns/gw", Removes: []resource.Ref{{Type: resource.Cluster, Name: plain.String()}, {Type: resource.Cluster, Name: imported.String()}}})
+		deliver(translator.Delta{Gateway: "ns/gw",
+			Removes: []resource.Ref{{Type: resource.Cluster, Name: plain.String()},
+				{Type: resource.Cluster, Name: imported.String()}}})
 		time.Sleep(59 * time.Second)
 		expect("within the drain time", true, "ns/gw", "ns/plain", "ns/pool@east", "ns/last")
 		expect("within the drain time", false, "ns/other", "ns/plain")

@@ -39,12 +39,17 @@ const (
 
 // stages is the order of delivery as data, with the reason for each place.
 var stages = [numStages]struct{ name, why string }{
-	Report:  {"report", "the board has a change's reports before anything that refers to them: a NACK, a status"},
-	Claim:   {"claim", "a listener whose port belongs to another Gateway of this machine is not committed"},
-	Shrink:  {"shrink", "every picker drops an endpoint before Envoy does: a pick names nothing that its cluster lacks"},
-	Probe:   {"probe", "an external picker is asked how it answers as soon as a route leads to it"},
-	Commit:  {"commit", "the cache, and so every Envoy, has the change from here on"},
-	Grow:    {"grow", "the picker names a new endpoint after Envoys have acknowledged it, which they cannot before the commit"},
+	Report: {"report", "the board has a change's reports before anything that refers to them: a NACK, a status"},
+	Claim:  {"claim", "a listener whose port belongs to another Gateway of this machine is not committed"},
+	Shrink: {
+		"shrink", "every picker drops an endpoint before Envoy does: a pick names nothing that its cluster lacks",
+	},
+	Probe:  {"probe", "an external picker is asked how it answers as soon as a route leads to it"},
+	Commit: {"commit", "the cache, and so every Envoy, has the change from here on"},
+	Grow: {
+		"grow",
+		"the picker names a new endpoint after Envoys have acknowledged it, which they cannot before the commit",
+	},
 	Observe: {"observe", "status, fleets and supervisors read what is committed"},
 	Reach:   {"reach", "waits for a revision end when all of the above is done"},
 }
@@ -63,7 +68,8 @@ type Part interface{ Steps() []Step }
 // Delivery runs the steps of its parts in the order of stages.
 type Delivery struct{ steps []Step }
 
-// New makes a delivery of some parts. Of two steps of one stage that of the earlier part comes first.
+// New makes a delivery of some parts. Of two steps of one stage that of the earlier part comes
+// first.
 func New(parts ...Part) *Delivery {
 	d := &Delivery{}
 	for _, p := range parts {
@@ -73,7 +79,8 @@ func New(parts ...Part) *Delivery {
 	return d
 }
 
-// Deliver runs every step with a change. Changes are delivered one after the other, by their revisions.
+// Deliver runs every step with a change. Changes are delivered one after the other, by their
+// revisions.
 func (d *Delivery) Deliver(ctx context.Context, c *Change) {
 	for _, s := range d.steps {
 		s.Deliver(ctx, c)

@@ -9,17 +9,20 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// What an EndpointPickerConfig has beside its plugins reaches the picker: how pages are read, the limit of requests in flight,
-// and how long requests of single priorities wait.
+// What an EndpointPickerConfig has beside its plugins reaches the picker: how pages are read, the
+// limit of requests in flight, and how long requests of single priorities wait.
 func TestEndpointPickerConfig_ReachesThePicker(t *testing.T) {
 	var s model.PickerSettings
 	s.UnverifiedTLS, s.MetricsPath, s.FullInFlight = true, "/stats", 20
-	s.FlowControl = model.FlowControl{On: true, TTL: time.Minute, InFlight: 10, TTLs: []model.BandTTL{{Priority: 3, TTL: time.Second}, {Negative: true, TTL: 2 * time.Second}}}
+	s.FlowControl = model.FlowControl{On: true, TTL: time.Minute, InFlight: 10,
+		TTLs: []model.BandTTL{{Priority: 3, TTL: time.Second}, {Negative: true, TTL: 2 * time.Second}}}
 	got := pickerPool(translator.PickerPool{Pool: &model.Pool{Settings: s}})
-	if tls := got.Metrics.Protocol.TLS; tls == nil || !tls.InsecureSkipVerify || got.Metrics.Protocol.Key == "" || got.Metrics.Path != "/stats" {
+	if tls := got.Metrics.Protocol.TLS; tls == nil || !tls.InsecureSkipVerify || got.Metrics.Protocol.Key == "" ||
+		got.Metrics.Path != "/stats" {
 		t.Errorf("pages: %+v", got.Metrics)
 	}
-	if f := got.FlowControl; f.InFlight != 10 || f.Wait(3) != time.Second || f.Wait(-1) != 2*time.Second || f.Wait(0) != time.Minute || f.Order == flow.Deadline {
+	if f := got.FlowControl; f.InFlight != 10 || f.Wait(3) != time.Second || f.Wait(-1) != 2*time.Second ||
+		f.Wait(0) != time.Minute || f.Order == flow.Deadline {
 		t.Errorf("flow control: %+v", f)
 	}
 	s.FlowControl.InFlight = 30 // above the limit of a full endpoint

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// workersDelay is how long after Envoy's main thread, which acknowledges, its workers may take to apply new endpoints: a pick
-	// that is quicker names what they do not have (seen when 50 requests came at once).
+	// workersDelay is how long after Envoy's main thread, which acknowledges, its workers may take
+	// to apply new endpoints: a pick that is quicker names what they do not have (seen when 50
+	// requests came at once).
 	workersDelay = 20 * time.Millisecond
-	// peersDelay is how much longer the Envoys of other processes may take to have what is in the same files: their ACKs are
-	// not published.
+	// peersDelay is how much longer the Envoys of other processes may take to have what is in the
+	// same files: their ACKs are not published.
 	peersDelay = 500 * time.Millisecond
 )
 
@@ -52,7 +53,8 @@ type Envoys struct{ cfg EnvoysConfig }
 // NewEnvoys makes it.
 func NewEnvoys(cfg EnvoysConfig) *Envoys { return &Envoys{cfg} }
 
-// EndpointsKnown returns when every Envoy that has one of the clusters has its newest endpoints, or with the context's error.
+// EndpointsKnown returns when every Envoy that has one of the clusters has its newest endpoints, or
+// with the context's error.
 func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	if err := e.endpointsAcked(ctx, clusters...); err != nil || e.cfg.Elsewhere.Elsewhere() == 0 {
 		return err
@@ -60,7 +62,8 @@ func (e *Envoys) EndpointsKnown(ctx context.Context, clusters ...string) error {
 	return wait(ctx, peersDelay)
 }
 
-// endpointsAcked is EndpointsKnown for the Envoys that are connected to this process. Without any, it waits for the first.
+// endpointsAcked is EndpointsKnown for the Envoys that are connected to this process. Without any,
+// it waits for the first.
 func (e *Envoys) endpointsAcked(ctx context.Context, clusters ...string) error {
 	none := e.cfg.Streams.Connected("") == 0
 	for _, gw := range e.cfg.Cache.Gateways() {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint: they read the same objects within
-	// milliseconds.
+	// holdTimeout is how long a removal waits for the pickers of peers to drop the endpoint: they
+	// read the same objects within milliseconds.
 	holdTimeout = 300 * time.Millisecond
 	// maxHold bounds the wait of a pool that becomes smaller again and again meanwhile.
 	maxHold = 3 * holdTimeout
@@ -30,11 +30,12 @@ type HoldsConfig struct {
 	Names Names
 }
 
-// Holds commits changes, and holds removals back that pickers of peers have not followed: any Envoy may ask any picker, so
-// an endpoint stays in Envoy as long as a picker may name it. What is held is a pool's clusters and endpoints, as they are in
-// the cache, and the removal of everything that these name, such as the hop of a place to spill to. A pool's hold ends when
-// its peers name the same as the picker here, or at its deadline; later changes of the pool join it. Everything else is
-// committed at once.
+// Holds commits changes, and holds removals back that pickers of peers have not followed: any Envoy
+// may ask any picker, so an endpoint stays in Envoy as long as a picker may name it. What is held
+// is a pool's clusters and endpoints, as they are in the cache, and the removal of everything that
+// these name, such as the hop of a place to spill to. A pool's hold ends when its peers name the
+// same as the picker here, or at its deadline; later changes of the pool join it. Everything else
+// is committed at once.
 type Holds struct {
 	cfg      HoldsConfig
 	released chan struct{} // has one element when a hold has ended
@@ -75,8 +76,8 @@ func NewHolds(cfg HoldsConfig) *Holds {
 // Steps implements Part.
 func (h *Holds) Steps() []Step { return []Step{{Commit, h.commit}} }
 
-// hold publishes what the picker names, and begins a hold for each pool that has become smaller and that peers have not
-// followed. It is called before the change is committed.
+// hold publishes what the picker names, and begins a hold for each pool that has become smaller and
+// that peers have not followed. It is called before the change is committed.
 func (h *Holds) hold(pools map[objectid.Target]naming) {
 	digests := map[objectid.Target]string{}
 	for name, is := range pools {
@@ -146,7 +147,8 @@ func (h *Holds) commit(_ context.Context, c *Change) {
 	defer h.mu.Unlock()
 	var batches []cache.Batch
 	for _, d := range c.Output.Deltas {
-		b := cache.Batch{Gateway: d.Gateway, Revision: c.Revision, Upserts: d.Upserts, Removes: d.Removes, Trace: c.Trace}
+		b := cache.Batch{Gateway: d.Gateway, Revision: c.Revision, Upserts: d.Upserts, Removes: d.Removes,
+			Trace: c.Trace}
 		if len(h.pools) > 0 {
 			h.keep(&b, d)
 		}
@@ -166,7 +168,8 @@ func (h *Holds) keep(b *cache.Batch, d translator.Delta) {
 	b.Upserts = slices.DeleteFunc(slices.Clone(d.Upserts), func(r *resource.Resource) bool {
 		at := item{d.Gateway, r.Ref}
 		pool := poolOf(r.Ref)
-		if h.pools[pool] == nil || h.cfg.Cache.cache.Resource(d.Gateway, r.Ref) == nil { // Envoy has none of it that could be removed
+		// Envoy has none of it that could be removed
+		if h.pools[pool] == nil || h.cfg.Cache.cache.Resource(d.Gateway, r.Ref) == nil {
 			delete(h.items, at)
 			return false
 		}
@@ -196,8 +199,8 @@ func poolOf(ref resource.Ref) objectid.Target {
 	return objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}, Member: id.Member}
 }
 
-// needed are the resources that held ones name, directly or not, in the versions that the cache has, and the pools that need
-// them. mu is held.
+// needed are the resources that held ones name, directly or not, in the versions that the cache
+// has, and the pools that need them. mu is held.
 func (h *Holds) needed(gateway string) map[resource.Ref]map[objectid.Target]bool {
 	out := map[resource.Ref]map[objectid.Target]bool{}
 	var follow func(ref resource.Ref, pool objectid.Target)
@@ -276,8 +279,9 @@ func (h *Holds) Run(ctx context.Context) error {
 	}
 }
 
-// check ends the holds whose peers have followed, or whose time is over, and returns the time until it is to be called
-// again. A peer that exceeds a deadline holds no other pool until it publishes again.
+// check ends the holds whose peers have followed, or whose time is over, and returns the time until
+// it is to be called again. A peer that exceeds a deadline holds no other pool until it publishes
+// again.
 func (h *Holds) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -88,9 +88,12 @@ type holdRig struct {
 
 func newHoldRig(t *testing.T) *holdRig {
 	r := &holdRig{t: t, cache: cache.New(cache.Config{}), named: nowhere{map[objectid.Target]int{}}}
-	r.peer = &peer{published: map[objectid.Target]string{}, followed: map[objectid.Target]string{}, changed: make(chan struct{}, 1)}
-	r.holds = NewHolds(HoldsConfig{Cache: NewLinger(r.cache, time.Minute, slog.New(slog.DiscardHandler)), Names: r.peer})
-	pools := NewPools(PoolsConfig{Picker: r.named, Envoys: r.named, Holds: r.holds, Keep: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	r.peer = &peer{published: map[objectid.Target]string{}, followed: map[objectid.Target]string{},
+		changed: make(chan struct{}, 1)}
+	r.holds = NewHolds(HoldsConfig{Cache: NewLinger(r.cache, time.Minute, slog.New(slog.DiscardHandler)),
+		Names: r.peer})
+	pools := NewPools(PoolsConfig{Picker: r.named, Envoys: r.named, Holds: r.holds, Keep: time.Hour,
+		Log: slog.New(slog.DiscardHandler)})
 	r.d = New(pools, r.holds)
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -115,13 +118,16 @@ func (r *holdRig) deliver(pools map[string]string, names []resource.Ref, removes
 	d := translator.Delta{Gateway: heldGateway, Removes: removes}
 	for pool, endpoints := range pools {
 		id := objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: pool}}
-		pp := translator.PickerPool{Pool: &model.Pool{Name: id, Cluster: model.PoolCluster("ns", pool), Last: model.PoolCluster("ns", pool)}}
+		pp := translator.PickerPool{
+			Pool: &model.Pool{Name: id, Cluster: model.PoolCluster("ns", pool), Last: model.PoolCluster("ns", pool)},
+		}
 		for _, e := range strings.Fields(endpoints) {
 			pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
 		}
 		c.Output.Pools = append(c.Output.Pools, pp)
 		ref := endpointsOf(pool)
-		d.Upserts = append(d.Upserts, resource.FromParts(ref.Type, ref.Name, resource.NewPart([]byte(endpoints), names, nil)))
+		d.Upserts = append(d.Upserts,
+			resource.FromParts(ref.Type, ref.Name, resource.NewPart([]byte(endpoints), names, nil)))
 	}
 	c.Output.Deltas = []translator.Delta{d}
 	before := time.Now()
@@ -231,7 +237,12 @@ func TestInferencePool_RemovedPoolIsNotHeld(t *testing.T) {
 		r.deliver(map[string]string{"a": e1 + " " + e2}, nil)
 		r.peer.follow()
 		r.deliver(map[string]string{"a": e2}, nil)
-		c := &Change{Revision: 9, Output: translator.Output{PoolsGone: []objectid.Target{poolA}, Deltas: []translator.Delta{{Gateway: heldGateway, Removes: []resource.Ref{endpointsOf("a")}}}}}
+		c := &Change{
+			Revision: 9, Output: translator.Output{
+				PoolsGone: []objectid.Target{poolA},
+				Deltas:    []translator.Delta{{Gateway: heldGateway, Removes: []resource.Ref{endpointsOf("a")}}},
+			},
+		}
 		r.d.Deliver(t.Context(), c)
 		r.expect("the pool is removed", "a", "nothing")
 	})

@@ -17,16 +17,19 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// LingerTimeout is how long clusters outlive the routes to them: longer than Envoy waits for an ordinary pick (2 s).
+// LingerTimeout is how long clusters outlive the routes to them: longer than Envoy waits for an
+// ordinary pick (2 s).
 const LingerTimeout = 5 * time.Second
 
-// Linger commits to the cache, and keeps the endpoints of imports' clusters, pods or hops, there for a while after the clusters are
-// removed: a request that has chosen one may still wait for its pick, and the address that a remote picker names then must
-// be among them. Envoy keeps such a cluster as long (publish.Config.Linger); translation has dropped it. Pods of an import that all leave
-// a cluster at once stay as long beside those that come: so it is where an import that declared its endpoints does no more, and none of
-// them is learned yet. External pickers that are all replaced stay as long behind those that come, which Envoy does not call before it has
-// checked their health: with none left, each request meanwhile would be answered 503. Endpoints of datagrams stay as long while they
-// drain, for the answers that are on their way.
+// Linger commits to the cache, and keeps the endpoints of imports' clusters, pods or hops, there
+// for a while after the clusters are removed: a request that has chosen one may still wait for its
+// pick, and the address that a remote picker names then must be among them. Envoy keeps such a
+// cluster as long (publish.Config.Linger); translation has dropped it. Pods of an import that all
+// leave a cluster at once stay as long beside those that come: so it is where an import that
+// declared its endpoints does no more, and none of them is learned yet. External pickers that are
+// all replaced stay as long behind those that come, which Envoy does not call before it has checked
+// their health: with none left, each request meanwhile would be answered 503. Endpoints of
+// datagrams stay as long while they drain, for the answers that are on their way.
 type Linger struct {
 	cache   *cache.Cache
 	timeout time.Duration
@@ -58,16 +61,19 @@ type leftEndpoints struct {
 
 // NewLinger makes it; timeout is LingerTimeout but in tests.
 func NewLinger(c *cache.Cache, timeout time.Duration, log *slog.Logger) *Linger {
-	return &Linger{cache: c, timeout: timeout, log: log, rearm: make(chan struct{}, 1), removed: map[place]removedCluster{}, left: map[place]leftEndpoints{}}
+	return &Linger{cache: c, timeout: timeout, log: log, rearm: make(chan struct{}, 1),
+		removed: map[place]removedCluster{}, left: map[place]leftEndpoints{}}
 }
 
-// importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any other cluster.
+// importedPool is the pool of an import whose pods are the endpoints of a cluster; false for any
+// other cluster.
 func importedPool(cluster string) (objectid.Target, bool) {
 	id, _ := model.ParseClusterID(cluster)
 	return id.Imported()
 }
 
-// lingers reports whether the endpoints of a cluster are kept: those of an import's pods, and the hops to its clusters, which lead there.
+// lingers reports whether the endpoints of a cluster are kept: those of an import's pods, and the
+// hops to its clusters, which lead there.
 func lingers(cluster string) bool {
 	id, _ := model.ParseClusterID(cluster)
 	_, ok := id.Imported()
@@ -104,12 +110,12 @@ func (d *Linger) Commit(batches ...cache.Batch) {
 	d.cache.Commit(batches...)
 }
 
-// addFormer adds some of the endpoints that a cluster had before to its new ones. left reports whether some have left that stay
-// for a while.
+// addFormer adds some of the endpoints that a cluster had before to its new ones. left reports
+// whether some have left that stay for a while.
 type addFormer func(endpoints, before *resource.Resource) (with *resource.Resource, left bool, err error)
 
-// withFormer is the new version of a cluster's endpoints with those of the former ones that add keeps, if some have left now or a
-// moment ago.
+// withFormer is the new version of a cluster's endpoints with those of the former ones that add
+// keeps, if some have left now or a moment ago.
 func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Time, add addFormer) *resource.Resource {
 	at := place{b.Gateway, r.Name}
 	was, ok := d.left[at]
@@ -134,8 +140,8 @@ func (d *Linger) withFormer(b *cache.Batch, r *resource.Resource, until time.Tim
 	return with
 }
 
-// withLeft is the new version of a cluster's endpoints with those that leave it, if all pods of an import, all external pickers or some
-// endpoints of datagrams do, or have a moment ago.
+// withLeft is the new version of a cluster's endpoints with those that leave it, if all pods of an
+// import, all external pickers or some endpoints of datagrams do, or have a moment ago.
 func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time) *resource.Resource {
 	id, _ := model.ParseClusterID(r.Name)
 	switch {
@@ -179,7 +185,8 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 	}
 	with, err := envoy.AddEndpoints(cluster, r, was.pods)
 	if err != nil {
-		d.log.Error("endpoints that leave a cluster cannot stay for the requests that wait for a pick", "gateway", b.Gateway, "cluster", r.Name, "error", err)
+		d.log.Error("endpoints that leave a cluster cannot stay for the requests that wait for a pick", "gateway",
+			b.Gateway, "cluster", r.Name, "error", err)
 		return r
 	}
 	was.endpoints, was.rev = r, b.Revision
@@ -187,7 +194,8 @@ func (d *Linger) withLeft(b *cache.Batch, r *resource.Resource, until time.Time)
 	return with
 }
 
-// Learn adds addresses to the removed clusters of a pool whose endpoints are kept, and returns their names.
+// Learn adds addresses to the removed clusters of a pool whose endpoints are kept, and returns
+// their names.
 func (d *Linger) Learn(pool objectid.Target, addrs []netip.AddrPort) (clusters []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,7 +206,8 @@ func (d *Linger) Learn(pool objectid.Target, addrs []netip.AddrPort) (clusters [
 		endpoints := d.cache.Resource(at.gateway, resource.Ref{Type: resource.Endpoints, Name: at.cluster})
 		with, err := envoy.AddEndpoints(was.cluster, endpoints, addrs)
 		if err != nil {
-			d.log.Error("endpoints cannot be added to a removed cluster", "gateway", at.gateway, "cluster", at.cluster, "error", err)
+			d.log.Error("endpoints cannot be added to a removed cluster", "gateway", at.gateway, "cluster", at.cluster,
+				"error", err)
 			continue
 		}
 		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Upserts: []*resource.Resource{with}})
@@ -233,7 +242,8 @@ func (d *Linger) expire(now time.Time) time.Duration {
 			continue
 		}
 		delete(d.removed, at)
-		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Removes: []resource.Ref{{Type: resource.Endpoints, Name: at.cluster}}})
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev,
+			Removes: []resource.Ref{{Type: resource.Endpoints, Name: at.cluster}}})
 	}
 	for at, was := range d.left {
 		if left := was.until.Sub(now); left > 0 {
@@ -241,13 +251,14 @@ func (d *Linger) expire(now time.Time) time.Duration {
 			continue
 		}
 		delete(d.left, at)
-		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev, Upserts: []*resource.Resource{was.endpoints}})
+		d.cache.Commit(cache.Batch{Gateway: at.gateway, Revision: was.rev,
+			Upserts: []*resource.Resource{was.endpoints}})
 	}
 	return next
 }
 
-// LearnedObject returns namespace and name of the object that holds the endpoints of a pool which remote pickers have
-// named; false for a pool that is not of an import.
+// LearnedObject returns namespace and name of the object that holds the endpoints of a pool which
+// remote pickers have named; false for a pool that is not of an import.
 func LearnedObject(pool objectid.Target) (namespace, name string, ok bool) {
 	return pool.Namespace, store.LearnedName(pool.Name, pool.Member), pool.Member != ""
 }

@@ -44,8 +44,9 @@ func west(t *testing.T, owner report.Ref, endpoints ...string) []*resource.Resou
 
 var (
 	westID   = model.ImportCluster("ns", "far", "west")
-	westGone = []resource.Ref{{Type: resource.Cluster, Name: westCluster}, {Type: resource.Endpoints, Name: westCluster}}
-	pod9     = []netip.AddrPort{netip.MustParseAddrPort("10.1.0.9:8000")}
+	westGone = []resource.Ref{{Type: resource.Cluster, Name: westCluster},
+		{Type: resource.Endpoints, Name: westCluster}}
+	pod9 = []netip.AddrPort{netip.MustParseAddrPort("10.1.0.9:8000")}
 )
 
 func removed(t *testing.T, owner report.Ref) (*cache.Cache, *Linger) {
@@ -102,7 +103,8 @@ func TestInferencePoolImport_ReturningClusterHasTheObjectsEndpoints(t *testing.T
 	}
 }
 
-// An import that declared its endpoints does no more: a pick that is in flight names one of them, before any is learned.
+// An import that declared its endpoints does no more: a pick that is in flight names one of them,
+// before any is learned.
 func TestInferencePoolImport_EndpointsThatAllLeaveStayForPicksInFlight(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -150,11 +152,15 @@ func TestBackendTLSPolicy_ClosedClusterStaysClosedWhenRemoved(t *testing.T) {
 // A request may have chosen the cluster of hops while its route changes.
 func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
 	id := model.MembersCluster("ns", "far")
-	load, err := envoy.Endpoints(&model.Assignment{Cluster: id, Endpoints: []model.Endpoint{{Hop: model.HopID{Import: true, Namespace: "ns", Name: "far", Member: "west"}}}})
+	load, err := envoy.Endpoints(&model.Assignment{
+		Cluster:   id,
+		Endpoints: []model.Endpoint{{Hop: model.HopID{Import: true, Namespace: "ns", Name: "far", Member: "west"}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := envoy.Cluster(&model.Cluster{Name: id, Protocol: model.HTTP1, Fallback: model.FallbackMembers, Hops: true})
+	cluster, err := envoy.Cluster(&model.Cluster{Name: id, Protocol: model.HTTP1, Fallback: model.FallbackMembers,
+		Hops: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +177,8 @@ func TestLinger_HopsToExportingClustersAreKept(t *testing.T) {
 	}
 }
 
-// Envoy calls no picker before it has checked its health: those that all come at once have the former ones behind them.
+// Envoy calls no picker before it has checked its health: those that all come at once have the
+// former ones behind them.
 func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -222,7 +229,8 @@ func TestExternalPicker_FormerOnesStayBehindThoseThatReplaceAll(t *testing.T) {
 	}
 }
 
-// A session of datagrams ends with its endpoint: those that leave drain, so that answers on their way arrive.
+// A session of datagrams ends with its endpoint: those that leave drain, so that answers on their
+// way arrive.
 func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 	c := cache.New(cache.Config{})
 	d := NewLinger(c, time.Minute, slog.New(slog.DiscardHandler))
@@ -270,7 +278,8 @@ func TestUDPRoute_EndpointsThatLeaveDrain(t *testing.T) {
 		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.2", 1)}, "10.0.0.1 1, 10.0.0.2 1"}, // weights alone
 		{[]model.Endpoint{at("10.0.0.2", 1), drop}, "10.0.0.2 1, 255.255.255.255 1, 10.0.0.1 DRAINING"},
 		{[]model.Endpoint{at("10.0.0.3", 1)}, "10.0.0.3 1, 10.0.0.2 DRAINING, 10.0.0.1 DRAINING"},
-		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.3", 1)}, "10.0.0.1 1, 10.0.0.3 1, 10.0.0.2 DRAINING"}, // one returns
+		// one returns
+		{[]model.Endpoint{at("10.0.0.1", 1), at("10.0.0.3", 1)}, "10.0.0.1 1, 10.0.0.3 1, 10.0.0.2 DRAINING"},
 		{nil, ""}, // nothing else takes their datagrams
 		{[]model.Endpoint{at("10.0.0.3", 1)}, "10.0.0.3 1"},
 		{[]model.Endpoint{at("10.0.0.4", 1)}, "10.0.0.4 1, 10.0.0.3 DRAINING"},

@@ -23,28 +23,31 @@ import (
 func pickerPool(pp translator.PickerPool) picker.Pool {
 	s := pp.Pool.Settings
 	out := picker.Pool{
-		ID:            pp.Pool.Name,
-		Strategy:      s.Strategy,
-		Shadow:        s.Shadow,
-		Plugins:       s.Plugins,
-		Criticality:   schedule.Criticality(s.Criticality),
-		Models:        models(pp.Models),
-		TrustHeaders:  s.TrustHeaders,
-		ShedAfter:     s.ShedAfter,
-		FlowControl:   flowControl(&s),
-		Hashing:       schedule.Hashing{VirtualNodes: int(s.VirtualNodes), LoadFactor: float64(s.LoadFactorPercent) / 100},
+		ID:           pp.Pool.Name,
+		Strategy:     s.Strategy,
+		Shadow:       s.Shadow,
+		Plugins:      s.Plugins,
+		Criticality:  schedule.Criticality(s.Criticality),
+		Models:       models(pp.Models),
+		TrustHeaders: s.TrustHeaders,
+		ShedAfter:    s.ShedAfter,
+		FlowControl:  flowControl(&s),
+		Hashing: schedule.Hashing{VirtualNodes: int(s.VirtualNodes),
+			LoadFactor: float64(s.LoadFactorPercent) / 100},
 		UserMessages:  int(s.UserMessages),
 		SessionTTL:    time.Duration(s.SessionTTL) * time.Second,
 		SessionCookie: s.SessionCookie,
-		Full:          schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent, InFlight: s.FullInFlight},
-		Responses:     s.ResponseAffinity,
-		Spills:        pp.Pool.Picker.Spills,
-		Spill:         pp.Pool.Picker.Spill,
-		Fallbacks:     int(s.Fallbacks),
+		Full: schedule.Full{Queue: s.FullQueue, KVCachePercent: s.FullKVCachePercent,
+			InFlight: s.FullInFlight},
+		Responses: s.ResponseAffinity,
+		Spills:    pp.Pool.Picker.Spills,
+		Spill:     pp.Pool.Picker.Spill,
+		Fallbacks: int(s.Fallbacks),
 
 		NoHeadersLimit: s.NoHeadersTimeout,
 
-		Metrics: endpoint.Metrics{Engine: endpoint.Engine(s.Engine), Path: s.MetricsPath, Port: uint16(s.MetricsPort), Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
+		Metrics: endpoint.Metrics{Engine: endpoint.Engine(s.Engine), Path: s.MetricsPath, Port: uint16(s.MetricsPort),
+			Queue: s.QueueName, Running: s.RunningName, KVCache: s.KVCacheName, MaxPage: int64(s.MaxMetricsPage)},
 	}
 	out.LoadPort = uint16(s.LoadStatPort)
 	if at := pp.Gateways; at != nil {
@@ -57,7 +60,8 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 	}
 	out.Metrics.Protocol = serverProtocol(pp)
 	if e := s.KVEvents; e.Dial || e.Listen {
-		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic, Render: e.Render}
+		out.KVEvents = &picker.KVEvents{Port: uint16(e.Port), ReplayPort: uint16(e.ReplayPort), Topic: e.Topic,
+			Render: e.Render}
 	}
 	for _, s := range pp.Scorers {
 		at, tls := dialed(&s)
@@ -69,7 +73,8 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		if of.Service != "" {
 			host = of.Service + "." + pp.Pool.Name.Namespace + ".svc"
 		}
-		out.Processor = &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(of.Port))), Path: of.Path, Timeout: of.Timeout, Headers: of.Headers, Route: of.Route}
+		out.Processor = &picker.Processor{Host: net.JoinHostPort(host, strconv.Itoa(int(of.Port))), Path: of.Path,
+			Timeout: of.Timeout, Headers: of.Headers, Route: of.Route}
 		out.Processor.Addresses, out.Processor.TLS = dialed(at)
 	}
 	switch {
@@ -94,7 +99,9 @@ func pickerPool(pp translator.PickerPool) picker.Pool {
 		return out // the other picker knows its endpoints
 	}
 	for _, m := range pp.Members {
-		out.Endpoints = append(out.Endpoints, endpoint.Spec{Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining})
+		out.Endpoints = append(out.Endpoints, endpoint.Spec{
+			Addr: m.Address, Pod: m.Pod, Labels: m.Labels, Draining: m.Draining,
+		})
 	}
 	return out
 }
@@ -109,7 +116,8 @@ func choicePool(id objectid.Target, body model.BodyMode, c *translator.Choice) p
 		out.Body = picker.BodyPrompts
 	}
 	for _, m := range c.Members {
-		out.Clusters.List = append(out.Clusters.List, picker.Cluster{Name: m.Name, Hop: m.Hop.Address(), Local: m.Local, Servers: m.Servers, NoGRPC: m.NoGRPC})
+		out.Clusters.List = append(out.Clusters.List,
+			picker.Cluster{Name: m.Name, Hop: m.Hop.Address(), Local: m.Local, Servers: m.Servers, NoGRPC: m.NoGRPC})
 	}
 	for _, h := range c.Further {
 		out.Clusters.Further = append(out.Clusters.Further, h.Address())
@@ -123,7 +131,8 @@ func gatewayPool(id objectid.Target, of model.Protocol, at *model.ExternalPicker
 	out.Metrics.Protocol.HTTP2 = of == model.H2C
 	addresses, secure := dialed(at)
 	out.Metrics.Off = true
-	if config, err := secure.Config(); err == nil { // else the client certificate is invalid, and those with TLS are not called
+	// else the client certificate is invalid, and those with TLS are not called
+	if config, err := secure.Config(); err == nil {
 		out.Metrics.Protocol.TLS = config
 	}
 	for _, a := range addresses[:min(len(addresses), picker.MaxServers)] {
@@ -181,8 +190,8 @@ func flowControl(s *model.PickerSettings) *picker.FlowControl {
 	return out
 }
 
-// serverProtocol returns how the picker itself calls the pool's servers, as Envoy does: by the pool's
-// appProtocol and a BackendTLSPolicy.
+// serverProtocol returns how the picker itself calls the pool's servers, as Envoy does: by the
+// pool's appProtocol and a BackendTLSPolicy.
 func serverProtocol(pp translator.PickerPool) upstream.Protocol {
 	by := upstream.Protocol{HTTP2: pp.Pool.Protocol == model.H2C}
 	if pp.TLS == nil && pp.Pool.Settings.UnverifiedTLS {

@@ -18,17 +18,19 @@ import (
 )
 
 const (
-	// growTimeout is how long the picker waits for Envoys to have a pool's new endpoints before it names them all the same: a
-	// proxy that does not answer must not keep a pool small.
+	// growTimeout is how long the picker waits for Envoys to have a pool's new endpoints before it
+	// names them all the same: a proxy that does not answer must not keep a pool small.
 	growTimeout = time.Second
 	// hopTimeout is the same for a new place to spill to: that may be a listener with routes, too.
 	hopTimeout = 5 * time.Second
 	// maxFallbacks is how many further endpoints the picker names at most.
 	maxFallbacks = 8
-	// youngTime is how long picks of a pool that has grown name further endpoints, of which Envoy passes over those that it does not have:
-	// it acknowledges before its workers have new endpoints, and the Envoys of other processes follow unseen (envoys.go). If such a
-	// process is frozen, its Envoys have what is new once their pings have failed, within 13 s (bootstrap), and they have connected
-	// elsewhere. A process that was frozen for 4 s, beside one that named a new endpoint alone after 2 s, has cost 3 of 218,000 requests.
+	// youngTime is how long picks of a pool that has grown name further endpoints, of which Envoy
+	// passes over those that it does not have: it acknowledges before its workers have new
+	// endpoints, and the Envoys of other processes follow unseen (envoys.go). If such a process is
+	// frozen, its Envoys have what is new once their pings have failed, within 13 s (bootstrap),
+	// and they have connected elsewhere. A process that was frozen for 4 s, beside one that named a
+	// new endpoint alone after 2 s, has cost 3 of 218,000 requests.
 	youngTime = 15 * time.Second
 )
 
@@ -56,29 +58,33 @@ type PoolsConfig struct {
 	Log  *slog.Logger
 }
 
-// Pools gives pools to the picker in steps, because Envoys are always a little behind. An endpoint that leaves is dropped
-// before Envoy drops it. A new one, and a new place to spill to, is named once Envoys have it. A removed pool is picked from
-// as long as an Envoy may still ask.
+// Pools gives pools to the picker in steps, because Envoys are always a little behind. An endpoint
+// that leaves is dropped before Envoy drops it. A new one, and a new place to spill to, is named
+// once Envoys have it. A removed pool is picked from as long as an Envoy may still ask.
 type Pools struct {
 	cfg          PoolsConfig
 	grow, retire chan struct{} // signals to the two loops of Run
 
-	mu       sync.Mutex
-	updating bool                            // between shrink and grow: the cache does not have yet what growing waits for
+	mu sync.Mutex
+	// between shrink and grow: the cache does not have yet what growing waits for
+	updating bool
 	current  map[objectid.Target]picker.Pool // what the picker has
 	growing  map[objectid.Target]picker.Pool // what it gets once Envoys have the endpoints
 	young    map[objectid.Target]time.Time   // pools that have grown, and until when their picks name further endpoints
 	plain    map[objectid.Target]*model.Pool
-	gone     map[objectid.Target]time.Time   // removed pools, and until when they are kept
-	gateways map[objectid.Target]picker.Pool // what takes the place of some of them then: pools that are reached through gateways alone
+	gone     map[objectid.Target]time.Time // removed pools, and until when they are kept
+	// what takes the place of some of them then: pools that are reached through gateways alone
+	gateways map[objectid.Target]picker.Pool
 }
 
 // NewPools makes it.
 func NewPools(cfg PoolsConfig) *Pools {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &Pools{
-		cfg: cfg, grow: signal(), retire: signal(), current: map[objectid.Target]picker.Pool{}, growing: map[objectid.Target]picker.Pool{}, young: map[objectid.Target]time.Time{},
-		plain: map[objectid.Target]*model.Pool{}, gone: map[objectid.Target]time.Time{}, gateways: map[objectid.Target]picker.Pool{},
+		cfg: cfg, grow: signal(), retire: signal(), current: map[objectid.Target]picker.Pool{},
+		growing: map[objectid.Target]picker.Pool{}, young: map[objectid.Target]time.Time{},
+		plain: map[objectid.Target]*model.Pool{}, gone: map[objectid.Target]time.Time{},
+		gateways: map[objectid.Target]picker.Pool{},
 	}
 }
 
@@ -95,7 +101,8 @@ func (s *Pools) Steps() []Step {
 	}
 }
 
-// before updates the picker before a change is committed. It returns what the picker names now of pools that changed.
+// before updates the picker before a change is committed. It returns what the picker names now of
+// pools that changed.
 func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,13 +115,15 @@ func (s *Pools) before(out translator.Output) map[objectid.Target]naming {
 	for _, pp := range out.Pools {
 		name := pp.Pool.Name
 		delete(s.gateways, name)
-		if was, ok := s.current[name]; ok && pp.Gateways != nil && !was.Gateways { // routes of before still ask for picks
+		// routes of before still ask for picks
+		if was, ok := s.current[name]; ok && pp.Gateways != nil && !was.Gateways {
 			s.gateways[name] = pickerPool(pp)
 			s.leave(name)
 			continue
 		}
 		relays := pp.Pool.External || pp.Pool.Relay != nil
-		if relays && (pp.External == nil || len(pp.External.Addresses) == 0) { // there is no picker to relay requests to
+		// there is no picker to relay requests to
+		if relays && (pp.External == nil || len(pp.External.Addresses) == 0) {
 			s.leave(name)
 			continue
 		}
@@ -144,7 +153,8 @@ func (s *Pools) leave(name objectid.Target) {
 	poke(s.retire)
 }
 
-// change gives the picker what of a pool's change is right whether Envoys have it or not. s.mu is held.
+// change gives the picker what of a pool's change is right whether Envoys have it or not. s.mu is
+// held.
 func (s *Pools) change(next picker.Pool) {
 	delete(s.growing, next.ID)
 	old, ok := s.current[next.ID]
@@ -153,7 +163,8 @@ func (s *Pools) change(next picker.Pool) {
 		return
 	}
 	now := next
-	now.Spill = slices.DeleteFunc(slices.Clone(next.Spill), func(place string) bool { return !slices.Contains(old.Spill, place) })
+	now.Spill = slices.DeleteFunc(slices.Clone(next.Spill),
+		func(place string) bool { return !slices.Contains(old.Spill, place) })
 	if len(now.Spill) < len(next.Spill) {
 		s.growing[next.ID] = next
 	}
@@ -164,8 +175,10 @@ func (s *Pools) change(next picker.Pool) {
 		now.Endpoints = known
 		s.growing[next.ID] = next
 	default:
-		// All are replaced. Envoy passes over those of a list that it does not have: so the list has old and new ones.
-		now.Endpoints = slices.Concat(next.Endpoints, slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
+		// All are replaced. Envoy passes over those of a list that it does not have: so the list
+		// has old and new ones.
+		now.Endpoints = slices.Concat(next.Endpoints,
+			slices.DeleteFunc(slices.Clone(old.Endpoints), named(next.Endpoints)))
 		now.Fallbacks = maxFallbacks
 		s.growing[next.ID] = next
 	}
@@ -180,11 +193,13 @@ func (s *Pools) set(pool picker.Pool) {
 		pool.Fallbacks = maxFallbacks
 	}
 	if err := s.cfg.Picker.Update(pool); err != nil {
-		s.cfg.Log.Error("a pool cannot be picked from as configured; its last good configuration stays", "pool", pool.ID.String(), "error", err)
+		s.cfg.Log.Error("a pool cannot be picked from as configured; its last good configuration stays", "pool",
+			pool.ID.String(), "error", err)
 	}
 }
 
-// chooseDefault marks the pool of gateways that name none: the configured one, or the only one. s.mu is held.
+// chooseDefault marks the pool of gateways that name none: the configured one, or the only one.
+// s.mu is held.
 func (s *Pools) chooseDefault() {
 	want := objectid.Target{Pool: s.cfg.DefaultPool}
 	if want.IsZero() {
@@ -218,7 +233,8 @@ func (s *Pools) chooseDefault() {
 	}
 }
 
-// leavingDefault is the default pool if it was removed within the drain time; else the zero Target. s.mu is held.
+// leavingDefault is the default pool if it was removed within the drain time; else the zero Target.
+// s.mu is held.
 func (s *Pools) leavingDefault() objectid.Target {
 	for name := range s.gone {
 		if s.current[name].Default {
@@ -245,7 +261,8 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Run gives the picker the rest of each change once Envoys have it, and removes pools whose time is over.
+// Run gives the picker the rest of each change once Envoys have it, and removes pools whose time is
+// over.
 func (s *Pools) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.finish(ctx) })
@@ -292,7 +309,8 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, pool := range want {
-		if now, ok := s.growing[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) && slices.Equal(now.Spill, pool.Spill) {
+		if now, ok := s.growing[name]; ok && slices.EqualFunc(now.Endpoints, pool.Endpoints, sameEndpoint) &&
+			slices.Equal(now.Spill, pool.Spill) {
 			delete(s.growing, name)
 			s.young[name] = time.Now().Add(youngTime)
 			s.set(now)
@@ -301,7 +319,8 @@ func (s *Pools) finishGrowing(ctx context.Context) {
 	}
 }
 
-// remove removes pools, and the further endpoints of those that have grown, when their time is over.
+// remove removes pools, and the further endpoints of those that have grown, when their time is
+// over.
 func (s *Pools) remove(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -331,7 +350,8 @@ func (s *Pools) remove(ctx context.Context) error {
 	}
 }
 
-// age ends the time of pools that have grown, and returns the time until it is to be called again. s.mu is held.
+// age ends the time of pools that have grown, and returns the time until it is to be called again.
+// s.mu is held.
 func (s *Pools) age() time.Duration {
 	next := time.Hour
 	for name, until := range s.young {
@@ -349,7 +369,8 @@ func (s *Pools) age() time.Duration {
 
 func sameEndpoint(a, b endpoint.Spec) bool { return a.Addr == b.Addr }
 
-// intersect keeps the endpoints of next that Envoys have, according to old. A draining one they need not have.
+// intersect keeps the endpoints of next that Envoys have, according to old. A draining one they
+// need not have.
 func intersect(next, old []endpoint.Spec) []endpoint.Spec {
 	known := map[netip.AddrPort]bool{}
 	for _, e := range old {

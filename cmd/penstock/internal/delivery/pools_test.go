@@ -64,7 +64,10 @@ func await(ctx context.Context, c <-chan struct{}) error {
 
 func newPoolRig(t *testing.T, keep time.Duration) *poolRig {
 	r := &poolRig{t: t, known: make(chan struct{}), picked: map[objectid.Target]picker.Pool{}}
-	r.pools = NewPools(PoolsConfig{Picker: r, Envoys: r, Holds: NewHolds(HoldsConfig{Cache: NewLinger(cache.New(cache.Config{}), time.Minute, slog.New(slog.DiscardHandler)), Names: noPeers{}}), Keep: keep, Log: slog.New(slog.DiscardHandler)})
+	r.pools = NewPools(PoolsConfig{Picker: r, Envoys: r,
+		Holds: NewHolds(
+			HoldsConfig{Cache: NewLinger(cache.New(cache.Config{}), time.Minute, slog.New(slog.DiscardHandler)),
+				Names: noPeers{}}), Keep: keep, Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { _ = r.pools.Run(ctx) }) // ends with the context's error
@@ -77,7 +80,10 @@ func newPoolRig(t *testing.T, keep time.Duration) *poolRig {
 
 // change is one update from translation.
 func (r *poolRig) change(inFlight int32, external bool, endpoints ...string) {
-	pp := translator.PickerPool{Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a"), External: external}}
+	pp := translator.PickerPool{
+		Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a"),
+			External: external},
+	}
 	pp.Pool.Settings.FullInFlight = inFlight
 	for _, e := range endpoints {
 		pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
@@ -86,7 +92,8 @@ func (r *poolRig) change(inFlight int32, external bool, endpoints ...string) {
 	r.pools.after()
 }
 
-// expect waits until the picker names some endpoints of the pool and takes it for full at a number of requests.
+// expect waits until the picker names some endpoints of the pool and takes it for full at a number
+// of requests.
 func (r *poolRig) expect(what string, inFlight int32, want ...string) {
 	r.t.Helper()
 	poll.NoError(r.t, what, poll.Limit, func() error {
@@ -175,7 +182,9 @@ func TestPicker_EarlierAckIsNotTakenForTheNewEndpoints(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	r.change(0, false, e1)
 	close(r.known)
-	pp := translator.PickerPool{Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a")}}
+	pp := translator.PickerPool{
+		Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a")},
+	}
 	for _, e := range []string{e1, e2} {
 		pp.Members = append(pp.Members, model.Member{Address: netip.MustParseAddrPort(e)})
 	}
@@ -189,7 +198,9 @@ func TestPicker_EarlierAckIsNotTakenForTheNewEndpoints(t *testing.T) {
 func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	change := func(places ...string) {
-		pp := translator.PickerPool{Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a")}}
+		pp := translator.PickerPool{
+			Pool: &model.Pool{Name: poolA, Cluster: model.PoolCluster("ns", "a"), Last: model.PoolCluster("ns", "a")},
+		}
 		pp.Pool.Picker.Spill, pp.Pool.Picker.Spills = places, len(places) > 0
 		r.pools.before(translator.Output{Pools: []translator.PickerPool{pp}})
 		r.pools.after()
@@ -216,9 +227,13 @@ func TestSpill_NamesNoPlaceThatEnvoyLacks(t *testing.T) {
 	})
 }
 
-// An exporting cluster that is reached through its gateways from now on is still picked from for routes of before.
+// An exporting cluster that is reached through its gateways from now on is still picked from for
+// routes of before.
 func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T) {
-	gateways := translator.PickerPool{Pool: &model.Pool{Name: poolA}, Gateways: &model.ExternalPicker{Addresses: []model.RemoteAddress{{Addr: netip.MustParseAddrPort(e2), Cleartext: true}}}}
+	gateways := translator.PickerPool{Pool: &model.Pool{Name: poolA},
+		Gateways: &model.ExternalPicker{
+			Addresses: []model.RemoteAddress{{Addr: netip.MustParseAddrPort(e2), Cleartext: true}},
+		}}
 	r := newPoolRig(t, time.Hour)
 	r.change(0, false, e1)
 	for range 2 {
@@ -242,7 +257,9 @@ func TestInferencePoolImport_ChangedModeIsPickedFromForTheDrainTime(t *testing.T
 
 func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 	for name, leave := range map[string]func(*poolRig){
-		"removed":                   func(r *poolRig) { r.pools.before(translator.Output{PoolsGone: []objectid.Target{poolA}}) },
+		"removed": func(r *poolRig) {
+			r.pools.before(translator.Output{PoolsGone: []objectid.Target{poolA}})
+		},
 		"it has an external picker": func(r *poolRig) { r.change(0, true, e1) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +279,12 @@ func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 	r := newPoolRig(t, time.Hour)
 	r.change(0, false, e1)
 	r.pools.before(translator.Output{PoolsGone: []objectid.Target{poolA}})
-	r.pools.before(translator.Output{Pools: []translator.PickerPool{{Pool: &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "b"}}}}}})
+	r.pools.before(
+		translator.Output{
+			Pools: []translator.PickerPool{
+				{Pool: &model.Pool{Name: objectid.Target{Pool: objectid.Pool{Namespace: "ns", Name: "b"}}}},
+			},
+		})
 	if r.byDefault("ns/a") || !r.byDefault("ns/b") {
 		t.Error("the pool that replaces the removed one is not the default one")
 	}
@@ -270,8 +292,12 @@ func TestInferencePool_RemovedOneIsPickedFromForTheDrainTime(t *testing.T) {
 
 // An import's policy sets how long its sessions stay, and their cookie, in the picker too.
 func TestSession_SettingsOfAnImportReachThePicker(t *testing.T) {
-	pp := translator.PickerPool{Pool: &model.Pool{Name: poolA, Settings: model.PickerSettings{SessionTTL: 60, SessionCookie: "sid"}}, Choice: &translator.Choice{Sessions: true}}
-	if p := pickerPool(pp); p.Clusters == nil || !p.Clusters.Sessions || p.SessionTTL != time.Minute || p.SessionCookie != "sid" {
+	pp := translator.PickerPool{
+		Pool:   &model.Pool{Name: poolA, Settings: model.PickerSettings{SessionTTL: 60, SessionCookie: "sid"}},
+		Choice: &translator.Choice{Sessions: true},
+	}
+	if p := pickerPool(pp); p.Clusters == nil || !p.Clusters.Sessions || p.SessionTTL != time.Minute ||
+		p.SessionCookie != "sid" {
 		t.Errorf("%+v", p)
 	}
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Ports gives each port of this machine to one Gateway. Two Envoys would both bind it (SO_REUSEPORT), and the kernel would
-// distribute connections between them. The first Gateway keeps a port; a later one waits for it and gets a report. The Envoy
-// listener's name is the port (model.ListenerName).
+// Ports gives each port of this machine to one Gateway. Two Envoys would both bind it
+// (SO_REUSEPORT), and the kernel would distribute connections between them. The first Gateway keeps
+// a port; a later one waits for it and gets a report. The Envoy listener's name is the port
+// (model.ListenerName).
 type Ports struct {
 	board *status.Board
 
@@ -46,7 +47,8 @@ func isPort(ref resource.Ref) bool {
 	return ok && ref.Type == resource.Listener
 }
 
-// filter removes listeners from deltas whose port another Gateway has, and adds those whose port came free.
+// filter removes listeners from deltas whose port another Gateway has, and adds those whose port
+// came free.
 func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +60,8 @@ func (c *Ports) filter(deltas []translator.Delta) []translator.Delta {
 	freed := map[string]bool{}
 	for _, d := range deltas {
 		for name, gw := range c.owner {
-			if gw == d.Gateway && (d.Gone || slices.Contains(d.Removes, resource.Ref{Type: resource.Listener, Name: name})) {
+			if gw == d.Gateway &&
+				(d.Gone || slices.Contains(d.Removes, resource.Ref{Type: resource.Listener, Name: name})) {
 				delete(c.owner, name)
 				freed[name] = true
 			}
@@ -120,7 +123,9 @@ func (c *Ports) reports() []report.Report {
 			}
 			problem := fmt.Sprintf("port %s is already used by Gateway %s", socket, c.owner[listener])
 			by[gw].Conditions = report.Set(by[gw].Conditions, report.NotProgrammed("AddressNotUsable", problem))
-			by[gw].Findings = append(by[gw].Findings, report.Finding{Severity: report.Error, Owner: by[gw].Owner, Field: "spec.listeners", Problem: problem, Fix: "choose another port, or remove one of the two Gateways"})
+			by[gw].Findings = append(by[gw].Findings,
+				report.Finding{Severity: report.Error, Owner: by[gw].Owner, Field: "spec.listeners", Problem: problem,
+					Fix: "choose another port, or remove one of the two Gateways"})
 		}
 	}
 	var out []report.Report
@@ -137,8 +142,9 @@ func (c *Ports) Has(listener, gateway string) bool {
 	return c.owner[listener] == gateway
 }
 
-// Served reports whether a gateway's Envoy gets a listener, or the listener of a route configuration: only then does it
-// request it. A chain's name has its port behind the first slash (model.ChainName); hops have neither.
+// Served reports whether a gateway's Envoy gets a listener, or the listener of a route
+// configuration: only then does it request it. A chain's name has its port behind the first slash
+// (model.ChainName); hops have neither.
 func (c *Ports) Served(ref resource.Ref, gateway string) bool {
 	socket, ok := model.ParseListenerName(ref.Name)
 	if !ok {

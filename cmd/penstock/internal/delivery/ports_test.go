@@ -43,10 +43,13 @@ func TestGateway_KeepsItsPortAndTheNextOneWaits(t *testing.T) {
 		{Gateway: "default/a", Upserts: []*resource.Resource{listenerOn(80, "a")}},
 		{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b"), listenerOn(81, "b")}},
 	}), map[string][]string{"default/a": {"+listener/80"}, "default/b": {"+listener/81"}})
-	if reports := c.reports(); len(reports) != 1 || reports[0].Owner.Key() != "default/b" || len(reports[0].Findings) != 1 {
+	if reports := c.reports(); len(reports) != 1 || reports[0].Owner.Key() != "default/b" ||
+		len(reports[0].Findings) != 1 {
 		t.Fatalf("the one that waits gets a report: %+v", reports)
 	}
-	expect(t, "its change while it waits", c.filter([]translator.Delta{{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b2")}}}), map[string][]string{})
+	expect(t, "its change while it waits",
+		c.filter([]translator.Delta{{Gateway: "default/b", Upserts: []*resource.Resource{listenerOn(80, "b2")}}}),
+		map[string][]string{})
 	expect(t, "the port comes free", c.filter([]translator.Delta{{Gateway: "default/a", Removes: []resource.Ref{ref}}}),
 		map[string][]string{"default/a": {"-listener/80"}, "default/b": {"+listener/80"}})
 	if len(c.reports()) != 0 || !c.Has("listener/80", "default/b") {
@@ -66,7 +69,8 @@ func TestGateway_PortsOfUDPAreOthersThanThoseOfTCP(t *testing.T) {
 		{Gateway: "default/c", Upserts: []*resource.Resource{udp("c")}},
 	}), map[string][]string{"default/a": {"+listener/53"}, "default/b": {"+listener/udp/53"}})
 	reports := c.reports()
-	if len(reports) != 1 || reports[0].Owner.Key() != "default/c" || reports[0].Findings[0].Problem != "port 53/UDP is already used by Gateway default/b" {
+	if len(reports) != 1 || reports[0].Owner.Key() != "default/c" ||
+		reports[0].Findings[0].Problem != "port 53/UDP is already used by Gateway default/b" {
 		t.Errorf("reports %+v", reports)
 	}
 }
@@ -78,7 +82,9 @@ func TestGateway_RemovedOneFreesItsPorts(t *testing.T) {
 	if !c.Has("listener/80", "default/b") {
 		t.Fatal("a newcomer took the port of one that serves")
 	}
-	expect(t, "b goes", c.filter([]translator.Delta{{Gateway: "default/b", Gone: true, Removes: []resource.Ref{listenerOn(80, "").Ref}}}),
+	expect(t, "b goes",
+		c.filter(
+			[]translator.Delta{{Gateway: "default/b", Gone: true, Removes: []resource.Ref{listenerOn(80, "").Ref}}}),
 		map[string][]string{"default/a": {"+listener/80"}, "default/b": {"-listener/80"}})
 }
 

@@ -15,7 +15,8 @@ type Prober interface {
 	Remove(name string)
 }
 
-// Probes has external pickers asked to which routes lead: how they answer, unless our picker alone asks them, and for their health.
+// Probes has external pickers asked to which routes lead: how they answer, unless our picker alone
+// asks them, and for their health.
 type Probes struct{ Prober Prober }
 
 // Steps implements Part.
@@ -34,7 +35,8 @@ func (p Probes) probe(_ context.Context, c *Change) {
 			continue
 		}
 		is := probe.Picker{Addresses: at, TLS: tls, HealthOnly: e.Relayed}
-		if e.TLS.Certificate == model.MemberCertificate { // a member's Penstock, which answers calls that name a pool alone
+		// a member's Penstock, which answers calls that name a pool alone
+		if e.TLS.Certificate == model.MemberCertificate {
 			is.Dialect = probe.FullDuplex
 		}
 		p.Prober.Set(e.Cluster.String(), is)
@@ -51,5 +53,6 @@ func PortTLS(p *model.PickerPort) *dial.TLS {
 	if p.TLS == nil {
 		return nil
 	}
-	return &dial.TLS{ServerName: p.TLS.SNI, Verify: &dial.Verify{Roots: p.CA, SANs: p.TLS.SANs, URIs: p.TLS.URIs}, Certificate: p.Chain, Key: p.Key}
+	return &dial.TLS{ServerName: p.TLS.SNI, Verify: &dial.Verify{Roots: p.CA, SANs: p.TLS.SANs, URIs: p.TLS.URIs},
+		Certificate: p.Chain, Key: p.Key}
 }

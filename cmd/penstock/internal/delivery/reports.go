@@ -20,7 +20,8 @@ func (r Reports) Steps() []Step { return []Step{{Report, r.report}} }
 
 func (r Reports) report(_ context.Context, c *Change) {
 	if c.Output.Err != nil {
-		r.Log.Error("a resource could not be made; proxies keep its last version", "rev", c.Revision, "error", c.Output.Err)
+		r.Log.Error("a resource could not be made; proxies keep its last version", "rev", c.Revision, "error",
+			c.Output.Err)
 	}
 	for _, p := range c.Output.Panics {
 		r.OnPanic(p.Row, p.Value, p.Stack)

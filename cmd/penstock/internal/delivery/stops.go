@@ -10,14 +10,16 @@ import (
 const (
 	// stopsInterval is the time between two beats of a Stops.
 	stopsInterval = 100 * time.Millisecond
-	// catchUpTime is how long a process that was stopped takes at most to read what has changed meanwhile, and to be followed by its
-	// peers: they wait for its picker again once it has published what it names.
+	// catchUpTime is how long a process that was stopped takes at most to read what has changed
+	// meanwhile, and to be followed by its peers: they wait for its picker again once it has
+	// published what it names.
 	catchUpTime = 250 * time.Millisecond
 )
 
-// Stops notices that the process was stopped: by a signal, a debugger or a paused machine. Peers wait holdTimeout for it to follow a
-// change, and then have Envoys drop endpoints that its picker still names. So picks wait for catchUpTime after a longer stop. Without peers
-// they do not: Envoys have nothing that this process does not know.
+// Stops notices that the process was stopped: by a signal, a debugger or a paused machine. Peers
+// wait holdTimeout for it to follow a change, and then have Envoys drop endpoints that its picker
+// still names. So picks wait for catchUpTime after a longer stop. Without peers they do not: Envoys
+// have nothing that this process does not know.
 type Stops struct {
 	log   *slog.Logger
 	alone func() bool
@@ -31,7 +33,8 @@ func NewStops(alone func() bool, log *slog.Logger) *Stops {
 	return &Stops{log: log, alone: alone, start: time.Now()}
 }
 
-// Behind returns how long a pick that begins now waits; 0 unless the process was stopped a moment ago. See picker.Config.
+// Behind returns how long a pick that begins now waits; 0 unless the process was stopped a moment
+// ago. See picker.Config.
 func (s *Stops) Behind(now time.Time) time.Duration {
 	at, beat := now.Sub(s.start), time.Duration(s.beat.Load())
 	wait := max(0, time.Duration(s.until.Load())-at)
@@ -64,7 +67,8 @@ func (s *Stops) note(now time.Time) {
 	last := time.Duration(s.beat.Load())
 	if stopped := at - last; last > 0 && stopped > holdTimeout && !s.alone() {
 		s.until.Store(int64(at + catchUpTime))
-		s.log.Warn("the process was stopped; picks wait a moment until it knows what has changed", "stopped", stopped.Round(time.Millisecond), "wait", catchUpTime)
+		s.log.Warn("the process was stopped; picks wait a moment until it knows what has changed", "stopped",
+			stopped.Round(time.Millisecond), "wait", catchUpTime)
 	}
 	s.beat.Store(int64(at))
 }

@@ -22,9 +22,12 @@ const (
 
 var adapters = []string{"sql", "french"}
 
-// conversation shows that each question of a conversation goes to the server that has the ones before it cached.
+// conversation shows that each question of a conversation goes to the server that has the ones
+// before it cached.
 func conversation(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
-	q := question("gemma", "You are given a contract. "+strings.Repeat("The party of the first part agrees with the party of the second part. ", 40)+"What is the first paragraph about?")
+	q := question("gemma", "You are given a contract. "+
+		strings.Repeat("The party of the first part agrees with the party of the second part. ", 40)+
+		"What is the first paragraph about?")
 	q.MaxTokens = 2
 	p.text(fmt.Sprintf("A question about a long contract, and then %d more about the same one:", turns))
 	var home answer
@@ -44,21 +47,30 @@ func conversation(ctx context.Context, s *stage, p *page, prefix string) (string
 			later = max(later, a.Took)
 		}
 		if a.By != home.By {
-			return "", fmt.Errorf("expected every question at %s, which has the contract cached; question %d went to %s", home.By, turn+1, a.By)
+			return "",
+				fmt.Errorf("expected every question at %s, which has the contract cached; question %d went to %s",
+					home.By, turn+1, a.By)
 		}
-		q.Messages = append(q.Messages, message{"assistant", a.Text}, message{"user", fmt.Sprintf("And paragraph %d?", turn+2)})
+		q.Messages = append(q.Messages, message{"assistant", a.Text},
+			message{"user", fmt.Sprintf("And paragraph %d?", turn+2)})
 	}
 	if later > home.Took*2/3 {
-		return "", fmt.Errorf("expected answers sooner than the first, which took %d ms; one took %d ms", home.Took.Milliseconds(), later.Milliseconds())
+		return "",
+			fmt.Errorf("expected answers sooner than the first, which took %d ms; one took %d ms",
+				home.Took.Milliseconds(), later.Milliseconds())
 	}
-	p.why("the picker hashes prompts in blocks, and remembers which server was sent which. %s reads only what is new.", home.By)
-	return fmt.Sprintf("all %d questions went to %s; the first answer took %d ms, later ones at most %d ms", 1+turns, home.By, home.Took.Milliseconds(), later.Milliseconds()), nil
+	p.why("the picker hashes prompts in blocks, and remembers which server was sent which. %s reads only what is new.",
+		home.By)
+	return fmt.Sprintf("all %d questions went to %s; the first answer took %d ms, later ones at most %d ms", 1+turns,
+		home.By, home.Took.Milliseconds(), later.Milliseconds()), nil
 }
 
 // adapter shows that requests for a LoRA adapter go where it is active.
 func adapter(ctx context.Context, s *stage, p *page, _ string) (string, error) {
 	homes := map[string]string{}
-	p.text("One request for each, by which the picker learns that these models are adapters, and then three more that are in flight at the same time:")
+	p.text(
+		"One request for each, by which the picker learns that these models are adapters, and then three more that " +
+			"are in flight at the same time:")
 	p.curl(gemma, adapterTask(0, adapters[0]))
 	for round := range 4 {
 		for _, name := range adapters {
@@ -81,15 +93,22 @@ func adapter(ctx context.Context, s *stage, p *page, _ string) (string, error) {
 			}
 			p.line("     %s  %s", p.column(answer.By), p.paint(faint, "model "+name))
 			if answer.By != homes[name] {
-				return "", fmt.Errorf("expected adapter %s to stay at %s, where it is active; a request went to %s", name, homes[name], answer.By)
+				return "",
+					fmt.Errorf("expected adapter %s to stay at %s, where it is active; a request went to %s", name,
+						homes[name], answer.By)
 			}
 		}
 	}
 	if homes[adapters[0]] == homes[adapters[1]] {
-		return "", fmt.Errorf("expected the adapters at different servers, each of which has room for one; both are at %s", homes[adapters[0]])
+		return "",
+			fmt.Errorf("expected the adapters at different servers, each of which has room for one; both are at %s",
+				homes[adapters[0]])
 	}
-	p.why("each server has room for one adapter at a time. The picker reads on the servers' pages which one is active where.")
-	return fmt.Sprintf("%s stayed at %s, and %s at %s: no server had to load another adapter", adapters[0], homes[adapters[0]], adapters[1], homes[adapters[1]]), nil
+	p.why(
+		"each server has room for one adapter at a time. The picker reads on the servers' pages which one is " +
+			"active where.")
+	return fmt.Sprintf("%s stayed at %s, and %s at %s: no server had to load another adapter", adapters[0],
+		homes[adapters[0]], adapters[1], homes[adapters[1]]), nil
 }
 
 // adapterTask is a request for an adapter. The first one is short.
@@ -105,11 +124,14 @@ func adapterTask(round int, name string) chat {
 // waitActive waits until the picker has read on a server's page that an adapter is active there.
 func (s *stage) waitActive(ctx context.Context, adapter, server string) error {
 	return s.waitState(ctx, s.here.url+gemma+completions, "default/gemma", func(verdicts []schedule.Verdict) bool {
-		return slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool { return podName(v.Pod) == server && v.State.Adapters.Has(adapter) })
+		return slices.ContainsFunc(verdicts, func(v schedule.Verdict) bool {
+			return podName(v.Pod) == server && v.State.Adapters.Has(adapter)
+		})
 	})
 }
 
-// overload fills the servers' caches with long answers. Work that can wait gets 429, and other requests are served.
+// overload fills the servers' caches with long answers. Work that can wait gets 429, and other
+// requests are served.
 func overload(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	long := question("gemma", "Count all the sheep")
 	long.MaxTokens, long.IgnoreEOS = cacheTokens*85/100, true
@@ -140,7 +162,8 @@ func overload(ctx context.Context, s *stage, p *page, prefix string) (string, er
 	var body struct {
 		Error struct{ Code, Message string }
 	}
-	if err := json.Unmarshal([]byte(shed.Text), &body); err != nil || shed.Status != http.StatusTooManyRequests || body.Error.Code != "shed" {
+	if err := json.Unmarshal([]byte(shed.Text), &body); err != nil || shed.Status != http.StatusTooManyRequests ||
+		body.Error.Code != "shed" {
 		return "", fmt.Errorf("expected 429 with the code shed, got %d: %s", shed.Status, shed.Text)
 	}
 	p.line("     %d  %s", shed.Status, p.paint(faint, body.Error.Message))

@@ -59,7 +59,8 @@ func (s *stage) ask(ctx context.Context, base string, c chat) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("read the answer: %w", err)
 	}
-	a := answer{Status: resp.StatusCode, By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), Text: string(body), Took: time.Since(began)}
+	a := answer{Status: resp.StatusCode, By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"),
+		Text: string(body), Took: time.Since(began)}
 	var completion struct{ Choices []struct{ Message message } }
 	if json.Unmarshal(body, &completion) == nil && len(completion.Choices) == 1 {
 		a.Text = completion.Choices[0].Message.Content
@@ -98,7 +99,8 @@ type stream struct {
 	events *bufio.Scanner
 }
 
-// open requests a streamed answer and returns when its headers have arrived. The caller closes the stream.
+// open requests a streamed answer and returns when its headers have arrived. The caller closes the
+// stream.
 func (s *stage) open(ctx context.Context, base string, c chat) (*stream, error) {
 	c.Stream = true
 	resp, err := s.post(ctx, base, c)
@@ -110,10 +112,12 @@ func (s *stage) open(ctx context.Context, base string, c chat) (*stream, error) 
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
 		return nil, fmt.Errorf("expected a stream, got %s: %s", resp.Status, text)
 	}
-	return &stream{By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), body: resp.Body, events: bufio.NewScanner(resp.Body)}, nil
+	return &stream{By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), body: resp.Body,
+		events: bufio.NewScanner(resp.Body)}, nil
 }
 
-// next returns the next chunk's text, skipping chunks without text. At the end it returns io.EOF if the stream was complete.
+// next returns the next chunk's text, skipping chunks without text. At the end it returns io.EOF if
+// the stream was complete.
 func (s *stream) next() (string, error) {
 	for s.events.Scan() {
 		data, ok := strings.CutPrefix(s.events.Text(), "data: ")

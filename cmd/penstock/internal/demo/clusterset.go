@@ -70,7 +70,8 @@ func newTour(cfg Config) (*tour, error) {
 		return nil, err
 	}
 	t := &tour{
-		stage:    &stage{cfg: cfg, dir: dir, ports: map[string]int{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 20}}},
+		stage: &stage{cfg: cfg, dir: dir, ports: map[string]int{},
+			http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 20}}},
 		clusters: map[string]*cluster{}, stops: map[string]func(){},
 	}
 	if err := t.prepare(); err != nil {
@@ -89,7 +90,8 @@ func (t *tour) prepare() error {
 	}
 	for _, name := range []string{"east-llama-1", "east-llama-2", "west-llama-1", "west-llama-2"} {
 		model, err := sim.New(sim.Config{
-			Name: name, Model: "llama", TimeToFirstToken: firstToken, InterTokenLatency: firstToken, Listen: []string{"127.0.0.1:0"}, Grace: time.Second, Log: slog.New(slog.DiscardHandler),
+			Name: name, Model: "llama", TimeToFirstToken: firstToken, InterTokenLatency: firstToken,
+			Listen: []string{"127.0.0.1:0"}, Grace: time.Second, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			return err
@@ -126,18 +128,21 @@ const epp = "west-epp"
 func (t *tour) start(name string) {
 	t.run(name,
 		"up", "-f", t.folder(name), "--state", t.state(name), "--concurrency", "1",
-		"--picker", fmt.Sprintf("127.0.0.1:%d", t.ports[name+"-picker"]), "--members-listen", fmt.Sprintf("127.0.0.1:%d", t.ports[name+"-members"]))
+		"--picker", fmt.Sprintf("127.0.0.1:%d", t.ports[name+"-picker"]), "--members-listen",
+		fmt.Sprintf("127.0.0.1:%d", t.ports[name+"-members"]))
 }
 
 // startPicker runs west's picker.
 func (t *tour) startPicker() {
-	t.run(epp, "picker", "-f", t.folder("west"), "--state", t.state(epp), "--bind-address", "127.0.0.1", "--secure-serving=false",
+	t.run(epp, "picker", "-f", t.folder("west"), "--state", t.state(epp), "--bind-address", "127.0.0.1",
+		"--secure-serving=false",
 		"--grpc-port", fmt.Sprint(t.ports[epp]), "--grpc-health-port", "0", "--metrics-port", "0")
 }
 
 // run runs a penstock process.
 func (t *tour) run(name string, args ...string) {
-	c := &cluster{name: name, state: t.state(name), ready: make(chan struct{}), cmd: func(ctx context.Context) *exec.Cmd { return t.cfg.command(ctx, args...) }}
+	c := &cluster{name: name, state: t.state(name), ready: make(chan struct{}),
+		cmd: func(ctx context.Context) *exec.Cmd { return t.cfg.command(ctx, args...) }}
 	t.clusters[name] = c
 	ctx, stop := context.WithCancel(t.running)
 	ended := make(chan struct{})
@@ -161,13 +166,15 @@ func legs() []leg {
 	return []leg{
 		{
 			title: "Three clusters become a set",
-			intro: "Each cluster has a ClusterSet with its name. What show prints is what another cluster joins it with: its address and its certificates, nothing secret.",
-			run:   joined,
+			intro: "Each cluster has a ClusterSet with its name. What show prints is what another cluster joins it " +
+				"with: its address and its certificates, nothing secret.",
+			run: joined,
 		},
 		{
 			title: "Annotate a pool, and it serves elsewhere",
-			intro: "The route here names the import llama, which no cluster exports yet. One line in the pool of east changes that.",
-			run:   annotated,
+			intro: "The route here names the import llama, which no cluster exports yet. One line in the pool of " +
+				"east changes that.",
+			run: annotated,
 		},
 		{
 			title: "A second cluster exports the pool too",
@@ -176,8 +183,9 @@ func legs() []leg {
 		},
 		{
 			title: "Drain a cluster without an error",
-			intro: "Requests go on all the time. Draining east, its members send it no new request, and the command waits until theirs have ended.",
-			run:   drained,
+			intro: "Requests go on all the time. Draining east, its members send it no new request, and the command " +
+				"waits until theirs have ended.",
+			run: drained,
 		},
 		{
 			title: "And back",
@@ -186,18 +194,23 @@ func legs() []leg {
 		},
 		{
 			title: "An exporter's Penstock stops",
-			intro: "The picker of west's pool is a process of its own (endpointPickerRef), as in a cluster with an endpoint picker. West's Penstock stops. Silence withdraws nothing: requests go to west's picker and model servers as before.",
-			run:   stopped,
+			intro: "The picker of west's pool is a process of its own (endpointPickerRef), as in a cluster with an " +
+				"endpoint picker. West's Penstock stops. Silence withdraws nothing: requests go to west's picker and " +
+				"model servers as before.",
+			run: stopped,
 		},
 		{
 			title: "Each request goes where it waits least",
-			intro: "Weights know nothing of load. With LeastLoad the picker here names the clusters for each request, by what east reports every 200 ms, and of west, whose own picker reports nothing, by its own requests.",
-			run:   leastLoaded,
+			intro: "Weights know nothing of load. With LeastLoad the picker here names the clusters for each " +
+				"request, by what east reports every 200 ms, and of west, whose own picker reports nothing, by its " +
+				"own requests.",
+			run: leastLoaded,
 		},
 		{
 			title: "A cluster is lost, and returns",
-			intro: "West's Penstock, gateway and picker end while requests go on. What they decline, or cannot answer any more, is sent to east within the same request.",
-			run:   lost,
+			intro: "West's Penstock, gateway and picker end while requests go on. What they decline, or cannot " +
+				"answer any more, is sent to east within the same request.",
+			run: lost,
 		},
 	}
 }
@@ -205,7 +218,8 @@ func legs() []leg {
 func (t *tour) runSteps(ctx context.Context, p *page) error {
 	began := time.Now()
 	p.line("%s", p.paint(bold, "Penstock demo of cluster sets"))
-	p.text("Three clusters on this machine, each a penstock process with an Envoy " + t.cfg.Envoy + "; east and west have two simulated model servers each.")
+	p.text("Three clusters on this machine, each a penstock process with an Envoy " + t.cfg.Envoy +
+		"; east and west have two simulated model servers each.")
 	for _, name := range sites {
 		if _, err := t.clusters[name].served(ctx); err != nil {
 			return t.failed(ctx, p, err)
@@ -228,7 +242,8 @@ func (t *tour) runSteps(ctx context.Context, p *page) error {
 		p.ok(result)
 	}
 	p.gap()
-	p.line("%s", p.paint(bold, fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(all), time.Since(began).Seconds())))
+	p.line("%s",
+		p.paint(bold, fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(all), time.Since(began).Seconds())))
 	if !t.cfg.Keep {
 		p.text("To try it yourself: " + t.cfg.Typed + " demo --cluster-set --keep")
 	}
@@ -247,7 +262,8 @@ func (t *tour) failed(ctx context.Context, p *page, err error) error {
 }
 
 // penstock runs a command over a cluster's folder, as a person would, and shows it.
-func (t *tour) penstock(ctx context.Context, p *page, name string, shown string, stdin string, args ...string) (string, error) {
+func (t *tour) penstock(ctx context.Context, p *page, name string, shown string, stdin string, args ...string) (string,
+	error) {
 	p.command(t.cfg.Typed + " " + strings.Join(args, " ") + " $" + strings.ToUpper(name) + shown)
 	cmd := t.cfg.command(ctx, append(args, "-f", t.folder(name), "--state", t.state(name))...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -286,7 +302,9 @@ func joined(ctx context.Context, t *tour, p *page) (string, error) {
 			}
 		}
 	}
-	if err := t.until(ctx, "here", func(list string) bool { return strings.Count(list, "Ready  yes") == 2 }); err != nil {
+	if err := t.until(ctx, "here", func(list string) bool {
+		return strings.Count(list, "Ready  yes") == 2
+	}); err != nil {
 		return "", err
 	}
 	return "east and west are members of here, and connected", t.list(ctx, p, "here")
@@ -332,7 +350,8 @@ func (t *tour) servedBy(ctx context.Context, name string) (answer, error) {
 		return err == nil && a.Status == http.StatusOK && strings.HasPrefix(a.By, name), err
 	})
 	if err != nil {
-		err = fmt.Errorf("no request is served by %s; the last answer: %d %s from %q: %w", name, a.Status, a.Text, a.By, err)
+		err = fmt.Errorf("no request is served by %s; the last answer: %d %s from %q: %w", name, a.Status, a.Text, a.By,
+			err)
 	}
 	return a, err
 }
@@ -483,7 +502,9 @@ func undone(ctx context.Context, t *tour, p *page) (string, error) {
 func stopped(ctx context.Context, t *tour, p *page) (string, error) {
 	p.command("# Ctrl-C in the terminal of west's penstock up")
 	t.stops["west"]()
-	if err := t.until(ctx, "here", func(list string) bool { return strings.Contains(list, "Unreachable") }); err != nil {
+	if err := t.until(ctx, "here", func(list string) bool {
+		return strings.Contains(list, "Unreachable")
+	}); err != nil {
 		return "", err
 	}
 	n, err := t.shares(ctx, p, "east", "west")
@@ -497,7 +518,9 @@ func stopped(ctx context.Context, t *tour, p *page) (string, error) {
 	if _, err := t.clusters["west"].served(ctx); err != nil {
 		return "", err
 	}
-	if err := t.until(ctx, "here", func(list string) bool { return strings.Count(list, "Ready  yes") == 2 }); err != nil {
+	if err := t.until(ctx, "here", func(list string) bool {
+		return strings.Count(list, "Ready  yes") == 2
+	}); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d requests while it was away, at both clusters, and none failed", n), nil

@@ -12,7 +12,8 @@ import (
 // busyStreams are the long answers that keep east busy, of busyTokens each.
 const busyStreams, busyTokens = 40, 20_000
 
-// leastLoaded has requests go where they wait least, and makes east busy with requests of its own clients.
+// leastLoaded has requests go where they wait least, and makes east busy with requests of its own
+// clients.
 func leastLoaded(ctx context.Context, t *tour, p *page) (string, error) {
 	text, err := write(t.dir, "set/here/policy.yaml", t.ports)
 	if err != nil {
@@ -22,7 +23,8 @@ func leastLoaded(ctx context.Context, t *tour, p *page) (string, error) {
 	q := question("llama", "Count sheep")
 	q.MaxTokens, q.IgnoreEOS, q.Stream = busyTokens, true, true
 	p.text(fmt.Sprintf("Clients of east ask it for %d long answers:", busyStreams))
-	p.command(fmt.Sprintf("curl -s %s%s -d '%s' # %d times", t.clusters["east"].url, completions, q.json(), busyStreams))
+	p.command(fmt.Sprintf("curl -s %s%s -d '%s' # %d times", t.clusters["east"].url, completions, q.json(),
+		busyStreams))
 	for range busyStreams {
 		answer, err := t.open(ctx, t.clusters["east"].url, q)
 		if err != nil {
@@ -61,5 +63,6 @@ func lost(ctx context.Context, t *tour, p *page) (string, error) {
 		_, err = t.servedBy(ctx, "west")
 	}
 	n, _, failed := l.ended(p)
-	return fmt.Sprintf("%d requests, of which %d while west was lost, and none failed; west serves again", n+after, after), errors.Join(err, failed)
+	return fmt.Sprintf("%d requests, of which %d while west was lost, and none failed; west serves again", n+after,
+		after), errors.Join(err, failed)
 }

@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// config holds the YAML of both clusters. ${NAME} stands for a port: "here" and "east" for the gateways', "east-picker" for
-// the other cluster's picker's, and any other name for a model server's. Below set/ is the YAML of the demo of cluster sets.
+// config holds the YAML of both clusters. ${NAME} stands for a port: "here" and "east" for the
+// gateways', "east-picker" for the other cluster's picker's, and any other name for a model
+// server's. Below set/ is the YAML of the demo of cluster sets.
 //
 //go:embed config set
 var config embed.FS
@@ -41,7 +42,8 @@ func render(name string, ports map[string]int) (string, error) {
 	return out, missing
 }
 
-// write renders a file below config/ into the folder dir. The file appears atomically. write returns its text.
+// write renders a file below config/ into the folder dir. The file appears atomically. write
+// returns its text.
 func write(dir, name string, ports map[string]int) (string, error) {
 	text, err := render(name, ports)
 	if err != nil {
@@ -57,8 +59,8 @@ func write(dir, name string, ports map[string]int) (string, error) {
 	return text, os.Rename(target+".tmp", target)
 }
 
-// excerpt returns the important lines of YAML: those that end in a comment, their parent lines, and the kinds and names of
-// their objects.
+// excerpt returns the important lines of YAML: those that end in a comment, their parent lines, and
+// the kinds and names of their objects.
 func excerpt(text string) []string {
 	var out []string
 	for document := range strings.SplitSeq(text, "\n---\n") {
@@ -95,8 +97,8 @@ func commented(line string) bool {
 	return found && strings.TrimSpace(before) != ""
 }
 
-// depth returns the nesting depth of a line of YAML; -1 for a comment or an empty line. A list item is below a key of the same
-// indentation.
+// depth returns the nesting depth of a line of YAML; -1 for a comment or an empty line. A list item
+// is below a key of the same indentation.
 func depth(line string) int {
 	text := strings.TrimLeft(line, " ")
 	if text == "" || strings.HasPrefix(text, "#") {

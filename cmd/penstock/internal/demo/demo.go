@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrFailed is Run's error if a step failed. What was expected and what was observed has been printed.
+// ErrFailed is Run's error if a step failed. What was expected and what was observed has been
+// printed.
 var ErrFailed = errors.New("the demo failed")
 
 // errDone ends all that runs after the last step.
@@ -34,8 +35,8 @@ type Config struct {
 	Ask func(ctx context.Context, state, path string, into any) error
 }
 
-// Run runs the demo. It returns ErrFailed if a step failed, and the context's error if it ended before the last step. When Run
-// returns, all processes have ended.
+// Run runs the demo. It returns ErrFailed if a step failed, and the context's error if it ended
+// before the last step. When Run returns, all processes have ended.
 func Run(ctx context.Context, cfg Config) (err error) {
 	s, err := newStage(cfg)
 	if err != nil {
@@ -78,7 +79,9 @@ func (s *stage) runSteps(ctx context.Context, p *page) error {
 		p.ok(result)
 	}
 	p.gap()
-	p.line("%s", p.paint(bold, fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(steps), time.Since(began).Seconds())))
+	p.line("%s",
+		p.paint(bold,
+			fmt.Sprintf("All %d steps went as promised, in %.0f s.", len(steps), time.Since(began).Seconds())))
 	if !s.cfg.Keep {
 		p.text("To try it yourself: " + s.cfg.Typed + " demo --keep")
 	}
@@ -101,7 +104,8 @@ func (s *stage) reportFailure(ctx context.Context, p *page, err error) error {
 func (s *stage) waitReady(ctx context.Context, p *page) error {
 	began := time.Now()
 	p.line("%s", p.paint(bold, "Penstock demo"))
-	p.text("Two clusters on this machine, each a penstock process with an Envoy " + s.cfg.Envoy + ", and eight simulated model servers. All requests are real HTTP, on loopback.")
+	p.text("Two clusters on this machine, each a penstock process with an Envoy " + s.cfg.Envoy +
+		", and eight simulated model servers. All requests are real HTTP, on loopback.")
 	here, err := s.here.served(ctx)
 	if err != nil {
 		return err
@@ -111,7 +115,8 @@ func (s *stage) waitReady(ctx context.Context, p *page) error {
 		return err
 	}
 	p.gap()
-	p.line("   here  %s   pool llama: %s %s   pool qwen: %s %s   pool gemma: %s %s", here, p.server("llama-1"), p.server("llama-2"), p.server("qwen-1"), p.server("qwen-2"), p.server("gemma-1"), p.server("gemma-2"))
+	p.line("   here  %s   pool llama: %s %s   pool qwen: %s %s   pool gemma: %s %s", here, p.server("llama-1"),
+		p.server("llama-2"), p.server("qwen-1"), p.server("qwen-2"), p.server("gemma-1"), p.server("gemma-2"))
 	p.line("   east  %s   pool llama: %s %s", east, p.server("east-llama-1"), p.server("east-llama-2"))
 	p.gap()
 	p.command("GW=" + here + "   STATE=" + s.here.state)
@@ -139,7 +144,8 @@ func (s *stage) runStep(ctx context.Context, p *page, step step) (string, error)
 	return step.run(ctx, s, p, step.prefix)
 }
 
-// keepRunning prints commands to try, and waits until ctx ends. If the gateway does not serve, it returns at once.
+// keepRunning prints commands to try, and waits until ctx ends. If the gateway does not serve, it
+// returns at once.
 func (s *stage) keepRunning(ctx context.Context, p *page) {
 	if !s.here.serves() {
 		return
@@ -157,7 +163,9 @@ func (s *stage) keepRunning(ctx context.Context, p *page) {
 	p.command(s.cfg.Typed + " explain $GW/split" + completions + " -X POST --state $STATE")
 	p.command(s.cfg.Typed + " status --state $STATE")
 	p.gap()
-	p.text("Edit a file (for example, the weights in split.yaml) and see the change take effect, or make one invalid and read the finding below:")
+	p.text(
+		"Edit a file (for example, the weights in split.yaml) and see the change take effect, or make one invalid " +
+			"and read the finding below:")
 	for _, step := range allSteps() {
 		if step.file != "" {
 			p.line("     %s", s.file(step.file))

@@ -40,7 +40,8 @@ kind: Other
 status: 1   # so
 `)
 	want := []string{
-		"kind: Route", "metadata: {name: a}", "spec:", "  rules:", "  - matches:", "    backends:", "    - {name: x}   # the one",
+		"kind: Route", "metadata: {name: a}", "spec:", "  rules:", "  - matches:", "    backends:",
+		"    - {name: x}   # the one",
 		"---", "kind: Other", "status: 1   # so",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -80,7 +81,8 @@ func TestDemo_EveryStepShowsItsImportantLines(t *testing.T) {
 }
 
 func TestDemo_UnknownPortInYAMLIsAnError(t *testing.T) {
-	if _, err := write(t.TempDir(), "here/parent-mode.yaml", map[string]int{"here": 1}); err == nil || !strings.Contains(err.Error(), "${east}") {
+	if _, err := write(t.TempDir(), "here/parent-mode.yaml", map[string]int{"here": 1}); err == nil ||
+		!strings.Contains(err.Error(), "${east}") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -137,9 +139,11 @@ func TestDemo_UnevenSplitFails(t *testing.T) {
 func spills() []spilled {
 	var all []spilled
 	for i := range spillRequests {
-		r := spilled{by: "east-llama-1", at: "127.0.0.1:9", pick: picker.Record{Result: "spilled", Endpoints: "envoy://hop/"}}
+		r := spilled{by: "east-llama-1", at: "127.0.0.1:9",
+			pick: picker.Record{Result: "spilled", Endpoints: "envoy://hop/"}}
 		if i < 4 {
-			r = spilled{by: names("llama")[i%2], at: "127.0.0.1:1", pick: picker.Record{Result: "picked", Endpoints: "127.0.0.1:1,envoy://hop/"}}
+			r = spilled{by: names("llama")[i%2], at: "127.0.0.1:1",
+				pick: picker.Record{Result: "picked", Endpoints: "127.0.0.1:1,envoy://hop/"}}
 		}
 		all = append(all, r)
 	}
@@ -170,7 +174,8 @@ func TestDemo_ReasonOfPickHasTheLoadOfTheChoice(t *testing.T) {
 	verdict := func(name string, inFlight int64) schedule.Verdict {
 		return schedule.Verdict{Address: name, Pod: name + "/127.0.0.1", State: endpoint.State{InFlight: inFlight}}
 	}
-	pick := picker.Record{Result: "picked", Endpoints: "a,b", Verdicts: []schedule.Verdict{verdict("a", 0), verdict("b", 0)}}
+	pick := picker.Record{Result: "picked", Endpoints: "a,b",
+		Verdicts: []schedule.Verdict{verdict("a", 0), verdict("b", 0)}}
 	if got := comparison(pick); !strings.Contains(got, "equal load") {
 		t.Errorf("with no other request in flight: %s", got)
 	}
@@ -186,7 +191,8 @@ func TestDemo_BrokenStreamIsAnError(t *testing.T) {
 		return (&stream{body: body, events: bufio.NewScanner(body)}).rest()
 	}
 	piece := `data: {"choices": [{"delta": {"content": "word"}}]}` + "\n\n"
-	if n, err := read(piece + piece + `data: {"choices": [{"delta": {}}]}` + "\n\ndata: [DONE]\n\n"); n != 2 || err != nil {
+	if n, err := read(piece + piece + `data: {"choices": [{"delta": {}}]}` + "\n\ndata: [DONE]\n\n"); n != 2 ||
+		err != nil {
 		t.Errorf("a whole stream: %d chunks, %v", n, err)
 	}
 	if _, err := read(piece); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -199,18 +205,22 @@ func TestDemo_BrokenStreamIsAnError(t *testing.T) {
 
 // shell returns a cluster whose penstock is a shell script.
 func shell(script string) *cluster {
-	return &cluster{name: "here", ready: make(chan struct{}), cmd: func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", script) }}
+	return &cluster{name: "here", ready: make(chan struct{}),
+		cmd: func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", script) }}
 }
 
 func TestDemo_ExitOfPenstockIsReportedWithItsOutput(t *testing.T) {
 	err := shell("echo no such Envoy >&2; exit 3").Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no such Envoy") {
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") ||
+		!strings.Contains(err.Error(), "no such Envoy") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestDemo_PenstockGetsSIGTERMAtTheEnd(t *testing.T) {
-	c := shell("trap 'echo drained; exit 0' TERM; echo Gateway default/gw serves at http://127.0.0.1:1; echo error: a mistake; while :; do sleep 0.01; done")
+	c := shell(
+		"trap 'echo drained; exit 0' TERM; echo Gateway default/gw serves at http://127.0.0.1:1; echo error: a " +
+			"mistake; while :; do sleep 0.01; done")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)

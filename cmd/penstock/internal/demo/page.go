@@ -78,7 +78,8 @@ func (p *page) output(lines []string) {
 
 // answer shows an answer and the server that gave it.
 func (p *page) answer(a answer) {
-	p.line("     %s  %s", p.column(a.By), fmt.Sprintf("%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds()))
+	p.line("     %s  %s", p.column(a.By),
+		fmt.Sprintf("%q in %d ms", a.Text, a.Took.Round(time.Millisecond).Milliseconds()))
 }
 
 // why shows the reason of a decision.

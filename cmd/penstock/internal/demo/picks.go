@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker"
 )
 
-// recordEvery is slightly more than the interval in which a picker records at most one pick of a pool.
+// recordEvery is slightly more than the interval in which a picker records at most one pick of a
+// pool.
 const recordEvery = 25 * time.Millisecond
 
 // waitRecordable waits until the next pick will be recorded, even if the last one was just now.
@@ -30,19 +31,23 @@ func (s *stage) picks(ctx context.Context, c *cluster, pool string) ([]picker.Re
 	return out.Picks, err
 }
 
-// recorded returns the last pick of a pool that a cluster's picker has recorded. A pick before since is an error.
+// recorded returns the last pick of a pool that a cluster's picker has recorded. A pick before
+// since is an error.
 func (s *stage) recorded(ctx context.Context, c *cluster, pool string, since time.Time) (picker.Record, error) {
 	picks, err := s.picks(ctx, c, pool)
 	if err != nil {
 		return picker.Record{}, fmt.Errorf("picks of %s in cluster %s: %w", pool, c.name, err)
 	}
 	if len(picks) == 0 || picks[0].Time.Before(since) {
-		return picker.Record{}, fmt.Errorf("expected the picker of cluster %s to have picked from %s, but it has no record of that", c.name, pool)
+		return picker.Record{},
+			fmt.Errorf("expected the picker of cluster %s to have picked from %s, but it has no record of that", c.name,
+				pool)
 	}
 	return picks[0], nil
 }
 
-// comparison describes the load of each endpoint when a pick chose, before the request itself counts.
+// comparison describes the load of each endpoint when a pick chose, before the request itself
+// counts.
 func comparison(pick picker.Record) string {
 	var loads []string
 	equal := true
@@ -61,7 +66,8 @@ func comparison(pick picker.Record) string {
 	return fmt.Sprintf("compared their load (%s).", strings.Join(loads, ", "))
 }
 
-// podName returns the name of a pod in a verdict, without the address that penstock adds for ModelServers.
+// podName returns the name of a pod in a verdict, without the address that penstock adds for
+// ModelServers.
 func podName(pod string) string {
 	name, _, _ := strings.Cut(pod, "/")
 	return name

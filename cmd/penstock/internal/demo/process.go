@@ -42,7 +42,8 @@ func (c *cluster) serves() bool {
 // keptLines is how many lines of a process's output a failure shows.
 const keptLines = 20
 
-// Run runs the process until ctx ends, and then waits for its end. A process that ends before ctx is an error.
+// Run runs the process until ctx ends, and then waits for its end. A process that ends before ctx
+// is an error.
 func (c *cluster) Run(ctx context.Context) error {
 	// The kernel ends the child with the thread that started it (orphan_linux.go).
 	runtime.LockOSThread()
@@ -112,7 +113,9 @@ func (c *cluster) served(ctx context.Context) (string, error) {
 	case <-c.ready:
 		return c.url, nil
 	case <-ctx.Done():
-		return "", fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name, timeout, c.output())
+		return "",
+			fmt.Errorf("the gateway of cluster %s does not serve after %s; output of penstock:\n%s", c.name, timeout,
+				c.output())
 	}
 }
 

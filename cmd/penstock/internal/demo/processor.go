@@ -20,14 +20,15 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/sim"
 )
 
-// The pools whose requests a processor prepares: their paths, and the names of their processors' ports.
+// The pools whose requests a processor prepares: their paths, and the names of their processors'
+// ports.
 const (
 	stored, sent              = "/stored", "/sent"
 	storesTokens, sendsTokens = "stores-tokens", "sends-tokens"
 )
 
-// programs are a token store, a router of the servers of qwen, and two processors, as penstock-external has them, but for their vocabulary: a
-// token is a byte.
+// programs are a token store, a router of the servers of qwen, and two processors, as
+// penstock-external has them, but for their vocabulary: a token is a byte.
 type programs struct {
 	tokens  string // URL of the token store
 	servers []*http.Server
@@ -59,7 +60,8 @@ func (s *programs) startProcessors(ports map[string]int) error {
 	for _, name := range names("qwen") {
 		workers = append(workers, fmt.Sprintf("127.0.0.1:%d", ports[name]))
 	}
-	routes, err := router.New(router.Config{Workers: workers, Log: slog.New(slog.DiscardHandler)}, prometheus.NewRegistry())
+	routes, err := router.New(router.Config{Workers: workers, Log: slog.New(slog.DiscardHandler)},
+		prometheus.NewRegistry())
 	if err != nil {
 		return err
 	}
@@ -68,7 +70,9 @@ func (s *programs) startProcessors(ports map[string]int) error {
 		return err
 	}
 	for name, tokens := range map[string]string{storesTokens: s.tokens, sendsTokens: ""} {
-		p, err := preprocess.New(preprocess.Config{Tokenize: bytesAsTokens, Router: routerURL, Tokens: tokens, Log: slog.New(slog.DiscardHandler)}, prometheus.NewRegistry())
+		p, err := preprocess.New(preprocess.Config{
+			Tokenize: bytesAsTokens, Router: routerURL, Tokens: tokens, Log: slog.New(slog.DiscardHandler),
+		}, prometheus.NewRegistry())
 		if err != nil {
 			return err
 		}
@@ -115,7 +119,9 @@ func bytesAsTokens(text string) ([]uint32, error) {
 
 // prepared shows both ways of token IDs to a server, and both ways to choose the server.
 func prepared(ctx context.Context, s *stage, p *page, _ string) (string, error) {
-	q := question("qwen", "Once there was a fox that jumped over a lazy dog each day, and a dog that slept through all of it, and dreamt of foxes. Who jumped?")
+	q := question("qwen",
+		"Once there was a fox that jumped over a lazy dog each day, and a dog that slept through all of it, and "+
+			"dreamt of foxes. Who jumped?")
 	q.MaxTokens = 2
 	yes, no := true, false
 	home := ""
@@ -125,7 +131,11 @@ func prepared(ctx context.Context, s *stage, p *page, _ string) (string, error) 
 		from         string
 		routed       bool
 	}{
-		{stored, "Phase 1: the token IDs travel through the store, and the header has their key. The request asks for the router:", &yes, "store", true},
+		{
+			stored,
+			"Phase 1: the token IDs travel through the store, and the header has their key. The request asks for " +
+				"the router:", &yes, "store", true,
+		},
 		{sent, "Phase 2: the token IDs travel in the body. The policy asks for the router:", nil, "body", true},
 		{sent, "The same without the router, because the request prefers the picker's own choice:", &no, "body", false},
 	} {
@@ -143,9 +153,13 @@ func prepared(ctx context.Context, s *stage, p *page, _ string) (string, error) 
 			p.line("     %s  %s", p.column(a.By), p.paint(faint, "token IDs from the "+from))
 			switch {
 			case from != part.from:
-				return "", fmt.Errorf("expected the server to have its token IDs from the %s; it has them from the %s", part.from, from)
+				return "",
+					fmt.Errorf("expected the server to have its token IDs from the %s; it has them from the %s",
+						part.from, from)
 			case part.routed && home != "" && a.By != home:
-				return "", fmt.Errorf("expected the router to choose %s, which was sent the same prompt; it chose %s", home, a.By)
+				return "",
+					fmt.Errorf("expected the router to choose %s, which was sent the same prompt; it chose %s", home,
+						a.By)
 			case part.routed:
 				home = a.By
 			}
@@ -158,8 +172,11 @@ func prepared(ctx context.Context, s *stage, p *page, _ string) (string, error) 
 			p.line("     %s", p.paint(faint, "it received "+what))
 		}
 	}
-	p.why("the processor tokenized each prompt, and its router remembers which server was sent which. A client's own key or token IDs never reach a server.")
-	return fmt.Sprintf("the router sent the prompt to %s each time, with its token IDs by key and in the body", home), nil
+	p.why(
+		"the processor tokenized each prompt, and its router remembers which server was sent which. A client's own " +
+			"key or token IDs never reach a server.")
+	return fmt.Sprintf("the router sent the prompt to %s each time, with its token IDs by key and in the body", home),
+		nil
 }
 
 // askPrepared posts a question, and also returns where the server had its token IDs from.
@@ -170,7 +187,8 @@ func (s *stage) askPrepared(ctx context.Context, prefix string, q chat) (a answe
 		return a, "", err
 	}
 	defer resp.Body.Close()
-	a = answer{Status: resp.StatusCode, By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"), Took: time.Since(began)}
+	a = answer{Status: resp.StatusCode, By: resp.Header.Get("x-served-by"), At: resp.Header.Get("x-served-at"),
+		Took: time.Since(began)}
 	return a, resp.Header.Get(sim.TokensFromHeader), nil
 }
 

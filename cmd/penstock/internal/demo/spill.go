@@ -23,8 +23,8 @@ type spilled struct {
 	pick   picker.Record
 }
 
-// spill fills the pool here with long answers, and checks that further requests go to cluster east. After all have ended, it
-// checks that the pool takes requests again.
+// spill fills the pool here with long answers, and checks that further requests go to cluster east.
+// After all have ended, it checks that the pool takes requests again.
 func spill(ctx context.Context, s *stage, p *page, prefix string) (string, error) {
 	base := s.here.url + prefix
 	target := base + completions
@@ -80,7 +80,9 @@ func spill(ctx context.Context, s *stage, p *page, prefix string) (string, error
 		return "", err
 	}
 	room := perServer * len(names("llama"))
-	return fmt.Sprintf("%d ran here, %d were spilled to cluster east within the same request, and no client got an error", room, spillRequests-room), nil
+	return fmt.Sprintf(
+		"%d ran here, %d were spilled to cluster east within the same request, and no client got an error", room,
+		spillRequests-room), nil
 }
 
 // reason describes the picker's decision from its record.
@@ -97,8 +99,8 @@ func (r spilled) reason() string {
 	return "picked; now " + state
 }
 
-// overflowed returns an error unless the requests first filled the pool here, each server up to its limit, and then went to
-// cluster east.
+// overflowed returns an error unless the requests first filled the pool here, each server up to its
+// limit, and then went to cluster east.
 func overflowed(all []spilled) error {
 	local := names("llama")
 	room := perServer * len(local)
@@ -110,7 +112,9 @@ func overflowed(all []spilled) error {
 		}
 		isLocal := slices.Contains(local, r.by)
 		if isLocal != (i < room) || r.pick.Result != want || isLocal && first(r.pick.Endpoints) != r.at {
-			return fmt.Errorf("expected the first %d requests here and the others in cluster east; request %d was %q (%s) and went to %s at %s", room, i+1, r.pick.Result, r.pick.Endpoints, r.by, r.at)
+			return fmt.Errorf(
+				"expected the first %d requests here and the others in cluster east; request %d was %q (%s) and went "+
+					"to %s at %s", room, i+1, r.pick.Result, r.pick.Endpoints, r.by, r.at)
 		}
 		count[r.by]++
 	}

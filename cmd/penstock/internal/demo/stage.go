@@ -29,7 +29,8 @@ import (
 // timeout is how long the demo waits for changes that normally take a fraction of a second.
 const timeout = 20 * time.Second
 
-// Latencies of the simulated servers. A short answer is fast; a long one leaves time to observe the requests in flight.
+// Latencies of the simulated servers. A short answer is fast; a long one leaves time to observe the
+// requests in flight.
 const (
 	firstToken = 5 * time.Millisecond
 	perToken   = 60 * time.Millisecond
@@ -52,13 +53,15 @@ type stage struct {
 	http       *http.Client
 }
 
-// newStage opens the model servers' sockets, chooses ports, and writes the YAML that is applied before the start.
+// newStage opens the model servers' sockets, chooses ports, and writes the YAML that is applied
+// before the start.
 func newStage(cfg Config) (*stage, error) {
 	dir, err := os.MkdirTemp(shortTemp(), "penstock-demo-")
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{cfg: cfg, dir: dir, ports: map[string]int{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 20}}}
+	s := &stage{cfg: cfg, dir: dir, ports: map[string]int{},
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 20}}}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -67,8 +70,8 @@ func newStage(cfg Config) (*stage, error) {
 	return s, nil
 }
 
-// shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): the path of a Unix socket below it
-// is limited to about a hundred bytes.
+// shortTemp returns the folder for temporary files, or /tmp if its path is long (macOS): the path
+// of a Unix socket below it is limited to about a hundred bytes.
 func shortTemp() string {
 	if dir := os.TempDir(); len(dir) < 36 {
 		return dir
@@ -122,8 +125,8 @@ func (s *stage) prepare() error {
 	})
 }
 
-// choosePorts finds a free port for each name. All are held at the same time, so that they differ; the gateways and the picker
-// bind them a moment later.
+// choosePorts finds a free port for each name. All are held at the same time, so that they differ;
+// the gateways and the picker bind them a moment later.
 func (s *stage) choosePorts(names ...string) error {
 	for _, name := range names {
 		l, err := freeport.Listen()
@@ -146,7 +149,8 @@ func portOf(address string) uint16 {
 func (s *stage) cluster(name string, args ...string) *cluster {
 	state := filepath.Join(s.dir, "state", name)
 	args = append([]string{"up", "-f", filepath.Join(s.dir, name), "--state", state, "--concurrency", "2"}, args...)
-	return &cluster{name: name, state: state, ready: make(chan struct{}), cmd: func(ctx context.Context) *exec.Cmd { return s.cfg.command(ctx, args...) }}
+	return &cluster{name: name, state: state, ready: make(chan struct{}),
+		cmd: func(ctx context.Context) *exec.Cmd { return s.cfg.command(ctx, args...) }}
 }
 
 // Run runs everything until ctx ends.
@@ -168,8 +172,8 @@ func (s *stage) close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// apply writes a step's file into the folder that penstock watches, and waits until its route answers. It returns the text and
-// how long that took.
+// apply writes a step's file into the folder that penstock watches, and waits until its route
+// answers. It returns the text and how long that took.
 func (s *stage) apply(ctx context.Context, name, prefix string) (text string, took time.Duration, err error) {
 	began := time.Now()
 	if text, err = write(s.dir, name, s.ports); err != nil {
@@ -208,7 +212,8 @@ func waitUntil(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// explain runs penstock explain and shows the part about the backends: their pickers, and the state of each endpoint.
+// explain runs penstock explain and shows the part about the backends: their pickers, and the state
+// of each endpoint.
 func (s *stage) explain(ctx context.Context, p *page, prefix string, more ...string) error {
 	args := append([]string{"-X", "POST"}, more...)
 	shown := strings.Join(args, " ")
@@ -252,8 +257,8 @@ func (s *stage) waitState(ctx context.Context, target, pool string, reached func
 	})
 }
 
-// gateways returns how many gateways a model server's last completion request passed: each adds an address to
-// X-Forwarded-For.
+// gateways returns how many gateways a model server's last completion request passed: each adds an
+// address to X-Forwarded-For.
 func (s *stage) gateways(ctx context.Context, at string) (int, error) {
 	_, body, err := s.get(ctx, "http://"+at+"/debug/last")
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 const (
 	// Soon is how long before its end a certificate has a finding.
 	Soon = 14 * 24 * time.Hour
-	// maxBytes bounds what is parsed of an entry of an object, and maxCertificates of a chain or bundle.
+	// maxBytes bounds what is parsed of an entry of an object, and maxCertificates of a chain or
+	// bundle.
 	maxBytes, maxCertificates = 256 << 10, 64
 	// maxSubject bounds a certificate's name in a finding, in bytes.
 	maxSubject = 100
@@ -134,9 +135,10 @@ func Check(r store.Reader, now time.Time) []report.Report {
 	return all
 }
 
-// reports returns the findings of objects, how many certificates have ended or end soon, and how long
-// all of that holds: a day at most, because clocks are set.
-func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.Report, ended, soon int, next time.Duration) {
+// reports returns the findings of objects, how many certificates have ended or end soon, and how
+// long all of that holds: a day at most, because clocks are set.
+func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.Report, ended, soon int,
+	next time.Duration) {
 	next = 24 * time.Hour
 	order := func(a, b report.Ref) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -145,7 +147,8 @@ func reports(objects map[report.Ref][]certificate, now time.Time) (all []report.
 		rep := report.Report{Owner: ref}
 		for _, c := range objects[ref] {
 			left := c.ends.Sub(now)
-			text := fmt.Sprintf("the certificate of %s (number %d) ends on %s", c.name, c.place, c.ends.UTC().Format(time.RFC3339))
+			text := fmt.Sprintf("the certificate of %s (number %d) ends on %s", c.name, c.place,
+				c.ends.UTC().Format(time.RFC3339))
 			switch {
 			case left <= 0:
 				ended++

@@ -67,7 +67,8 @@ func TestCertificates_EndOfEachOfAChainAndOfAuthoritiesIsAFinding(t *testing.T) 
 		store.Secrets.Put(secret("intermediate", long+issued(t, "between", now.Add(-day)), "")),
 		store.Secrets.Put(secret("soon", issued(t, "soon", now.Add(13*day)), "")),
 		store.Secrets.Put(secret("good", long, long)),
-		store.Secrets.Put(secret("rubbish", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", strings.Repeat("x", maxBytes+1))),
+		store.Secrets.Put(secret("rubbish", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+			strings.Repeat("x", maxBytes+1))),
 		store.ConfigMaps.Put(&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "roots"},
 			Data:       map[string]string{caEntry: long + issued(t, "root", now.Add(-day))},
@@ -113,7 +114,8 @@ func TestCertificates_FindingsComeWithTimeAndGoWithRenewal(t *testing.T) {
 		k := New(b, registry)
 		go func() { _ = k.Run(t.Context()) }()
 		put := func(ends time.Duration) {
-			rev, err := s.Apply(store.Secrets.Put(secret("tls", issued(t, "chat.example.com", time.Now().Add(ends)), "")))
+			rev, err := s.Apply(
+				store.Secrets.Put(secret("tls", issued(t, "chat.example.com", time.Now().Add(ends)), "")))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +138,8 @@ func TestCertificates_FindingsComeWithTimeAndGoWithRenewal(t *testing.T) {
 		}
 		var gauge dto.Metric
 		if err := k.ended.WithLabelValues("ended").Write(&gauge); err != nil || gauge.GetGauge().GetValue() != 1 {
-			t.Errorf("penstock_certificates_ending has %v that have ended, %v; want 1", gauge.GetGauge().GetValue(), err)
+			t.Errorf("penstock_certificates_ending has %v that have ended, %v; want 1", gauge.GetGauge().GetValue(),
+				err)
 		}
 		put(90 * 24 * time.Hour)
 		if got := b.lines(); len(got) != 0 {

@@ -49,7 +49,9 @@ func New(s Store, log *slog.Logger) *Keeper {
 
 // Steps implements delivery.Part.
 func (k *Keeper) Steps() []delivery.Step {
-	return []delivery.Step{{Stage: delivery.Observe, Deliver: func(_ context.Context, c *delivery.Change) { k.Follow(c.Output.Ordered) }}}
+	return []delivery.Step{
+		{Stage: delivery.Observe, Deliver: func(_ context.Context, c *delivery.Change) { k.Follow(c.Output.Ordered) }},
+	}
 }
 
 // Follow takes over which clusters of some imports are ready.
@@ -100,10 +102,13 @@ func (o *ordered) follow(now time.Time, ready map[string]bool) {
 	}
 }
 
-// update forgets what has no effect any more, and returns what brings the Failback of an import up to date. mu is held.
+// update forgets what has no effect any more, and returns what brings the Failback of an import up
+// to date. mu is held.
 func (k *Keeper) update(now time.Time, p objectid.Pool) []store.Op {
 	of := k.imports[p]
-	maps.DeleteFunc(of.members, func(_ string, m *member) bool { return !m.gone.IsZero() && now.Sub(m.gone) >= selection.Recovery })
+	maps.DeleteFunc(of.members, func(_ string, m *member) bool {
+		return !m.gone.IsZero() && now.Sub(m.gone) >= selection.Recovery
+	})
 	var last []string
 	for name, m := range of.members {
 		if !m.damper.Up(now) {

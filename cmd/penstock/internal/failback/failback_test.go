@@ -21,7 +21,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// world has an import of east, north and west, in the order west, east, with a Keeper that follows its translation.
+// world has an import of east, north and west, in the order west, east, with a Keeper that follows
+// its translation.
 type world struct {
 	t     *testing.T
 	store *store.Store
@@ -78,7 +79,13 @@ func (w *world) clusters(names ...string) {
 			c.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Draining"}}
 		}
 		c.Name = name
-		c.Parents = []inferenceapi.ParentImport{{Service: inferenceapi.ServiceImports{{Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 80}}}}}}
+		c.Parents = []inferenceapi.ParentImport{
+			{
+				Service: inferenceapi.ServiceImports{
+					{Addresses: []string{"192.0.2.1"}, Ports: []inferenceapi.Port{{Number: 80}}},
+				},
+			},
+		}
 		imp.Status.Clusters = append(imp.Status.Clusters, c)
 	}
 	w.apply(store.InferencePoolImports.Put(imp))
@@ -150,7 +157,8 @@ func TestFailback_ClusterWhoseEntryFlapsIsNotFirst(t *testing.T) {
 		// What left for good is forgotten, and so is an import without an order.
 		w.clusters("east")
 		time.Sleep(4 * time.Second)
-		if w.follow(); len(w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}].members) != 1 || len(store.Failbacks.All(w.store.View())) != 0 {
+		if w.follow(); len(w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}].members) != 1 ||
+			len(store.Failbacks.All(w.store.View())) != 0 {
 			t.Errorf("%+v", w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}])
 		}
 		w.clusters("east", "!west")

@@ -58,10 +58,12 @@ func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 	path := filepath.Join(h.cfg.Kubeconfigs, m.Kubeconfig.File)
 	raw, loaded, err := Kubeconfig(h.cfg.Disk, path)
 	if raw == nil {
-		return bad("file", fmt.Sprintf("it cannot be read: %v", err), "mount the kubeconfig into the folder of --kubeconfigs under that name")
+		return bad("file", fmt.Sprintf("it cannot be read: %v", err),
+			"mount the kubeconfig into the folder of --kubeconfigs under that name")
 	}
 	if err != nil {
-		return bad("file", fmt.Sprintf("it is no kubeconfig: %.300v", err), "write one as `kubectl config view --raw --flatten` prints it")
+		return bad("file", fmt.Sprintf("it is no kubeconfig: %.300v", err),
+			"write one as `kubectl config view --raw --flatten` prints it")
 	}
 	name := m.Kubeconfig.Context
 	if name == "" {
@@ -74,7 +76,8 @@ func (h *Hub) byKubeconfig(m *v1alpha1.ClusterSetMember) (reach, error) {
 	}
 	out, _, err := ClientConfig(h.cfg.Disk, loaded, name)
 	if err != nil {
-		return bad("file", fmt.Sprintf("context %s of %s cannot be used: %.300v", name, path, err), "write cluster and user of the context into the file")
+		return bad("file", fmt.Sprintf("context %s of %s cannot be used: %.300v", name, path, err),
+			"write cluster and user of the context into the file")
 	}
 	return reach{out, fmt.Sprintf("%x %s", sha256.Sum256(raw), name)}, nil
 }

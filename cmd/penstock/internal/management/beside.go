@@ -24,8 +24,8 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside are the objects of a member that no table of the store has: its nodes, at which Services of type NodePort are reached, and the
-// PoolExports by which its own Penstock exports pools.
+// beside are the objects of a member that no table of the store has: its nodes, at which Services
+// of type NodePort are reached, and the PoolExports by which its own Penstock exports pools.
 type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource; none for what is not installed, or forbidden
 }
@@ -86,10 +86,12 @@ func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 			where[label] = is
 		}
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: where}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: where},
+		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
-// keptExport is what is kept of a PoolExport. The cluster's own has no UID of another cluster, and an entry.
+// keptExport is what is kept of a PoolExport. The cluster's own has no UID of another cluster, and
+// an entry.
 func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	var e v1alpha1.PoolExport
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {
@@ -124,7 +126,8 @@ func (b *beside) synced(ctx context.Context) error {
 	return nil
 }
 
-// nodeAddress is where a node is reached from other clusters: its address in the cluster's network, as Pods have it, else an external one.
+// nodeAddress is where a node is reached from other clusters: its address in the cluster's network,
+// as Pods have it, else an external one.
 func (b *beside) nodeAddress(name string) (address string) {
 	informer := b.informers[nodeResource]
 	if informer == nil {
@@ -145,7 +148,8 @@ func (b *beside) nodeAddress(name string) (address string) {
 	return address
 }
 
-// topology is the region and the zone of the cluster: those of its nodes, as far as all have the same.
+// topology is the region and the zone of the cluster: those of its nodes, as far as all have the
+// same.
 func (b *beside) topology() (region, zone string) {
 	informer := b.informers[nodeResource]
 	if informer == nil {

@@ -11,10 +11,10 @@ type claim struct {
 // twin follows the name of a member that may be the same cluster as another one.
 const twin = ", which may be another member, too"
 
-// claim notes the cluster of a member. It returns another member that is the same cluster; "": there
-// is none. certain: both are reached at one address. Otherwise one of two API servers may report
-// the UID of the other one to take its place, so both stay; an import that both write belongs to the
-// first (clusterset.HubWriter.Member).
+// claim notes the cluster of a member. It returns another member that is the same cluster; "":
+// there is none. certain: both are reached at one address. Otherwise one of two API servers may
+// report the UID of the other one to take its place, so both stay; an import that both write
+// belongs to the first (clusterset.HubWriter.Member).
 func (h *Hub) claim(name string, of claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

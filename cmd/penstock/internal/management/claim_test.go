@@ -6,11 +6,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A provider may have one authority of certificates for all its clusters, so that two members with it
-// are not certainly one cluster: the first that reports a UID does not lock the other one out.
+// A provider may have one authority of certificates for all its clusters, so that two members with
+// it are not certainly one cluster: the first that reports a UID does not lock the other one out.
 func TestClaim_OneAuthorityIsNotOneCluster(t *testing.T) {
 	at := func(host string) *rest.Config {
-		return &rest.Config{Host: host, TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the authority of a provider")}}
+		return &rest.Config{
+			Host: host, TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the authority of a provider")},
+		}
 	}
 	h := &Hub{claims: map[string]claim{}}
 	if other, certain := h.claim("evil", claim{"a", at("https://evil.example.com")}); other != "" || certain {

@@ -31,7 +31,8 @@ import (
 )
 
 const (
-	// contactInterval is the time between two requests by which a member shows that it is there: three in a lease. contactTimeout bounds one.
+	// contactInterval is the time between two requests by which a member shows that it is there:
+	// three in a lease. contactTimeout bounds one.
 	contactInterval = 5 * time.Second
 	contactTimeout  = 4 * time.Second
 	// restartDelay is the time until a member that could not be used is tried again.
@@ -73,7 +74,8 @@ func (c *cluster) configure(m v1alpha1.ClusterSetMember, others []string, create
 
 // member is the cluster as multicluster/hub sees it.
 func (c *cluster) member(m *v1alpha1.ClusterSetMember) hub.Member {
-	return hub.Member{Name: c.name, Allow: m.Allow, Draining: m.Draining, Store: c.store, Namespace: c.namespace, Own: c.own}
+	return hub.Member{Name: c.name, Allow: m.Allow, Draining: m.Draining, Store: c.store, Namespace: c.namespace,
+		Own: c.own}
 }
 
 // namespace reports whether a namespace exists, or may be made.
@@ -151,7 +153,10 @@ func (c *cluster) report(err error) {
 	case errors.As(err, &m):
 		c.hub.note(c.name, m)
 	default:
-		c.hub.note(c.name, &mistake{Field: "spec.members[" + c.name + "]", Problem: fmt.Sprintf("its API server %s cannot be used: %.400v", c.rest.Host, err), Fix: "its exports stay as they are, and it is tried again"})
+		c.hub.note(c.name,
+			&mistake{Field: "spec.members[" + c.name + "]",
+				Problem: fmt.Sprintf("its API server %s cannot be used: %.400v", c.rest.Host, err),
+				Fix:     "its exports stay as they are, and it is tried again"})
 	}
 }
 
@@ -178,23 +183,27 @@ func (c *cluster) once(ctx context.Context) error {
 		return err
 	}
 	if err := schema.read(ctx); err != nil { // contact reads it again
-		c.hub.log.Warn("whether a member's imports have room for their clusters is not known", "member", c.name, "error", err)
+		c.hub.log.Warn("whether a member's imports have room for their clusters is not known", "member", c.name,
+			"error", err)
 	}
 	source, err := kube.New(kube.Config{
-		REST: config, Store: c.store, Only: kinds(readable), NodeNames: true, Share: share, Keep: needed, Report: c.read,
-		Log: c.hub.log.With("member", c.name),
+		REST: config, Store: c.store, Only: kinds(readable), NodeNames: true, Share: share, Keep: needed,
+		Report: c.read,
+		Log:    c.hub.log.With("member", c.name),
 	})
 	if err != nil {
 		return err
 	}
-	objects, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{REST: config, Store: c.store, Live: c.live, Log: c.hub.log.With("member", c.name), Hub: &clusterset.HubWriter{
-		UID: c.hub.uid, Epoch: c.hub.epoch, Member: c.name, IsMember: c.hub.isMember, TakeOver: c.hub.cfg.TakeOver, Settled: c.hub.out.Settled, Pruned: schema.prunes, Written: c.written,
-		CreateNamespaces: func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.create },
-		Version: func(ref report.Ref) string {
-			live, _ := source.Live(ref)
-			return live.ResourceVersion
-		},
-	}})
+	objects, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{REST: config, Store: c.store, Live: c.live,
+		Log: c.hub.log.With("member", c.name), Hub: &clusterset.HubWriter{
+			UID: c.hub.uid, Epoch: c.hub.epoch, Member: c.name, IsMember: c.hub.isMember, TakeOver: c.hub.cfg.TakeOver,
+			Settled: c.hub.out.Settled, Pruned: schema.prunes, Written: c.written,
+			CreateNamespaces: func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.create },
+			Version: func(ref report.Ref) string {
+				live, _ := source.Live(ref)
+				return live.ResourceVersion
+			},
+		}})
 	if err != nil {
 		return err
 	}
@@ -272,7 +281,8 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact asks the API server who it is, again and again, and ends once a kind is installed, or gone.
+// contact asks the API server who it is, again and again, and ends once a kind is installed, or
+// gone.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,
@@ -293,7 +303,8 @@ func (c *cluster) contact(
 		}
 		if err == nil && n%3 == 0 {
 			var now []right
-			if now, err = c.readable(ctx, client); err == nil && !slices.EqualFunc(now, before, func(a, b right) bool { return a.gvr() == b.gvr() }) {
+			if now, err = c.readable(ctx, client); err == nil &&
+				!slices.EqualFunc(now, before, func(a, b right) bool { return a.gvr() == b.gvr() }) {
 				return fmt.Errorf("%w: the kinds that it has installed have changed", errAnew)
 			}
 			if err == nil {
@@ -329,11 +340,13 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify reads the UID of the cluster, that of its namespace kube-system. A cluster of another one in its place ends the attempt.
+// identify reads the UID of the cluster, that of its namespace kube-system. A cluster of another
+// one in its place ends the attempt.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	list, err := client.Resource(namespaceKind).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	list, err := client.Resource(namespaceKind).List(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
 	}
@@ -343,11 +356,14 @@ func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error 
 	uid := string(list.Items[0].GetUID())
 	switch other, certain := c.hub.claim(c.name, claim{uid, c.rest}); {
 	case certain:
-		return &mistake{Field: "spec.members[" + c.name + "]", Problem: "it is the same cluster as member " + other, Fix: "remove one of them, or correct its kubeconfig or clusterProfile"}
+		return &mistake{Field: "spec.members[" + c.name + "]", Problem: "it is the same cluster as member " + other,
+			Fix: "remove one of them, or correct its kubeconfig or clusterProfile"}
 	case other != "":
 		c.hub.note(c.name+twin, &mistake{
-			Field: "spec.members[" + c.name + "]", Problem: "its API server reports the UID of the cluster of member " + other,
-			Fix: "if both are one cluster, remove one of them; else find out which API server reports the UID of the other one",
+			Field:   "spec.members[" + c.name + "]",
+			Problem: "its API server reports the UID of the cluster of member " + other,
+			Fix: "if both are one cluster, remove one of them; else find out which API server reports the UID of " +
+				"the other one",
 		})
 	default:
 		c.hub.note(c.name+twin, nil)
@@ -382,7 +398,8 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 			c.objects.Changed(view, rev.Changes)
 			for _, o := range rev.Changes {
 				switch o.Table {
-				case store.InferencePools.Kind(), store.Services.Kind(), store.EndpointSlices.Kind(), store.Gateways.Kind():
+				case store.InferencePools.Kind(), store.Services.Kind(), store.EndpointSlices.Kind(),
+					store.Gateways.Kind():
 					decide = true
 				case store.Namespaces.Kind():
 					namespaces = true
@@ -439,7 +456,8 @@ func (c *cluster) written(p objectid.Pool, is clusterset.Written, err error) {
 	case apierrors.IsConflict(err):
 		w.Reason, w.Message = imports.ConflictReason, err.Error()
 	case apierrors.IsNotFound(err):
-		w.Reason, w.Message = imports.NotSupportedReason, "kind InferencePoolImport is not installed there, or the namespace is gone: "+err.Error()
+		w.Reason, w.Message = imports.NotSupportedReason,
+			"kind InferencePoolImport is not installed there, or the namespace is gone: "+err.Error()
 	default:
 		w.Reason, w.Message = export.MemberUnreachableReason, err.Error()
 	}

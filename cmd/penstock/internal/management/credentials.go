@@ -22,7 +22,8 @@ import (
 // ClientConfig returns how to reach the cluster of a context of a kubeconfig, which Kubeconfig has
 // read, and the context's namespace. The files that it names are followed within the bounds of disk
 // on time and size, which client-go does not have.
-func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string, err error) {
+func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
+	err error) {
 	loaded = loaded.DeepCopy()
 	f := &followed{disk: disk}
 	var token string
@@ -124,7 +125,8 @@ func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 	with := transport.Config{
 		Proxy: cfg.Proxy, DisableCompression: cfg.DisableCompression,
 		TLS: transport.TLSConfig{
-			CAData: cfg.CAData, CertData: cfg.CertData, KeyData: cfg.KeyData, Insecure: cfg.Insecure, ServerName: cfg.ServerName,
+			CAData: cfg.CAData, CertData: cfg.CertData, KeyData: cfg.KeyData, Insecure: cfg.Insecure,
+			ServerName: cfg.ServerName,
 			NextProtos: cfg.NextProtos,
 		},
 	}

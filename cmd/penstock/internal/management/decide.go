@@ -16,12 +16,14 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// decide decides on all exports of the member, once what they depend on has been read. It returns how
-// many have changed.
-func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Source, before *[]kube.Demand) (changed int, err error) {
+// decide decides on all exports of the member, once what they depend on has been read. It returns
+// how many have changed.
+func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Source,
+	before *[]kube.Demand) (changed int, err error) {
 	c.mu.Lock()
 	beside, uid := c.beside, c.uid
-	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs, Hub: true, NodeAddress: beside.nodeAddress}
+	cfg := export.Config{Cluster: c.name, Members: c.others, PodCIDRs: c.config.Allow.PodCIDRs, Hub: true,
+		NodeAddress: beside.nodeAddress}
 	c.mu.Unlock()
 	cfg.Region, cfg.Zone = beside.topology()
 	if now := demands(view); !slices.Equal(now, *before) {
@@ -64,8 +66,10 @@ func demands(view *store.View) (out []kube.Demand) {
 	return slices.SortedFunc(maps.Keys(wanted), func(a, b kube.Demand) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// gateways are those that route to a pool, as their controller states in the status of the pool, with the addresses that their own status has.
-func (c *cluster) gateways(view store.Reader, source *kube.Source, pool *inferencev1.InferencePool) (out []export.Gateway) {
+// gateways are those that route to a pool, as their controller states in the status of the pool,
+// with the addresses that their own status has.
+func (c *cluster) gateways(view store.Reader, source *kube.Source,
+	pool *inferencev1.InferencePool) (out []export.Gateway) {
 	if pool.Annotations[export.ModeAnnotation] != string(inferenceapi.ParentMode) {
 		return nil
 	}
@@ -104,7 +108,9 @@ func (c *cluster) gateways(view store.Reader, source *kube.Source, pool *inferen
 				one.Ports = append(one.Ports, port)
 			}
 		}
-		slices.SortStableFunc(one.Ports, func(a, b inferenceapi.Port) int { return strings.Compare(b.AppProtocol, a.AppProtocol) })
+		slices.SortStableFunc(one.Ports, func(a, b inferenceapi.Port) int {
+			return strings.Compare(b.AppProtocol, a.AppProtocol)
+		})
 		out = append(out, one)
 	}
 	slices.SortFunc(out, export.Gateway.Compare)

@@ -13,8 +13,8 @@
 //	prunes.go   whether its imports have room for clusters    metrics.go   what page.go shows, for Prometheus
 //	findings.go what is wrong in the hub's files                  room.go      what the hub keeps of a member's objects
 //
-// Imports are written by clusterset.Kubernetes, as a cluster's own Penstock writes them, under names of the hub's own: so a member's Penstock
-// reads them like those of any other controller.
+// Imports are written by clusterset.Kubernetes, as a cluster's own Penstock writes them, under
+// names of the hub's own: so a member's Penstock reads them like those of any other controller.
 //
 // Invariants: only the leader reads and writes members. Each member has its own goroutines, queues
 // and API clients: one that fails, or does not answer, delays no other. A member that cannot be

@@ -24,8 +24,9 @@ import (
 // exportedWorkers bounds the writes in flight of a member.
 const exportedWorkers = 2
 
-// exported writes the condition Exported of a member's pools: the parent that is their import. status.parents is one list of several controllers
-// and belongs to none, so it is patched for the version that was read.
+// exported writes the condition Exported of a member's pools: the parent that is their import.
+// status.parents is one list of several controllers and belongs to none, so it is patched for the
+// version that was read.
 type exported struct {
 	cluster *cluster
 	source  *kube.Source
@@ -62,7 +63,8 @@ func (e *exported) run(ctx context.Context) error {
 					e.queue.Forget(p)
 				case ctx.Err() == nil:
 					if e.queue.NumRequeues(p) == 3 {
-						e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member", e.cluster.name, "pool", p.String(), "error", err)
+						e.cluster.hub.log.Warn("the condition of a pool cannot be written; trying again", "member",
+							e.cluster.name, "pool", p.String(), "error", err)
 					}
 					e.queue.AddRateLimited(p)
 				}
@@ -107,16 +109,21 @@ func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	return e.source.Patch(ctx, store.InferencePools.Ref(pool), live, "status", body)
 }
 
-// withExported is the list of a pool's parents with ours as it is to be. Those of others stay in their places.
-func withExported(old []inferencev1.ParentStatus, p objectid.Pool, is report.Condition, asked bool, generation int64, now metav1.Time) []inferencev1.ParentStatus {
-	i := slices.IndexFunc(old, func(s inferencev1.ParentStatus) bool { return s.ControllerName == clusterset.HubController })
+// withExported is the list of a pool's parents with ours as it is to be. Those of others stay in
+// their places.
+func withExported(old []inferencev1.ParentStatus, p objectid.Pool, is report.Condition, asked bool, generation int64,
+	now metav1.Time) []inferencev1.ParentStatus {
+	i := slices.IndexFunc(old, func(s inferencev1.ParentStatus) bool {
+		return s.ControllerName == clusterset.HubController
+	})
 	if !asked {
 		if i < 0 {
 			return old
 		}
 		return slices.Delete(slices.Clone(old), i, i+1)
 	}
-	condition := metav1.Condition{Type: is.Type, Status: metav1.ConditionStatus(is.Status), Reason: is.Reason, Message: is.Message, ObservedGeneration: generation, LastTransitionTime: now}
+	condition := metav1.Condition{Type: is.Type, Status: metav1.ConditionStatus(is.Status), Reason: is.Reason,
+		Message: is.Message, ObservedGeneration: generation, LastTransitionTime: now}
 	if i >= 0 {
 		for _, c := range old[i].Conditions {
 			if c.Type == condition.Type && c.Status == condition.Status {
@@ -127,7 +134,8 @@ func withExported(old []inferencev1.ParentStatus, p objectid.Pool, is report.Con
 	group := inferencev1.Group(inferenceapi.Group)
 	entry := inferencev1.ParentStatus{
 		ParentRef: inferencev1.ParentReference{
-			Group: &group, Kind: inferencev1.Kind(store.InferencePoolImports.Kind()), Namespace: inferencev1.Namespace(p.Namespace), Name: inferencev1.ObjectName(p.Name),
+			Group: &group, Kind: inferencev1.Kind(store.InferencePoolImports.Kind()),
+			Namespace: inferencev1.Namespace(p.Namespace), Name: inferencev1.ObjectName(p.Name),
 		},
 		ControllerName: clusterset.HubController, Conditions: []metav1.Condition{condition},
 	}

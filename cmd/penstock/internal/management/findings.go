@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// reported takes over what is wrong in the files: an object with an error is used as it was before, so the hub goes on with another ClusterSet than
-// its user has written. What is new is logged.
+// reported takes over what is wrong in the files: an object with an error is used as it was before,
+// so the hub goes on with another ClusterSet than its user has written. What is new is logged.
 func (h *Hub) reported(reports []report.Report) {
 	now, texts := map[string]*mistake{}, map[string]string{}
 	for _, r := range reports {
@@ -40,7 +40,8 @@ func (h *Hub) reported(reports []report.Report) {
 	}
 	for key, old := range before {
 		if now[key] == nil {
-			h.log.Info("a problem of the cluster set is resolved", "object", strings.TrimSuffix(key, " "+old.Field), "field", old.Field)
+			h.log.Info("a problem of the cluster set is resolved", "object", strings.TrimSuffix(key, " "+old.Field),
+				"field", old.Field)
 		}
 	}
 }

@@ -65,7 +65,8 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := &v1alpha1.ClusterSet{}
-	peer, kubeconfig := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443"}, &v1alpha1.ClusterSetKubeconfig{File: "west"}
+	peer, kubeconfig := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443"},
+		&v1alpha1.ClusterSetKubeconfig{File: "west"}
 	set.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
 	for range 3 {
 		h.wanted(set)
@@ -76,13 +77,15 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 		t.Errorf("%+v", is)
 	}
 	text := log.String()
-	if strings.Count(text, "relays nothing") != 1 || strings.Count(text, "the hub ignores members that have a peer") != 1 {
+	if strings.Count(text, "relays nothing") != 1 ||
+		strings.Count(text, "the hub ignores members that have a peer") != 1 {
 		t.Errorf("the log has\n%s", text)
 	}
 	set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: "west", Kubeconfig: kubeconfig})
 	names, _ := h.wanted(set)
 	is = h.status()
-	if is.Problem != nil || len(is.Problems) != 0 || !slices.Equal(append(is.Peers, names...), []string{"east", "west"}) {
+	if is.Problem != nil || len(is.Problems) != 0 ||
+		!slices.Equal(append(is.Peers, names...), []string{"east", "west"}) {
 		t.Errorf("with a member of both kinds: members %q, %+v", names, is)
 	}
 }
@@ -98,7 +101,9 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 		{Name: "west", Draining: true, Kubeconfig: &v1alpha1.ClusterSetKubeconfig{File: "west"}},
 	}
 	names, _ := h.wanted(set)
-	if is := h.status().Problems["east"+undrained]; !slices.Equal(names, []string{"west"}) || len(h.status().Problems) != 1 || is == nil || is.Field != "spec.members[east].draining" || !strings.Contains(is.Fix, "penstock clusters drain") {
+	if is := h.status().Problems["east"+undrained]; !slices.Equal(names, []string{"west"}) ||
+		len(h.status().Problems) != 1 || is == nil || is.Field != "spec.members[east].draining" ||
+		!strings.Contains(is.Fix, "penstock clusters drain") {
 		t.Errorf("members %q; %+v", names, h.status().Problems)
 	}
 	set.Spec.Members[0].Draining = false
@@ -107,19 +112,23 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 	}
 }
 
-// A ClusterSet with an error is used as it was before: who looks at the page, or at an alert, would take the newest members for those in use.
+// A ClusterSet with an error is used as it was before: who looks at the page, or at an alert, would
+// take the newest members for those in use.
 func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(member string) {
 		t.Helper()
-		text := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: hub\n  members:\n  - " + member + "\n"
+		text :=
+			"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: gpus}\nspec:\n  cluster: hub\n  " +
+				"members:\n  - " + member + "\n"
 		if err := os.WriteFile(filepath.Join(dir, "set.yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write("{name: east}")
 	var log lines
-	h, err := New(Config{Paths: []string{dir}, StateDir: t.TempDir(), Kubeconfigs: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h, err := New(Config{Paths: []string{dir}, StateDir: t.TempDir(), Kubeconfigs: t.TempDir(),
+		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,22 +145,27 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	const key = "ClusterSet gpus spec.members[0]"
 	shown("the finding", func(problems map[string]*mistake) bool {
 		is := problems[key]
-		return is != nil && is.Field == "spec.members[0]" && strings.Contains(is.Problem, "it has no peer, kubeconfig or clusterProfile")
+		return is != nil && is.Field == "spec.members[0]" &&
+			strings.Contains(is.Problem, "it has no peer, kubeconfig or clusterProfile")
 	})
 	page, err := json.Marshal(h.status())
-	if text := string(page); err != nil || !strings.Contains(text, `"field":"spec.members[0]","problem":"it has no peer, kubeconfig or clusterProfile: add`) {
+	if text := string(page); err != nil || !strings.Contains(text,
+		`"field":"spec.members[0]","problem":"it has no peer, kubeconfig or clusterProfile: add`) {
 		t.Errorf("its keys differ from others of the page: %v %s", err, text)
 	}
 	poll.NoError(t, "the count of problems", poll.Limit, func() error {
 		is := h.status()
-		if got, want := problems(t, h), float64(1+len(is.Problems)); is.Problem == nil || got != want { // and that there is no ClusterSet
+		// and that there is no ClusterSet
+		if got, want := problems(t, h), float64(1+len(is.Problems)); is.Problem == nil || got != want {
 			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, is)
 		}
 		return nil
 	})
 	write("{name: east, kubeconfig: {file: east}}")
 	shown("no finding once it is corrected", func(problems map[string]*mistake) bool { return problems[key] == nil })
-	if text := log.String(); strings.Count(text, "it has no peer, kubeconfig or clusterProfile") != 1 || !strings.Contains(text, `level=INFO msg="a problem of the cluster set is resolved" object="ClusterSet gpus" field=spec.members[0]`) {
+	if text := log.String(); strings.Count(text, "it has no peer, kubeconfig or clusterProfile") != 1 ||
+		!strings.Contains(text,
+			`level=INFO msg="a problem of the cluster set is resolved" object="ClusterSet gpus" field=spec.members[0]`) {
 		t.Errorf("the log has\n%s", text)
 	}
 }

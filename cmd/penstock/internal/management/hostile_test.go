@@ -33,15 +33,19 @@ func newSite(t testing.TB, names ...string) *site {
 	t.Helper()
 	s := &site{TB: t, members: map[string]*kubetest.Server{}, log: &lines{}}
 	dir := t.TempDir()
-	set := "apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: management\n  members:\n"
+	set :=
+		"apiVersion: penstock.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: set}\nspec:\n  cluster: management\n  " +
+			"members:\n"
 	for _, name := range names {
 		api := kubetest.New(t)
 		api.Strict(t)
 		api.Apply(t, "namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}`)
 		api.Apply(t, "namespaces", `{apiVersion: v1, kind: Namespace, metadata: {name: team}}`)
 		s.members[name] = api
-		set += fmt.Sprintf("  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {namespaces: [team], cleartext: true}}\n", name)
-		text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: it, contexts: [{name: it, context: {cluster: it, user: it}}],
+		set += fmt.Sprintf(
+			"  - {name: %[1]s, kubeconfig: {file: %[1]s.yaml}, allow: {namespaces: [team], cleartext: true}}\n", name)
+		text := fmt.Sprintf(
+			`{apiVersion: v1, kind: Config, current-context: it, contexts: [{name: it, context: {cluster: it, user: it}}],
   clusters: [{name: it, cluster: {server: %q}}], users: [{name: it, user: {}}]}`, api.Config().Host)
 		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -55,8 +59,9 @@ func newSite(t testing.TB, names ...string) *site {
 	}
 	var err error
 	s.hub, err = New(Config{
-		Paths: []string{filepath.Join(dir, "set")}, StateDir: filepath.Join(dir, "state"), Kubeconfigs: dir, Disk: &filesystem.Disk{},
-		Log: slog.New(slog.NewTextHandler(s.log, nil)),
+		Paths: []string{filepath.Join(dir, "set")}, StateDir: filepath.Join(dir, "state"), Kubeconfigs: dir,
+		Disk: &filesystem.Disk{},
+		Log:  slog.New(slog.NewTextHandler(s.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +89,13 @@ func picked(name string) kubetest.Object {
 	return kubetest.Object{
 		"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
 		"metadata": kubetest.Object{
-			"namespace": "team", "name": name, "annotations": kubetest.Object{"inference.networking.x-k8s.io/export": "ClusterSet"},
+			"namespace": "team", "name": name, "annotations": kubetest.Object{
+				"inference.networking.x-k8s.io/export": "ClusterSet",
+			},
 		},
 		"spec": kubetest.Object{
-			"selector": kubetest.Object{"matchLabels": kubetest.Object{"app": "x"}}, "targetPorts": []any{kubetest.Object{"number": 8000}},
+			"selector":          kubetest.Object{"matchLabels": kubetest.Object{"app": "x"}},
+			"targetPorts":       []any{kubetest.Object{"number": 8000}},
 			"endpointPickerRef": kubetest.Object{"name": name + "-epp", "port": kubetest.Object{"number": 9002}},
 		},
 	}
@@ -120,7 +128,8 @@ func (s *site) imports(member, pool string) string {
 // condition is the message of the condition Exported of a pool of a member.
 func (s *site) condition(member, pool string) string {
 	s.Helper()
-	raw, err := json.Marshal(s.members[member].Get("inference.networking.k8s.io", "inferencepools", "team/"+pool)["status"])
+	raw, err := json.Marshal(s.members[member].Get("inference.networking.k8s.io", "inferencepools",
+		"team/"+pool)["status"])
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -196,7 +205,8 @@ func hostilePools() map[string]hostilePool {
 				return kubetest.Object{
 					"apiVersion": "penstock.dev/v1alpha1", "kind": "PoolExport",
 					"metadata": kubetest.Object{"namespace": "team", "name": name + ".evil"},
-					"spec":     kubetest.Object{"cluster": "evil", "pool": name}, "status": kubetest.Object{"entry": entry},
+					"spec":     kubetest.Object{"cluster": "evil", "pool": name},
+					"status":   kubetest.Object{"entry": entry},
 				}
 			},
 		}
@@ -220,7 +230,8 @@ func hostilePools() map[string]hostilePool {
 		"port-0":     {change: ports(0), problem: "targetPorts[0].number is 0, at least 1"},
 		"port-70000": {change: ports(8000, 70000), problem: "targetPorts[1].number is 70000, at most 65535"},
 		"port-least": {change: ports(-1 << 31), problem: "targetPortNumber is -2147483648, at least 1"},
-		"h3":         {change: func(pool, _ kubetest.Object) { spec(pool)["appProtocol"] = long(1 << 20) }, problem: "appProtocol is"},
+		"h3": {change: func(pool, _ kubetest.Object) { spec(pool)["appProtocol"] = long(1 << 20) },
+			problem: "appProtocol is"},
 		"failuremode": {change: func(pool, _ kubetest.Object) {
 			spec(pool)["endpointPickerRef"].(kubetest.Object)["failureMode"] = "Sometimes"
 		}, problem: `failureMode is "Sometimes"`},
@@ -230,7 +241,10 @@ func hostilePools() map[string]hostilePool {
 		"weight": {change: func(pool, _ kubetest.Object) {
 			pool["metadata"].(kubetest.Object)["annotations"].(kubetest.Object)["penstock.dev/export-weight"] = "-1"
 		}, problem: "is no weight"},
-		"service-type": service(func(s kubetest.Object) { spec(s)["type"] = "Weird"; spec(s)["clusterIP"] = "192.0.2.5" }, `service[0].type is "Weird"`),
+		"service-type": service(func(s kubetest.Object) {
+			spec(s)["type"] = "Weird"
+			spec(s)["clusterIP"] = "192.0.2.5"
+		}, `service[0].type is "Weird"`),
 		"service-port": service(func(s kubetest.Object) {
 			spec(s)["ports"] = []any{kubetest.Object{"port": 9002, "appProtocol": long(1 << 20)}}
 		}, "ports[0].appProtocol has 1048576 characters, at most 317"),
@@ -240,13 +254,19 @@ func hostilePools() map[string]hostilePool {
 		"health-port": service(func(s kubetest.Object) {
 			spec(s)["ports"] = []any{kubetest.Object{"port": 9002}, kubetest.Object{"port": 90000, "name": "health"}}
 		}, "endpointPicker.health.port is 90000, at most 65535"),
-		"host": service(func(s kubetest.Object) { spec(s)["type"] = "ExternalName"; spec(s)["externalName"] = long(140 << 10) },
+		"host": service(func(s kubetest.Object) {
+			spec(s)["type"] = "ExternalName"
+			spec(s)["externalName"] = long(140 << 10)
+		},
 			"service[0].addresses[0] has 143360 characters, at most 253"),
-		"addresses":   with(own(picker(kubetest.Object{"service": []any{kubetest.Object{"addresses": addresses}}})), "addresses has 65 elements, at most 64"),
-		"no-service":  with(own(picker(kubetest.Object{"service": []any{}})), "endpointPicker.service"),
-		"picker-name": with(own(picker(kubetest.Object{"name": long(140 << 10)})), "endpointPicker.name has 143360 characters, at most 253"),
+		"addresses": with(own(picker(kubetest.Object{"service": []any{kubetest.Object{"addresses": addresses}}})),
+			"addresses has 65 elements, at most 64"),
+		"no-service": with(own(picker(kubetest.Object{"service": []any{}})), "endpointPicker.service"),
+		"picker-name": with(own(picker(kubetest.Object{"name": long(140 << 10)})),
+			"endpointPicker.name has 143360 characters, at most 253"),
 		"picker-pool": with(own(picker(kubetest.Object{"pool": "Team/Chat"})), "endpointPicker.pool is"),
-		"health-0":    with(own(picker(kubetest.Object{"health": kubetest.Object{"port": 0}})), "endpointPicker.health.port is 0, at least 1"),
+		"health-0": with(own(picker(kubetest.Object{"health": kubetest.Object{"port": 0}})),
+			"endpointPicker.health.port is 0, at least 1"),
 		"twice": with(own(func() kubetest.Object {
 			out := picker(nil)
 			out["podCIDRs"] = []any{"10.0.0.0/8", "10.0.0.0/8"}
@@ -258,8 +278,8 @@ func hostilePools() map[string]hostilePool {
 	}
 }
 
-// A member whose API server returns objects that no API server accepts takes nothing from the others:
-// neither their entries of the imports that it exports to, too, nor their next changes.
+// A member whose API server returns objects that no API server accepts takes nothing from the
+// others: neither their entries of the imports that it exports to, too, nor their next changes.
 func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	all := hostilePools()
@@ -271,15 +291,18 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	s.exports("evil", "good", "198.51.100.7")
 	s.hostile("evil", "Chat_%2F", kubetest.Object{"targetPorts": []any{}})
 	s.run()
-	s.until("the valid export of the hostile member", "evil 198.51.100.7", func() string { return s.imports("west", "good") })
+	s.until("the valid export of the hostile member", "evil 198.51.100.7",
+		func() string { return s.imports("west", "good") })
 	for i, name := range names {
 		s.until("the import "+name, fmt.Sprint("east 192.0.2.", i), func() string { return s.imports("west", name) })
 		s.exports("east", name, fmt.Sprint("192.0.2.", 100+i))
 	}
 	for i, name := range names {
-		s.until("the import "+name+" after a change", fmt.Sprint("east 192.0.2.", 100+i), func() string { return s.imports("west", name) })
+		s.until("the import "+name+" after a change", fmt.Sprint("east 192.0.2.", 100+i),
+			func() string { return s.imports("west", name) })
 		poll.NoError(t, "the condition of "+name, poll.Limit, func() error {
-			if got := s.condition("evil", name); !strings.HasPrefix(got, "False/NotSupported: ") || !strings.Contains(got, all[name].problem) || len(got) > 1500 {
+			if got := s.condition("evil", name); !strings.HasPrefix(got, "False/NotSupported: ") ||
+				!strings.Contains(got, all[name].problem) || len(got) > 1500 {
 				return fmt.Errorf("%s: %.1600q, want %q", name, got, all[name].problem)
 			}
 			if got := s.condition("east", name); got != "True/Exported: imported by 2 members" {
@@ -288,7 +311,8 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 			return nil
 		})
 	}
-	s.problem("evil"+unfit, "spec.members[evil]", "InferencePool team/addresses: its endpointPicker.service[0].addresses has 65 elements", "more")
+	s.problem("evil"+unfit, "spec.members[evil]",
+		"InferencePool team/addresses: its endpointPicker.service[0].addresses has 65 elements", "more")
 	for line := range strings.Lines(s.log.String()) {
 		if len(line) > 4<<10 {
 			t.Errorf("a line of the log has %d bytes: %.300s", len(line), line)
@@ -328,9 +352,11 @@ func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	s.publish("chat", hostilePools()["port-70000"])
 	s.problem("evil"+unfit, "targetPorts[1].number is 70000")
 	s.exports("east", "chat", "192.0.2.2")
-	s.until("the import after the change of another", "east 192.0.2.2, evil 198.51.100.1", func() string { return s.imports("west", "chat") })
+	s.until("the import after the change of another", "east 192.0.2.2, evil 198.51.100.1",
+		func() string { return s.imports("west", "chat") })
 	s.exports("evil", "chat", "198.51.100.2")
-	s.until("the import after the correction", "east 192.0.2.2, evil 198.51.100.2", func() string { return s.imports("west", "chat") })
+	s.until("the import after the correction", "east 192.0.2.2, evil 198.51.100.2",
+		func() string { return s.imports("west", "chat") })
 	poll.NoError(t, "the problem is resolved", poll.Limit, func() error {
 		if m := s.hub.status().Problems["evil"+unfit]; m != nil {
 			return fmt.Errorf("%+v", m)
@@ -339,12 +365,13 @@ func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	})
 }
 
-// An API server may reject more than its schema does, such as by an administrator's policy. It rejects
-// a status as a whole, so the entry at fault is found, left out and named.
+// An API server may reject more than its schema does, such as by an administrator's policy. It
+// rejects a status as a whole, so the entry at fault is found, left out and named.
 func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	s := newSite(t, "east", "evil", "north", "west")
 	forbidden := func(resource string, obj kubetest.Object) string {
-		if raw, _ := json.Marshal(obj["status"]); resource == "inferencepoolimports" && strings.Contains(string(raw), "198.51.100.66") {
+		if raw, _ := json.Marshal(obj["status"]); resource == "inferencepoolimports" &&
+			strings.Contains(string(raw), "198.51.100.66") {
 			return "policy: address 198.51.100.66 is forbidden: " + strings.Repeat("because ", 1<<16)
 		}
 		return ""
@@ -356,10 +383,12 @@ func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	s.exports("evil", "alone", "198.51.100.66")
 	s.run()
 	s.until("the import", "east 192.0.2.1, north 192.0.2.3", func() string { return s.imports("west", "chat") })
-	s.until("the import at another API server", "east 192.0.2.1, evil 198.51.100.66", func() string { return s.imports("north", "chat") })
+	s.until("the import at another API server", "east 192.0.2.1, evil 198.51.100.66",
+		func() string { return s.imports("north", "chat") })
 	poll.NoError(t, "the condition", poll.Limit, func() error {
 		got := s.condition("evil", "chat")
-		if !strings.HasPrefix(got, "False/NotSupported: ") || !strings.Contains(got, "address 198.51.100.66 is forbidden") || len(got) > 1500 {
+		if !strings.HasPrefix(got, "False/NotSupported: ") ||
+			!strings.Contains(got, "address 198.51.100.66 is forbidden") || len(got) > 1500 {
 			return fmt.Errorf("%.1600s", got)
 		}
 		if got := s.condition("east", "chat"); got != "True/Exported: imported by 3 members" {
@@ -370,22 +399,26 @@ func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	tries := func() int { return len(s.members["west"].Asked("/inferencepoolimports/chat/status?dryRun=All")) }
 	before := tries()
 	s.exports("east", "chat", "192.0.2.9")
-	s.until("the import after a change", "east 192.0.2.9, north 192.0.2.3", func() string { return s.imports("west", "chat") })
+	s.until("the import after a change", "east 192.0.2.9, north 192.0.2.3",
+		func() string { return s.imports("west", "chat") })
 	if n := tries() - before; before == 0 || n > 0 {
-		t.Errorf("the entry that was rejected after %d tries is tried again with each change of another: %d times", before, n)
+		t.Errorf("the entry that was rejected after %d tries is tried again with each change of another: %d times",
+			before, n)
 	}
 	s.exports("evil", "chat", "198.51.100.1")
-	s.until("the import after the correction", "east 192.0.2.9, evil 198.51.100.1, north 192.0.2.3", func() string { return s.imports("west", "chat") })
+	s.until("the import after the correction", "east 192.0.2.9, evil 198.51.100.1, north 192.0.2.3",
+		func() string { return s.imports("west", "chat") })
 	found := slices.ContainsFunc(strings.Split(s.log.String(), "\n"), func(line string) bool {
-		return strings.Contains(line, "an entry of an import is left out") && strings.Contains(line, "cluster=evil") && strings.Contains(line, "198.51.100.66")
+		return strings.Contains(line, "an entry of an import is left out") && strings.Contains(line, "cluster=evil") &&
+			strings.Contains(line, "198.51.100.66")
 	})
 	if !found {
 		t.Errorf("no line of the log names the entry: %.2000s", s.log)
 	}
 }
 
-// What a member's API server answers to a write is a message in the condition of others' pools, which
-// their own API servers store, and takes no condition from them.
+// What a member's API server answers to a write is a message in the condition of others' pools,
+// which their own API servers store, and takes no condition from them.
 func TestHub_ErrorOfOneMemberFitsTheConditionsOfOthers(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.members["evil"].Reject(func(string, kubetest.Object) string { return strings.Repeat("no\n", 1<<20) })
@@ -393,7 +426,8 @@ func TestHub_ErrorOfOneMemberFitsTheConditionsOfOthers(t *testing.T) {
 	s.run()
 	poll.NoError(t, "the condition", poll.Limit, func() error {
 		got := s.condition("east", "chat")
-		if !strings.Contains(got, "imported by 1 member, and not by others: ") || !strings.Contains(got, "evil") || len(got) > 1500 {
+		if !strings.Contains(got, "imported by 1 member, and not by others: ") || !strings.Contains(got, "evil") ||
+			len(got) > 1500 {
 			return fmt.Errorf("%.1600s", got)
 		}
 		return nil
@@ -411,7 +445,8 @@ func TestHub_MemberWithTheUIDOfAnotherTakesNoPlace(t *testing.T) {
 	s.run()
 	s.until("the import", "evil 198.51.100.1", func() string { return s.imports("west", "other") })
 	s.exports("east", "chat", "192.0.2.1")
-	s.until("the import of the honest member's pool", "east 192.0.2.1", func() string { return s.imports("west", "chat") })
+	s.until("the import of the honest member's pool", "east 192.0.2.1",
+		func() string { return s.imports("west", "chat") })
 	poll.NoError(t, "a finding names both", poll.Limit, func() error {
 		text := fmt.Sprint(s.hub.status().Problems["evil"+twin], s.hub.status().Problems["east"+twin])
 		if !strings.Contains(text, "reports the UID of the cluster of member") {

@@ -53,7 +53,8 @@ type Config struct {
 	Paths []string
 	// StateDir is where this hub keeps its identity and the last good ClusterSet, without REST.
 	StateDir string
-	// Kubeconfigs is the folder of the members' kubeconfigs, and Providers the file of credential providers for ClusterProfiles; "": none.
+	// Kubeconfigs is the folder of the members' kubeconfigs, and Providers the file of credential
+	// providers for ClusterProfiles; "": none.
 	Kubeconfigs, Providers string
 	// Disk reads these.
 	Disk *filesystem.Disk
@@ -121,15 +122,19 @@ func (h *Hub) Run(ctx context.Context) error {
 	if h.cfg.REST == nil {
 		return h.runFiles(ctx)
 	}
-	source, err := kube.New(kube.Config{REST: h.cfg.REST, Store: h.store, Only: []kube.Kind{{Group: v1alpha1.Group, Kind: store.ClusterSets.Kind(), Required: true}}, Log: h.log})
+	source, err := kube.New(kube.Config{REST: h.cfg.REST, Store: h.store,
+		Only: []kube.Kind{{Group: v1alpha1.Group, Kind: store.ClusterSets.Kind(), Required: true}}, Log: h.log})
 	if err != nil {
 		return err
 	}
-	elector, err := leader.New(leader.Config{REST: h.cfg.REST, Namespace: h.cfg.Namespace, Name: LeaseName, Identity: h.cfg.Identity, Log: h.log})
+	elector, err := leader.New(leader.Config{REST: h.cfg.REST, Namespace: h.cfg.Namespace, Name: LeaseName,
+		Identity: h.cfg.Identity, Log: h.log})
 	if err != nil {
 		return err
 	}
-	who, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{REST: h.cfg.REST, Namespace: h.cfg.Namespace, Lease: LeaseName, Store: h.store, Log: h.log})
+	who, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{
+		REST: h.cfg.REST, Namespace: h.cfg.Namespace, Lease: LeaseName, Store: h.store, Log: h.log,
+	})
 	if err != nil {
 		return err
 	}
@@ -146,7 +151,8 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // runFiles runs the hub of a folder, which is the only one.
 func (h *Hub) runFiles(ctx context.Context) error {
-	files, err := file.New(file.Config{Paths: h.cfg.Paths, Store: h.store, StateDir: h.cfg.StateDir, Log: h.log, Report: h.reported})
+	files, err := file.New(file.Config{Paths: h.cfg.Paths, Store: h.store, StateDir: h.cfg.StateDir, Log: h.log,
+		Report: h.reported})
 	if err != nil {
 		return err
 	}
@@ -261,9 +267,14 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	h.mu.Unlock()
 	if set == nil {
 		if had != "" {
-			h.note("", &mistake{Field: "ClusterSet " + had, Problem: "it does not exist any more, and its members stay as they are", Fix: "write it again, or end the hub"})
+			h.note("",
+				&mistake{Field: "ClusterSet " + had,
+					Problem: "it does not exist any more, and its members stay as they are",
+					Fix:     "write it again, or end the hub"})
 		} else {
-			h.note("", &mistake{Field: "ClusterSet", Problem: "there is none, so this hub has no members", Fix: "write one with members that have a kubeconfig or a clusterProfile"})
+			h.note("",
+				&mistake{Field: "ClusterSet", Problem: "there is none, so this hub has no members",
+					Fix: "write one with members that have a kubeconfig or a clusterProfile"})
 		}
 		return
 	}
@@ -291,7 +302,8 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 				h.note(name+newest, bad)
 			}
 			if c == nil { // it is a member all the same: what others have of it stays
-				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {}, done: closed}
+				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {},
+					done: closed}
 				now[name] = c
 			}
 		} else if h.note(name+newest, nil); c == nil || c.key != at.key || c.anew.Load() {
@@ -300,8 +312,10 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 				<-c.done
 				h.forget(name)
 			}
-			// With a store of its own: what another cluster, or an earlier reader, has left is not in it.
-			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key, rest: at.rest, done: make(chan struct{})}
+			// With a store of its own: what another cluster, or an earlier reader, has left is not
+			// in it.
+			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key,
+				rest: at.rest, done: make(chan struct{})}
 			now[name], begin = c, append(begin, c)
 		}
 		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
@@ -336,7 +350,9 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 		m := &set.Spec.Members[i]
 		switch {
 		case taken[m.Name]:
-			odd[m.Name+again] = &mistake{Field: field(m, "name"), Problem: "two members have this name, and the first counts", Fix: "give the second one a name of its own"}
+			odd[m.Name+again] = &mistake{Field: field(m, "name"),
+				Problem: "two members have this name, and the first counts",
+				Fix:     "give the second one a name of its own"}
 		case m.Peer == nil:
 			names, wanted[m.Name] = append(names, m.Name), m
 		default:
@@ -375,7 +391,8 @@ func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
 	}
 	if alone && len(peers) > 0 {
 		h.note("", &mistake{Field: "ClusterSet " + set.Name + " spec.members",
-			Problem: "each member has a peer, so this hub reads and writes no cluster, and it relays nothing between them",
+			Problem: "each member has a peer, so this hub reads and writes no cluster, and it relays nothing " +
+				"between them",
 			Fix: "join these clusters to each other with `penstock clusters join`, " +
 				"or write kubeconfig or clusterProfile in place of peer"})
 	} else {
@@ -395,7 +412,8 @@ const partly = ", of which objects are left out"
 // unfit follows the name of a member with exports that no import may have.
 const unfit = ", whose exports are not all fit for an import"
 
-// newest follows the name of a member in what is wrong with its newest description, while the one before is in use.
+// newest follows the name of a member in what is wrong with its newest description, while the one
+// before is in use.
 const newest = ", as it is described now"
 
 // closed is the end of what never ran.

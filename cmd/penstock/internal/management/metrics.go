@@ -12,7 +12,8 @@ import (
 
 var (
 	leadingDesc = prometheus.NewDesc("penstock_hub_leading",
-		"1 in the penstock hub that reads and writes the members. Of all hubs of a management cluster one has it; the others have no series of members.", nil, nil)
+		"1 in the penstock hub that reads and writes the members. Of all hubs of a management cluster one has it; "+
+			"the others have no series of members.", nil, nil)
 	connectedDesc = prometheus.NewDesc("penstock_hub_member_connected",
 		"1 if the member's API server answers the hub.", []string{"member"}, nil)
 	ageDesc = prometheus.NewDesc("penstock_hub_member_age_seconds",
@@ -20,9 +21,11 @@ var (
 	problemsDesc = prometheus.NewDesc("penstock_hub_problems",
 		"Problems of the ClusterSet and its members that /members of the hub shows.", nil, nil)
 	exportsDesc = prometheus.NewDesc("penstock_hub_exports",
-		"Pools of the member that are to be exported, by state: Exported, Pending (to be written), or the reason of the condition Exported.", []string{"member", "state"}, nil)
+		"Pools of the member that are to be exported, by state: Exported, Pending (to be written), or the reason of "+
+			"the condition Exported.", []string{"member", "state"}, nil)
 	importsDesc = prometheus.NewDesc("penstock_hub_imports",
-		"Exports of others to the member, by state: Imported, Pending (to be written), or why they are not imported.", []string{"member", "state"}, nil)
+		"Exports of others to the member, by state: Imported, Pending (to be written), or why they are not imported.",
+		[]string{"member", "state"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -35,7 +38,9 @@ func (h *Hub) Describe(out chan<- *prometheus.Desc) {
 // known is a state as a label.
 func known(state string) string {
 	switch state {
-	case hub.Imported, hub.Pending, export.ExportedReason, export.NotSupportedReason, export.NoAddressReason, export.MemberUnreachableReason, imports.NotAllowedReason, imports.NamespaceNotFoundReason, imports.ConflictReason:
+	case hub.Imported, hub.Pending, export.ExportedReason, export.NotSupportedReason, export.NoAddressReason,
+		export.MemberUnreachableReason, imports.NotAllowedReason, imports.NamespaceNotFoundReason,
+		imports.ConflictReason:
 		return state
 	}
 	return "Other"

@@ -3,8 +3,8 @@ package management
 import "time"
 
 // A member that changes its objects all the time would have this process, and through it the API
-// servers of all others, follow. The cost of its changes is a debt that decreases by paceShare of the
-// time. Above paceBurst the member's next decision waits, and has everything that has changed
+// servers of all others, follow. The cost of its changes is a debt that decreases by paceShare of
+// the time. Above paceBurst the member's next decision waits, and has everything that has changed
 // meanwhile.
 const (
 	paceShare = 0.1

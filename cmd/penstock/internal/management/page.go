@@ -27,7 +27,8 @@ type Status struct {
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
-// note notes what is wrong with a member, "" for the ClusterSet; nil: nothing is. What is new is logged.
+// note notes what is wrong with a member, "" for the ClusterSet; nil: nothing is. What is new is
+// logged.
 func (h *Hub) note(member string, m *mistake) {
 	h.mu.Lock()
 	old := h.mistakes[member]
@@ -39,7 +40,8 @@ func (h *Hub) note(member string, m *mistake) {
 	h.mu.Unlock()
 	switch {
 	case m != nil && !reflect.DeepEqual(old, m):
-		h.log.Error("a member of the cluster set cannot be used", "object", "ClusterSet "+h.name(), "field", m.Field, "problem", m.Problem, "fix", m.Fix)
+		h.log.Error("a member of the cluster set cannot be used", "object", "ClusterSet "+h.name(), "field", m.Field,
+			"problem", m.Problem, "fix", m.Fix)
 	case m == nil && old != nil:
 		h.log.Info("a problem of the cluster set is resolved", "field", old.Field)
 	}

@@ -20,8 +20,9 @@ import (
 // right is a kind that the hub reads in a member.
 type right struct {
 	group, version, resource, kind string
-	optional                       bool                                                       // it may be missing
-	kept                           func(u *unstructured.Unstructured) (runtime.Object, error) // of a kind beside the store; such a one may be forbidden, too
+	optional                       bool // it may be missing
+	// of a kind beside the store; such a one may be forbidden, too
+	kept func(u *unstructured.Unstructured) (runtime.Object, error)
 }
 
 func (r right) gvr() schema.GroupVersionResource {
@@ -40,7 +41,8 @@ var rights = []right{
 	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport},
 }
 
-// readable are those of rights that are installed. A read that is forbidden is a mistake of the member's user.
+// readable are those of rights that are installed. A read that is forbidden is a mistake of the
+// member's user.
 func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out []right, err error) {
 	for _, r := range rights {
 		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)
@@ -52,7 +54,9 @@ func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out [
 		case apierrors.IsNotFound(err) && r.optional, apierrors.IsForbidden(err) && r.kept != nil:
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return nil, &mistake{
-				Field: "spec.members[" + c.name + "]", Problem: fmt.Sprintf("its credential may not list %s: %.300v", strings.TrimSuffix(r.resource+"."+r.group, "."), err),
+				Field: "spec.members[" + c.name + "]",
+				Problem: fmt.Sprintf("its credential may not list %s: %.300v",
+					strings.TrimSuffix(r.resource+"."+r.group, "."), err),
 				Fix: "apply in that cluster what `penstock hub rules` prints, and use the token of its service account",
 			}
 		default:

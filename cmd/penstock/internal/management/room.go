@@ -64,9 +64,9 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 // namedUnfit is how many exports of a member a finding names.
 const namedUnfit = 3
 
-// reportUnfit notes the objects of the member that cannot be decoded, and the exports that no import
-// may have. It is called once for each contact: a member that changes all the time is not logged all
-// the time.
+// reportUnfit notes the objects of the member that cannot be decoded, and the exports that no
+// import may have. It is called once for each contact: a member that changes all the time is not
+// logged all the time.
 func (c *cluster) reportUnfit() {
 	first, more := c.hub.out.Unfit(c.name, namedUnfit)
 	c.mu.Lock()
@@ -90,8 +90,9 @@ func (c *cluster) reportUnfit() {
 		first = append(first, fmt.Sprintf("and %d more", more))
 	}
 	c.hub.note(c.name+unfit, &mistake{
-		Field:   "spec.members[" + c.name + "]",
-		Problem: "no import may have some of what it exports, so the others do not import it: " + strings.Join(first, "; "),
-		Fix:     "correct these objects there: an API server that validates has none of them",
+		Field: "spec.members[" + c.name + "]",
+		Problem: "no import may have some of what it exports, so the others do not import it: " +
+			strings.Join(first, "; "),
+		Fix: "correct these objects there: an API server that validates has none of them",
 	})
 }

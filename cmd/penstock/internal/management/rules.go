@@ -14,8 +14,8 @@ const createNamespaces = `- apiGroups: [""]
   verbs: [create]
 `
 
-// Rules are the objects that give a hub its permissions in a member: a service account in a namespace, and its ClusterRole. namespaces: it may make
-// namespaces.
+// Rules are the objects that give a hub its permissions in a member: a service account in a
+// namespace, and its ClusterRole. namespaces: it may make namespaces.
 func Rules(namespace string, namespaces bool) string {
 	more := ""
 	if namespaces {

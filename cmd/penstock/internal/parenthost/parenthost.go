@@ -20,7 +20,8 @@ const (
 	// repeated is how many 404s within window are a finding.
 	repeated = 5
 	window   = time.Minute
-	// calm is how long a gateway must not have answered 404 until another answer of it resolves the finding; without one, forgetAfter.
+	// calm is how long a gateway must not have answered 404 until another answer of it resolves the
+	// finding; without one, forgetAfter.
 	calm        = 10 * time.Second
 	forgetAfter = 10 * time.Minute
 	// every is how often the counts are judged.
@@ -50,7 +51,8 @@ type Counter struct {
 	parents map[model.ClusterID]*parent
 }
 
-// parent has the answers of the gateways of an exporting cluster, in the current half of the window and the one before.
+// parent has the answers of the gateways of an exporting cluster, in the current half of the window
+// and the one before.
 type parent struct {
 	turn           time.Time // when the current half began
 	missing, other [2]int    // with 404, and other ones
@@ -172,7 +174,8 @@ func (c *Counter) judge(now time.Time) bool {
 
 // report is what is shown of an exporting cluster.
 func (p *parent) report(id model.ClusterID, is inference.ClientHost) report.Report {
-	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(), Namespace: id.Namespace, Name: id.Name}
+	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
+		Namespace: id.Namespace, Name: id.Name}
 	gateway := is.Gateway
 	if p.at.IsValid() {
 		gateway = fmt.Sprintf("%s at %s", gateway, p.at)
@@ -184,7 +187,9 @@ func (p *parent) report(id model.ClusterID, is inference.ClientHost) report.Repo
 	}
 	return report.Report{Owner: owner, Findings: []report.Finding{{
 		Severity: report.Warning, Owner: owner, Field: is.Field,
-		Problem: fmt.Sprintf("cluster %s: %s answers 404 repeatedly, at first to a request for host %.100q: it gets the host that the client asks for, and may have no route for it", id.Member, gateway, p.host),
-		Fix:     "set parents[].hostname to the host of its route, or add the host to the route at that gateway",
+		Problem: fmt.Sprintf(
+			"cluster %s: %s answers 404 repeatedly, at first to a request for host %.100q: it gets the host that the "+
+				"client asks for, and may have no route for it", id.Member, gateway, p.host),
+		Fix: "set parents[].hostname to the host of its route, or add the host to the route at that gateway",
 	}}}
 }

@@ -54,15 +54,21 @@ func newWorld(t *testing.T) *world {
 func (w *world) write(west, east string) {
 	parent := func(name, hostname, address string) inferenceapi.ParentImport {
 		p := inferenceapi.ParentImport{Namespace: "infra", Name: name, Hostname: hostname}
-		p.Service = []inferenceapi.ServiceImport{{Addresses: []string{address}, Ports: []inferenceapi.Port{{Number: 80}}}}
+		p.Service = []inferenceapi.ServiceImport{
+			{Addresses: []string{address}, Ports: []inferenceapi.Port{{Number: 80}}},
+		}
 		return p
 	}
 	imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "chat"}}
 	imp.Status.Clusters = []inferenceapi.ImportedCluster{
-		{Name: "west", RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{parent("first", west, "192.0.2.1"), parent("second", west, "192.0.2.2")}},
-		{Name: "east", RoutingMode: inferenceapi.ParentMode, Parents: []inferenceapi.ParentImport{parent("", east, "192.0.2.3")}},
+		{Name: "west", RoutingMode: inferenceapi.ParentMode,
+			Parents: []inferenceapi.ParentImport{parent("first", west, "192.0.2.1"),
+				parent("second", west, "192.0.2.2")}},
+		{Name: "east", RoutingMode: inferenceapi.ParentMode,
+			Parents: []inferenceapi.ParentImport{parent("", east, "192.0.2.3")}},
 	}
-	if _, err := w.store.Apply(store.AddressPolicies.Put(addresses.Unrestricted()), store.InferencePoolImports.Put(imp)); err != nil {
+	if _, err := w.store.Apply(store.AddressPolicies.Put(addresses.Unrestricted()),
+		store.InferencePoolImports.Put(imp)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -70,7 +76,8 @@ func (w *world) write(west, east string) {
 // count counts n answers of a cluster's gateway.
 func (w *world) count(cluster string, n, status int) {
 	for range n {
-		w.Count(accesslog.Attempt{Gateway: "default/gw", Cluster: cluster, Reached: true, At: netip.MustParseAddrPort("192.0.2.2:80"), Host: "chat.example", Status: status})
+		w.Count(accesslog.Attempt{Gateway: "default/gw", Cluster: cluster, Reached: true,
+			At: netip.MustParseAddrPort("192.0.2.2:80"), Host: "chat.example", Status: status})
 	}
 }
 
@@ -100,13 +107,15 @@ func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 		w.after(2 * time.Second)
 		w.count(west, 1, 404)
 		w.after(2*time.Second, west)
-		want := `InferencePoolImport default/chat status.clusters[0].parents[1].hostname: cluster west: gateway infra/second at 192.0.2.2:80 answers 404 repeatedly, at first to a request for host "chat.example": it gets the host that the client asks for, and may have no route for it; set parents[].hostname to the host of its route, or add the host to the route at that gateway`
+		want :=
+			`InferencePoolImport default/chat status.clusters[0].parents[1].hostname: cluster west: gateway infra/second at 192.0.2.2:80 answers 404 repeatedly, at first to a request for host "chat.example": it gets the host that the client asks for, and may have no route for it; set parents[].hostname to the host of its route, or add the host to the route at that gateway`
 		if got := w.findings[west]; got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
 		w.count(east, repeated, 404)
 		w.after(2*time.Second, west, east)
-		if got := w.findings[east]; !strings.Contains(got, "clusters[1].parents[0].hostname: cluster east: its gateway at 192.0.2.2:80 answers 404") {
+		if got := w.findings[east]; !strings.Contains(got,
+			"clusters[1].parents[0].hostname: cluster east: its gateway at 192.0.2.2:80 answers 404") {
 			t.Error(got)
 		}
 		w.after(forgetAfter-5*time.Second, west, east) // no request shows that it is any better
@@ -206,7 +215,8 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 		}
 		for i := range 100 { // a flood, each request for another host
 			for range 100 {
-				w.Count(accesslog.Attempt{Gateway: "default/gw", Cluster: west, Reached: true, Host: strings.Repeat(fmt.Sprint(i), 200), Status: 404})
+				w.Count(accesslog.Attempt{Gateway: "default/gw", Cluster: west, Reached: true,
+					Host: strings.Repeat(fmt.Sprint(i), 200), Status: 404})
 			}
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Answers puts on the board of an import what its gateways answer, and publishes it: an Envoy reports to any process, and the process that
-// writes status may be another one. There is one source per exporting cluster and process. The topic "answers" is that of Asked.
+// Answers puts on the board of an import what its gateways answer, and publishes it: an Envoy
+// reports to any process, and the process that writes status may be another one. There is one
+// source per exporting cluster and process. The topic "answers" is that of Asked.
 type Answers struct {
 	board *status.Board
 	topic *channel.Topic

@@ -16,7 +16,9 @@ func TestParentMode_404sThatAnotherProcessCountsAreOnTheBoard(t *testing.T) {
 	board, c := status.NewBoard(nil), channel.New(channel.Config{Peers: []string{other.address}})
 	own := NewAnswers(board, c)
 	subscribed(t, c)
-	found := report.Report{Owner: farImport, Findings: []report.Finding{{Severity: report.Warning, Owner: farImport, Problem: "404"}}}
+	found := report.Report{
+		Owner: farImport, Findings: []report.Finding{{Severity: report.Warning, Owner: farImport, Problem: "404"}},
+	}
 	shown := func(findings int) func() bool {
 		return func() bool {
 			is, _ := board.Get(farImport)

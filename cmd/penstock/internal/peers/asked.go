@@ -17,13 +17,13 @@ import (
 const (
 	// askTimeout is how long a process waits for the answers of its peers.
 	askTimeout = time.Second
-	// maxAnswer bounds the answer to one question, in bytes: records beyond it are left out. maxQuestions bounds those that are answered
-	// at a time, of all peers together.
+	// maxAnswer bounds the answer to one question, in bytes: records beyond it are left out.
+	// maxQuestions bounds those that are answered at a time, of all peers together.
 	maxAnswer, maxQuestions = 256 << 10, 32
 )
 
-// Asked answers which picks the processes have made, at any of them: a question is an item that stays published until its answers have
-// arrived, and so is an answer.
+// Asked answers which picks the processes have made, at any of them: a question is an item that
+// stays published until its answers have arrived, and so is an answer.
 type Asked struct {
 	questions, answers *channel.Topic
 	peers              *channel.Mirror[json.RawMessage]
@@ -36,7 +36,8 @@ type Asked struct {
 
 // NewAsked makes it. picks returns those of this process, and is called once the channel runs.
 func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *Asked {
-	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{}, answered: make(chan struct{})}
+	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{},
+		answered: make(chan struct{})}
 	channel.NewMirror(a.questions, channel.MirrorConfig[picker.Picks]{
 		Decode:  func(value []byte) (q picker.Picks, err error) { return q, json.Unmarshal(value, &q) },
 		Changed: a.answer,
@@ -92,7 +93,8 @@ func bounded(records []*picker.Record) []byte {
 	return append(out, ']')
 }
 
-// Picks returns the selected picks of all processes, newest first, and how many peers have not answered in time.
+// Picks returns the selected picks of all processes, newest first, and how many peers have not
+// answered in time.
 func (a *Asked) Picks(ctx context.Context, q picker.Picks) (records []*picker.Record, silent int) {
 	records = a.picks(q)
 	if a.questions.Subscribers() == 0 {

@@ -11,18 +11,22 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// What peers answer about picks and what gateways answer (Answers) had one topic: each question logged that an update had no effect.
+// What peers answer about picks and what gateways answer (Answers) had one topic: each question
+// logged that an update had no effect.
 func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 	other := startPublisher(t)
 	NewAnswers(status.NewBoard(nil), other.Channel)
-	NewAsked(other.Channel, func(picker.Picks) []*picker.Record { return []*picker.Record{{Pool: "default/llm", Picker: "other"}} })
+	NewAsked(other.Channel, func(picker.Picks) []*picker.Record {
+		return []*picker.Record{{Pool: "default/llm", Picker: "other"}}
+	})
 	var log bytes.Buffer
 	t.Cleanup(func() { // once the channels have ended
 		if log.Len() > 0 {
 			t.Errorf("logged: %s", &log)
 		}
 	})
-	c := channel.New(channel.Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	c := channel.New(
+		channel.Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	NewAnswers(status.NewBoard(nil), c)
 	asked := NewAsked(c, func(picker.Picks) []*picker.Record { return nil })
 	address, _ := serve(t, c)

@@ -18,7 +18,8 @@ type batchLimits struct {
 	most  int // bytes that are published at a time; 0: any
 }
 
-// batches publishes what waits as items that are retracted after a while: facts that matter to the processes that are connected.
+// batches publishes what waits as items that are retracted after a while: facts that matter to the
+// processes that are connected.
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits
@@ -64,12 +65,14 @@ func (b *batches) Run(ctx context.Context) error {
 				number++
 				name := strconv.FormatUint(number, 10)
 				b.topic.Publish(channel.Item{Key: name, Value: value})
-				published, bytes = append(published, batch{name, len(value), time.Now().Add(b.limits.ttl)}), bytes+len(value)
+				published, bytes = append(published, batch{name, len(value), time.Now().Add(b.limits.ttl)}),
+					bytes+len(value)
 			}
 		case <-expiry.C:
 		}
 		var gone []string
-		for len(published) > 0 && (b.limits.most > 0 && bytes > b.limits.most || !published[0].until.After(time.Now())) {
+		for len(published) > 0 &&
+			(b.limits.most > 0 && bytes > b.limits.most || !published[0].until.After(time.Now())) {
 			gone, bytes = append(gone, published[0].name), bytes-published[0].size
 			published = published[1:]
 		}

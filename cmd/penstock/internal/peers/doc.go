@@ -1,4 +1,5 @@
-// Package peers holds what the processes of one control plane exchange through multicluster/channel, one file a topic:
+// Package peers holds what the processes of one control plane exchange through
+// multicluster/channel, one file a topic:
 //
 //	proxies.go      how many Envoys of each Gateway are connected to a process
 //	programmed.go   what those Envoys have acknowledged, for the status of Gateways
@@ -15,11 +16,11 @@
 //	hosts.go        addresses of host names that have changed
 //	batches.go      publishes what matters to connected processes alone: entries, picks, pages and sessions
 //
-// So the process that writes status knows what each of them knows, and no Envoy loses an endpoint that the picker of
-// another process still names. Package app constructs the parts.
+// So the process that writes status knows what each of them knows, and no Envoy loses an endpoint
+// that the picker of another process still names. Package app constructs the parts.
 //
-// Invariants: every part works alone, without peers; a peer that disconnects takes its values along, except for NACKs, which
-// stay for nackRetention.
+// Invariants: every part works alone, without peers; a peer that disconnects takes its values
+// along, except for NACKs, which stay for nackRetention.
 //
 // Tests: go test ./cmd/penstock/internal/peers
 package peers

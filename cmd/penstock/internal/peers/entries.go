@@ -16,15 +16,18 @@ const (
 	// entriesDelay is how long an entry waits for others: picks of full pools wait for ends
 	// (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
-	// entriesTTL is how long a batch stays published for a process that is slow or has just disconnected.
+	// entriesTTL is how long a batch stays published for a process that is slow or has just
+	// disconnected.
 	entriesTTL = 5 * time.Second
-	// maxWaiting bounds what waits to be published. The lease of an entry beyond it lives until it expires.
+	// maxWaiting bounds what waits to be published. The lease of an entry beyond it lives until it
+	// expires.
 	maxWaiting = 100_000
 )
 
-// Entries publishes access log entries of requests that another process picked for. An Envoy asks any picker, and each of its
-// workers logs to any process. Otherwise pickers would count requests that have ended, weigh pods by them, and in the end
-// find an idle pool full; and they would not count requests that go on.
+// Entries publishes access log entries of requests that another process picked for. An Envoy asks
+// any picker, and each of its workers logs to any process. Otherwise pickers would count requests
+// that have ended, weigh pods by them, and in the end find an idle pool full; and they would not
+// count requests that go on.
 type Entries struct {
 	channel *channel.Channel
 	batches *batches

@@ -53,7 +53,8 @@ func TestAccessLog_EntryReachesTheProcessThatPicked(t *testing.T) {
 		})
 	}
 	for i := range 3 {
-		want := accesslog.Entry{Lease: fmt.Sprint("other.", i), Open: i == 1, Served: "10.0.0.1:80", Status: 200, FirstByte: time.Duration(i)}
+		want := accesslog.Entry{Lease: fmt.Sprint("other.", i), Open: i == 1, Served: "10.0.0.1:80", Status: 200,
+			FirstByte: time.Duration(i)}
 		all[0].Add(want)
 		select {
 		case got := <-received:

@@ -19,16 +19,32 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// FuzzFacts_HostileValuesAreBounded: whatever a peer publishes on any topic, this process handles without a panic; counts stay
-// counts, and what the peer retracts is gone.
+// FuzzFacts_HostileValuesAreBounded: whatever a peer publishes on any topic, this process handles
+// without a panic; counts stay counts, and what the peer retracts is gone.
 func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 	for _, s := range [][2]string{
-		{"default/gw", "3"}, {"default/gw", "-3"}, {"default/gw", "9223372036854775807"}, {"10.0.0.1:80", "4"}, {"10.0.0.1:80", "-4"}, {"10.0.0.1:80", "99999999999"}, {"[fe80::1%x]:80", "1"},
-		{"owner", "me"}, {"default/gw node", `[{"owner":{"kind":"Gateway","name":"a"},"conditions":[{"type":"Programmed"}]}]`}, {"default/gw node", `[null]`}, {"pool", `{"owner":{},"findings":[{}]}`},
-		{"1", `[{"Lease":"a.1","Open":true,"Served":"10.0.0.1:80","Status":-1,"FirstByte":-5}]`}, {"1", `[{}]`}, {"default/gw", "7 abc"}, {"default/gw", "-9223372036854775808 "}, {"", ""}, {"default/gw", strings.Repeat("9", 500)},
-		{"10.0.0.1:80", "4 1000 10 900 20 4000"}, {"headers 10.0.0.1:80", "h1 1000" + strings.Repeat(" 20000", 20)}, {"headers 10.0.0.1:80", "h1 99"}, {"10.0.0.1:80", "4 -1 0 0 0 0"}, {"10.0.0.1:80", "1 1099511627776 1099511627776 4611686018427 4611686018427 9"}, {"10.0.0.1:80", strings.Repeat("\x01", 9)},
-		{"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00abcdefgh"}, {"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\xff\xff"}, {"2", "\x10"}, {"q", `{"last":-1,"pool":"a"}`}, {"q", `[null]`},
-		{"3", `[{"a":"10.0.0.1:80","p":1,"r":{"Queue":-1,"KV":1e300}}]`}, {"3", `[{"a":"","p":-1}]`}, {"gpu.example", `["10.0.0.1","2001:db8::1"]`}, {"gpu.example", `["10.0.0.1%x",""]`}, {"3", fmt.Sprintf(`[{"a":"10.0.0.1:80","p":%d,"r":{"Queue":-1,"Adapters":{"running":[""]}}}]`, uint64(math.MaxUint64))},
+		{"default/gw", "3"}, {"default/gw", "-3"}, {"default/gw", "9223372036854775807"}, {"10.0.0.1:80", "4"},
+		{"10.0.0.1:80", "-4"}, {"10.0.0.1:80", "99999999999"}, {"[fe80::1%x]:80", "1"},
+		{"owner", "me"},
+		{"default/gw node", `[{"owner":{"kind":"Gateway","name":"a"},"conditions":[{"type":"Programmed"}]}]`},
+		{"default/gw node", `[null]`}, {"pool", `{"owner":{},"findings":[{}]}`},
+		{"1", `[{"Lease":"a.1","Open":true,"Served":"10.0.0.1:80","Status":-1,"FirstByte":-5}]`}, {"1", `[{}]`},
+		{"default/gw", "7 abc"}, {"default/gw", "-9223372036854775808 "}, {"", ""},
+		{"default/gw", strings.Repeat("9", 500)},
+		{"10.0.0.1:80", "4 1000 10 900 20 4000"}, {"headers 10.0.0.1:80", "h1 1000" + strings.Repeat(" 20000", 20)},
+		{"headers 10.0.0.1:80", "h1 99"}, {"10.0.0.1:80", "4 -1 0 0 0 0"},
+		{"10.0.0.1:80", "1 1099511627776 1099511627776 4611686018427 4611686018427 9"},
+		{"10.0.0.1:80", strings.Repeat("\x01", 9)},
+		{"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\x01\x00abcdefgh"},
+		{"2", "\x04\x0a\x00\x00\x01\x50\x00\x07\x00\x00\x00\x00\x00\x00\x00\x04\xff\xff"}, {"2", "\x10"},
+		{"q", `{"last":-1,"pool":"a"}`}, {"q", `[null]`},
+		{"3", `[{"a":"10.0.0.1:80","p":1,"r":{"Queue":-1,"KV":1e300}}]`}, {"3", `[{"a":"","p":-1}]`},
+		{"gpu.example", `["10.0.0.1","2001:db8::1"]`}, {"gpu.example", `["10.0.0.1%x",""]`},
+		{
+			"3",
+			fmt.Sprintf(`[{"a":"10.0.0.1:80","p":%d,"r":{"Queue":-1,"Adapters":{"running":[""]}}}]`,
+				uint64(math.MaxUint64)),
+		},
 	} {
 		f.Add(s[0], []byte(s[1]))
 	}
@@ -129,13 +145,16 @@ func (*fuzzCounter) Sessions(func(picker.Session) bool) {}
 
 func newFuzzWorld(f *testing.F) *fuzzWorld {
 	w := &fuzzWorld{peer: startPublisher(f), board: status.NewBoard(nil)}
-	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{}), hosts: hostRecorder{}}
+	counter := &fuzzCounter{loads: endpoint.NewRegistry(endpoint.Config{}), index: prefix.New(prefix.Config{}),
+		hosts: hostRecorder{}}
 	w.counter = counter
 	w.endpoint = &counter.loads.Snapshot(endpoint.Metrics{}, nil, []endpoint.Spec{{Addr: fuzzedAddress}}).Endpoints[0]
-	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages", "sessions", "hosts", "questions", "answers", "unrouted"} {
+	for _, name := range []string{"proxies", "loads", "nacks", "relays", "names", "acked", "entries", "picks", "pages",
+		"sessions", "hosts", "questions", "answers", "unrouted"} {
 		w.topics = append(w.topics, w.peer.Topic(name))
 	}
-	c := channel.New(channel.Config{Peers: []string{w.peer.address}, OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
+	c := channel.New(channel.Config{Peers: []string{w.peer.address},
+		OnPanic: func(_ string, value any, _ []byte) { panic(value) }})
 	w.proxies = NewProxies(c, nil)
 	w.names = NewNames(c)
 	NewLoads(c).Publish(counter)

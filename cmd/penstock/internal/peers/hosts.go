@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// hostsTTL is how long a change of a name's addresses stays published: longer than a lost connection takes to come back, and
-	// shorter than the time between two lookups, after which it may be wrong.
+	// hostsTTL is how long a change of a name's addresses stays published: longer than a lost
+	// connection takes to come back, and shorter than the time between two lookups, after which it
+	// may be wrong.
 	hostsTTL = 5 * time.Second
-	// maxHostAddresses is how many addresses a name may have. A lookup yields no more (discovery/hostname).
+	// maxHostAddresses is how many addresses a name may have. A lookup yields no more
+	// (discovery/hostname).
 	maxHostAddresses = 256
 )
 
@@ -24,8 +26,9 @@ type HostLearner interface {
 	Learn(name string, addresses []string) error
 }
 
-// Hosts publishes changed addresses of host names. Processes look names up at different moments; without it, the picker of one
-// would name addresses that Envoys of another lack, for up to the time between two lookups.
+// Hosts publishes changed addresses of host names. Processes look names up at different moments;
+// without it, the picker of one would name addresses that Envoys of another lack, for up to the
+// time between two lookups.
 type Hosts struct{ topic *channel.Topic }
 
 // NewHosts makes it. learner is called once the channel runs.
@@ -66,7 +69,8 @@ func decodeHost(value []byte) ([]string, error) {
 	return out, nil
 }
 
-// Changed publishes the addresses of a name that this process has looked up. See hostname.Resolver.OnChange.
+// Changed publishes the addresses of a name that this process has looked up. See
+// hostname.Resolver.OnChange.
 func (h *Hosts) Changed(name string, addresses []string) {
 	value, err := json.Marshal(addresses)
 	if err != nil { // of plain values

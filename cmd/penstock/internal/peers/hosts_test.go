@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// hostRecorder has the addresses that a process has learned. It is read once nothing more is delivered.
+// hostRecorder has the addresses that a process has learned. It is read once nothing more is
+// delivered.
 type hostRecorder map[string][]string
 
 // Learn implements HostLearner.

@@ -20,7 +20,8 @@ const (
 	// Their Envoys report each every 2 s, to a process that is still there, which counts them from
 	// then on.
 	loadsRetention = 2 * time.Second
-	// loadsInterval is the least time between two publications. The first change after it is published at once.
+	// loadsInterval is the least time between two publications. The first change after it is
+	// published at once.
 	loadsInterval = 5 * time.Millisecond
 	// ownerKey is the key of the item that names a process's picker.
 	ownerKey = "owner"
@@ -73,17 +74,21 @@ type loadKind byte
 
 const (
 	ofOwner loadKind = 'o' // the name of a process's picker
-	ofShare loadKind = 's' // of a process at an address: requests, unread and confirmed tokens, the milliseconds sent and left, the rate
+	// of a process at an address: requests, unread and confirmed tokens, the milliseconds sent and
+	// left, the rate
+	ofShare loadKind = 's'
 	ofClaim loadKind = 'c' // the number of a claim, or of its answer
-	// ofHeaders is what a process has learned of a server's headers: 1 if they come first, else 0, and
-	// the milliseconds that they may take for each class of prompts.
+	// ofHeaders is what a process has learned of a server's headers: 1 if they come first, else 0,
+	// and the milliseconds that they may take for each class of prompts.
 	ofHeaders loadKind = 'h'
 )
 
 // NewLoads makes it. Call Publish before the channel runs.
 func NewLoads(c *channel.Channel) *Loads {
 	l := &Loads{topic: c.Topic("loads"), owed: map[string]time.Time{}, answered: make(chan struct{})}
-	l.peers = channel.NewMirror(l.topic, channel.MirrorConfig[load]{Decode: decodeLoad, Retention: loadsRetention, Changed: l.changed})
+	l.peers = channel.NewMirror(l.topic, channel.MirrorConfig[load]{
+		Decode: decodeLoad, Retention: loadsRetention, Changed: l.changed,
+	})
 	// Without subscribers nothing is published, and what has changed stays to be.
 	l.topic.Snapshot(func() []channel.Item {
 		l.publish()
@@ -215,7 +220,8 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 	l.others.Store(int64(len(l.peers.ByKey(ownerKey))))
 	now := time.Now()
 	for _, c := range changes {
-		if addr, err := netip.ParseAddrPort(strings.TrimPrefix(c.Key, headersKey)); c.Value.kind == ofHeaders && err == nil {
+		if addr, err := netip.ParseAddrPort(strings.TrimPrefix(c.Key, headersKey)); c.Value.kind == ofHeaders &&
+			err == nil {
 			l.counter.Loads().SetHeadersElsewhere(addr, l.headersOf(c.Key))
 		}
 		addr, err := netip.ParseAddrPort(c.Key)
@@ -225,7 +231,8 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 		var all endpoint.Elsewhere
 		for _, of := range l.peers.ByKey(c.Key) {
 			s := of.share
-			all.InFlight, all.Unread, all.Confirmed = all.InFlight+s.InFlight, all.Unread+s.Unread, all.Confirmed+s.Confirmed
+			all.InFlight, all.Unread, all.Confirmed = all.InFlight+s.InFlight, all.Unread+s.Unread,
+				all.Confirmed+s.Confirmed
 			all.Rate = max(all.Rate, s.Rate)
 		}
 		switch s := c.Value.share; {
@@ -239,7 +246,8 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 	}
 }
 
-// headersOf is what peers have learned of headers: the longest times, where several have; nil: nothing.
+// headersOf is what peers have learned of headers: the longest times, where several have; nil:
+// nothing.
 func (l *Loads) headersOf(key string) (all *endpoint.HeaderLimits) {
 	for _, of := range l.peers.ByKey(key) {
 		if of.headers == nil {
@@ -386,5 +394,7 @@ func decodeShare(text string) (s endpoint.Share, err error) {
 			return s, errLoad
 		}
 	}
-	return endpoint.Share{InFlight: n[0], Unread: n[1], Confirmed: min(n[1], n[2]), Sent: time.Duration(n[3]) * time.Millisecond, Reading: time.Duration(n[4]) * time.Millisecond, Rate: float64(n[5])}, nil
+	return endpoint.Share{InFlight: n[0], Unread: n[1], Confirmed: min(n[1], n[2]),
+		Sent: time.Duration(n[3]) * time.Millisecond, Reading: time.Duration(n[4]) * time.Millisecond,
+		Rate: float64(n[5])}, nil
 }

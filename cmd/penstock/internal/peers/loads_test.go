@@ -24,10 +24,13 @@ import (
 
 const limited = "10.0.0.1:80"
 
-// startPickers starts processes with a picker each, for a pool whose one endpoint takes a number of requests.
+// startPickers starts processes with a picker each, for a pool whose one endpoint takes a number of
+// requests.
 func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
 	t.Helper()
-	return startPools(t, n, picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "random", Full: schedule.Full{InFlight: limit}, Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}})
+	return startPools(t, n,
+		picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "random", Full: schedule.Full{InFlight: limit},
+			Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(limited)}}})
 }
 
 // startPools starts processes with a picker each, for a pool.
@@ -66,14 +69,17 @@ func (s sharing) Page(addr netip.AddrPort, page uint64, r endpoint.Reading) {
 }
 
 // startPicker starts a process with a picker that serves its peers at a listener.
-func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, of *Loads, end func()) {
+func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, of *Loads,
+	end func()) {
 	t.Helper()
-	c := channel.New(channel.Config{Peers: addresses, AckTimeout: time.Minute}) // and Settle is long, too: a slow machine is no frozen peer
+	// and Settle is long, too: a slow machine is no frozen peer
+	c := channel.New(channel.Config{Peers: addresses, AckTimeout: time.Minute})
 	of = NewLoads(c)
 	shared := NewPicks(c, func() Caches { return p })
 	pages := NewPages(c, func() PageReader { return p.Loads() })
 	sessions := NewSessions(c, func() SessionKeeper { return p })
-	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Sharing: sharing{shared, sessions, pages}, Chooser: &inOrder{of: map[objectid.Target]*picker.Clusters{}}})
+	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Sharing: sharing{shared, sessions, pages},
+		Chooser: &inOrder{of: map[objectid.Target]*picker.Clusters{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +158,8 @@ func TestLimit_CountsOfPeerThatIsGoneEnd(t *testing.T) {
 	}
 }
 
-// What one process has learned of a server's headers limits the streams of all, also of one that starts later.
+// What one process has learned of a server's headers limits the streams of all, also of one that
+// starts later.
 func TestFrozen_LimitsForHeadersAreShared(t *testing.T) {
 	pickers, loads, _ := startPickers(t, 2, 0)
 	addr := netip.MustParseAddrPort(limited)
@@ -166,7 +173,8 @@ func TestFrozen_LimitsForHeadersAreShared(t *testing.T) {
 		lease.Done()
 	}
 	limit := func(p *picker.Picker) time.Duration { return p.Loads().Find(addr).HeadersLimit(500) }
-	poll.Until(t, "the other process has the limit", func() bool { return limit(pickers[1]) == limit(pickers[0]) && limit(pickers[0]) < 3*time.Second })
+	poll.Until(t, "the other process has the limit",
+		func() bool { return limit(pickers[1]) == limit(pickers[0]) && limit(pickers[0]) < 3*time.Second })
 	if n := len(loads[1].peers.ByKey(headersKey + limited)); n != 1 {
 		t.Errorf("%d processes have published", n)
 	}
@@ -179,7 +187,8 @@ func TestFrozen_PublishedLimitsAreRead(t *testing.T) {
 	if err != nil || got.kind != ofHeaders || *got.headers != *want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, text := range []string{"h", "h1", "h1 -5", "h" + strings.Repeat("1 ", 21), "h" + strings.Repeat("1 ", 21) + "-1"} {
+	for _, text := range []string{"h", "h1", "h1 -5", "h" + strings.Repeat("1 ", 21),
+		"h" + strings.Repeat("1 ", 21) + "-1"} {
 		if _, err := decodeLoad([]byte(text)); err == nil {
 			t.Errorf("%q is read", text)
 		}

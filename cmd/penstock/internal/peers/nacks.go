@@ -10,12 +10,12 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// nackRetention is how long the NACKs of a process's Envoys hold when the process is gone: the Envoys are about to connect
-// to another one, and to reject the same there.
+// nackRetention is how long the NACKs of a process's Envoys hold when the process is gone: the
+// Envoys are about to connect to another one, and to reject the same there.
 const nackRetention = time.Minute
 
-// NACKs puts what Envoys reject on the board, one source an Envoy, and publishes it: the process that writes status may be
-// another one. It implements server.Reports.
+// NACKs puts what Envoys reject on the board, one source an Envoy, and publishes it: the process
+// that writes status may be another one. It implements server.Reports.
 type NACKs struct {
 	board     *status.Board
 	topic     *channel.Topic

@@ -68,7 +68,14 @@ func TestNACK_OutlivesTheProcessThatReportedIt(t *testing.T) {
 	n := NewNACKs(board, c)
 	subscribed(t, c)
 	route := report.Ref{Kind: "HTTPRoute", Namespace: "default", Name: "a"}
-	raw, err := json.Marshal([]report.Report{{Owner: route, Conditions: []report.Condition{{Type: "Programmed", Status: report.False, Reason: "Invalid", Message: "Envoy's words"}}}})
+	raw, err := json.Marshal(
+		[]report.Report{
+			{
+				Owner: route, Conditions: []report.Condition{
+					{Type: "Programmed", Status: report.False, Reason: "Invalid", Message: "Envoy's words"},
+				},
+			},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

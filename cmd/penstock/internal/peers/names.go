@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Names exchanges which endpoints the picker of each process names, as a digest per pool. Any Envoy may ask any picker, so an
-// endpoint may leave Envoy only when no picker names it any more. All processes read the same objects, but not at the same
-// moment.
+// Names exchanges which endpoints the picker of each process names, as a digest per pool. Any Envoy
+// may ask any picker, so an endpoint may leave Envoy only when no picker names it any more. All
+// processes read the same objects, but not at the same moment.
 type Names struct {
 	topic     *channel.Topic
 	elsewhere *channel.Mirror[string]
@@ -61,8 +61,8 @@ func (n *Names) Retract(pools ...objectid.Target) {
 	}
 }
 
-// Behind returns the peers whose pickers name other endpoints of a pool than a digest describes, sorted. Late ones are left
-// out, and so are peers that publish nothing of the pool.
+// Behind returns the peers whose pickers name other endpoints of a pool than a digest describes,
+// sorted. Late ones are left out, and so are peers that publish nothing of the pool.
 func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
 	theirs := n.elsewhere.ByKey(pool.String())
 	n.mu.Lock()
@@ -76,7 +76,8 @@ func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
 	return peers
 }
 
-// MarkLate leaves peers out of Behind until they publish again: a frozen process is waited for once.
+// MarkLate leaves peers out of Behind until they publish again: a frozen process is waited for
+// once.
 func (n *Names) MarkLate(peers ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

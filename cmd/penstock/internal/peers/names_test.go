@@ -17,7 +17,8 @@ func TestPicker_PeerThatNamesOtherEndpointsIsBehind(t *testing.T) {
 	subscribed(t, c)
 	behind := func(when, digest string, want ...string) {
 		t.Helper()
-		poll.Until(t, when, func() bool { return slices.Equal(n.Behind(objectid.MustParseTarget("ns/a"), digest), want) })
+		poll.Until(t, when,
+			func() bool { return slices.Equal(n.Behind(objectid.MustParseTarget("ns/a"), digest), want) })
 	}
 	behind("a peer that publishes nothing", "1")
 	topic.Publish(channel.Item{Key: "ns/a", Value: []byte("1")})

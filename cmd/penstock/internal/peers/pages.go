@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// pagesTTL is how long a batch of pages stays published. A process that is slower reads the pages itself.
+	// pagesTTL is how long a batch of pages stays published. A process that is slower reads the
+	// pages itself.
 	pagesTTL = 200 * time.Millisecond
-	// maxPages bounds the pages of one batch, more than one process reads in batchDelay. Those beyond it are read by each process.
+	// maxPages bounds the pages of one batch, more than one process reads in batchDelay. Those
+	// beyond it are read by each process.
 	maxPages = 1024
 )
 
@@ -28,7 +30,8 @@ type PageReader interface {
 	Share(processes int)
 }
 
-// Pages publishes what metrics pages show, so that each is read by one of the processes whose pools have its server.
+// Pages publishes what metrics pages show, so that each is read by one of the processes whose pools
+// have its server.
 type Pages struct {
 	topic   *channel.Topic
 	batches *batches

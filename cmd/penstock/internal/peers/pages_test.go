@@ -21,10 +21,15 @@ func TestPeers_PageThatOneProcessReadsIsKnownToAll(t *testing.T) {
 			http.Error(w, "no", http.StatusNotFound)
 			return
 		}
-		fmt.Fprintln(w, "vllm:num_requests_waiting 9\nvllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\",waiting_lora_adapters=\"\"} 1")
+		fmt.Fprintln(w,
+			"vllm:num_requests_waiting "+
+				"9\nvllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\",waiting_lora_adapters=\"\"} 1")
 	}))
 	defer server.Close()
-	pickers, _, _ := startPools(t, 2, picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "load", Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}}})
+	pickers, _, _ := startPools(t, 2, picker.Pool{
+		ID: objectid.MustParseTarget("ns/pool"), Strategy: "load",
+		Endpoints: []endpoint.Spec{{Addr: netip.MustParseAddrPort(server.Listener.Addr().String())}},
+	})
 	pick(t, pickers[0])
 	poll.Until(t, "the page is read", func() bool { return reads.Load() > 0 })
 	poll.Until(t, "it reaches a process that had no pick", func() bool {

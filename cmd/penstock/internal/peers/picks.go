@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	// picksTTL is how long a batch stays published for a process that is slow. One that was disconnected gets a snapshot.
+	// picksTTL is how long a batch stays published for a process that is slow. One that was
+	// disconnected gets a snapshot.
 	picksTTL = time.Second
-	// maxBatch bounds the picks of one batch, in bytes, and maxPublished all that are published: it is reached at 12 MiB a second.
-	// Picks beyond it count as cached in this process alone.
+	// maxBatch bounds the picks of one batch, in bytes, and maxPublished all that are published: it
+	// is reached at 12 MiB a second. Picks beyond it count as cached in this process alone.
 	maxBatch, maxPublished = 256 << 10, 4 << 20
 	// maxSnapshot bounds the prefixes that a process which starts is sent, in bytes.
 	maxSnapshot = 8 << 20
@@ -34,8 +35,9 @@ type Caches interface {
 	Restore(server netip.AddrPort, snapshot []byte) error
 }
 
-// Picks publishes which prompts and adapters the picks of a process have sent to servers, so that every process picks by what all of
-// them have sent. A process that starts gets what the others know of each server.
+// Picks publishes which prompts and adapters the picks of a process have sent to servers, so that
+// every process picks by what all of them have sent. A process that starts gets what the others
+// know of each server.
 type Picks struct {
 	topic   *channel.Topic
 	batches *batches
@@ -74,7 +76,8 @@ type pickItem struct {
 	server netip.AddrPort
 }
 
-// parsePickItem reads the key of an item: the number of a batch, which has digits alone, or else the address of a server.
+// parsePickItem reads the key of an item: the number of a batch, which has digits alone, or else
+// the address of a server.
 func parsePickItem(key string) (out pickItem, err error) {
 	digit := func(c rune) bool { return '0' <= c && c <= '9' }
 	if out.batch = key != "" && strings.TrimFunc(key, digit) == ""; !out.batch {
@@ -138,11 +141,13 @@ func (p *Picks) take() []byte {
 	return value
 }
 
-// A pick is encoded as the length of the server's address and port, these, the adapter's hash, the slots, the blocks of the chain behind
-// their number, and the pool and the sender behind their lengths.
+// A pick is encoded as the length of the server's address and port, these, the adapter's hash, the
+// slots, the blocks of the chain behind their number, and the pool and the sender behind their
+// lengths.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
-// deniedSlots, without an adapter, mark a pick that was denied. A process of an earlier version counts it as another pick of the prompt.
+// deniedSlots, without an adapter, mark a pick that was denied. A process of an earlier version
+// counts it as another pick of the prompt.
 const deniedSlots = 255
 
 // maxPoolName bounds the name of a pool, and maxSenderName that of a sender, in bytes.

@@ -24,9 +24,12 @@ import (
 
 // eight is a pool of eight servers without pages.
 func eight() picker.Pool {
-	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "load", Body: picker.BodyPrompts, Metrics: endpoint.Metrics{Off: true}}
+	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "load", Body: picker.BodyPrompts,
+		Metrics: endpoint.Metrics{Off: true}}
 	for i := range 8 {
-		pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:80", i+1))})
+		pool.Endpoints = append(pool.Endpoints, endpoint.Spec{
+			Addr: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:80", i+1)),
+		})
 	}
 	return pool
 }
@@ -34,7 +37,8 @@ func eight() picker.Pool {
 // prompt is a request with a prompt of 4,096 tokens. Each number has another one.
 func prompt(number int) *extproc.Request {
 	const tokens = 4096
-	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}, Facts: request.Facts{Size: 4 * tokens, Tokens: tokens, Stream: true}}
+	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{},
+		Facts: request.Facts{Size: 4 * tokens, Tokens: tokens, Stream: true}}
 	for i := 0; prefix.End(i) <= tokens; i++ {
 		r.Facts.Chain = append(r.Facts.Chain, xxhash.Sum64String(fmt.Sprint(number, i)))
 	}
@@ -88,10 +92,12 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 	}
 	for server, v := range agree(t, "both count the same", pickers...) {
 		if v.InFlight != 5 || v.Unread != 5*4096 {
-			t.Errorf("%s: %d requests and %d tokens; 40 prompts are 5 for each of 8 servers", server, v.InFlight, v.Unread)
+			t.Errorf("%s: %d requests and %d tokens; 40 prompts are 5 for each of 8 servers", server, v.InFlight,
+				v.Unread)
 		}
 	}
-	// The other picker sends a prompt where it is cached. By the load alone one in eight gets there.
+	// The other picker sends a prompt where it is cached. By the load alone one in eight gets
+	// there.
 	same := 0
 	for i := range 40 {
 		a := pickers[1].Pick(t.Context(), prompt(i))
@@ -201,14 +207,16 @@ func TestPeers_PicksThatArePublishedAreBounded(t *testing.T) {
 	for range n {
 		p.Add(s)
 	}
-	if published := len(p.waiting) / sizeOfSent(s); len(p.waiting) > maxBatch || len(p.waiting) < maxBatch/2 || int(p.Missed()) != n-published {
+	if published := len(p.waiting) / sizeOfSent(s); len(p.waiting) > maxBatch || len(p.waiting) < maxBatch/2 ||
+		int(p.Missed()) != n-published {
 		t.Errorf("%d bytes wait, and %d picks are counted as not published", len(p.waiting), p.Missed())
 	}
 }
 
 func TestPeers_KeyOfABatchIsNotTakenForAServers(t *testing.T) {
 	for key, want := range map[string]pickItem{
-		"17": {batch: true}, "10.0.0.1:80": {server: netip.MustParseAddrPort("10.0.0.1:80")}, "[fd00::1]:80": {server: netip.MustParseAddrPort("[fd00::1]:80")},
+		"17": {batch: true}, "10.0.0.1:80": {server: netip.MustParseAddrPort("10.0.0.1:80")},
+		"[fd00::1]:80": {server: netip.MustParseAddrPort("[fd00::1]:80")},
 	} {
 		if got, err := parsePickItem(key); err != nil || got != want {
 			t.Errorf("%q is %+v, %v", key, got, err)

@@ -34,8 +34,9 @@ type ProgrammedConfig struct {
 	Log     *slog.Logger
 }
 
-// state is what Envoys are to have, or have: a Gateway's generation, and a digest of its listeners. A ListenerSet changes
-// the listeners and leaves the generation. The digest is the same in every process.
+// state is what Envoys are to have, or have: a Gateway's generation, and a digest of its listeners.
+// A ListenerSet changes the listeners and leaves the generation. The digest is the same in every
+// process.
 type state struct {
 	generation int64
 	listeners  string
@@ -47,8 +48,8 @@ func decodeState(value []byte) (state, error) {
 	return state{number, listeners}, err
 }
 
-// Programmed tracks which generation and listeners of each Gateway its Envoys have acknowledged, at this process and at its
-// peers.
+// Programmed tracks which generation and listeners of each Gateway its Envoys have acknowledged, at
+// this process and at its peers.
 type Programmed struct {
 	cfg       ProgrammedConfig
 	topic     *channel.Topic
@@ -65,7 +66,8 @@ type Programmed struct {
 // NewProgrammed makes it.
 func NewProgrammed(cfg ProgrammedConfig) *Programmed {
 	p := &Programmed{cfg: cfg, topic: cfg.Channel.Topic("acked"), wake: make(chan struct{}, 1),
-		newest: map[string]state{}, wanted: map[string]struct{}{}, waits: map[string]context.CancelFunc{}, acked: map[string]state{}}
+		newest: map[string]state{}, wanted: map[string]struct{}{}, waits: map[string]context.CancelFunc{},
+		acked: map[string]state{}}
 	p.elsewhere = channel.NewMirror(p.topic, channel.MirrorConfig[state]{
 		Decode: decodeState,
 		Changed: func(changes []channel.Change[state]) {
@@ -143,7 +145,8 @@ func (p *Programmed) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// wait waits for one gateway's Envoys. A resource that they reject counts as delivered: NACKs reports it.
+// wait waits for one gateway's Envoys. A resource that they reject counts as delivered: NACKs
+// reports it.
 func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	must := p.cfg.Resources(gateway)
 	for _, ref := range must {
@@ -155,13 +158,15 @@ func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 		return
 	}
 	if len(must) > 0 { // else there is nothing that an Envoy could have
-		p.cfg.Log.Info("gateway programmed by the proxies connected here", "gateway", gateway, "generation", newest.generation)
+		p.cfg.Log.Info("gateway programmed by the proxies connected here", "gateway", gateway, "generation",
+			newest.generation)
 	}
 	p.topic.Publish(channel.Item{Key: gateway, Value: fmt.Appendf(nil, "%d %s", newest.generation, newest.listeners)})
 	p.cfg.Changed(gateway)
 }
 
-// ack notes that the Envoys have a gateway's newest state. It returns false if they had it before, or ctx has ended.
+// ack notes that the Envoys have a gateway's newest state. It returns false if they had it before,
+// or ctx has ended.
 func (p *Programmed) ack(ctx context.Context, gateway string, newest state) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,8 @@ func TestGateway_ProgrammedOnceProxiesOfAllProcessesHaveIt(t *testing.T) {
 	proxies := NewProxies(c, nil)
 	listener := "first"
 	p := NewProgrammed(ProgrammedConfig{
-		Channel: c, Proxies: proxies, Acks: ackEverything{}, Changed: func(string) {}, Log: slog.New(slog.DiscardHandler),
+		Channel: c, Proxies: proxies, Acks: ackEverything{}, Changed: func(string) {},
+		Log:       slog.New(slog.DiscardHandler),
 		Resources: func(string) []resource.Ref { return []resource.Ref{{Type: resource.Listener, Name: "l"}} },
 		Version:   func(string, resource.Ref) (string, bool) { return listener, true },
 	})

@@ -19,7 +19,8 @@ type Proxies struct {
 	changed chan struct{}  // closed and replaced
 }
 
-// NewProxies makes it. changed, if not nil, is called when a gateway has more or fewer Envoys, once the channel runs.
+// NewProxies makes it. changed, if not nil, is called when a gateway has more or fewer Envoys, once
+// the channel runs.
 func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	p := &Proxies{topic: c.Topic("proxies"), observe: changed, own: map[string]int{}, changed: make(chan struct{})}
 	p.elsewhere = channel.NewMirror(p.topic, channel.MirrorConfig[int]{
@@ -59,7 +60,8 @@ func (p *Proxies) notify(gateway string) {
 	}
 }
 
-// Of returns how many Envoys of a gateway are connected to this process, and to each peer that has any.
+// Of returns how many Envoys of a gateway are connected to this process, and to each peer that has
+// any.
 func (p *Proxies) Of(gateway string) (own int, elsewhere map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +76,8 @@ func (p *Proxies) Elsewhere() (n int) {
 	return n
 }
 
-// Reachable returns when an Envoy is connected to this process or a peer; waited reports whether none was at first.
+// Reachable returns when an Envoy is connected to this process or a peer; waited reports whether
+// none was at first.
 func (p *Proxies) Reachable(ctx context.Context) (waited bool, err error) {
 	for {
 		p.mu.Lock()

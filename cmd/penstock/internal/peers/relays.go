@@ -17,9 +17,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Relays puts on the board of an import why the picks of its remote picker fail, for as long as they do, and publishes it: an
-// Envoy asks the picker of any process, and the process that writes status may be another one. There is one source per pool
-// and process.
+// Relays puts on the board of an import why the picks of its remote picker fail, for as long as
+// they do, and publishes it: an Envoy asks the picker of any process, and the process that writes
+// status may be another one. There is one source per pool and process.
 type Relays struct {
 	board *status.Board
 	topic *channel.Topic
@@ -37,10 +37,12 @@ type published struct {
 	NoAnswer string `json:"noAnswer,omitempty"`
 }
 
-// NewRelays makes it. down receives why the remote picker of a pool cannot be asked, here (the source "relay") and at each other process;
-// "": it can be, as far as the source knows. It must not call the Relays.
+// NewRelays makes it. down receives why the remote picker of a pool cannot be asked, here (the
+// source "relay") and at each other process; "": it can be, as far as the source knows. It must not
+// call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
-	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{}, troubles: map[objectid.Target]picker.RelayFailure{}}
+	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
+		troubles: map[objectid.Target]picker.RelayFailure{}}
 	channel.NewMirror(r.topic, channel.MirrorConfig[published]{
 		Decode: func(value []byte) (out published, err error) { return out, json.Unmarshal(value, &out) },
 		Changed: func(changes []channel.Change[published]) {
@@ -109,7 +111,8 @@ func (r *Relays) resolve(name objectid.Target) {
 	r.topic.Retract(name.String())
 }
 
-// Trouble sets why a pool's picks fail; the zero value: they do not. See picker.Config.OnRelayFailure.
+// Trouble sets why a pool's picks fail; the zero value: they do not. See
+// picker.Config.OnRelayFailure.
 func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,13 +157,16 @@ func unansweredFinding(pool *model.Pool, why string) report.Finding {
 	case tls && strings.Contains(why, extproc.ReasonCleartext):
 		fix = "set appProtocol: kubernetes.io/h2c on the service's port"
 	case tls && strings.Contains(why, extproc.ReasonHandshake):
-		fix = "if it serves cleartext, as a Penstock's own picker does, set appProtocol: kubernetes.io/h2c on the service's port"
+		fix =
+			"if it serves cleartext, as a Penstock's own picker does, set appProtocol: kubernetes.io/h2c on the " +
+				"service's port"
 	case !tls:
 		fix += "; if it serves TLS, leave appProtocol: kubernetes.io/h2c out"
 	}
 	return report.Finding{
-		Field:   relay.Field + ".endpointPicker.service",
-		Problem: fmt.Sprintf("cluster %s: its picker at %s cannot be asked: %s", relay.Member, strings.Join(at, ", "), why), Fix: fix,
+		Field: relay.Field + ".endpointPicker.service",
+		Problem: fmt.Sprintf("cluster %s: its picker at %s cannot be asked: %s", relay.Member, strings.Join(at, ", "),
+			why), Fix: fix,
 	}
 }
 
@@ -168,7 +174,9 @@ func outsideFinding(pool *model.Pool, t picker.RelayFailure) report.Finding {
 	relay := pool.Relay
 	if t.Denied != "" {
 		return report.Finding{
-			Field: relay.Field, Problem: fmt.Sprintf("cluster %s: its picker named %s, which %s", relay.Member, t.OutOfRange, t.Denied), Fix: addresses.Fix(t.Denied),
+			Field:   relay.Field,
+			Problem: fmt.Sprintf("cluster %s: its picker named %s, which %s", relay.Member, t.OutOfRange, t.Denied),
+			Fix:     addresses.Fix(t.Denied),
 		}
 	}
 	declared := "any address but those of loopback, link-local and multicast"

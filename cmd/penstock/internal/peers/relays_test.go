@@ -62,7 +62,11 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) *relayed {
 	r := &relayed{down: map[string]string{}}
 	r.Relays = NewRelays(status.NewBoard(nil), c, r.noteDown)
 	r.Follow([]translator.PickerPool{{Pool: &model.Pool{
-		Name: objectid.Target{Pool: objectid.Pool{Namespace: "default", Name: "far"}, Member: "east"}, Ref: farImport, Relay: &model.Relay{Pickers: []model.RemoteAddress{{Addr: netip.MustParseAddrPort("10.0.0.9:9002"), Cleartext: true}}, Member: "east"},
+		Name: objectid.Target{Pool: objectid.Pool{Namespace: "default", Name: "far"}, Member: "east"}, Ref: farImport,
+		Relay: &model.Relay{
+			Pickers: []model.RemoteAddress{{Addr: netip.MustParseAddrPort("10.0.0.9:9002"), Cleartext: true}},
+			Member:  "east",
+		},
 	}}}, nil)
 	s := grpc.NewServer()
 	c.Register(s)
@@ -87,11 +91,13 @@ func (r *relayed) reports(t *testing.T, want string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the findings contain %q", want), func() bool {
 		about, _ := r.board.Get(farImport)
-		return want == "" && len(about.Findings) == 0 || want != "" && strings.Contains(fmt.Sprint(about.Findings), want)
+		return want == "" && len(about.Findings) == 0 ||
+			want != "" && strings.Contains(fmt.Sprint(about.Findings), want)
 	})
 }
 
-// An Envoy asks any process for a pick, and on Kubernetes another one may write the import's status.
+// An Envoy asks any process for a pick, and on Kubernetes another one may write the import's
+// status.
 func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	listen := func() net.Listener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

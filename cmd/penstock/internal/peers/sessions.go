@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// sessionsTTL is how long a batch of sessions stays published. A process that was disconnected gets a snapshot.
+	// sessionsTTL is how long a batch of sessions stays published. A process that was disconnected
+	// gets a snapshot.
 	sessionsTTL = time.Second
-	// maxSessions bounds the sessions of a batch, and those of a snapshot: the ones used last. Sessions beyond it begin again where another
-	// process picks for them.
+	// maxSessions bounds the sessions of a batch, and those of a snapshot: the ones used last.
+	// Sessions beyond it begin again where another process picks for them.
 	maxSessions = 1 << 14
 )
 
@@ -26,7 +27,8 @@ type SessionKeeper interface {
 	Sessions(f func(picker.Session) bool)
 }
 
-// Sessions publishes where sessions are that clients name by an ID, so that they stay at their endpoint whichever process picks.
+// Sessions publishes where sessions are that clients name by an ID, so that they stay at their
+// endpoint whichever process picks.
 type Sessions struct {
 	topic   *channel.Topic
 	batches *batches

@@ -22,9 +22,12 @@ import (
 
 // sessionPool has three servers.
 func sessionPool() picker.Pool {
-	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "session", Metrics: endpoint.Metrics{Off: true}}
+	pool := picker.Pool{ID: objectid.MustParseTarget("ns/pool"), Strategy: "session",
+		Metrics: endpoint.Metrics{Off: true}}
 	for i := range 3 {
-		pool.Endpoints = append(pool.Endpoints, endpoint.Spec{Addr: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:80", i+1))})
+		pool.Endpoints = append(pool.Endpoints, endpoint.Spec{
+			Addr: netip.MustParseAddrPort(fmt.Sprintf("10.0.0.%d:80", i+1)),
+		})
 	}
 	return pool
 }
@@ -42,7 +45,8 @@ func sessionAt(p *picker.Picker, headers map[string]string) string {
 func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 	pickers, _, _ := startPools(t, 2, sessionPool())
 	for _, headers := range []map[string]string{{"x-session-id": "user-1"}, {"cookie": "a=b; session-id=user-2"}} {
-		// By its ID, the session would begin at first. It has moved to another server, as by a retry.
+		// By its ID, the session would begin at first. It has moved to another server, as by a
+		// retry.
 		first := pickers[0].Explain("ns/pool", headers).Endpoints
 		to := netip.MustParseAddrPort("10.0.0.1:80")
 		if first == to.String() || len(first) > len(to.String()) && first[:len(to.String())] == to.String() {
@@ -58,10 +62,15 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 		if a.Endpoints.String() != to.String() {
 			t.Fatalf("%v: picked %s, want %s", headers, a.Endpoints, to)
 		}
-		poll.Until(t, "the other process has the session there", func() bool { return sessionAt(pickers[1], headers) == to.String() })
+		poll.Until(t, "the other process has the session there",
+			func() bool { return sessionAt(pickers[1], headers) == to.String() })
 	}
 	// What a peer publishes of pools and servers that this process does not have is ignored.
-	for _, s := range []picker.Session{{Pool: objectid.MustParseTarget("ns/other"), ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80")}, {Pool: objectid.MustParseTarget("ns/pool"), ID: 9, At: netip.MustParseAddrPort("10.9.9.9:80")}, {Pool: objectid.MustParseTarget("ns/pool"), ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80"), Age: -1}} {
+	for _, s := range []picker.Session{
+		{Pool: objectid.MustParseTarget("ns/other"), ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80")},
+		{Pool: objectid.MustParseTarget("ns/pool"), ID: 9, At: netip.MustParseAddrPort("10.9.9.9:80")},
+		{Pool: objectid.MustParseTarget("ns/pool"), ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80"), Age: -1},
+	} {
 		pickers[0].LearnSession(s)
 	}
 	n := 0
@@ -73,11 +82,13 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 
 // A session of an import is in the same cluster for all processes.
 func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
-	pool := picker.Pool{ID: objectid.MustParseTarget("ns/chat@"), Clusters: &picker.Clusters{Sessions: true, List: []picker.Cluster{{Name: "east"}, {Name: "west"}}}}
+	pool := picker.Pool{ID: objectid.MustParseTarget("ns/chat@"),
+		Clusters: &picker.Clusters{Sessions: true, List: []picker.Cluster{{Name: "east"}, {Name: "west"}}}}
 	pickers, _, _ := startPools(t, 2, pool)
 	headers := map[string]string{"x-session-id": "user-1"}
 	id := schedule.SessionID([]byte("user-1"))
-	pickers[0].LearnSession(picker.Session{Pool: objectid.MustParseTarget("ns/chat@"), ID: id, Cluster: "west"}) // else it begins at east
+	// else it begins at east
+	pickers[0].LearnSession(picker.Session{Pool: objectid.MustParseTarget("ns/chat@"), ID: id, Cluster: "west"})
 	r := requestWith(t, headers)
 	r.Pool = "ns/chat@"
 	if a := pickers[0].Pick(t.Context(), r); a.Endpoints.String() != "west,east" {
@@ -105,7 +116,8 @@ func (c *inOrder) SetClusters(pool objectid.Target, to *picker.Clusters) {
 	c.of[pool] = to
 }
 
-func (c *inOrder) Choose(pool objectid.Target, p picker.ClusterPrompt, _ bool, out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
+func (c *inOrder) Choose(pool objectid.Target, p picker.ClusterPrompt, _ bool,
+	out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.of[pool].List {
@@ -127,7 +139,9 @@ func requestWith(t *testing.T, headers map[string]string) *extproc.Request {
 	for name, value := range headers {
 		m.Headers.Headers = append(m.Headers.Headers, &corev3.HeaderValue{Key: name, RawValue: []byte(value)})
 	}
-	raw, err := proto.Marshal(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: m}})
+	raw, err := proto.Marshal(&extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: m},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,28 +14,32 @@ import (
 )
 
 const (
-	// fetchTimeout is how long rows wait for an object that they are the first to read, such as a listener for its
-	// certificate. Afterwards they are translated without it.
+	// fetchTimeout is how long rows wait for an object that they are the first to read, such as a
+	// listener for its certificate. Afterwards they are translated without it.
 	fetchTimeout = 3 * time.Second
-	// fetchRounds bounds how often one change is translated again at once because what it has begun to read is at hand.
+	// fetchRounds bounds how often one change is translated again at once because what it has begun
+	// to read is at hand.
 	fetchRounds = 5
 )
 
 // Source reads objects on demand. *kube.Source implements it.
 type Source interface {
-	// Want adds and removes demands. Each channel is closed when the objects of a wanted one are read.
+	// Want adds and removes demands. Each channel is closed when the objects of a wanted one are
+	// read.
 	Want(wanted, unwanted []kube.Demand) []<-chan struct{}
 	// Flush puts into the store what is read.
 	Flush() error
-	// Park moves objects that no demand wants out of the store. It is called after the first translation.
+	// Park moves objects that no demand wants out of the store. It is called after the first
+	// translation.
 	Park()
 	// Forbidden reports whether the API server forbids a read.
 	Forbidden() bool
 }
 
-// Fetch has a Source read what translation begins to read, and translates again. The first translation, after which proxies
-// are answered, waits for everything: what is missing would be removed from proxies that have it. After it nothing waits but
-// the rows concerned (graph.Engine.WaitForDemands).
+// Fetch has a Source read what translation begins to read, and translates again. The first
+// translation, after which proxies are answered, waits for everything: what is missing would be
+// removed from proxies that have it. After it nothing waits but the rows concerned
+// (graph.Engine.WaitForDemands).
 type Fetch struct {
 	source      Source
 	translation *Translation
@@ -86,8 +90,8 @@ func (f *Fetch) arrive(keys ...graph.Key) {
 	}
 }
 
-// complete requests what an update has begun to read, and translates again as long as that is at hand. It returns the whole
-// change.
+// complete requests what an update has begun to read, and translates again as long as that is at
+// hand. It returns the whole change.
 func (f *Fetch) complete(ctx context.Context, sub *store.Subscription, c *delivery.Change) *delivery.Change {
 	if f == nil {
 		return c
@@ -148,7 +152,8 @@ func (f *Fetch) await(ctx context.Context, d kube.Demand, read <-chan struct{}) 
 	}
 }
 
-// request passes an update's demands to the source. It returns the keys whose objects are at hand; the others arrive later.
+// request passes an update's demands to the source. It returns the keys whose objects are at hand;
+// the others arrive later.
 func (f *Fetch) request(ctx context.Context, out *translator.Output) (arrived []graph.Key) {
 	keys := out.Wanted
 	if len(keys)+len(out.Unwanted) == 0 {
@@ -197,7 +202,8 @@ func (f *Fetch) again(sub *store.Subscription, c *delivery.Change, arrived []gra
 	return next
 }
 
-// flush puts into the store what is read. The store rejects objects without a name alone, which the API server has not.
+// flush puts into the store what is read. The store rejects objects without a name alone, which the
+// API server has not.
 func (f *Fetch) flush() {
 	if err := f.source.Flush(); err != nil {
 		f.log.Error("objects that are read cannot be stored", "error", err)

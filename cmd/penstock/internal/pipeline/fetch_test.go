@@ -80,7 +80,8 @@ func begin(t *testing.T, objects ...store.Op) *rig {
 		}
 	})
 	line := pipeline.New(pipeline.Config{
-		Store: r.store, Translation: tr, Delivery: delivery.New(record), Cache: cache.New(cache.Config{}), Fetch: pipeline.NewFetch(r.api, tr, slog.New(slog.DiscardHandler)),
+		Store: r.store, Translation: tr, Delivery: delivery.New(record), Cache: cache.New(cache.Config{}),
+		Fetch:   pipeline.NewFetch(r.api, tr, slog.New(slog.DiscardHandler)),
 		Observe: func(float64) {}, Tracer: noop.NewTracerProvider().Tracer(""), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())

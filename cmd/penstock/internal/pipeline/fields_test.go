@@ -22,37 +22,47 @@ import (
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
-// withoutEffect are the fields that may be without effect, with those below them, each with the reason.
+// withoutEffect are the fields that may be without effect, with those below them, each with the
+// reason.
 var withoutEffect = map[string]string{
-	"ClusterProperty":           "it names this cluster in its cluster set, which is not translation: clusterset's tests",
-	"ClusterSet":                "the cluster set is not translation: tests of clusterset and multicluster",
-	"ConfigMap":                 "immutable is for the API server; data and binaryData are read for their text",
-	"EndpointPickerConfig":      "manifests/endpointpicker compares its table of plugins and fields with documents of llm-d",
-	"EndpointSlice.endpoints[]": "requests do not prefer zones, nodes or hints; serving and ready decide about terminating ones",
-	"EndpointSlice.ports[]":     "the appProtocol of the Service counts",
+	"ClusterProperty": "it names this cluster in its cluster set, which is not translation: " +
+		"clusterset's tests",
+	"ClusterSet": "the cluster set is not translation: tests of clusterset and multicluster",
+	"ConfigMap":  "immutable is for the API server; data and binaryData are read for their text",
+	"EndpointPickerConfig": "manifests/endpointpicker compares its table of plugins and fields with " +
+		"documents of llm-d",
+	"EndpointSlice.endpoints[]": "requests do not prefer zones, nodes or hints; serving and ready decide about " +
+		"terminating ones",
+	"EndpointSlice.ports[]": "the appProtocol of the Service counts",
 	"GRPCRoute.spec.rules[].backendRefs[].filters[].extensionRef.name": "the finding about the kind has the place",
 	"GRPCRoute.spec.rules[].filters[].extensionRef.name":               "the finding about the kind has the place",
 	"HTTPRoute.spec.rules[].filters[].extensionRef.name":               "the finding about the kind has the place",
-	"GatewayClass.spec":                                            "the description is for readers",
-	"InferencePoolImport.spec":                                     "it is empty",
-	"InferencePoolImport.status.clusters[].conditions[]":           "what is beside type, status and reason is for readers",
-	"InferencePoolImport.status.clusters[].endpointPicker.name":    "it is documented as information",
-	"InferencePoolImport.status.clusters[].endpointPicker.service": "the addresses are reached whatever the type is, and ports have numbers",
-	"InferencePoolImport.status.clusters[].parents[]":              "names and types are documented as information; of conditions, type and status count",
-	"InferencePoolImport.status.clusters[].targetPorts[].name":     "ports have numbers",
-	"InferencePoolImport.status.conditions[]":                      "what is beside type, status and reason is for readers",
-	"InferencePoolImport.status.controllers":                       "False conditions count (tests of translator/inference); the rest is for readers",
-	"InferencePoolImport.status.observedGeneration":                "an import has no spec to be behind of",
+	"GatewayClass.spec":        "the description is for readers",
+	"InferencePoolImport.spec": "it is empty",
+	"InferencePoolImport.status.clusters[].conditions[]": "what is beside type, status and reason is " +
+		"for readers",
+	"InferencePoolImport.status.clusters[].endpointPicker.name": "it is documented as information",
+	"InferencePoolImport.status.clusters[].endpointPicker.service": "the addresses are reached whatever the type is, " +
+		"and ports have numbers",
+	"InferencePoolImport.status.clusters[].parents[]": "names and types are documented as information; " +
+		"of conditions, type and status count",
+	"InferencePoolImport.status.clusters[].targetPorts[].name": "ports have numbers",
+	"InferencePoolImport.status.conditions[]": "what is beside type, status and reason is " +
+		"for readers",
+	"InferencePoolImport.status.controllers": "False conditions count (tests of " +
+		"translator/inference); the rest is for readers",
+	"InferencePoolImport.status.observedGeneration": "an import has no spec to be behind of",
 	"Namespace.spec":                  "namespaces are read for their labels",
 	"Pod":                             "pods are read for their address, ports and readiness",
 	"PoolPolicy.spec.spill[].group":   "pools have been in both groups, so the kind decides",
 	"PoolPolicy.spec.targetRef.group": "pools have been in both groups, so the kind decides",
 	"Secret":                          "the keys of data decide, not the type",
-	"Service":                         "what kube-proxy and load balancers do is not done here; the status is read for exports",
-	"ServiceImport.spec":              "what kube-proxy does is not done here",
-	"TCPRoute.spec.rules[].name":      "it identifies a rule for readers",
-	"TLSRoute.spec.rules[].name":      "it identifies a rule for readers",
-	"UDPRoute.spec.rules[].name":      "it identifies a rule for readers",
+	"Service": "what kube-proxy and load balancers do is not done here; the status is read " +
+		"for exports",
+	"ServiceImport.spec":         "what kube-proxy does is not done here",
+	"TCPRoute.spec.rules[].name": "it identifies a rule for readers",
+	"TLSRoute.spec.rules[].name": "it identifies a rule for readers",
+	"UDPRoute.spec.rules[].name": "it identifies a rule for readers",
 }
 
 // effective are the fields below those of withoutEffect that have an effect.
@@ -118,8 +128,8 @@ var unread = []string{".apiVersion", ".kind", ".metadata"}
 var statusIsInput = []string{"InferencePoolImport", "Pod", "Service"}
 
 // Every field of every kind that is read has an effect: some valid change of it changes what Envoys
-// and fleets get, what pickers get, or a finding or condition. testdata/objects and testdata/fields have
-// an object with each field.
+// and fleets get, what pickers get, or a finding or condition. testdata/objects and testdata/fields
+// have an object with each field.
 func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 	all := schemas(t)
 	tried := map[string]int{} // by pattern: objects to which the field was added
@@ -129,7 +139,8 @@ func TestFields_EachHasAnEffectOrAFinding(t *testing.T) {
 	for _, w := range worlds {
 		for _, p := range w.places {
 			pattern, leaf := w.pattern(p, all)
-			if leaf != nil && !slices.ContainsFunc(values[pattern], func(v any) bool { return v == p.value(w.objects) }) {
+			if leaf != nil && !slices.ContainsFunc(values[pattern],
+				func(v any) bool { return v == p.value(w.objects) }) {
 				values[pattern] = append(values[pattern], p.value(w.objects))
 			}
 		}
@@ -237,8 +248,8 @@ func worldsOfFields(t *testing.T) (out []world) {
 	return out
 }
 
-// pattern names a place's field for all objects of a kind: "HTTPRoute.spec.hostnames[]". leaf is its schema; nil if the
-// place is within a leaf, whose own place is the first one of it.
+// pattern names a place's field for all objects of a kind: "HTTPRoute.spec.hostnames[]". leaf is
+// its schema; nil if the place is within a leaf, whose own place is the first one of it.
 func (w world) pattern(p place, all map[string]*node) (pattern string, leaf *node) {
 	kind, _ := w.objects[p.object]["kind"].(string)
 	n := all[kind]
@@ -271,8 +282,8 @@ func (p place) value(objects []map[string]any) any {
 	return at
 }
 
-// changes reports whether a valid change of a field changes something. If no change of a field with listed
-// values is valid, as of one that selects a sibling, the findings are its effect.
+// changes reports whether a valid change of a field changes something. If no change of a field with
+// listed values is valid, as of one that selects a sibling, the findings are its effect.
 func (w world) changes(t *testing.T, p place, leaf *node, before observation, seen []any) bool {
 	t.Helper()
 	valid := false
@@ -477,7 +488,8 @@ func membership(t *testing.T) store.Op {
 		chain, _ := base64.StdEncoding.DecodeString(data["tls.crt"].(string))
 		key, _ := base64.StdEncoding.DecodeString(data["tls.key"].(string))
 		return store.Memberships.Put(&store.Membership{
-			ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Set: "set", Cluster: "here", Region: "eu", Zone: "eu-1",
+			ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Set: "set", Cluster: "here", Region: "eu",
+			Zone:  "eu-1",
 			Chain: chain, Key: key, Members: []store.Member{{Name: "b", Bundle: chain}, {Name: "d", Bundle: chain}},
 		})
 	}

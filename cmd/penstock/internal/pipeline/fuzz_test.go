@@ -28,8 +28,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest"
 )
 
-// What users write passes our own checks or has a finding or a condition; and what passes, Envoy ACKs. Each target takes the
-// objects of a file in testdata/objects, where every field that reaches Envoy is set, and changes two fields.
+// What users write passes our own checks or has a finding or a condition; and what passes, Envoy
+// ACKs. Each target takes the objects of a file in testdata/objects, where every field that reaches
+// Envoy is set, and changes two fields.
 
 func FuzzRoute_ValidIsACKed(f *testing.F)         { fuzzObjects(f, "routes.yaml") }
 func FuzzGateway_ValidIsACKed(f *testing.F)       { fuzzObjects(f, "gateways.yaml") }
@@ -39,14 +40,16 @@ func FuzzService_ValidIsACKed(f *testing.F)       { fuzzObjects(f, "services.yam
 
 // hostileTexts are the texts of the seeds: each is not valid in some field, and valid in another.
 var hostileTexts = []string{
-	"", "*", "/", "(", "%", "a\r\nb", ":path", "Host", "*.example.com", "99999h", "0s", "1.2.3.4", "::1", "//a/../b", "%REQ(x)%", "https://*", "\\1", "(?i)\\pL{900}",
-	"a b", "é\x00", strings.Repeat("a", 300), strings.Repeat("a.", 130) + "a", "/" + strings.Repeat("b", 1100), "unknown", "[", "a,b", "a;b=c", "0", "-1", "true",
+	"", "*", "/", "(", "%", "a\r\nb", ":path", "Host", "*.example.com", "99999h", "0s", "1.2.3.4", "::1", "//a/../b",
+	"%REQ(x)%", "https://*", "\\1", "(?i)\\pL{900}",
+	"a b", "é\x00", strings.Repeat("a", 300), strings.Repeat("a.", 130) + "a", "/" + strings.Repeat("b", 1100),
+	"unknown", "[", "a,b", "a;b=c", "0", "-1", "true",
 }
 
 var hostileNumbers = []int64{0, -1, 1, 65535, 65536, 1 << 31, 1<<31 - 1, 1 << 32, 1<<63 - 1}
 
-// fuzzObjects changes fields of the objects in a file. A place is "KIND/NAME field", with "!" before it to leave the field out;
-// any other text stands for some field.
+// fuzzObjects changes fields of the objects in a file. A place is "KIND/NAME field", with "!"
+// before it to leave the field out; any other text stands for some field.
 func fuzzObjects(f *testing.F, name string) {
 	base, objects := readObjects(f, "base.yaml"), readObjects(f, name)
 	places := fieldsOf(objects)
@@ -189,12 +192,14 @@ func readAll(t testing.TB, objects []map[string]any, own ...store.Op) (done tran
 		t.Fatal(err)
 	}
 	s := store.New()
-	everywhere := &store.AddressPolicy{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy}, Allowed: []string{"0.0.0.0/0", "::/0"}, ExternalName: true}
+	everywhere := &store.AddressPolicy{ObjectMeta: metav1.ObjectMeta{Name: store.OwnAddressPolicy},
+		Allowed: []string{"0.0.0.0/0", "::/0"}, ExternalName: true}
 	if _, err := s.Apply(append(own, store.AddressPolicies.Put(everywhere))...); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := file.New(file.Config{
-		Paths: []string{path}, Store: s, Log: slog.New(slog.DiscardHandler), Report: func(r []report.Report) { done.read = append(done.read, r...) },
+		Paths: []string{path}, Store: s, Log: slog.New(slog.DiscardHandler),
+		Report: func(r []report.Report) { done.read = append(done.read, r...) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +214,8 @@ func readAll(t testing.TB, objects []map[string]any, own ...store.Op) (done tran
 func (done *translated) translate(t testing.TB) {
 	t.Helper()
 	done.Translator = translator.New(translator.Config{
-		Controller: "penstock.dev/gateway-controller", AnyClass: true, Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9")},
+		Controller: "penstock.dev/gateway-controller", AnyClass: true,
+		Pickers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:9")},
 	})
 	done.out = done.Update(done.view, store.Everything(done.view))
 	if done.out.Err != nil {
@@ -276,8 +282,8 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// set replaces a field's value by one of the same type, or leaves the field out. A field that a change before it left out stays
-// so.
+// set replaces a field's value by one of the same type, or leaves the field out. A field that a
+// change before it left out stays so.
 func (p place) set(objects []map[string]any, text string, number int64, left bool) {
 	var at any = objects[p.object]
 	for i, key := range p.path {

@@ -22,9 +22,11 @@ type Config struct {
 	Cache       *cache.Cache
 	// Fetch reads objects on demand; nil if all are in the store.
 	Fetch *Fetch
-	// Names is called with the host names that a translation begins and ceases to use. nil: to ignore them. It must not block.
+	// Names is called with the host names that a translation begins and ceases to use. nil: to
+	// ignore them. It must not block.
 	Names func(names, gone []string)
-	// Before runs before anything is translated, and First after the first translation, before any proxy is answered.
+	// Before runs before anything is translated, and First after the first translation, before any
+	// proxy is answered.
 	Before, First []func(context.Context)
 	// Observe is called with the seconds that a change took.
 	Observe func(seconds float64)
@@ -77,8 +79,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 }
 
-// follow brings everything behind the store up to date with some revisions, and with keys that rows waited for.
-func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View, arrived ...graph.Key) {
+// follow brings everything behind the store up to date with some revisions, and with keys that rows
+// waited for.
+func (p *Pipeline) follow(ctx context.Context, sub *store.Subscription, revisions []store.Revision, view *store.View,
+	arrived ...graph.Key) {
 	defer func(begin time.Time) { p.cfg.Observe(time.Since(begin).Seconds()) }(time.Now())
 	c := &delivery.Change{View: view}
 	for _, r := range revisions {

@@ -28,7 +28,8 @@ type node struct {
 	enum   []any
 }
 
-// child is the part below a node that a key or an index leads to, and its name in a pattern; nil below a leaf.
+// child is the part below a node that a key or an index leads to, and its name in a pattern; nil
+// below a leaf.
 func (n *node) child(key string) (below *node, name string) {
 	switch {
 	case n.items != nil:
@@ -123,7 +124,8 @@ func ofProps(p *apiextensionsv1.JSONSchemaProps) *node {
 // plainTypes are structs whose JSON form has no fields.
 var plainTypes = []reflect.Type{
 	reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
-	reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[resource.Quantity](), reflect.TypeFor[runtime.RawExtension](),
+	reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[resource.Quantity](),
+	reflect.TypeFor[runtime.RawExtension](),
 	reflect.TypeFor[metav1.FieldsV1](),
 }
 

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// StuckAfter is how long a change may be translated or delivered without a row that was computed meanwhile. A slow translation of
-// many objects computes rows all the time.
+// StuckAfter is how long a change may be translated or delivered without a row that was computed
+// meanwhile. A slow translation of many objects computes rows all the time.
 const StuckAfter = 30 * time.Second
 
-// watchdog notices work that does not go on. It costs a timer for each piece of work, and nothing while there is none.
+// watchdog notices work that does not go on. It costs a timer for each piece of work, and nothing
+// while there is none.
 type watchdog struct {
 	rows  func() uint64 // counts up while the work goes on
 	stuck atomic.Bool

@@ -40,14 +40,18 @@ func (s *Server) unloadAdapter(w http.ResponseWriter, r *http.Request) {
 	s.changeAdapters(w, r, "removed", func(of adapterName, list []string) ([]string, error) {
 		i := slices.Index(list, of.Name)
 		if i < 0 {
-			return nil, &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The lora adapter '%s' cannot be found.", of.Name)}
+			return nil,
+				&apiError{http.StatusNotFound, "NotFoundError",
+					fmt.Sprintf("The lora adapter '%s' cannot be found.", of.Name)}
 		}
 		return slices.Delete(slices.Clone(list), i, i+1), nil
 	})
 }
 
-// changeAdapters replaces the list of adapters by what change returns for the one that a request names.
-func (s *Server) changeAdapters(w http.ResponseWriter, r *http.Request, done string, change func(adapterName, []string) ([]string, error)) {
+// changeAdapters replaces the list of adapters by what change returns for the one that a request
+// names.
+func (s *Server) changeAdapters(w http.ResponseWriter, r *http.Request, done string,
+	change func(adapterName, []string) ([]string, error)) {
 	var of adapterName
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
 	if err != nil || json.Unmarshal(body, &of) != nil || of.Name == "" {

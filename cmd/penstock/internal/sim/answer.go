@@ -67,7 +67,8 @@ func (u *usage) cached() int {
 	return u.Details.CachedTokens
 }
 
-// generate returns the handler of an API: it reads the request, waits for a slot, and generates the answer.
+// generate returns the handler of an API: it reads the request, waits for a slot, and generates the
+// answer.
 func (s *Server) generate(a api) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		job, err := s.read(w, r, a)
@@ -79,7 +80,8 @@ func (s *Server) generate(a api) http.HandlerFunc {
 		if s.tokenize(r.Context(), len(job.tokens)) != nil {
 			return
 		}
-		answer := &reply{job: job, id: fmt.Sprintf("%s-%s-%d", a.prefix, s.cfg.Name, number), created: time.Now().Unix()}
+		answer := &reply{job: job, id: fmt.Sprintf("%s-%s-%d", a.prefix, s.cfg.Name, number),
+			created: time.Now().Unix()}
 		send := sender(w)
 		var events stream
 		if job.stream {
@@ -126,8 +128,8 @@ func (s *Server) tokenize(ctx context.Context, tokens int) error {
 	}
 }
 
-// count counts a request, for which err is not nil if it is invalid. It returns the request's number and the error to answer with, if
-// any: err or a simulated failure.
+// count counts a request, for which err is not nil if it is invalid. It returns the request's
+// number and the error to answer with, if any: err or a simulated failure.
 func (s *Server) count(err error) (uint64, error) {
 	number := s.requests.Add(1)
 	if err == nil && s.fails(number) {
@@ -136,7 +138,8 @@ func (s *Server) count(err error) (uint64, error) {
 	return number, err
 }
 
-// fails reports whether the n-th request, from 1, fails: the number of failures after n is n times FailRate, rounded down.
+// fails reports whether the n-th request, from 1, fails: the number of failures after n is n times
+// FailRate, rounded down.
 func (s *Server) fails(n uint64) bool {
 	return math.Floor(float64(n)*s.cfg.FailRate) > math.Floor(float64(n-1)*s.cfg.FailRate)
 }

@@ -22,7 +22,8 @@ func decodeJSON[T any](t *testing.T, text string) T {
 	return v
 }
 
-// namedEvents reads a stream whose events have names: the names, each once if repeated in a row, and the data of each event.
+// namedEvents reads a stream whose events have names: the names, each once if repeated in a row,
+// and the data of each event.
 func namedEvents(t *testing.T, body string) (names, data []string) {
 	t.Helper()
 	for block := range strings.SplitSeq(strings.TrimSpace(body), "\n\n") {
@@ -51,16 +52,19 @@ func TestResponses_AnswerNamesServerAndRepeatsInput(t *testing.T) {
 		{`{"input":"one two"}`, "pod-7 answers: one two", "completed", 2, 0, 4},
 		{`{"instructions":"be kind","input":[{"role":"user","content":"a b"},{"type":"message","role":"user","content":[{"type":"input_text","text":"c d"}]}]}`,
 			"pod-7 answers: c d", "completed", 6, 0, 4},
-		{`{"input":[{"type":"function_call_output","output":"42"}],"max_output_tokens":2}`, "pod-7 answers:", "incomplete", 1, 0, 2},
+		{`{"input":[{"type":"function_call_output","output":"42"}],"max_output_tokens":2}`, "pod-7 answers:",
+			"incomplete", 1, 0, 2},
 		{`{"instructions":"` + long + `","input":"first","max_output_tokens":1}`, "pod-7", "incomplete", 33, 0, 1},
 		{`{"instructions":"` + long + `","input":"second","max_output_tokens":1}`, "pod-7", "incomplete", 33, 32, 1},
 	} {
 		status, _, got := ask(t, url+"/v1/responses", c.body)
 		a := decodeJSON[response](t, got)
-		if status != 200 || a.Object != "response" || a.Status != c.status || a.Output[0].Content[0].Text != c.text || (a.Incomplete != nil) != (c.status == "incomplete") {
+		if status != 200 || a.Object != "response" || a.Status != c.status || a.Output[0].Content[0].Text != c.text ||
+			(a.Incomplete != nil) != (c.status == "incomplete") {
 			t.Errorf("%s: %d %s", c.body, status, got)
 		}
-		if u := a.Usage; u.InputTokens != c.in || u.InputDetails.CachedTokens != c.cached || u.OutputTokens != c.out || u.TotalTokens != c.in+c.out {
+		if u := a.Usage; u.InputTokens != c.in || u.InputDetails.CachedTokens != c.cached || u.OutputTokens != c.out ||
+			u.TotalTokens != c.in+c.out {
 			t.Errorf("%s: usage %+v", c.body, *u)
 		}
 	}
@@ -74,7 +78,8 @@ func TestResponses_EventsAddUpToTheAnswer(t *testing.T) {
 	}
 	names, data := namedEvents(t, got)
 	if diff := cmp.Diff([]string{
-		"response.created", "response.in_progress", "response.output_item.added", "response.content_part.added", "response.output_text.delta",
+		"response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+		"response.output_text.delta",
 		"response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed",
 	}, names); diff != "" {
 		t.Error(diff)
@@ -90,7 +95,8 @@ func TestResponses_EventsAddUpToTheAnswer(t *testing.T) {
 		}
 	}
 	last := decodeJSON[responseEvent](t, data[len(data)-1])
-	if text != "pod-7 answers: one two" || last.Response.Output[0].Content[0].Text != text || last.Response.Usage.TotalTokens != 6 {
+	if text != "pod-7 answers: one two" || last.Response.Output[0].Content[0].Text != text ||
+		last.Response.Usage.TotalTokens != 6 {
 		t.Errorf("the events have %q, and the last one is %s", text, data[len(data)-1])
 	}
 }
@@ -102,14 +108,18 @@ func TestMessages_AnswerNamesServerAndRepeatsMessage(t *testing.T) {
 		body, text, reason string
 		usage              anthropicUsage
 	}{
-		{`{"max_tokens":9,"messages":[{"role":"user","content":"one two"}]}`, "pod-7 answers: one two", "end_turn", anthropicUsage{2, 0, 0, 4}},
-		{`{"max_tokens":1,"system":"` + long + `","messages":[{"role":"user","content":"a"}]}`, "pod-7", "max_tokens", anthropicUsage{33, 0, 0, 1}},
-		{`{"max_tokens":3,"system":[{"type":"text","text":"` + long + `"}],"messages":[{"role":"user","content":[{"type":"text","text":"b"}]}]}`,
+		{`{"max_tokens":9,"messages":[{"role":"user","content":"one two"}]}`, "pod-7 answers: one two", "end_turn",
+			anthropicUsage{2, 0, 0, 4}},
+		{`{"max_tokens":1,"system":"` + long + `","messages":[{"role":"user","content":"a"}]}`, "pod-7", "max_tokens",
+			anthropicUsage{33, 0, 0, 1}},
+		{`{"max_tokens":3,"system":[{"type":"text","text":"` + long +
+			`"}],"messages":[{"role":"user","content":[{"type":"text","text":"b"}]}]}`,
 			"pod-7 answers: b", "end_turn", anthropicUsage{1, 0, 32, 3}},
 	} {
 		status, _, got := ask(t, url+"/v1/messages", c.body)
 		a := decodeJSON[anthropicMessage](t, got)
-		if status != 200 || a.Type != "message" || a.Role != "assistant" || a.Content[0].Text != c.text || *a.StopReason != c.reason || a.Usage != c.usage {
+		if status != 200 || a.Type != "message" || a.Role != "assistant" || a.Content[0].Text != c.text ||
+			*a.StopReason != c.reason || a.Usage != c.usage {
 			t.Errorf("%s: %d %s", c.body, status, got)
 		}
 	}
@@ -117,9 +127,11 @@ func TestMessages_AnswerNamesServerAndRepeatsMessage(t *testing.T) {
 
 func TestMessages_EventsAddUpToTheAnswer(t *testing.T) {
 	_, url := serve(t, Config{Name: "pod-7", InterTokenLatency: time.Microsecond})
-	_, _, got := ask(t, url+"/v1/messages", `{"max_tokens":9,"stream":true,"messages":[{"role":"user","content":"one two"}]}`)
+	_, _, got := ask(t, url+"/v1/messages",
+		`{"max_tokens":9,"stream":true,"messages":[{"role":"user","content":"one two"}]}`)
 	names, data := namedEvents(t, got)
-	if diff := cmp.Diff([]string{"message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop", "[DONE]"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"message_start", "content_block_start", "content_block_delta", "content_block_stop",
+		"message_delta", "message_stop", "[DONE]"}, names); diff != "" {
 		t.Error(diff)
 	}
 	text := ""
@@ -127,7 +139,8 @@ func TestMessages_EventsAddUpToTheAnswer(t *testing.T) {
 		text += decodeJSON[struct{ Delta anthropicBlock }](t, d).Delta.Text
 	}
 	start, end := decodeJSON[anthropicEvent](t, data[0]), decodeJSON[anthropicEvent](t, data[len(data)-2])
-	if text != "pod-7 answers: one two" || start.Message.Usage != (anthropicUsage{2, 0, 0, 0}) || *end.Usage != (anthropicUsage{2, 0, 0, 4}) || !strings.Contains(data[len(data)-2], `"stop_reason":"end_turn"`) {
+	if text != "pod-7 answers: one two" || start.Message.Usage != (anthropicUsage{2, 0, 0, 0}) ||
+		*end.Usage != (anthropicUsage{2, 0, 0, 4}) || !strings.Contains(data[len(data)-2], `"stop_reason":"end_turn"`) {
 		t.Errorf("the events have %q: %s", text, got)
 	}
 }
@@ -138,7 +151,8 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 		Data  []struct{ Embedding []float64 }
 		Usage usage
 	}
-	_, _, got := ask(t, url+"/v1/embeddings", `{"input":["the red house","the red car","an other text"],"dimensions":64}`)
+	_, _, got := ask(t, url+"/v1/embeddings",
+		`{"input":["the red house","the red car","an other text"],"dimensions":64}`)
 	a := decodeJSON[list](t, got)
 	dot := func(i, j int) (sum float64) {
 		for k, v := range a.Data[i].Embedding {
@@ -146,7 +160,8 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 		}
 		return sum
 	}
-	if len(a.Data) != 3 || len(a.Data[0].Embedding) != 64 || dot(0, 1) < 0.5 || dot(0, 2) > 0.5 || dot(0, 0) < 0.999 || dot(0, 0) > 1.001 {
+	if len(a.Data) != 3 || len(a.Data[0].Embedding) != 64 || dot(0, 1) < 0.5 || dot(0, 2) > 0.5 || dot(0, 0) < 0.999 ||
+		dot(0, 0) > 1.001 {
 		t.Errorf("got %s", got)
 	}
 	if a.Usage.PromptTokens != 9 || a.Usage.TotalTokens != 9 {
@@ -155,9 +170,11 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 	for _, c := range []struct {
 		input         string
 		inputs, words int
-	}{{`"a b"`, 1, 2}, {`[1,2,3]`, 1, 3}, {`[[1,2],[3]]`, 2, 3}, {`["` + words(32, "w") + ` x","` + words(32, "v") + `"]`, 2, 65}} {
+	}{{`"a b"`, 1, 2}, {`[1,2,3]`, 1, 3}, {`[[1,2],[3]]`, 2, 3},
+		{`["` + words(32, "w") + ` x","` + words(32, "v") + `"]`, 2, 65}} {
 		_, _, got := ask(t, url+"/v1/embeddings", `{"input":`+c.input+`}`)
-		if a := decodeJSON[list](t, got); len(a.Data) != c.inputs || len(a.Data[0].Embedding) != defaultDimension || a.Usage.PromptTokens != c.words {
+		if a := decodeJSON[list](t, got); len(a.Data) != c.inputs || len(a.Data[0].Embedding) != defaultDimension ||
+			a.Usage.PromptTokens != c.words {
 			t.Errorf("%s: %s", c.input, got)
 		}
 	}
@@ -166,7 +183,8 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 		Data  []struct{ Embedding string }
 		Usage usage
 	}](t, got)
-	if raw, err := base64.StdEncoding.DecodeString(b.Data[0].Embedding); err != nil || len(raw) != 4*defaultDimension || b.Usage.cached() != 32 {
+	if raw, err := base64.StdEncoding.DecodeString(b.Data[0].Embedding); err != nil || len(raw) != 4*defaultDimension ||
+		b.Usage.cached() != 32 {
 		t.Errorf("%v: %s", err, got)
 	}
 }
@@ -174,13 +192,15 @@ func TestEmbeddings_TextsWithCommonWordsAreNear(t *testing.T) {
 func TestRerank_DocumentsAreOrderedByCommonWords(t *testing.T) {
 	_, url := serve(t, Config{PrefixCaching: true})
 	for i, path := range []string{"/rerank", "/v1/rerank", "/v2/rerank"} {
-		_, _, got := ask(t, url+path, `{"query":"`+words(31, "q")+` blue","documents":["red",{"text":"blue sky"},"green"],"top_n":2}`)
+		_, _, got := ask(t, url+path, `{"query":"`+words(31, "q")+
+			` blue","documents":["red",{"text":"blue sky"},"green"],"top_n":2}`)
 		a := decodeJSON[struct {
 			Model   string
 			Results []ranked
 			Usage   usage
 		}](t, got)
-		if a.Model != "base" || len(a.Results) != 2 || a.Results[0].Index != 1 || a.Results[0].Document.Text != "blue sky" || a.Results[0].Score <= a.Results[1].Score {
+		if a.Model != "base" || len(a.Results) != 2 || a.Results[0].Index != 1 ||
+			a.Results[0].Document.Text != "blue sky" || a.Results[0].Score <= a.Results[1].Score {
 			t.Errorf("%s: %s", path, got)
 		}
 		if a.Usage.PromptTokens != 3*32+4 || i > 0 && a.Usage.cached() != 3*32 {
@@ -239,7 +259,8 @@ func TestAPIs_InvalidRequestGetsTheirError(t *testing.T) {
 		if c.path == "/v1/messages" {
 			wantType, wantCode = "error", 0
 		}
-		if status != c.status || e.Type != wantType || e.Error.Code != wantCode || e.Error.Type == "" || e.Error.Message == "" {
+		if status != c.status || e.Type != wantType || e.Error.Code != wantCode || e.Error.Type == "" ||
+			e.Error.Message == "" {
 			t.Errorf("%s %s: got %d %s, want %d", c.path, c.body, status, got, c.status)
 		}
 	}
@@ -258,7 +279,9 @@ func TestAPIs_EachIsCountedInTheEngine(t *testing.T) {
 		}
 	}
 	// An input of an embedding and a document count as one request each.
-	waitForMetrics(t, url, map[string]float64{"vllm:request_success_total": 7, "vllm:prompt_tokens_total": 2 + 2 + 3 + 4, "vllm:generation_tokens_total": 8, "vllm:num_requests_running": 0})
+	waitForMetrics(t, url,
+		map[string]float64{"vllm:request_success_total": 7, "vllm:prompt_tokens_total": 2 + 2 + 3 + 4,
+			"vllm:generation_tokens_total": 8, "vllm:num_requests_running": 0})
 
 	_, url = serve(t, Config{MaxNumSeqs: 2, TimeToFirstToken: time.Hour})
 	holdRequest(t, url+"/v1/embeddings", `{"input":["a","b","c"]}`)
@@ -269,8 +292,8 @@ func TestAPIs_EachIsCountedInTheEngine(t *testing.T) {
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2})
 }
 
-// TestAPIs_HaveTheMembersOfLLMDInferenceSim compares with an independent server, which has no rerank: all members of its answers and
-// events are in ours, and the events come in the same order.
+// TestAPIs_HaveTheMembersOfLLMDInferenceSim compares with an independent server, which has no
+// rerank: all members of its answers and events are in ours, and the events come in the same order.
 func TestAPIs_HaveTheMembersOfLLMDInferenceSim(t *testing.T) {
 	_, ours := serve(t, Config{})
 	theirs := startInferenceSim(t, "--force-dummy-tokenizer")
@@ -291,7 +314,8 @@ func TestAPIs_HaveTheMembersOfLLMDInferenceSim(t *testing.T) {
 			wantNames, wantData := namedEvents(t, want)
 			names, data := namedEvents(t, got)
 			optional := func(name string) bool { return name == "ping" || name == "[DONE]" } // vLLM sends [DONE] alone
-			if diff := cmp.Diff(slices.DeleteFunc(wantNames, optional), slices.DeleteFunc(names, optional)); diff != "" {
+			if diff := cmp.Diff(slices.DeleteFunc(wantNames, optional),
+				slices.DeleteFunc(names, optional)); diff != "" {
 				t.Errorf("events differ (-theirs +ours):\n%s", diff)
 			}
 			byType := map[string]any{}

@@ -30,7 +30,8 @@ func tokenIDs(words []string) []uint32 {
 	return out
 }
 
-// cache is vLLM's prefix cache: the blocks of the prompts that the server has read, the least recently used evicted first.
+// cache is vLLM's prefix cache: the blocks of the prompts that the server has read, the least
+// recently used evicted first.
 type cache struct {
 	limit  int
 	events *kvEvents // nil: none
@@ -44,8 +45,8 @@ func newCache(blocks int, e *kvEvents) *cache {
 	return &cache{limit: blocks, events: e, blocks: map[uint64]*list.Element{}, order: list.New()}
 }
 
-// read has a prompt in the cache from now on. It returns how many of its tokens were cached; the last token never is, because a
-// server computes it to have the first one of the answer.
+// read has a prompt in the cache from now on. It returns how many of its tokens were cached; the
+// last token never is, because a server computes it to have the first one of the answer.
 func (c *cache) read(tokens []uint32, lora, salt string) (cached int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,9 @@ var chatAPI = api{
 	},
 	whole: func(r *reply) any {
 		text := r.text()
-		return r.completion("chat.completion", choice{Message: &chatMessage{Role: "assistant", Content: &text}, Finish: &r.finish})
+		return r.completion("chat.completion", choice{
+			Message: &chatMessage{Role: "assistant", Content: &text}, Finish: &r.finish,
+		})
 	},
 	events: func(r *reply) stream {
 		return r.completionEvents("chat.completion.chunk", func(i int, text string) choice {
@@ -72,10 +74,13 @@ func (r *reply) completion(object string, c choice) answer {
 	return answer{ID: r.id, Object: object, Created: r.created, Model: r.model, Choices: []choice{c}, Usage: &r.tokens}
 }
 
-// completionEvents has an event for each token, then the finish reason, then the usage if requested, then [DONE].
+// completionEvents has an event for each token, then the finish reason, then the usage if
+// requested, then [DONE].
 func (r *reply) completionEvents(object string, piece func(i int, text string) choice) stream {
 	chunk := func(choices []choice, tokens *usage) event {
-		return event{data: answer{ID: r.id, Object: object, Created: r.created, Model: r.model, Choices: choices, Usage: tokens}}
+		return event{
+			data: answer{ID: r.id, Object: object, Created: r.created, Model: r.model, Choices: choices, Usage: tokens},
+		}
 	}
 	return stream{
 		piece: func(i int, text string) event { return chunk([]choice{piece(i, text)}, nil) },

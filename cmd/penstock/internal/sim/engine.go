@@ -29,8 +29,8 @@ type sequence struct {
 	prefilled time.Duration // from then to the first token
 }
 
-// engine schedules sequences. It is vLLM's scheduler without preemption: a sequence reserves all that it may need when it
-// starts, so no running one is ever moved back to the queue.
+// engine schedules sequences. It is vLLM's scheduler without preemption: a sequence reserves all
+// that it may need when it starts, so no running one is ever moved back to the queue.
 type engine struct {
 	slots, blocks, maxLoRAs int // limits
 	partial                 int // limit of prompts that are read at a time; 0: none
@@ -46,7 +46,8 @@ func newEngine(slots, blocks, maxLoRAs, partial int) *engine {
 	return &engine{slots: slots, blocks: blocks, maxLoRAs: maxLoRAs, partial: partial}
 }
 
-// enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns its error and seq holds nothing.
+// enter waits until seq may run; the caller then calls leave. If ctx ends first, enter returns its
+// error and seq holds nothing.
 func (e *engine) enter(ctx context.Context, seq *sequence) error {
 	seq.running, seq.more = make(chan struct{}), make(chan struct{}, 1)
 	e.mu.Lock()
@@ -107,13 +108,15 @@ func (e *engine) reading() bool {
 	return e.partial > 0 && n >= e.partial
 }
 
-// admit starts all sequences that can run. It skips a sequence whose adapter has no slot. One that lacks a slot or blocks
-// stops all after it, because large ones would never run otherwise. In steps, no sequence starts
-// once the step has a number of tokens of prompts; admit returns how many it has started to read.
+// admit starts all sequences that can run. It skips a sequence whose adapter has no slot. One that
+// lacks a slot or blocks stops all after it, because large ones would never run otherwise. In
+// steps, no sequence starts once the step has a number of tokens of prompts; admit returns how many
+// it has started to read.
 func (e *engine) admit(budget int) (prompts int) {
 	for i := 0; i < len(e.waiting) && len(e.running) < e.slots && !e.reading() && prompts < budget; {
 		seq := e.waiting[i]
-		if active := adapters(e.running); seq.lora != "" && !slices.Contains(active, seq.lora) && len(active) >= e.maxLoRAs {
+		if active := adapters(e.running); seq.lora != "" && !slices.Contains(active, seq.lora) &&
+			len(active) >= e.maxLoRAs {
 			i++
 			continue
 		}

@@ -16,8 +16,8 @@ import (
 // replayed is how many messages a server sends again: vLLM's default.
 const replayed = 10_000
 
-// kvEvents publishes what happens to the cache, as vLLM does: at a PUB socket, and again at a ROUTER socket. The methods of nil do
-// nothing.
+// kvEvents publishes what happens to the cache, as vLLM does: at a PUB socket, and again at a
+// ROUTER socket. The methods of nil do nothing.
 type kvEvents struct {
 	topic     string
 	publisher zmtp.Publisher

@@ -125,7 +125,8 @@ func TestKVEvents_OfSimShowItsPrefixCache(t *testing.T) {
 		}
 	}
 	chat := func(model, text string) (cached int, tokens []uint32) {
-		body := map[string]any{"model": model, "max_tokens": 1, "messages": []any{map[string]any{"role": "user", "content": text}}}
+		body := map[string]any{"model": model, "max_tokens": 1,
+			"messages": []any{map[string]any{"role": "user", "content": text}}}
 		var answer usageOf
 		postJSON(t, url+"/v1/chat/completions", body, &answer)
 		var ids rendered

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// shownBody is how much of a request's body /debug/last shows, in bytes. Length and hash are always those of the whole body.
+// shownBody is how much of a request's body /debug/last shows, in bytes. Length and hash are always
+// those of the whole body.
 const shownBody = 64 << 10
 
 // vllmVersion is the version of vLLM whose endpoints the server has. Routers recognize vLLM by it.
@@ -33,7 +34,8 @@ type received struct {
 
 func newReceived(r *http.Request, body []byte) *received {
 	sum, headers := sha256.Sum256(body), maps.Clone(r.Header)
-	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key"} { // every client may ask
+	// every client may ask
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key"} {
 		if values := headers[name]; len(values) > 0 {
 			headers[name] = slices.Repeat([]string{"redacted"}, len(values))
 		}
@@ -82,26 +84,33 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	now := s.engine.load()
 	var b strings.Builder
 	metric := func(kind, name, help, labels string, value float64) {
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s{%s} %s\n", name, help, name, kind, name, labels, strconv.FormatFloat(value, 'g', -1, 64))
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s{%s} %s\n", name, help, name, kind, name, labels,
+			strconv.FormatFloat(value, 'g', -1, 64))
 	}
 	model := label("model_name", s.cfg.Model)
 	metric("gauge", "vllm:num_requests_running", "Running requests.", model, float64(now.running))
 	metric("gauge", "vllm:num_requests_waiting", "Requests in the queue.", model, float64(now.waiting))
 	metric("gauge", "vllm:kv_cache_usage_perc", "Fraction of the KV cache in use, 0 to 1.", model, now.kvCache)
 	metric("counter", "vllm:prompt_tokens_total", "Tokens of prompts.", model, float64(s.promptTokens.Load()))
-	metric("counter", "vllm:request_prefill_kv_computed_tokens_sum", "Tokens of prompts that were computed.", model, float64(s.prefillTokens.Load()))
-	metric("counter", "vllm:request_prefill_time_seconds_sum", "Time that reading prompts took.", model, time.Duration(s.prefillTime.Load()).Seconds())
-	metric("counter", "vllm:request_prefill_time_seconds_count", "Prompts that were read.", model, float64(s.prefills.Load()))
+	metric("counter", "vllm:request_prefill_kv_computed_tokens_sum", "Tokens of prompts that were computed.", model,
+		float64(s.prefillTokens.Load()))
+	metric("counter", "vllm:request_prefill_time_seconds_sum", "Time that reading prompts took.", model,
+		time.Duration(s.prefillTime.Load()).Seconds())
+	metric("counter", "vllm:request_prefill_time_seconds_count", "Prompts that were read.", model,
+		float64(s.prefills.Load()))
 	metric("counter", "vllm:generation_tokens_total", "Tokens of answers.", model, float64(s.generationTokens.Load()))
-	metric("counter", "vllm:request_success_total", "Requests that succeeded.", label("finished_reason", "stop")+","+model, float64(s.stopped.Load()))
+	metric("counter", "vllm:request_success_total", "Requests that succeeded.",
+		label("finished_reason", "stop")+","+model, float64(s.stopped.Load()))
 	fmt.Fprintf(&b, "vllm:request_success_total{%s,%s} %d\n", label("finished_reason", "length"), model, s.cut.Load())
 	metric("gauge", "vllm:cache_config_info", "The KV cache's shape.",
 		label("block_size", strconv.Itoa(blockSize))+","+label("num_gpu_blocks", strconv.Itoa(s.engine.blocks)), 1)
 	if len(s.loras()) > 0 {
 		// The value is the time, as in vLLM: of several series, readers use the latest.
 		metric("gauge", "vllm:lora_requests_info", "Running and waiting adapters.",
-			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+
-				label("waiting_lora_adapters", strings.Join(now.waitingLoRAs, ",")), float64(time.Now().UnixMilli())/1000)
+			label("max_lora", strconv.Itoa(s.engine.maxLoRAs))+","+
+				label("running_lora_adapters", strings.Join(now.runningLoRAs, ","))+","+
+				label("waiting_lora_adapters", strings.Join(now.waitingLoRAs, ",")),
+			float64(time.Now().UnixMilli())/1000)
 	}
 	w.Header().Set("content-type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write([]byte(b.String()))

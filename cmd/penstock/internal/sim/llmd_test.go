@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A picker that works with this simulator must work with others, and with vLLM. llm-d-inference-sim is the independent
-// reference: the series that a picker reads have the same names and labels.
+// A picker that works with this simulator must work with others, and with vLLM. llm-d-inference-sim
+// is the independent reference: the series that a picker reads have the same names and labels.
 func TestSim_MetricsMatchLLMDInferenceSim(t *testing.T) {
 	_, ours := serve(t, Config{LoRAs: []string{"sql"}})
 	theirs := startInferenceSim(t)
@@ -44,7 +44,8 @@ func TestSim_MetricsMatchLLMDInferenceSim(t *testing.T) {
 	}
 }
 
-// TestKVEvents_OfLLMDInferenceSimAreRead compares with an independent publisher, in both forms of events. It dials its subscriber.
+// TestKVEvents_OfLLMDInferenceSimAreRead compares with an independent publisher, in both forms of
+// events. It dials its subscriber.
 func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 	for _, format := range []string{"--use-vllm-map-event-format=true", "--use-vllm-map-event-format=false"} {
 		t.Run(format, func(t *testing.T) {
@@ -54,12 +55,14 @@ func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 			}
 			s := subscribe(t, kvevents.Config{Listener: listener}, kvevents.Source{})
 			url := startInferenceSim(t, format, "--enable-kvcache", "--zmq-endpoint", "tcp://"+listener.Addr().String(),
-				"--block-size", "16", "--event-batch-size", "1", "--kv-cache-size", "32", "--force-dummy-tokenizer", "--max-model-len", "4096")
+				"--block-size", "16", "--event-batch-size", "1", "--kv-cache-size", "32", "--force-dummy-tokenizer",
+				"--max-model-len", "4096")
 			body := map[string]any{"model": "base", "max_tokens": 1}
 			var first, second []rendered
 			tries := 0
 			poll.NoError(t, "the prompt is reported", poll.Limit, func() error {
-				// Another one each time: what is published before it knows its subscriber is lost, and a prompt that is cached is not published again.
+				// Another one each time: what is published before it knows its subscriber is lost,
+				// and a prompt that is cached is not published again.
 				tries++
 				body["prompt"], first = words(256, strings.Repeat("a", tries)), nil
 				postJSON(t, url+"/v1/completions/render", body, &first)
@@ -81,7 +84,8 @@ func TestKVEvents_OfLLMDInferenceSimAreRead(t *testing.T) {
 	}
 }
 
-// startInferenceSim runs llm-d-inference-sim until the test ends, and returns its URL once it answers.
+// startInferenceSim runs llm-d-inference-sim until the test ends, and returns its URL once it
+// answers.
 func startInferenceSim(t *testing.T, args ...string) string {
 	t.Helper()
 	binary, err := filepath.Abs("../../../../.tools/bin/llm-d-inference-sim")
@@ -98,7 +102,8 @@ func startInferenceSim(t *testing.T, args ...string) string {
 	free.Close()
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, append([]string{"--port", port, "--model", "base", "--lora-modules", `{"name":"sql"}`}, args...)...)
+	cmd := exec.CommandContext(ctx, binary,
+		append([]string{"--port", port, "--model", "base", "--lora-modules", `{"name":"sql"}`}, args...)...)
 	cmd.Env = append(os.Environ(), "POD_IP=127.0.0.1")
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log

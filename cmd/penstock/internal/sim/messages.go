@@ -71,12 +71,14 @@ var messagesAPI = api{
 }
 
 func (r *reply) message(outputTokens int) *anthropicMessage {
-	return &anthropicMessage{ID: r.id, Type: "message", Role: "assistant", Content: []anthropicBlock{}, Model: r.model, Usage: r.anthropicUsage(outputTokens)}
+	return &anthropicMessage{ID: r.id, Type: "message", Role: "assistant", Content: []anthropicBlock{}, Model: r.model,
+		Usage: r.anthropicUsage(outputTokens)}
 }
 
 func (r *reply) anthropicUsage(outputTokens int) anthropicUsage {
 	cached := r.tokens.cached()
-	return anthropicUsage{InputTokens: r.tokens.PromptTokens - cached, CacheReadTokens: cached, OutputTokens: outputTokens}
+	return anthropicUsage{InputTokens: r.tokens.PromptTokens - cached, CacheReadTokens: cached,
+		OutputTokens: outputTokens}
 }
 
 func (r *reply) stopReason() string {
@@ -98,13 +100,15 @@ func (r *reply) messageEvents() stream {
 			}
 		},
 		piece: func(_ int, text string) event {
-			return named(anthropicEvent{Type: "content_block_delta", Index: &zero, Delta: anthropicBlock{"text_delta", text}})
+			return named(anthropicEvent{Type: "content_block_delta", Index: &zero,
+				Delta: anthropicBlock{"text_delta", text}})
 		},
 		last: func() []event {
 			tokens := r.anthropicUsage(r.tokens.CompletionTokens)
 			return []event{
 				named(anthropicEvent{Type: "content_block_stop", Index: &zero}),
-				named(anthropicEvent{Type: "message_delta", Delta: anthropicStop{Reason: r.stopReason()}, Usage: &tokens}),
+				named(anthropicEvent{Type: "message_delta", Delta: anthropicStop{Reason: r.stopReason()},
+					Usage: &tokens}),
 				named(anthropicEvent{Type: "message_stop"}),
 				done,
 			}
@@ -114,5 +118,6 @@ func (r *reply) messageEvents() stream {
 
 // writeAnthropicError writes an error in Anthropic's form, with vLLM's types.
 func writeAnthropicError(w http.ResponseWriter, e *apiError) {
-	writeStatus(w, e.status, map[string]any{"type": "error", "error": map[string]string{"type": e.kind, "message": e.message}})
+	writeStatus(w, e.status,
+		map[string]any{"type": "error", "error": map[string]string{"type": e.kind, "message": e.message}})
 }

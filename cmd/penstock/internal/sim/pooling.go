@@ -25,7 +25,8 @@ const (
 	maxDimension     = 4096
 )
 
-// pooled is a request that generates no text: the inputs that the model reads, each in a slot of its own.
+// pooled is a request that generates no text: the inputs that the model reads, each in a slot of
+// its own.
 type pooled struct {
 	model, lora, salt string
 	inputs            [][]string // the words of each
@@ -73,12 +74,14 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 			data[i] = embedding{"embedding", i, vector}
 		}
 		return map[string]any{
-			"id": fmt.Sprintf("embd-%s-%d", s.cfg.Name, number), "object": "list", "created": time.Now().Unix(), "model": model, "data": data, "usage": tokens,
+			"id": fmt.Sprintf("embd-%s-%d", s.cfg.Name, number), "object": "list", "created": time.Now().Unix(),
+			"model": model, "data": data, "usage": tokens,
 		}
 	})
 }
 
-// rerank serves the rerank API of Jina and Cohere. A document's score is the share of the query's words that it has.
+// rerank serves the rerank API of Jina and Cohere. A document's score is the share of the query's
+// words that it has.
 func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	var f fields
 	var documents []string
@@ -95,18 +98,21 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
 	s.pool(w, r, f, p, err, func(number uint64, model string, tokens usage) any {
 		results := make([]ranked, len(documents))
 		for i, text := range documents {
-			results[i].Index, results[i].Document.Text, results[i].Score = i, text, share(query, p.inputs[i][len(query):])
+			results[i].Index, results[i].Document.Text, results[i].Score = i, text,
+				share(query, p.inputs[i][len(query):])
 		}
 		slices.SortStableFunc(results, func(a, b ranked) int { return cmp.Compare(b.Score, a.Score) })
 		if f.TopN > 0 {
 			results = results[:min(f.TopN, len(results))]
 		}
-		return map[string]any{"id": fmt.Sprintf("rerank-%s-%d", s.cfg.Name, number), "model": model, "usage": tokens, "results": results}
+		return map[string]any{"id": fmt.Sprintf("rerank-%s-%d", s.cfg.Name, number), "model": model, "usage": tokens,
+			"results": results}
 	})
 }
 
 // pool runs the inputs of p and sends the answer, or the error err of the request.
-func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled, err error, answer func(number uint64, model string, tokens usage) any) {
+func (s *Server) pool(w http.ResponseWriter, r *http.Request, f fields, p pooled, err error,
+	answer func(number uint64, model string, tokens usage) any) {
 	if err == nil {
 		p.salt = f.CacheSalt
 		if p.model, p.lora, err = s.servedModel(f.Model); err == nil {
@@ -163,7 +169,8 @@ func (s *Server) fit(inputs [][]string) error {
 	return nil
 }
 
-// embeddingInputs returns the words of each input: a text, token IDs, a list of either, or the messages of a chat.
+// embeddingInputs returns the words of each input: a text, token IDs, a list of either, or the
+// messages of a chat.
 func (f *fields) embeddingInputs() ([][]string, error) {
 	if len(f.Messages) > 0 {
 		_, words, err := f.chatPrompt()
@@ -211,7 +218,8 @@ func (f *fields) documents() ([]string, error) {
 	return texts, nil
 }
 
-// embed returns a vector of length 1: the sum of one vector for each word, which depends on the word alone.
+// embed returns a vector of length 1: the sum of one vector for each word, which depends on the
+// word alone.
 func embed(words []string, dimension int) []float32 {
 	sum := make([]float64, dimension)
 	for _, word := range words {

@@ -15,7 +15,8 @@ import (
 // maxBody is the largest request body, in bytes: twice Penstock's own limit.
 const maxBody = 64 << 20
 
-// fields of a request of any API. Others are ignored: most are sampling options, which have no effect here.
+// fields of a request of any API. Others are ignored: most are sampling options, which have no
+// effect here.
 type fields struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -79,13 +80,14 @@ func badRequest(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// decode reads a request's body into f, and keeps it for /debug/last. An *apiError is the response to an invalid request; any other
-// error means that the client is gone.
+// decode reads a request's body into f, and keeps it for /debug/last. An *apiError is the response
+// to an invalid request; any other error means that the client is gone.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, f *fields) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	s.last.Store(newReceived(r, body))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return &apiError{http.StatusRequestEntityTooLarge, "BadRequestError", fmt.Sprintf("the request is larger than %d bytes", maxBody)}
+		return &apiError{http.StatusRequestEntityTooLarge, "BadRequestError",
+			fmt.Sprintf("the request is larger than %d bytes", maxBody)}
 	} else if err != nil {
 		return err
 	}
@@ -135,7 +137,8 @@ type rendered struct {
 	TokenIDs []uint32 `json:"token_ids"`
 }
 
-// servedModel returns the model that a request names, the base model if it names none, and the adapter if that is one.
+// servedModel returns the model that a request names, the base model if it names none, and the
+// adapter if that is one.
 func (s *Server) servedModel(named string) (model, lora string, err error) {
 	switch {
 	case named == "" || named == s.cfg.Model:
@@ -146,16 +149,20 @@ func (s *Server) servedModel(named string) (model, lora string, err error) {
 	return "", "", &apiError{http.StatusNotFound, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", named)}
 }
 
-// job returns the job of a request; text is what the answer repeats, and limit the most tokens that it has, if any.
+// job returns the job of a request; text is what the answer repeats, and limit the most tokens that
+// it has, if any.
 func (s *Server) job(f fields, limit *int, text string, promptTokens int) (job, error) {
 	model, lora, err := s.servedModel(f.Model)
 	if err != nil {
 		return job{}, err
 	}
-	o := job{model: model, lora: lora, promptTokens: promptTokens, stream: f.Stream, usage: f.StreamOptions.IncludeUsage, finish: "stop"}
+	o := job{model: model, lora: lora, promptTokens: promptTokens, stream: f.Stream,
+		usage: f.StreamOptions.IncludeUsage, finish: "stop"}
 	o.words = append([]string{s.cfg.Name, "answers:"}, strings.Fields(text)...)
 	if room := s.engine.blocks*blockSize - promptTokens; limit != nil && *limit > room || len(o.words) > room {
-		return o, badRequest("the prompt of %d tokens and its answer do not fit into a context of %d tokens", promptTokens, s.engine.blocks*blockSize)
+		return o,
+			badRequest("the prompt of %d tokens and its answer do not fit into a context of %d tokens", promptTokens,
+				s.engine.blocks*blockSize)
 	}
 	if limit != nil && (*limit < len(o.words) || f.IgnoreEOS) {
 		o.finish = "length"
@@ -192,7 +199,8 @@ func (f *fields) chatPrompt() (last string, words []string, err error) {
 	return last, words, nil
 }
 
-// contentText reads a message's content: a string, null, or a list of parts, of which it returns the texts.
+// contentText reads a message's content: a string, null, or a list of parts, of which it returns
+// the texts.
 func contentText(raw json.RawMessage) (string, error) {
 	var text string
 	switch {
@@ -215,7 +223,8 @@ func contentText(raw json.RawMessage) (string, error) {
 	return strings.Join(texts, " "), nil
 }
 
-// promptText reads a field with one prompt: a string, a list with one string, or the numbers of tokens.
+// promptText reads a field with one prompt: a string, a list with one string, or the numbers of
+// tokens.
 func promptText(field string, raw json.RawMessage) (string, []string, error) {
 	var text string
 	var texts []string
@@ -233,7 +242,8 @@ func promptText(field string, raw json.RawMessage) (string, []string, error) {
 		}
 		text = strings.Join(words, " ")
 	default:
-		return "", nil, badRequest("%s is neither a string, nor a list of one string, nor a list of token numbers", field)
+		return "", nil,
+			badRequest("%s is neither a string, nor a list of one string, nor a list of token numbers", field)
 	}
 	return text, strings.Fields(text), nil
 }

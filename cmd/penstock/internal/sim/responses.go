@@ -10,11 +10,12 @@ import (
 
 // response is the JSON of an answer of OpenAI's Responses API.
 type response struct {
-	ID         string          `json:"id"`
-	Object     string          `json:"object"`
-	CreatedAt  int64           `json:"created_at"` // Unix seconds
-	Model      string          `json:"model"`
-	Status     string          `json:"status"` // in_progress, completed, or incomplete if max_output_tokens cut the answer
+	ID        string `json:"id"`
+	Object    string `json:"object"`
+	CreatedAt int64  `json:"created_at"` // Unix seconds
+	Model     string `json:"model"`
+	// in_progress, completed, or incomplete if max_output_tokens cut the answer
+	Status     string          `json:"status"`
 	Incomplete *incomplete     `json:"incomplete_details"`
 	Output     []outputItem    `json:"output"`
 	Text       map[string]any  `json:"text"`
@@ -49,7 +50,8 @@ type responsesUsage struct {
 	TotalTokens int `json:"total_tokens"`
 }
 
-// responseEvent is an event of a streamed answer. Its indexes are always 0: there is one item with one part.
+// responseEvent is an event of a streamed answer. Its indexes are always 0: there is one item with
+// one part.
 type responseEvent struct {
 	Type     string      `json:"type"`
 	Sequence int         `json:"sequence_number"`
@@ -63,7 +65,8 @@ type responseEvent struct {
 	Text     *string     `json:"text,omitempty"`
 }
 
-// responsesAPI is OpenAI's Responses. No response is stored, as in vLLM without VLLM_ENABLE_RESPONSES_API_STORE.
+// responsesAPI is OpenAI's Responses. No response is stored, as in vLLM without
+// VLLM_ENABLE_RESPONSES_API_STORE.
 var responsesAPI = api{
 	prefix: "resp", fail: writeError,
 	prompt: (*fields).responsesPrompt,
@@ -72,10 +75,13 @@ var responsesAPI = api{
 	events: (*reply).responseEvents,
 }
 
-// responsesPrompt returns the last text of the input, and the words of the instructions and the whole input.
+// responsesPrompt returns the last text of the input, and the words of the instructions and the
+// whole input.
 func (f *fields) responsesPrompt() (last string, words []string, err error) {
 	if f.PreviousResponseID != "" {
-		return "", nil, &apiError{http.StatusNotFound, "NotFoundError", "Response with id '" + f.PreviousResponseID + "' not found: this simulator stores no responses."}
+		return "", nil,
+			&apiError{http.StatusNotFound, "NotFoundError",
+				"Response with id '" + f.PreviousResponseID + "' not found: this simulator stores no responses."}
 	}
 	if len(f.Input) == 0 || string(f.Input) == "null" {
 		return "", nil, badRequest("input is missing")
@@ -119,8 +125,9 @@ func (r *reply) response() *response {
 
 func (r *reply) responseBegun() *response {
 	return &response{
-		ID: r.id, Object: "response", CreatedAt: r.created, Model: r.model, Status: "in_progress", Output: []outputItem{},
-		Text: map[string]any{"format": map[string]string{"type": "text"}},
+		ID: r.id, Object: "response", CreatedAt: r.created, Model: r.model, Status: "in_progress",
+		Output: []outputItem{},
+		Text:   map[string]any{"format": map[string]string{"type": "text"}},
 	}
 }
 
@@ -155,7 +162,8 @@ func (r *reply) responseEvents() stream {
 			item := r.outputItem("in_progress")
 			return []event{
 				next(responseEvent{Type: "response.output_item.added", Item: &item}),
-				next(responseEvent{Type: "response.content_part.added", Part: &outputText{"output_text", "", []string{}}}),
+				next(responseEvent{Type: "response.content_part.added",
+					Part: &outputText{"output_text", "", []string{}}}),
 			}
 		},
 		piece: func(_ int, text string) event {

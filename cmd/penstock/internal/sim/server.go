@@ -30,9 +30,10 @@ type Config struct {
 
 	// TokenizerRate is how many tokens of prompts are tokenized in a second, one prompt after the
 	// other and before the headers of its answer; 0: all at once.
-	TokenizerRate     float64
-	TimeToFirstToken  time.Duration // from the moment a request runs, not counting its time in the queue
-	PrefillRate       float64       // tokens of a prompt that are read in a second, before the first token; 0: all at once
+	TokenizerRate    float64
+	TimeToFirstToken time.Duration // from the moment a request runs, not counting its time in the queue
+	// tokens of a prompt that are read in a second, before the first token; 0: all at once
+	PrefillRate       float64
 	InterTokenLatency time.Duration // between two tokens
 
 	// StepTime has the server compute in steps, as vLLM does: in place of TimeToFirstToken,
@@ -42,15 +43,17 @@ type Config struct {
 	StepTime, StepTimePerSequence time.Duration
 	MaxBatchedTokens              int
 
-	// PrefixCaching keeps the blocks of prompts: what a prompt has in common with an earlier one does not count for its
-	// TimeToFirstToken, and is not read again.
+	// PrefixCaching keeps the blocks of prompts: what a prompt has in common with an earlier one
+	// does not count for its TimeToFirstToken, and is not read again.
 	PrefixCaching bool
-	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over ZeroMQ; KVEventsReplay is where
-	// they are sent again. KVEventsConnect is that of a subscriber that listens.
+	// KVEvents, with PrefixCaching, is the host:port at which the cache's events are published over
+	// ZeroMQ; KVEventsReplay is where they are sent again. KVEventsConnect is that of a subscriber
+	// that listens.
 	KVEvents, KVEventsReplay, KVEventsConnect string
 	KVEventsTopic                             string // "" means kv@NAME@MODEL
 
-	// Tokens is the URL of the token store that has the token IDs of requests with a key in x-req-tokens-key; "" for none.
+	// Tokens is the URL of the token store that has the token IDs of requests with a key in
+	// x-req-tokens-key; "" for none.
 	Tokens string
 
 	FailRate float64 // the fraction, 0 to 1, of requests to a model that fail with Status; evenly spread, not random
@@ -62,7 +65,8 @@ type Config struct {
 	Log *slog.Logger // nil means slog.Default()
 }
 
-// Server is one simulated model server. It is an http.Handler; Run serves it on the sockets of Config.Listen.
+// Server is one simulated model server. It is an http.Handler; Run serves it on the sockets of
+// Config.Listen.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
@@ -125,7 +129,8 @@ func New(cfg Config) (*Server, error) {
 	setDefault(&cfg.MaxBatchedTokens, 2048)
 	setDefault(&cfg.Log, slog.Default())
 	if cfg.KVCacheTokens < blockSize {
-		return nil, fmt.Errorf("sim: a KV cache of %d tokens is less than one block of %d", cfg.KVCacheTokens, blockSize)
+		return nil,
+			fmt.Errorf("sim: a KV cache of %d tokens is less than one block of %d", cfg.KVCacheTokens, blockSize)
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, started: time.Now(), mux: http.NewServeMux(),
@@ -133,12 +138,14 @@ func New(cfg Config) (*Server, error) {
 		engine:    newEngine(cfg.MaxNumSeqs, cfg.KVCacheTokens/blockSize, cfg.MaxLoRAs, cfg.MaxPrefills),
 	}
 	if cfg.StepTime > 0 {
-		s.engine.steps = &steps{least: cfg.StepTime, perSequence: cfg.StepTimePerSequence, rate: cfg.PrefillRate, chunk: cfg.MaxBatchedTokens}
+		s.engine.steps = &steps{least: cfg.StepTime, perSequence: cfg.StepTimePerSequence, rate: cfg.PrefillRate,
+			chunk: cfg.MaxBatchedTokens}
 	}
 	s.adapters.Store(&cfg.LoRAs)
 	publishes := cfg.KVEvents != "" || cfg.KVEventsConnect != ""
 	if !cfg.PrefixCaching && (publishes || cfg.KVEventsReplay != "") || !publishes && cfg.KVEventsReplay != "" {
-		return nil, errors.New("sim: KV events need prefix caching, and their replay an address at which they are published")
+		return nil,
+			errors.New("sim: KV events need prefix caching, and their replay an address at which they are published")
 	}
 	if publishes {
 		setDefault(&cfg.KVEventsTopic, "kv@"+cfg.Name+"@"+cfg.Model)
@@ -155,7 +162,8 @@ func New(cfg Config) (*Server, error) {
 		s.handle("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.cache.clear() })
 	}
 	for path, a := range map[string]api{
-		"/v1/chat/completions": chatAPI, "/v1/completions": completionsAPI, "/v1/responses": responsesAPI, "/v1/messages": messagesAPI,
+		"/v1/chat/completions": chatAPI, "/v1/completions": completionsAPI, "/v1/responses": responsesAPI,
+		"/v1/messages": messagesAPI,
 	} {
 		s.handle("POST "+path, s.generate(a))
 	}
@@ -207,7 +215,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Listen opens the sockets of Config.Listen and returns their addresses, in that order. Run calls it if it was not called.
+// Listen opens the sockets of Config.Listen and returns their addresses, in that order. Run calls
+// it if it was not called.
 func (s *Server) Listen() ([]string, error) {
 	var addresses []string
 	for _, address := range s.cfg.Listen {
@@ -225,8 +234,9 @@ func (s *Server) Listen() ([]string, error) {
 	return addresses, nil
 }
 
-// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. Then /health fails and no connection is accepted.
-// Run returns nil when the requests in flight have ended, or an error if some have not after Config.Grace.
+// Run serves HTTP/1.1 and cleartext HTTP/2 on the sockets until ctx ends. Then /health fails and no
+// connection is accepted. Run returns nil when the requests in flight have ended, or an error if
+// some have not after Config.Grace.
 func (s *Server) Run(ctx context.Context) error {
 	if len(s.listeners) == 0 {
 		if _, err := s.Listen(); err != nil {
@@ -236,7 +246,8 @@ func (s *Server) Run(ctx context.Context) error {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{Handler: s, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
+	server := &http.Server{Handler: s, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, listener := range s.listeners {
@@ -281,6 +292,10 @@ func (s *Server) runEvents(ctx context.Context, group *errgroup.Group) error {
 		group.Go(func() error { s.events.publisher.Dial(ctx, s.cfg.KVEventsConnect, time.Second); return nil })
 	}
 	return errors.Join(
-		listen(s.cfg.KVEvents, func(ctx context.Context, l net.Listener) error { return s.events.publisher.Serve(ctx, l) }),
-		listen(s.cfg.KVEventsReplay, func(ctx context.Context, l net.Listener) error { return acceptAll(ctx, l, s.events.replay) }))
+		listen(s.cfg.KVEvents, func(ctx context.Context, l net.Listener) error {
+			return s.events.publisher.Serve(ctx, l)
+		}),
+		listen(s.cfg.KVEventsReplay, func(ctx context.Context, l net.Listener) error {
+			return acceptAll(ctx, l, s.events.replay)
+		}))
 }

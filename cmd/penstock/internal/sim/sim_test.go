@@ -124,13 +124,15 @@ func waitForMetrics(t *testing.T, url string, want map[string]float64) {
 
 func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	_, url := serve(t, Config{Name: "pod-7"})
-	body := `{"model":"base","messages":[{"role":"system","content":"be kind"},{"role":"user","content":[{"type":"text","text":"hello  big world"}]}]}`
+	body :=
+		`{"model":"base","messages":[{"role":"system","content":"be kind"},{"role":"user","content":[{"type":"text","text":"hello  big world"}]}]}`
 	status, headers, got := ask(t, url+"/v1/chat/completions", body)
 	var a answer
 	if err := json.Unmarshal([]byte(got), &a); err != nil || status != 200 {
 		t.Fatalf("%d %v: %s", status, err, got)
 	}
-	if len(a.Choices) != 1 || *a.Choices[0].Message.Content != "pod-7 answers: hello big world" || *a.Choices[0].Finish != "stop" || a.Object != "chat.completion" {
+	if len(a.Choices) != 1 || *a.Choices[0].Message.Content != "pod-7 answers: hello big world" ||
+		*a.Choices[0].Finish != "stop" || a.Object != "chat.completion" {
 		t.Errorf("got %s", got)
 	}
 	if *a.Usage != (usage{5, 5, 10, nil}) {
@@ -139,7 +141,8 @@ func TestChatCompletion_AnswerNamesServerAndRepeatsPrompt(t *testing.T) {
 	if headers.Get("x-served-by") != "pod-7" || "http://"+headers.Get("x-served-at") != url {
 		t.Errorf("headers %v", headers)
 	}
-	if _, _, again := ask(t, url+"/v1/chat/completions", body); !strings.Contains(again, *a.Choices[0].Message.Content) {
+	if _, _, again := ask(t, url+"/v1/chat/completions", body); !strings.Contains(again,
+		*a.Choices[0].Message.Content) {
 		t.Errorf("the same prompt gave %s", again)
 	}
 }
@@ -211,10 +214,15 @@ func TestMaxTokens_LimitsTheAnswer(t *testing.T) {
 	for _, c := range []struct{ path, body, text, finish string }{
 		{"/v1/completions", `{"prompt":"a b c","max_tokens":3}`, "sim answers: a", "length"},
 		{"/v1/completions", `{"prompt":["a b"],"max_tokens":9}`, "sim answers: a b", "stop"},
-		{"/v1/completions", `{"prompt":"a","max_tokens":7,"ignore_eos":true}`, "sim answers: a sim answers: a sim", "length"},
+		{"/v1/completions", `{"prompt":"a","max_tokens":7,"ignore_eos":true}`, "sim answers: a sim answers: a sim",
+			"length"},
 		{"/v1/completions", `{"prompt":[1,2]}`, "sim answers: 1 2", "stop"},
-		{"/v1/completions", `{"prompt":"1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6"}`, "sim answers: 1 2 3 4 5 6 7 8 9 0 1 2 3 4", "length"},
-		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a b"}],"max_tokens":99,"max_completion_tokens":1}`, "sim", "length"},
+		{"/v1/completions", `{"prompt":"1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6"}`, "sim answers: 1 2 3 4 5 6 7 8 9 0 1 2 3 4",
+			"length"},
+		{
+			"/v1/chat/completions",
+			`{"messages":[{"role":"user","content":"a b"}],"max_tokens":99,"max_completion_tokens":1}`, "sim", "length",
+		},
 	} {
 		_, _, got := ask(t, url+c.path, c.body)
 		var a answer
@@ -225,7 +233,8 @@ func TestMaxTokens_LimitsTheAnswer(t *testing.T) {
 		if text == nil {
 			text = a.Choices[0].Message.Content
 		}
-		if *text != c.text || *a.Choices[0].Finish != c.finish || a.Usage.CompletionTokens != len(strings.Fields(c.text)) {
+		if *text != c.text || *a.Choices[0].Finish != c.finish ||
+			a.Usage.CompletionTokens != len(strings.Fields(c.text)) {
 			t.Errorf("%s: got %s", c.body, got)
 		}
 	}
@@ -255,7 +264,8 @@ func TestCompletion_InvalidRequestGetsOpenAIError(t *testing.T) {
 				Code    int
 			}
 		}
-		if err := json.Unmarshal([]byte(got), &e); err != nil || status != c.status || e.Error.Code != c.status || e.Error.Message == "" {
+		if err := json.Unmarshal([]byte(got), &e); err != nil || status != c.status || e.Error.Code != c.status ||
+			e.Error.Message == "" {
 			t.Errorf("%s: got %d %s, want %d", c.body, status, got, c.status)
 		}
 	}
@@ -264,11 +274,15 @@ func TestCompletion_InvalidRequestGetsOpenAIError(t *testing.T) {
 func TestQueue_RequestsBeyondSlotsWaitAndAreCounted(t *testing.T) {
 	_, url := serve(t, Config{MaxNumSeqs: 2, KVCacheTokens: 160, TimeToFirstToken: time.Hour})
 	first := hold(t, url, "")
-	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 1, "vllm:num_requests_waiting": 0, "vllm:kv_cache_usage_perc": 0.1})
+	waitForMetrics(t, url,
+		map[string]float64{"vllm:num_requests_running": 1, "vllm:num_requests_waiting": 0,
+			"vllm:kv_cache_usage_perc": 0.1})
 	for range 3 {
 		hold(t, url, "")
 	}
-	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2, "vllm:kv_cache_usage_perc": 0.2})
+	waitForMetrics(t, url,
+		map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 2,
+			"vllm:kv_cache_usage_perc": 0.2})
 	first() // a client that goes away makes room for the next
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
 }
@@ -306,7 +320,9 @@ func TestKVCache_FullCacheMakesRequestsWait(t *testing.T) {
 	for range 3 {
 		hold(t, url, "")
 	}
-	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1, "vllm:kv_cache_usage_perc": 1})
+	waitForMetrics(t, url,
+		map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1,
+			"vllm:kv_cache_usage_perc": 1})
 	_, labels := gauges(t, url)
 	if got := fmt.Sprint(labels["vllm:cache_config_info"]); got != "map[block_size:16 num_gpu_blocks:2]" {
 		t.Errorf("cache_config_info %s", got)
@@ -322,7 +338,8 @@ func TestLoRA_AdapterWithoutSlotWaitsAndOthersPass(t *testing.T) {
 	hold(t, url, "base")
 	waitForMetrics(t, url, map[string]float64{"vllm:num_requests_running": 2, "vllm:num_requests_waiting": 1})
 	_, labels := gauges(t, url)
-	if got := fmt.Sprint(labels["vllm:lora_requests_info"]); got != "map[max_lora:1 running_lora_adapters:sql waiting_lora_adapters:chat]" {
+	if got := fmt.Sprint(labels["vllm:lora_requests_info"]); got !=
+		"map[max_lora:1 running_lora_adapters:sql waiting_lora_adapters:chat]" {
 		t.Errorf("lora_requests_info %s", got)
 	}
 	sql()
@@ -343,7 +360,8 @@ func TestModels_ListIncludesAdapters(t *testing.T) {
 	if err := json.Unmarshal([]byte(get(t, url+"/v1/models")), &list); err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Data) != 2 || list.Data[0].ID != "base" || list.Data[0].Parent != nil || list.Data[1].ID != "sql" || *list.Data[1].Parent != "base" {
+	if len(list.Data) != 2 || list.Data[0].ID != "base" || list.Data[0].Parent != nil || list.Data[1].ID != "sql" ||
+		*list.Data[1].Parent != "base" {
 		t.Errorf("got %+v", list)
 	}
 }
@@ -358,7 +376,9 @@ func TestFailRate_FailsConfiguredShare(t *testing.T) {
 	if fmt.Sprint(got) != "[200 200 200 429 200 200 200 429]" {
 		t.Errorf("got %v", got)
 	}
-	waitForMetrics(t, url, map[string]float64{"vllm:request_success_total": 6, "vllm:prompt_tokens_total": 6, "vllm:generation_tokens_total": 18})
+	waitForMetrics(t, url,
+		map[string]float64{"vllm:request_success_total": 6, "vllm:prompt_tokens_total": 6,
+			"vllm:generation_tokens_total": 18})
 }
 
 func TestDebugLast_ShowsLatestRequest(t *testing.T) {
@@ -379,13 +399,16 @@ func TestDebugLast_ShowsLatestRequest(t *testing.T) {
 	if err := json.Unmarshal([]byte(get(t, url+"/debug/last")), &last); err != nil {
 		t.Fatal(err)
 	}
-	if last.Headers.Get("x-gateway-destination-endpoint") != "10.0.0.1:8000" || last.Body != body || last.Bytes != len(body) || last.Path != "/v1/completions?q=1" || len(last.SHA256) != 64 || last.Headers.Get("Authorization") != "redacted" {
+	if last.Headers.Get("x-gateway-destination-endpoint") != "10.0.0.1:8000" || last.Body != body ||
+		last.Bytes != len(body) || last.Path != "/v1/completions?q=1" || len(last.SHA256) != 64 ||
+		last.Headers.Get("Authorization") != "redacted" {
 		t.Errorf("got %+v", last)
 	}
 }
 
 func TestDrain_RequestsInFlightEnd(t *testing.T) {
-	s, err := New(Config{Model: "base", Listen: []string{"127.0.0.1:0", "127.0.0.1:0"}, Grace: poll.Limit, InterTokenLatency: 20 * time.Millisecond})
+	s, err := New(Config{Model: "base", Listen: []string{"127.0.0.1:0", "127.0.0.1:0"}, Grace: poll.Limit,
+		InterTokenLatency: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +425,8 @@ func TestDrain_RequestsInFlightEnd(t *testing.T) {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}
-	resp, err := client.Post("http://"+addresses[1]+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a b c","stream":true}`))
+	resp, err := client.Post("http://"+addresses[1]+"/v1/completions", "application/json",
+		strings.NewReader(`{"prompt":"a b c","stream":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}

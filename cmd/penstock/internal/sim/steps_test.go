@@ -40,7 +40,8 @@ func begun(t *testing.T, s *Server, prompt, answer int) func(tokens int) time.Du
 // A prompt that is read holds up the answers beside it, and is itself read in chunks.
 func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, StepTimePerSequence: time.Millisecond, PrefillRate: 10_000, MaxBatchedTokens: 1000})
+		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, StepTimePerSequence: time.Millisecond,
+			PrefillRate: 10_000, MaxBatchedTokens: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +79,8 @@ func TestSteps_PromptsHoldUpAnswers(t *testing.T) {
 // A prompt waits for the next step once a step has its tokens, and counts as waiting.
 func TestSteps_PromptsWaitForAStepWithRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, PrefillRate: 10_000, MaxBatchedTokens: 1000})
+		s, err := New(Config{Model: "base", StepTime: 20 * time.Millisecond, PrefillRate: 10_000,
+			MaxBatchedTokens: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}

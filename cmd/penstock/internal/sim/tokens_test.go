@@ -50,7 +50,8 @@ func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"two words"}]`+c.fields+`}`))
+			r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions",
+				strings.NewReader(`{"messages":[{"role":"user","content":"two words"}]`+c.fields+`}`))
 			if c.key != "" {
 				r.Header.Set(TokensKeyHeader, c.key)
 			}
@@ -70,7 +71,9 @@ func TestTokens_BodyAndStoreTakeThePlaceOfWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	if s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"prompt":"a","token_ids":[-1]}`))); w.Code != http.StatusBadRequest {
+	if s.ServeHTTP(w,
+		httptest.NewRequest(http.MethodPost, "/v1/completions",
+			strings.NewReader(`{"prompt":"a","token_ids":[-1]}`))); w.Code != http.StatusBadRequest {
 		t.Errorf("an invalid token ID: %d", w.Code)
 	}
 }

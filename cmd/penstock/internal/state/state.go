@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// Home returns the folder that has the state folders of all processes of this user: penstock below $XDG_STATE_HOME, which
-// is ~/.local/state by default.
+// Home returns the folder that has the state folders of all processes of this user: penstock below
+// $XDG_STATE_HOME, which is ~/.local/state by default.
 func Home() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(base) { // the XDG specification ignores a relative path
@@ -25,8 +25,9 @@ func Home() (string, error) {
 	return filepath.Join(base, "penstock"), nil
 }
 
-// Open makes a folder, or checks that an existing one is private: it belongs to this process's user, and has mode 0700. An
-// empty folder of this user becomes private. It removes the unfinished files of a process that was killed.
+// Open makes a folder, or checks that an existing one is private: it belongs to this process's
+// user, and has mode 0700. An empty folder of this user becomes private. It removes the unfinished
+// files of a process that was killed.
 func Open(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state folder: %w", err)
@@ -54,8 +55,8 @@ func Open(dir string) error {
 	return restrict(dir, info.Mode().Perm())
 }
 
-// restrict gives an empty folder mode 0700. The mode of a folder with files is its user's choice: it may be in use for
-// something else.
+// restrict gives an empty folder mode 0700. The mode of a folder with files is its user's choice:
+// it may be in use for something else.
 func restrict(dir string, mode fs.FileMode) error {
 	// First, so that another user can't add a file after it was found to be empty.
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -65,12 +66,16 @@ func restrict(dir string, mode fs.FileMode) error {
 	if err == nil && len(files) == 0 {
 		return nil
 	}
-	open := fmt.Errorf("state folder %s is open to other users (mode %#o): run chmod 700 %s, or choose another folder with --state", dir, mode, dir)
+	open := fmt.Errorf(
+		"state folder %s is open to other users (mode %#o): run chmod 700 %s, or choose another folder with --state",
+		dir, mode, dir)
 	return errors.Join(open, err, os.Chmod(dir, mode))
 }
 
 func notOwned(dir string, owner uint32) error {
-	return fmt.Errorf("state folder %s belongs to the user with ID %d, who could replace its files: choose another folder with --state", dir, owner)
+	return fmt.Errorf(
+		"state folder %s belongs to the user with ID %d, who could replace its files: choose another folder "+
+			"with --state", dir, owner)
 }
 
 func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }

@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// adminClient calls Envoy's admin interface over a Unix socket. A port would be open to every user of the machine, and the
-// interface can end the process.
+// adminClient calls Envoy's admin interface over a Unix socket. A port would be open to every user
+// of the machine, and the interface can end the process.
 type adminClient struct {
 	socket string
 	http   *http.Client
@@ -26,14 +26,17 @@ func newAdminClient(socket string) *adminClient {
 	}}}
 }
 
-// bootstrap returns the part of Envoy's configuration that opens the interface, in the form of --config-yaml.
+// bootstrap returns the part of Envoy's configuration that opens the interface, in the form of
+// --config-yaml.
 func (a *adminClient) bootstrap() string {
-	path, _ := json.Marshal(a.socket)                                           // a string always marshals, and JSON is YAML
+	// a string always marshals, and JSON is YAML
+	path, _ := json.Marshal(a.socket)
 	return fmt.Sprintf("admin: {address: {pipe: {path: %s, mode: 384}}}", path) // 384 = 0600
 }
 
-// Admin calls Envoy's admin interface, for example Admin(ctx, "GET", "/ready"), and returns the response's body. Any status
-// but 200 is an error that quotes the body. While no process runs, dialing fails.
+// Admin calls Envoy's admin interface, for example Admin(ctx, "GET", "/ready"), and returns the
+// response's body. Any status but 200 is an error that quotes the body. While no process runs,
+// dialing fails.
 func (e *Envoy) Admin(ctx context.Context, method, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// openTimeout is how long announce waits for an acknowledged address to accept connections. After it the address is announced
-// anyway: if another process has the port, a finding reports it.
+// openTimeout is how long announce waits for an acknowledged address to accept connections. After
+// it the address is announced anyway: if another process has the port, a finding reports it.
 const openTimeout = 5 * time.Second
 
 // announce calls Config.Announce whenever the set of served addresses changes, until ctx ends.
@@ -36,8 +36,8 @@ func (s *Supervisor) announce(ctx context.Context, gateway string) {
 	}
 }
 
-// waitOpen waits until an address accepts connections, and reports whether it does. Envoy acknowledges a listener before its
-// workers listen, by a noticeable time while it starts.
+// waitOpen waits until an address accepts connections, and reports whether it does. Envoy
+// acknowledges a listener before its workers listen, by a noticeable time while it starts.
 func waitOpen(ctx context.Context, address string, timeout time.Duration) bool {
 	u, err := url.Parse(address)
 	if err != nil {

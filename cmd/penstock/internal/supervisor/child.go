@@ -16,8 +16,8 @@ type child struct {
 	log    *logWriter    // of its standard error
 }
 
-// start starts a process in its own process group: an interrupt typed at the terminal reaches only this process, which drains
-// Envoy.
+// start starts a process in its own process group: an interrupt typed at the terminal reaches only
+// this process, which drains Envoy.
 func (e *Envoy) start() (*child, error) {
 	cmd := exec.Command(e.cfg.Envoy, append([]string{
 		"--config-path", e.config,

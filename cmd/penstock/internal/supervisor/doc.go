@@ -1,18 +1,21 @@
 // Package supervisor runs processes of `penstock up` on this machine: one Envoy for each Gateway.
 //
-// Its callers are the subcommands of cmd/penstock. Find locates an Envoy binary. Supervisor keeps one Envoy for each Gateway,
-// made by NewEnvoy, and announces a Gateway's URLs once they accept connections. Envoy starts one process, forwards its
-// warnings to slog, restarts it with a growing delay when it exits, and drains it on shutdown. Neither imports the xDS server:
-// a bootstrap is bytes, and ControlPlane reports what a Gateway's Envoy has acknowledged.
+// Its callers are the subcommands of cmd/penstock. Find locates an Envoy binary. Supervisor keeps
+// one Envoy for each Gateway, made by NewEnvoy, and announces a Gateway's URLs once they accept
+// connections. Envoy starts one process, forwards its warnings to slog, restarts it with a growing
+// delay when it exits, and drains it on shutdown. Neither imports the xDS server: a bootstrap is
+// bytes, and ControlPlane reports what a Gateway's Envoy has acknowledged.
 //
-// One file an idea: supervisor.go (which Envoys run), announce.go (when a Gateway serves), envoy.go (one Envoy, restarted),
-// child.go (one process), files.go (how many connections), admin.go (Envoy's admin interface), log.go (Envoy's log), find.go (the binary),
-// orphan_*.go (what ends an Envoy if this process is killed).
+// One file an idea: supervisor.go (which Envoys run), announce.go (when a Gateway serves), envoy.go
+// (one Envoy, restarted), child.go (one process), files.go (how many connections), admin.go
+// (Envoy's admin interface), log.go (Envoy's log), find.go (the binary), orphan_*.go (what ends an
+// Envoy if this process is killed).
 //
 // Invariants:
-//   - When Run returns, no process is left: Envoy drains, then gets SIGTERM, then SIGKILL with its process group. On Linux
-//     the kernel also kills it when this process is killed.
-//   - The admin interface is a Unix socket inside EnvoyConfig.Dir, protected by the folder's permissions.
+//   - When Run returns, no process is left: Envoy drains, then gets SIGTERM, then SIGKILL with its
+//     process group. On Linux the kernel also kills it when this process is killed.
+//   - The admin interface is a Unix socket inside EnvoyConfig.Dir, protected by the folder's
+//     permissions.
 //   - Several Envoys run side by side on one machine, given the arguments of bootstrap.Config.Args.
 //   - A Gateway that is deleted and created again gets a new Envoy, after the old one has ended.
 //

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// firstDelay and lastDelay bound the pause before a restart. It doubles with each process that runs shorter than
-	// lastDelay: an Envoy that can't run costs next to nothing, and one that crashed once is back at once.
+	// firstDelay and lastDelay bound the pause before a restart. It doubles with each process that
+	// runs shorter than lastDelay: an Envoy that can't run costs next to nothing, and one that
+	// crashed once is back at once.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 10 * time.Second
 
@@ -33,7 +34,8 @@ const (
 	// termGrace is the time between the request to end and SIGKILL. Envoy needs milliseconds.
 	termGrace = 5 * time.Second
 
-	// longestSocket is the longest path of a Unix socket on all supported systems (macOS: 104 with the final zero).
+	// longestSocket is the longest path of a Unix socket on all supported systems (macOS: 104 with
+	// the final zero).
 	longestSocket = 103
 )
 
@@ -42,10 +44,13 @@ type EnvoyConfig struct {
 	Envoy     string // path of the binary, as Find returns it
 	Gateway   string // "namespace/name" of the Gateway that it serves; for logs only
 	Bootstrap []byte // YAML or JSON. Its admin section, if any, is replaced: see Envoy.Admin
-	Dir       string // this Envoy's folder for the bootstrap and the admin socket, made if it does not exist; keep it short
+	// this Envoy's folder for the bootstrap and the admin socket, made if it does not exist; keep
+	// it short
+	Dir string
 
-	// Args are command-line arguments for what a bootstrap has no field for: drain times, concurrency, and
-	// --disable-hot-restart, without which two Envoys on one machine collide. bootstrap.Config.Args returns them.
+	// Args are command-line arguments for what a bootstrap has no field for: drain times,
+	// concurrency, and --disable-hot-restart, without which two Envoys on one machine collide.
+	// bootstrap.Config.Args returns them.
 	Args []string
 
 	// Grace is how long Run waits for requests in flight once its context has ended. 0 means 30
@@ -55,7 +60,8 @@ type EnvoyConfig struct {
 	// Now ends that wait when it closes. nil: nothing does.
 	Now <-chan struct{}
 
-	// Report is called with why no process serves, whenever that changes, and with "" once one runs. nil drops it.
+	// Report is called with why no process serves, whenever that changes, and with "" once one
+	// runs. nil drops it.
 	Report func(problem string)
 
 	LogLevel string // the lowest level of Envoy's log that is forwarded, as --log-level takes it; "" means "warning"
@@ -72,7 +78,8 @@ type Envoy struct {
 	config string // path of the bootstrap file
 }
 
-// NewEnvoy checks cfg and writes the bootstrap into cfg.Dir, readable by this user only. It starts no process.
+// NewEnvoy checks cfg and writes the bootstrap into cfg.Dir, readable by this user only. It starts
+// no process.
 func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	if cfg.Envoy == "" || cfg.Dir == "" || len(cfg.Bootstrap) == 0 {
 		return nil, errors.New("supervisor: EnvoyConfig needs Envoy, Dir and Bootstrap")
@@ -95,19 +102,23 @@ func NewEnvoy(cfg EnvoyConfig) (*Envoy, error) {
 	}
 	socket := filepath.Join(dir, "admin.sock")
 	if len(socket) > longestSocket {
-		return nil, fmt.Errorf("supervisor: the path of Envoy's admin socket, %s, %w of %d bytes: choose a shorter folder", socket, errLongPath, longestSocket)
+		return nil,
+			fmt.Errorf("supervisor: the path of Envoy's admin socket, %s, %w of %d bytes: choose a shorter folder",
+				socket, errLongPath, longestSocket)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	// Envoy derives the format from the extension; JSON is YAML too.
 	config := filepath.Join(dir, "bootstrap.yaml")
-	if old, err := os.ReadFile(config); err != nil || !bytes.Equal(old, cfg.Bootstrap) { // a full disk needs no room for equal ones
+	// a full disk needs no room for equal ones
+	if old, err := os.ReadFile(config); err != nil || !bytes.Equal(old, cfg.Bootstrap) {
 		if err := os.WriteFile(config, cfg.Bootstrap, 0o600); err != nil {
 			return nil, fmt.Errorf("supervisor: %w", err)
 		}
 	}
-	return &Envoy{cfg: cfg, log: cfg.Log.With("gateway", cfg.Gateway), admin: newAdminClient(socket), config: config}, nil
+	return &Envoy{cfg: cfg, log: cfg.Log.With("gateway", cfg.Gateway), admin: newAdminClient(socket), config: config},
+		nil
 }
 
 // errLongPath is an error that trying again does not end.
@@ -149,7 +160,8 @@ const (
 	died        = "Envoy died and will be restarted"
 )
 
-// runOnce runs one process until it ends, or until ctx ends and it is drained. It returns why no process runs any more.
+// runOnce runs one process until it ends, or until ctx ends and it is drained. It returns why no
+// process runs any more.
 func (e *Envoy) runOnce(ctx context.Context) (problem, reason string) {
 	child, err := e.start()
 	if err != nil {
@@ -191,7 +203,8 @@ func (e *Envoy) stop(child *child) {
 		cancel()
 	}()
 	left, err := drain.Drain(ctx, drain.Config{
-		Admin: e.admin.socket, Stop: true, Timeout: e.cfg.Grace, Settle: time.Millisecond, Quiet: quiet, Interval: 50 * time.Millisecond,
+		Admin: e.admin.socket, Stop: true, Timeout: e.cfg.Grace, Settle: time.Millisecond, Quiet: quiet,
+		Interval: 50 * time.Millisecond,
 	})
 	switch {
 	case left > 0:

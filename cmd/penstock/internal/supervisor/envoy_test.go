@@ -92,7 +92,8 @@ type running struct {
 	result  chan error         // of Run
 }
 
-// run starts an Envoy in front of upstream and waits until it is ready. It ends with the test at the latest.
+// run starts an Envoy in front of upstream and waits until it is ready. It ends with the test at
+// the latest.
 func run(t *testing.T, upstream string, grace time.Duration) *running {
 	t.Helper()
 	r := prepare(t, upstream, grace)
@@ -120,7 +121,8 @@ func prepare(t *testing.T, upstream string, grace time.Duration) *running {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r.Envoy, err = NewEnvoy(EnvoyConfig{
 		Envoy: envoy.Path, Gateway: "default/edge", Bootstrap: bootstrapYAML(r.address, upstream), Dir: dir,
-		Args:  []string{"--disable-hot-restart", "--drain-strategy", "immediate", "--drain-time-s", "600", "--concurrency", "1"},
+		Args: []string{"--disable-hot-restart", "--drain-strategy", "immediate", "--drain-time-s", "600",
+			"--concurrency", "1"},
 		Grace: grace, Log: slog.New(r.records),
 	})
 	if err != nil {
@@ -205,7 +207,8 @@ func TestEnvoy_RestartsAfterCrash(t *testing.T) {
 	if len(delays) != 2 || delays[1].Duration() != 2*delays[0].Duration() {
 		t.Errorf("the delays between starts are %v, want two, the second twice the first", delays)
 	}
-	if reasons := r.records.attrs("Envoy died and will be restarted", "reason"); !strings.Contains(reasons[0].String(), "killed") {
+	if reasons := r.records.attrs("Envoy died and will be restarted", "reason"); !strings.Contains(reasons[0].String(),
+		"killed") {
 		t.Errorf("the reason is %q, want the signal", reasons[0])
 	}
 	r.stop()
@@ -266,7 +269,8 @@ func TestDrain_EndsAfterGracePeriod(t *testing.T) {
 	r.stop()
 	r.ended()
 	<-answer
-	if left := r.records.attrs("Envoy did not drain before its end", "in flight"); len(left) != 1 || left[0].Int64() != 1 {
+	if left := r.records.attrs("Envoy did not drain before its end", "in flight"); len(left) != 1 ||
+		left[0].Int64() != 1 {
 		t.Errorf("logged %v, want one request in flight", left)
 	}
 }
@@ -298,7 +302,8 @@ func TestEnvoy_TwoRunSideBySide(t *testing.T) {
 
 func TestEnvoy_InvalidBootstrapIsLoggedInItsOwnWords(t *testing.T) {
 	r := prepare(t, "127.0.0.1:1", 0)
-	if err := os.WriteFile(r.config, []byte("static_resources: {clusters: [{name: c, no_such_field: 1}]}"), 0o600); err != nil {
+	if err := os.WriteFile(r.config, []byte("static_resources: {clusters: [{name: c, no_such_field: 1}]}"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.begin()
@@ -347,7 +352,8 @@ func TestEnvoy_MissingBinaryIsTriedAgainUntilItExists(t *testing.T) {
 }
 
 func TestEnvoy_FolderTooLongForSocketIsAnError(t *testing.T) {
-	_, err := NewEnvoy(EnvoyConfig{Envoy: "/bin/true", Bootstrap: []byte("{}"), Dir: "/tmp/" + strings.Repeat("long", 30)})
+	_, err := NewEnvoy(EnvoyConfig{Envoy: "/bin/true", Bootstrap: []byte("{}"),
+		Dir: "/tmp/" + strings.Repeat("long", 30)})
 	if err == nil || !strings.Contains(err.Error(), "shorter folder") {
 		t.Errorf("got %v", err)
 	}
@@ -356,8 +362,10 @@ func TestEnvoy_FolderTooLongForSocketIsAnError(t *testing.T) {
 func TestEnvoy_LogKeepsLevelsAndLines(t *testing.T) {
 	got := &records{}
 	w := &logWriter{log: slog.New(got)}
-	for _, part := range []string{"warning config odd cl", `uster: a\n  \"b\" \\ 'c'` + "\n\nerror main ", "boom\nBacktrace:\ninfo x y\nwarning config gRPC config for a cluster rejected: b",
-		"\n" + `warning router [Tags: "ConnectionId":"1","StreamId":"2"] no healthy upstream` + "\n" + `warning router [Tags: "ConnectionId":"3","StreamId":"4"] no healthy upstream`} {
+	for _, part := range []string{"warning config odd cl", `uster: a\n  \"b\" \\ 'c'` + "\n\nerror main ",
+		"boom\nBacktrace:\ninfo x y\nwarning config gRPC config for a cluster rejected: b",
+		"\n" + `warning router [Tags: "ConnectionId":"1","StreamId":"2"] no healthy upstream` + "\n" +
+			`warning router [Tags: "ConnectionId":"3","StreamId":"4"] no healthy upstream`} {
 		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
 			t.Fatal(n, err)
 		}
@@ -368,7 +376,8 @@ func TestEnvoy_LogKeepsLevelsAndLines(t *testing.T) {
 		message string
 	}{
 		{slog.LevelWarn, "odd cluster: a\n  \"b\" \\ 'c'"}, {slog.LevelError, "boom"},
-		{slog.LevelWarn, "Backtrace:"}, {slog.LevelInfo, "y"}, {slog.LevelDebug, "gRPC config for a cluster rejected: b"},
+		{slog.LevelWarn, "Backtrace:"}, {slog.LevelInfo, "y"},
+		{slog.LevelDebug, "gRPC config for a cluster rejected: b"},
 		{slog.LevelWarn, "no healthy upstream"}, {slog.LevelDebug, "no healthy upstream"}, // for each request
 	}
 	if len(got.all) != len(want) {

@@ -11,8 +11,9 @@ const (
 	leastConnections = 256
 )
 
-// connections is how many connections an Envoy that may open so many files takes at once. Each may need a second file, for
-// its server: Envoy answers a request for which none is left with 503, and its proxy of TCP dies (seen with 1.40).
+// connections is how many connections an Envoy that may open so many files takes at once. Each may
+// need a second file, for its server: Envoy answers a request for which none is left with 503, and
+// its proxy of TCP dies (seen with 1.40).
 func connections(files uint64) int64 {
 	if files >= 2*mostConnections+reservedFiles {
 		return mostConnections
@@ -20,8 +21,8 @@ func connections(files uint64) int64 {
 	return max(leastConnections, (int64(files)-reservedFiles)/2)
 }
 
-// openFiles is how many files a program that this process starts may open at most: Envoy raises its limit so far. Zero
-// where it cannot be read.
+// openFiles is how many files a program that this process starts may open at most: Envoy raises its
+// limit so far. Zero where it cannot be read.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// MinVersion is the oldest Envoy that accepts Penstock's configuration. conformance/tools/envoy.sh has the same number.
+// MinVersion is the oldest Envoy that accepts Penstock's configuration. conformance/tools/envoy.sh
+// has the same number.
 const MinVersion = "1.40"
 
 // Binary is an Envoy binary that reports a supported version.
@@ -28,17 +29,21 @@ type Binary struct {
 var ErrNoEnvoy = errors.New("no Envoy " + MinVersion + " or newer found: run `penstock envoy install` " +
 	"(in the source tree: `make envoy`), or name one with the environment variable ENVOY")
 
-// Find returns the first supported Envoy of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the working folder or a folder
-// above it, `envoy` beside this program, `.tools/bin/envoy` in a folder above this program, and the Envoy that `penstock envoy
-// install` has fetched.
+// Find returns the first supported Envoy of: $ENVOY, `envoy` on PATH, `.tools/bin/envoy` in the
+// working folder or a folder above it, `envoy` beside this program, `.tools/bin/envoy` in a folder
+// above this program, and the Envoy that `penstock envoy install` has fetched.
 //
-// If $ENVOY is set, no other binary is tried: if it does not run or is too old, Find returns an error. Each other candidate
-// that does not run or is too old is skipped. If none is left, the error is an ErrNoEnvoy that lists the skipped ones.
+// If $ENVOY is set, no other binary is tried: if it does not run or is too old, Find returns an
+// error. Each other candidate that does not run or is too old is skipped. If none is left, the
+// error is an ErrNoEnvoy that lists the skipped ones.
 func Find(ctx context.Context) (Binary, error) {
 	if named := os.Getenv("ENVOY"); named != "" {
 		found, err := inspect(ctx, named)
 		if err != nil {
-			return Binary{}, fmt.Errorf("the environment variable ENVOY: %w; name the program of an Envoy %s or newer there, or unset it", err, MinVersion)
+			return Binary{},
+				fmt.Errorf(
+					"the environment variable ENVOY: %w; name the program of an Envoy %s or newer there, or unset it",
+					err, MinVersion)
 		}
 		return found, nil
 	}
@@ -100,7 +105,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// versionLine matches the output of --version of every Envoy since 1.10: name, commit, version, and build type.
+// versionLine matches the output of --version of every Envoy since 1.10: name, commit, version, and
+// build type.
 var versionLine = regexp.MustCompile(`version: [0-9a-f]+/((\d+)\.(\d+)\.[^/]+)/`)
 
 // inspect runs the binary at path with --version. It allows ten seconds, for a cold disk.
@@ -128,7 +134,8 @@ func inspect(ctx context.Context, path string) (Binary, error) {
 	return Binary{Path: path, Version: match[1]}, nil
 }
 
-// supported reports whether a version is MinVersion or newer. By versionLine both arguments are digits.
+// supported reports whether a version is MinVersion or newer. By versionLine both arguments are
+// digits.
 func supported(major, minor string) bool {
 	var minMajor, minMinor int
 	if _, err := fmt.Sscanf(MinVersion, "%d.%d", &minMajor, &minMinor); err != nil {

@@ -10,14 +10,16 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
 )
 
-// fakeEnvoy writes a program whose --version is that of an Envoy of this version, and returns its path.
+// fakeEnvoy writes a program whose --version is that of an Envoy of this version, and returns its
+// path.
 func fakeEnvoy(t *testing.T, dir, version string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "envoy")
-	script := "#!/bin/sh\necho\necho \"$0  version: 9e5580933739775e8bce696a57a2e1bc99368f23/" + version + "/Clean/RELEASE/BoringSSL\"\n"
+	script := "#!/bin/sh\necho\necho \"$0  version: 9e5580933739775e8bce696a57a2e1bc99368f23/" + version +
+		"/Clean/RELEASE/BoringSSL\"\n"
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

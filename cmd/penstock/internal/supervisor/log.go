@@ -9,11 +9,13 @@ import (
 	"time"
 )
 
-// logFormat is Envoy's log format: level, logger and message; the first two contain no space. With --log-format-escaped a
-// message of several lines is one line; Envoy escapes the format's own characters too.
+// logFormat is Envoy's log format: level, logger and message; the first two contain no space. With
+// --log-format-escaped a message of several lines is one line; Envoy escapes the format's own
+// characters too.
 const logFormat = "%l %n %v"
 
-// unescape reverses --log-format-escaped, except for non-ASCII characters, which stay in octal: Envoy hardly logs any.
+// unescape reverses --log-format-escaped, except for non-ASCII characters, which stay in octal:
+// Envoy hardly logs any.
 var unescape = strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r")
 
 // levels maps Envoy's log levels.
@@ -22,13 +24,15 @@ var levels = map[string]slog.Level{
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// tags begin a message about a stream or a connection: `[Tags: "ConnectionId":"1","StreamId":"2"] text`. With them each request has a warning of its own.
+// tags begin a message about a stream or a connection: `[Tags: "ConnectionId":"1","StreamId":"2"]
+// text`. With them each request has a warning of its own.
 const tags = "[Tags: "
 
 // repeatAfter is how long the repetition of a warning is demoted to debug.
 const repeatAfter = 10 * time.Second
 
-// workInProgress is part of a warning about a field whose definition may change in another release of Envoy.
+// workInProgress is part of a warning about a field whose definition may change in another release
+// of Envoy.
 const workInProgress = "' is marked as work-in-progress."
 
 // logWriter turns Envoy's standard error into log records. One goroutine writes to it.
@@ -43,8 +47,8 @@ type logWriter struct {
 	crashed     bool        // Envoy has begun to write why it crashes
 }
 
-// crashLogger is the logger of a crash. After its lines, in no format, come the headers and buffers of the requests that were
-// served at that moment, credentials included.
+// crashLogger is the logger of a crash. After its lines, in no format, come the headers and buffers
+// of the requests that were served at that moment, credentials included.
 const crashLogger = "backtrace"
 
 // Write never fails: a log that can't be parsed must not block Envoy.
@@ -68,8 +72,8 @@ func (w *logWriter) flush() {
 	}
 }
 
-// record logs one line. A line in another format is a warning: it is from before Envoy set up its log. Those of a crash are
-// left out.
+// record logs one line. A line in another format is a warning: it is from before Envoy set up its
+// log. Those of a crash are left out.
 func (w *logWriter) record(line string) {
 	level, logger, text := slog.LevelWarn, "", line
 	if parts := strings.SplitN(line, " ", 3); len(parts) == 3 {
@@ -86,8 +90,8 @@ func (w *logWriter) record(line string) {
 	if level >= slog.LevelError {
 		w.lastError = text
 	}
-	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that caused it. Which fields
-	// are used is not the user's choice (ENVOY.md has the reasons).
+	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that
+	// caused it. Which fields are used is not the user's choice (ENVOY.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestMain makes the test binary a program that runs one Envoy if this variable is set, for the test below to kill.
+// TestMain makes the test binary a program that runs one Envoy if this variable is set, for the
+// test below to kill.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SUPERVISOR_TEST_DIR"); dir != "" {
 		supervise(dir)
@@ -26,7 +27,8 @@ func TestMain(m *testing.M) {
 // supervise runs one Envoy. It logs Envoy's pid to standard output.
 func supervise(dir string) {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	envoy, err := NewEnvoy(EnvoyConfig{Envoy: os.Getenv("ENVOY"), Gateway: "default/edge", Bootstrap: []byte("node: {id: a, cluster: b}"), Args: []string{"--disable-hot-restart"}, Dir: dir, Log: log})
+	envoy, err := NewEnvoy(EnvoyConfig{Envoy: os.Getenv("ENVOY"), Gateway: "default/edge",
+		Bootstrap: []byte("node: {id: a, cluster: b}"), Args: []string{"--disable-hot-restart"}, Dir: dir, Log: log})
 	if err == nil {
 		err = envoy.Run(context.Background())
 	}
@@ -75,10 +77,13 @@ func TestEnvoy_EndsWhenPenstockIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	poll.Until(t, "Envoy has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) })
+	poll.Until(t, "Envoy has ended", func() bool {
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid)
+	})
 }
 
-// zombie reports whether a process has ended and was not reaped: a container's first process may not reap orphans.
+// zombie reports whether a process has ended and was not reaped: a container's first process may
+// not reap orphans.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")

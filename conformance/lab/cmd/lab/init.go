@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// private is a folder that a lab covers with a tmpfs in its own mount namespace. Its short paths suit sockets, and it
-// leaves no files behind.
+// private is a folder that a lab covers with a tmpfs in its own mount namespace. Its short paths
+// suit sockets, and it leaves no files behind.
 const private = "/run"
 
 func newInit() *cobra.Command {
@@ -29,8 +29,8 @@ func newInit() *cobra.Command {
 	}
 }
 
-// initialize prepares the namespaces that it was started in, starts `lab supervise`, and reaps processes until the
-// supervisor ends.
+// initialize prepares the namespaces that it was started in, starts `lab supervise`, and reaps
+// processes until the supervisor ends.
 func initialize(dir string) error {
 	report := os.NewFile(readyFD, "ready")
 	if err := mounts(); err != nil {
@@ -61,9 +61,9 @@ func initialize(dir string) error {
 	}
 }
 
-// watches raises the kernel's limit of inotify instances per user: Envoy crashes when it reaches the limit. The
-// kernel's default of 128 is too low for fifty pods. The limit applies to the whole machine and stays raised after the
-// lab. Without the right to raise it, small labs still work.
+// watches raises the kernel's limit of inotify instances per user: Envoy crashes when it reaches
+// the limit. The kernel's default of 128 is too low for fifty pods. The limit applies to the whole
+// machine and stays raised after the lab. Without the right to raise it, small labs still work.
 func watches() {
 	const file, enough = "/proc/sys/fs/inotify/max_user_instances", 8192
 	text, err := os.ReadFile(file)

@@ -54,7 +54,8 @@ A link has one effect in each direction, the newest one. Clients outside the clu
 	}
 	addDir(cmd, &dir)
 	cmd.Flags().BoolVar(&l.OneWay, "one-way", false, "only the packets from FROM to TO")
-	cmd.Flags().Uint16Var(&l.Port, "port", 0, "only TCP connections that have this port at either end (cut, reject, drop)")
+	cmd.Flags().Uint16Var(&l.Port, "port", 0,
+		"only TCP connections that have this port at either end (cut, reject, drop)")
 	cmd.Flags().IntVar(&l.Share, "share", 0, "the share of packets that drop drops, in percent")
 	cmd.Flags().DurationVar(&l.By, "by", 0, "how much later packets arrive with delay")
 	return cmd
@@ -68,7 +69,8 @@ func newLinks(clusters []*cluster.Cluster) links {
 	for _, from := range clusters {
 		for _, to := range clusters {
 			if from != to {
-				all[[2]string{from.Name, to.Name}] = network.NewDirection(network.End{Node: from.Node, Plan: from.Plan}, network.End{Node: to.Node, Plan: to.Plan})
+				all[[2]string{from.Name, to.Name}] = network.NewDirection(network.End{Node: from.Node, Plan: from.Plan},
+					network.End{Node: to.Node, Plan: to.Plan})
 			}
 		}
 	}
@@ -125,7 +127,8 @@ func (ls links) set(l lab.Link) error {
 	for _, way := range ways {
 		d := ls[way]
 		if d == nil {
-			return fmt.Errorf("no link from %q to %q: name two clusters of the lab, such as lab1 and lab2", way[0], way[1])
+			return fmt.Errorf("no link from %q to %q: name two clusters of the lab, such as lab1 and lab2", way[0],
+				way[1])
 		}
 		if err := d.Set(l.Fault); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(way[:], " to "), err)

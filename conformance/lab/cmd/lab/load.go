@@ -33,9 +33,12 @@ the lab.`,
 		},
 	}
 	addDir(cmd, &dir)
-	cmd.Flags().StringVar(&img.Path, "path", "", "path of the program in the image (default: /usr/local/bin/ and the file's name)")
-	cmd.Flags().StringArrayVar(&img.First, "first", nil, "an argument that goes before the container's args, like those of an image's entry point (repeatable)")
-	cmd.Flags().StringArrayVar(&img.Args, "arg", nil, "an argument for containers without args of their own (repeatable)")
+	cmd.Flags().StringVar(&img.Path, "path", "",
+		"path of the program in the image (default: /usr/local/bin/ and the file's name)")
+	cmd.Flags().StringArrayVar(&img.First, "first", nil,
+		"an argument that goes before the container's args, like those of an image's entry point (repeatable)")
+	cmd.Flags().StringArrayVar(&img.Args, "arg", nil,
+		"an argument for containers without args of their own (repeatable)")
 	cmd.Flags().Int64Var(&img.User, "user", 0, "the user ID that it runs as, unless the pod sets one")
 	cmd.Flags().StringArrayVar(&img.Env, "env", nil, "NAME=value, for containers that do not set it (repeatable)")
 	return cmd

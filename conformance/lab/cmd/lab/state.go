@@ -22,8 +22,8 @@ type state struct {
 	Clusters int      `json:"clusters"`
 	Tools    string   `json:"tools"` // folder of a cluster's programs
 	CRDs     []string `json:"crds"`  // files and folders that are applied to each cluster
-	// ReleasesOf is a folder whose go.mod names the releases of the CRDs, used if CRDs is empty; "" is the working
-	// directory.
+	// ReleasesOf is a folder whose go.mod names the releases of the CRDs, used if CRDs is empty; ""
+	// is the working directory.
 	ReleasesOf string `json:"releasesOf,omitempty"`
 	Audit      bool   `json:"audit"`           // API servers log all requests
 	Rootless   bool   `json:"rootless"`        // the lab has a user namespace of its own
@@ -68,7 +68,8 @@ func (s state) save() error {
 	return nil
 }
 
-// alive reports whether the lab's PID 1 is running. PIDs are reused, so it also checks the command line.
+// alive reports whether the lab's PID 1 is running. PIDs are reused, so it also checks the command
+// line.
 func (s state) alive() bool {
 	if s.PID == 0 {
 		return false

@@ -37,7 +37,8 @@ func newSupervise() *cobra.Command {
 	}
 }
 
-// supervise runs a lab until ctx is done, the lifeline ends, or a cluster fails. A check returns at once.
+// supervise runs a lab until ctx is done, the lifeline ends, or a cluster fails. A check returns at
+// once.
 func supervise(ctx context.Context, dir string, report io.Writer) error {
 	s, err := load(dir)
 	if err != nil {

@@ -42,10 +42,16 @@ func newUp() *cobra.Command {
 	}
 	addDir(cmd, &s.Dir)
 	cmd.Flags().IntVar(&s.Clusters, "clusters", 1, "number of clusters, named lab1, lab2 and so on")
-	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin", "the folder with the programs of a cluster and its pods (make labs builds them)")
-	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil, "a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those of\nGateway API's experimental channel, the inference extension and Penstock, in the releases that the go.mod here names)")
-	cmd.Flags().StringVar(&s.ReleasesOf, "releases-of", "", "a folder whose go.mod names the releases of Gateway API and the inference extension, instead of the one here")
-	cmd.Flags().BoolVar(&s.Audit, "audit", false, "have each API server log user, request and response code to audit.log, next to its own log")
+	cmd.Flags().StringVar(&s.Tools, "tools", ".tools/bin",
+		"the folder with the programs of a cluster and its pods (make labs builds them)")
+	cmd.Flags().StringArrayVar(&s.CRDs, "crds", nil,
+		"a file or folder of CustomResourceDefinitions to apply before the lab is ready (repeatable; default: those "+
+			"of\nGateway API's experimental channel, the inference extension and Penstock, in the releases that the "+
+			"go.mod here names)")
+	cmd.Flags().StringVar(&s.ReleasesOf, "releases-of", "",
+		"a folder whose go.mod names the releases of Gateway API and the inference extension, instead of the one here")
+	cmd.Flags().BoolVar(&s.Audit, "audit", false,
+		"have each API server log user, request and response code to audit.log, next to its own log")
 	cmd.Flags().BoolVar(&s.Lifeline, "until-eof", false, "stay, and end the lab when standard input ends")
 	return cmd
 }
@@ -106,7 +112,8 @@ func (s *state) prepare(ctx context.Context) error {
 	}
 	for _, name := range []string{"kubernetes", "etcd", "coredns"} {
 		if _, err := exec.LookPath(filepath.Join(s.Tools, name)); err != nil {
-			return fmt.Errorf("the program %s is missing in %s: make labs builds it (once, some minutes)", name, s.Tools)
+			return fmt.Errorf("the program %s is missing in %s: make labs builds it (once, some minutes)", name,
+				s.Tools)
 		}
 	}
 	if err := needsNft(); err != nil {
@@ -141,13 +148,14 @@ func (s *state) prepare(ctx context.Context) error {
 
 func needsNft() error {
 	if _, err := exec.LookPath("nft"); err != nil {
-		return errors.New("kube-proxy needs the program nft, which is missing: install nftables (Debian: apt install nftables)")
+		return errors.New(
+			"kube-proxy needs the program nft, which is missing: install nftables (Debian: apt install nftables)")
 	}
 	return nil
 }
 
-// start starts the lab's PID 1. ready reports once, closing lifeline ends a lab that has a lifeline, and wait receives
-// the lab's end.
+// start starts the lab's PID 1. ready reports once, closing lifeline ends a lab that has a
+// lifeline, and wait receives the lab's end.
 func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error, err error) {
 	log, err := os.Create(s.log())
 	if err != nil {
@@ -190,9 +198,11 @@ func (s *state) start() (ready io.Reader, lifeline io.Closer, wait <-chan error,
 func cannotIsolate(rootless bool, err error) error {
 	if rootless {
 		return fmt.Errorf("a lab needs root, or a kernel that lets this user create namespaces (%w): see the sysctls "+
-			"user.max_user_namespaces, kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns", err)
+			"user.max_user_namespaces, kernel.unprivileged_userns_clone and "+
+			"kernel.apparmor_restrict_unprivileged_userns", err)
 	}
-	return fmt.Errorf("this root may not create namespaces (%w): in a container, it needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
+	return fmt.Errorf(
+		"this root may not create namespaces (%w): in a container, it needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
 }
 
 // await waits for the lab's report.
@@ -216,7 +226,8 @@ func (s *state) await(ctx context.Context, ready io.Reader) error {
 	}
 }
 
-// end kills the lab, waits until its processes are gone, and removes its network interfaces. Its folder stays.
+// end kills the lab, waits until its processes are gone, and removes its network interfaces. Its
+// folder stays.
 func (s *state) end() error {
 	if !s.alive() { // its interfaces' names may be in use by another lab
 		return nil

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// Changes and faults happen from joinedBy until healed, and settled later all is as it should be.
+	// Changes and faults happen from joinedBy until healed, and settled later all is as it should
+	// be.
 	joinedBy = 20 * time.Second
 	healed   = 9 * time.Minute
 	settled  = time.Minute
@@ -22,7 +23,8 @@ const (
 // sharedPools are the names of pools in namespace team that all nodes may have.
 var sharedPools = []string{"chat", "embed", "rerank"}
 
-// act is something that may happen at a node. do returns a line for the log; "" if it cannot be done now.
+// act is something that may happen at a node. do returns a line for the log; "" if it cannot be
+// done now.
 type act struct {
 	name string
 	do   func(n *node, draw func(n int, what string) int) string
@@ -173,8 +175,8 @@ func (n *node) other(i int) *node {
 	return others[i]
 }
 
-// restart ends the process of a node, and starts another one later. zombie: the one before goes on for a
-// while, with a disk of its own.
+// restart ends the process of a node, and starts another one later. zombie: the one before goes on
+// for a while, with a disk of its own.
 func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 	p := n.own()
 	if p == nil || zombie && len(n.processes) > 1 {
@@ -225,7 +227,8 @@ func (n *node) stop(p *process, power bool) {
 	n.w.ended = append(n.w.ended, p)
 }
 
-// plan schedules what a seed draws. As in swarm testing, a seed has some kinds of faults and not others.
+// plan schedules what a seed draws. As in swarm testing, a seed has some kinds of faults and not
+// others.
 func (w *world) plan() {
 	var kinds []act
 	for _, a := range happens {

@@ -98,7 +98,8 @@ func (p *process) check() {
 		}
 		// What a member has stays when its share shrinks, over a restart too, and grows no more.
 		held, began := p.watched.held[m.Name]
-		if p.watched.held[m.Name] = len(list); began && len(list) > max(most, before, held) || len(list) > budget || size > bytes {
+		if p.watched.held[m.Name] = len(list); began && len(list) > max(most, before, held) || len(list) > budget ||
+			size > bytes {
 			w.violated("%s holds %d exports and %d bytes of member %s, whose share is %d and %d",
 				p.id, len(list), size, m.Name, most, bytes)
 		}
@@ -116,7 +117,8 @@ func (p *process) check() {
 	}
 }
 
-// checkReturn: a withdrawn export returns only if its exporter publishes it anew with a later stamp.
+// checkReturn: a withdrawn export returns only if its exporter publishes it anew with a later
+// stamp.
 func (p *process) checkReturn(of *node, m registry.Member, e *registry.Export) {
 	id := registry.RecordID{Cluster: m.Name, Pool: e.Pool}
 	if e.Withdrawn() {
@@ -135,14 +137,17 @@ func (p *process) checkReturn(of *node, m registry.Member, e *registry.Export) {
 		p.id, e.Pool.Namespace, e.Pool.Name, m.Name, e.Stamp, at)
 }
 
-// forget drops what was seen of a member that leaves or joins again: a user decides that its exports go and come.
+// forget drops what was seen of a member that leaves or joins again: a user decides that its
+// exports go and come.
 func (p *process) forget(member string) {
 	for _, e := range p.set.Registry().ExportsOf(member) {
 		if p.watched.left != nil {
 			p.watched.left[registry.RecordID{Cluster: member, Pool: e.Pool}] = true
 		}
 	}
-	maps.DeleteFunc(p.watched.withdrawn, func(id registry.RecordID, _ registry.Stamp) bool { return id.Cluster == member })
+	maps.DeleteFunc(p.watched.withdrawn, func(id registry.RecordID, _ registry.Stamp) bool {
+		return id.Cluster == member
+	})
 	maps.DeleteFunc(p.watched.exported, func(id registry.RecordID, _ bool) bool { return id.Cluster == member })
 }
 
@@ -240,7 +245,8 @@ func hash(is any) uint64 {
 	return h.Sum64()
 }
 
-// before notes the shares of the other members, at a process that a message with exports is about to reach.
+// before notes the shares of the other members, at a process that a message with exports is about
+// to reach.
 func (w *world) before(e *event) {
 	at, from, ok := arrives(e.name)
 	if !ok {
@@ -274,8 +280,8 @@ func (w *world) after(e *event) {
 	}
 }
 
-// checkArrived: once faults have healed for long enough, each importer has what each exporter exports to
-// it, and nothing else, whatever epoch was lost, and also of one that was hostile.
+// checkArrived: once faults have healed for long enough, each importer has what each exporter
+// exports to it, and nothing else, whatever epoch was lost, and also of one that was hostile.
 func (w *world) checkArrived() {
 	for _, to := range w.nodes {
 		for _, of := range w.nodes {

@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// The times of gRPC as multicluster/channel configures it: how long an end waits for a silent peer, and
-// how often it tries one that cannot be reached.
+// The times of gRPC as multicluster/channel configures it: how long an end waits for a silent peer,
+// and how often it tries one that cannot be reached.
 const (
 	connectTimeout  = time.Second
 	clientKeepalive = 13 * time.Second
@@ -67,8 +67,8 @@ func (n *network) link(a, b string) *link {
 	return l
 }
 
-// send lets something of a process arrive at another node, in the order of its queue. A process without
-// power sends nothing.
+// send lets something of a process arrive at another node, in the order of its queue. A process
+// without power sends nothing.
 func (n *network) send(from *process, to *node, queue, name string, fire func()) {
 	if from.off.Load() {
 		return

@@ -35,7 +35,8 @@ import (
 // drain is how long a withdrawn export stays at its importers.
 const drain = 20 * time.Second
 
-// budget is how many exports all members of a node have together: few, so that a flood costs a seed little.
+// budget is how many exports all members of a node have together: few, so that a flood costs a seed
+// little.
 const budget = 800
 
 // pool is a pool of a node, as its user wrote it.
