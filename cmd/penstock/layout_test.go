@@ -24,7 +24,7 @@ var topLevel = map[string]bool{
 	"cmd": true, "xds": true, "translator": true, "discovery": true, "picker": true, "multicluster": true,
 	"manifests": true, "conformance": true, "docs": true,
 	"Makefile": true, "go.mod": true, "go.sum": true,
-	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "ENVOY.md": true, "LICENSE": true,
+	"README.md": true, "ARCHITECTURE.md": true, "CHANGELOG.md": true, "LICENSE": true,
 	"CONTRIBUTING.md": true,
 	"OPERATIONS.md":   true, "REFERENCE.md": true, "SECURITY.md": true,
 }

@@ -16,7 +16,7 @@ import (
 const MembersLog = "members"
 
 // declinedHeader marks an answer of a hop, or of a member's gateway, that no server has begun
-// (ENVOY.md). idHeader has the ID that another cluster's gateway has given to the request.
+// (docs/envoy.md). idHeader has the ID that another cluster's gateway has given to the request.
 const (
 	declinedHeader = "penstock-peer-refused"
 	idHeader       = "x-request-id"

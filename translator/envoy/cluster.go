@@ -71,7 +71,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 }
 
 // healthCheck asks a picker whether it serves. It is quick, because the first answer decides when a
-// new cluster is usable, and when Envoy answers for all clusters of a response (ENVOY.md,
+// new cluster is usable, and when Envoy answers for all clusters of a response (docs/envoy.md,
 // "Delivery"); and a lost picker is noticed by nothing else. Two failures are needed: one alone is
 // a busy picker's pause, and would take every request past it. Our own has more time still: what it
 // is slow to answer is asked again elsewhere, which needs an elsewhere that is not left out for

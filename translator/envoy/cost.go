@@ -34,8 +34,8 @@ type Cost struct {
 	Bytes        uint32 // of the encoded routes
 }
 
-// costs are the parts of a Cost, with the time that Envoy 1.40 takes for one of each (ENVOY.md,
-// "Delivery").
+// costs are the parts of a Cost, with the time that Envoy 1.40 takes for one of each
+// (docs/envoy.md, "Delivery").
 var costs = []struct {
 	name string
 	time time.Duration

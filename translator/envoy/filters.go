@@ -125,7 +125,7 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 // picker is the endpoint picker's filter. It makes no call until a weighted cluster names its
 // picker (pickerOverride). What happens without a pick is decided by the cluster's fallback, never
 // of this filter: it always lets a request pass when the picker fails, also when the picker dies
-// after its pick (ENVOY.md, "Calls to pickers").
+// after its pick (docs/envoy.md, "Calls to pickers").
 func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
 	longest := maxMessageTimeout
 	if requestTimeout > 0 {

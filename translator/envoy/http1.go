@@ -13,8 +13,8 @@ import (
 // websocket is the one protocol that a client may switch a connection to.
 const websocket = "websocket"
 
-// http1 sets the HTTP/1 options that all connection managers share. ENVOY.md states why each other
-// option has its default.
+// http1 sets the HTTP/1 options that all connection managers share. docs/envoy.md states why each
+// other option has its default.
 func http1() *corev3.Http1ProtocolOptions {
 	return &corev3.Http1ProtocolOptions{
 		// A server may ignore an Upgrade (RFC 9110, section 7.8), as curl's h2c or Apache

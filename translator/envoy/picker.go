@@ -40,8 +40,8 @@ const (
 const maxPickerMessage = 1 << 20
 
 // pickerOverride is what makes one weighted cluster ask its picker. On the weighted cluster, never
-// on the route: there, requests of one pool would be asked at another's picker (ENVOY.md, "Calls to
-// pickers").
+// on the route: there, requests of one pool would be asked at another's picker (docs/envoy.md,
+// "Calls to pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {

@@ -91,7 +91,7 @@ func (w *logWriter) record(line string) {
 		w.lastError = text
 	}
 	// Envoy logs a NACK up to four times. The control plane logs it once, with the object that
-	// caused it. Which fields are used is not the user's choice (ENVOY.md has the reasons).
+	// caused it. Which fields are used is not the user's choice (docs/envoy.md has the reasons).
 	if w.ending.Load() || strings.Contains(text, " rejected: ") || strings.Contains(text, workInProgress) {
 		level = slog.LevelDebug
 	}
