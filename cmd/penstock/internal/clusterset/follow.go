@@ -26,15 +26,15 @@ func (s *Set) Steps() []delivery.Step {
 	return []delivery.Step{{Stage: delivery.Observe, Deliver: s.follow}}
 }
 
-// GatewayMoved decides again on the pools that a Gateway's routes lead to: Config.GatewayReached
-// may return something else without a change of the store.
+// GatewayMoved decides again on the pools that a Gateway's routes lead to, because
+// Config.GatewayReached may return something else without a change of the store.
 func (s *Set) GatewayMoved(gateway report.Ref) {
 	s.following.Lock()
 	defer s.following.Unlock()
 	select {
 	case <-s.decided:
 	default:
-		return // the first decision is about all
+		return // the first decision covers all pools
 	}
 	dirty := map[objectid.Pool]bool{}
 	for p, gateways := range s.parents {
@@ -47,7 +47,7 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 	}
 }
 
-// follow takes a change of the store over.
+// follow applies a store change.
 func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	s.following.Lock()
 	defer s.following.Unlock()
@@ -109,8 +109,8 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	var judged []objectid.Pool
 	for _, u := range c.Output.Unusable {
 		clusters := make(map[string]imports.Unusable, len(u.Clusters))
-		for name, is := range u.Clusters {
-			clusters[name] = imports.Unusable{Reason: is.Reason, Message: is.Problem}
+		for name, u := range u.Clusters {
+			clusters[name] = imports.Unusable{Reason: u.Reason, Message: u.Problem}
 		}
 		judged = append(judged, s.importer.SetUnusable(u.Import, clusters)...)
 	}
@@ -131,8 +131,8 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	}
 }
 
-// retaken is the pool of an import in which other clusters' entries are now of others, or are no
-// more, if a member exports it.
+// retaken returns the pool of an import if the entries of other writers in it changed and a member
+// exports it.
 func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.taken[p]) {
@@ -148,7 +148,7 @@ func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	return []objectid.Pool{p}
 }
 
-// noteAnnotations notes whether a pool has an annotation about exports.
+// noteAnnotations records whether a pool has an annotation about exports.
 func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +160,8 @@ func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	delete(s.annotated, p)
 }
 
-// askedAt adds the exported pools whose picker is a Service, and those of its namespace that may
-// wait for an address.
+// askedAt adds the exported pools whose picker is a Service, and the pools of its namespace that
+// may wait for an address.
 func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
 	namespace, name, _ := objectid.Split(service)
 	for key, d := range s.decisions {
@@ -175,8 +175,8 @@ func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
 	}
 }
 
-// readServices has the EndpointSlices of the Services in front of pickers read, and the pods of
-// those that are reached at nodes.
+// readServices requests the EndpointSlices of pickers' Services, and the pods of Services that are
+// reached at nodes.
 func (s *Set) readServices(r store.Reader) {
 	if s.cfg.Services == nil {
 		return
@@ -205,7 +205,7 @@ func (s *Set) readServices(r store.Reader) {
 	}
 }
 
-// decide decides on the exports of the pools that have changed, and publishes all.
+// decide decides on the exports of the dirty pools and publishes all exports.
 func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.mu.Lock()
 	spec, f := s.spec, s.federation
@@ -220,7 +220,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
 	if cfg.MembersPick = s.cfg.MembersPick; cfg.MembersPick && spec.Spec.PeerListener == nil {
-		cfg.Pickers = nil // a pick takes the key of a Gateway here
+		cfg.Pickers = nil // a pick needs the key of a Gateway here
 	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil,
 		spec.Spec.Region, spec.Spec.Zone
@@ -229,7 +229,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Members = append(cfg.Members, spec.Spec.Members[i].Name)
 	}
 	for key := range dirty {
-		_, decided := s.decisions[key] // and may have to be withdrawn
+		_, decided := s.decisions[key] // its export may have to be withdrawn
 		changed = changed || s.annotated[key] || decided
 	}
 	if !changed {
@@ -245,10 +245,10 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		if _, known := s.decisions[key]; known && !again && !dirty[key] {
 			continue
 		}
-		has := s.pools[key]
-		has.Gateways = s.gateways(r, s.parents[key], spec.Spec.PeerListener)
-		has.Before = s.decisions[key].Wish
-		if d, ok := export.Decide(r, cfg, key, has); ok {
+		pool := s.pools[key]
+		pool.Gateways = s.gateways(r, s.parents[key], spec.Spec.PeerListener)
+		pool.Before = s.decisions[key].Wish
+		if d, ok := export.Decide(r, cfg, key, pool); ok {
 			if before := s.decisions[key].Export; d.Waiting && before != nil {
 				d.Export, d.Findings = before, nil
 			}
@@ -270,12 +270,12 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	}
 	s.mu.Unlock()
 	if err := s.publishExports(); err != nil {
-		s.cfg.Log.Error("which members may use which pools cannot be stored", "error", err)
+		s.cfg.Log.Error("the pools that members may use cannot be stored", "error", err)
 	}
 	if exporting {
 		s.writeMember()
 	}
-	s.wakeUp() // what was withdrawn expires
+	s.wakeUp() // withdrawn exports expire
 	s.assemble(s.importer.SetLocal(cfg.Cluster, local))
 	if s.cfg.Exports != nil {
 		s.cfg.Exports(list)
@@ -286,7 +286,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.report()
 }
 
-// checkAlone reports on the annotations of pools while this cluster is in no set.
+// checkAlone reports on pools' export annotations while there is no ClusterSet.
 func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 	s.mu.Lock()
 	var alone []report.Report
@@ -303,8 +303,8 @@ func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 	}
 }
 
-// adopt takes the ClusterSet over: the oldest, or the first by name. With the first one, and a name
-// of this cluster, come the records that were kept.
+// adopt applies the ClusterSet in use. The first one that names this cluster also restores the
+// records.
 func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	spec := selected(r)
 	s.mu.Lock()
@@ -331,7 +331,7 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	if spec != nil {
 		members = peers(spec, s.name)
 		for _, m := range spec.Spec.Members {
-			if slices.ContainsFunc(members, func(is federation.Member) bool { return is.Name == m.Name }) {
+			if slices.ContainsFunc(members, func(p federation.Member) bool { return p.Name == m.Name }) {
 				allow[m.Name] = m.Allow
 			}
 		}
@@ -342,11 +342,11 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	}
 	if first {
 		changed = append(changed, s.registry.Restore(s.load(ctx))...)
-		defer close(s.begun) // Run may connect and save: the records have their Offers
+		defer close(s.begun) // Run may now connect and save: the records are in Offers
 	}
 	for i, m := range members {
-		if is, ok := s.registry.Member(m.Name); ok {
-			members[i].Published = is.Bundle
+		if known, ok := s.registry.Member(m.Name); ok {
+			members[i].Published = known.Bundle
 		}
 	}
 	f.SetMembers(members)
@@ -356,12 +356,12 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	s.wakeUp()
 }
 
-// exchanges reports whether Penstocks exchange exports with a member.
+// exchanges reports whether a member's Penstock exchanges exports.
 func exchanges(m *v1alpha1.ClusterSetMember) bool {
 	return m.Peer != nil && m.Peer.Address != "" && !m.Peer.Hub
 }
 
-// peers are the members whose Penstocks exchange exports with the one of a cluster.
+// peers returns the members that exchange exports with a cluster.
 func peers(set *v1alpha1.ClusterSet, cluster string) (out []federation.Member) {
 	for i := range set.Spec.Members {
 		if m := &set.Spec.Members[i]; m.Name != cluster && exchanges(m) {
@@ -380,13 +380,14 @@ func endpoints(members []model.Member) (out []netip.AddrPort) {
 	return out
 }
 
-// source of the reports of this package.
+// source names the reports of this package.
 const source = status.Members
 
-// reportDebounce bounds how often what members do is reported: a report reads all members.
+// reportDebounce limits reports about members: each one reads all members.
 const reportDebounce = 20 * time.Millisecond
 
-// reportSoon has Run report, once for a hundred members that connect at once.
+// reportSoon schedules one report for several changes, such as a hundred members that connect at
+// once.
 func (s *Set) reportSoon() {
 	select {
 	case s.reportable <- struct{}{}:
@@ -394,7 +395,7 @@ func (s *Set) reportSoon() {
 	}
 }
 
-// reports reports when it is due, until ctx ends.
+// reports makes scheduled reports until ctx ends.
 func (s *Set) reports(ctx context.Context) error {
 	for {
 		select {
@@ -411,9 +412,9 @@ func (s *Set) reports(ctx context.Context) error {
 	}
 }
 
-// report reports on the ClusterSet and on the pools whose export was asked for.
+// report reports on the ClusterSet and on the pools with a requested export.
 func (s *Set) report() {
-	s.reporting.Lock() // what is read last is reported last
+	s.reporting.Lock() // the last read is the last report
 	defer s.reporting.Unlock()
 	s.mu.Lock()
 	spec := s.spec
@@ -432,7 +433,7 @@ func (s *Set) report() {
 			}
 			if m.Name != s.name && (m.Kubeconfig != nil || m.ClusterProfile != nil) {
 				add(report.Info,
-					"it is a member of `penstock hub`, which reads its API server, and not of this process",
+					"it is a member of `penstock hub`, which reads its API server; this process does not use it",
 					"to exchange with its Penstock, join it with what `penstock clusters show` prints there")
 				continue
 			}
@@ -441,7 +442,7 @@ func (s *Set) report() {
 				continue
 			}
 			if !exchanges(&m) {
-				continue // mistakes has why
+				continue // mistakes reports why
 			}
 			if problem := s.rejected[m.Name]; problem != "" {
 				add(report.Error, problem, "")
@@ -463,12 +464,12 @@ func (s *Set) report() {
 				add(severity, "it exports pools that its allow does not name, and that are not imported",
 					"to import them, write for this member: "+line)
 			}
-			switch is, ok := s.registry.Member(m.Name); {
-			case !ok || is.State == registry.Ready:
-			case is.State == registry.Draining:
+			switch known, ok := s.registry.Member(m.Name); {
+			case !ok || known.State == registry.Ready:
+			case known.State == registry.Draining:
 				add(report.Warning, "it is Draining: it takes no new request", "")
 			default:
-				add(report.Warning, "it is "+string(is.State)+"; its exports stay as they are", "")
+				add(report.Warning, "it is "+string(known.State)+"; its exports stay as they are", "")
 			}
 		}
 		rep.Findings = append(rep.Findings, s.mistakes()...)

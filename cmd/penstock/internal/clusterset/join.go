@@ -21,14 +21,14 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// maxJoin bounds what ReadMembers reads, in bytes: 256 members with bundles of 4 KB.
+// maxJoin bounds the text that ReadMembers reads, in bytes: 256 members with bundles of 4 KB.
 const maxJoin = 1 << 20
 
-// maxMembers is that of ClusterSet's schema.
+// maxMembers is the limit in ClusterSet's schema.
 const maxMembers = 256
 
-// ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors,
-// each of which has the object, the field, what is wrong, and what to do.
+// ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors.
+// Each error has the object, the field, the problem and the fix.
 func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
 	const fix = "write what `penstock clusters show` prints at the other cluster"
 	if len(text) > maxJoin {
@@ -37,7 +37,7 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 	var list []v1alpha1.ClusterSetMember
 	if err := yaml.UnmarshalStrict(text, &list); err != nil {
 		var no *json.UnmarshalTypeError
-		if errors.As(err, &no) && no.Field == "" { // it names a type of ours
+		if errors.As(err, &no) && no.Field == "" { // it would name a Go type
 			return nil, fmt.Errorf("%s is no list of members; %s", from, fix)
 		}
 		return nil, fmt.Errorf("%s is no list of members: %.300s; %s", from, err.Error(), fix)
@@ -132,7 +132,7 @@ func CheckBundle(bundle string, now time.Time) error {
 	return fmt.Errorf("its certificates are not valid before %s: a clock is wrong", early.UTC().Format(time.RFC3339))
 }
 
-// parse returns the certificates of a bundle, one at least.
+// parse returns the certificates of a bundle, at least one.
 func parse(bundle string) (out []*x509.Certificate, err error) {
 	for rest := []byte(bundle); ; {
 		var block *pem.Block
@@ -154,8 +154,7 @@ func parse(bundle string) (out []*x509.Certificate, err error) {
 	return out, nil
 }
 
-// shared reports whether two bundles have a certificate in common. One that cannot be read has
-// none.
+// shared reports whether two bundles have a certificate in common. An unreadable bundle has none.
 func shared(a, b string) bool {
 	x, _ := parse(a)
 	y, _ := parse(b)
@@ -164,7 +163,7 @@ func shared(a, b string) bool {
 	})
 }
 
-// Claims are what a member that is about to join states about itself, in a line.
+// Claims describes, in a line, what a member that is about to join states about itself.
 func Claims(m *v1alpha1.ClusterSetMember) string {
 	namespaces := "it exports nothing now"
 	if len(m.Allow.Namespaces) > 0 {
@@ -180,10 +179,10 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 		m.Name, m.Peer.Address, prints, namespaces)
 }
 
-// Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows
-// one that it has stays. own is this cluster as a member; nil if it has no certificate yet.
-// published has the CA certificates that the member has published (MemberStatus.Published). replace
-// lets a cluster with CAs that are not known to be the member's have its name.
+// Join adds a member to a ClusterSet, or renews its address and bundle and keeps what the
+// ClusterSet allows it. own is this cluster as a member; nil without a certificate. published has
+// the CA certificates that the member published (MemberStatus.Published). replace allows CAs that
+// are not known to be the member's.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string,
 	replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
@@ -224,12 +223,12 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 		set.Spec.Members = append(set.Spec.Members, m)
 		return "added", nil
 	}
-	is := &set.Spec.Members[at]
+	old := &set.Spec.Members[at]
 	switch {
-	case is.Peer != nil && is.Peer.Address == m.Peer.Address &&
-		strings.TrimSpace(is.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
+	case old.Peer != nil && old.Peer.Address == m.Peer.Address &&
+		strings.TrimSpace(old.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
 		return "", nil
-	case is.Peer == nil && !replace:
+	case old.Peer == nil && !replace:
 		return "",
 			fmt.Errorf(
 				"%s: member %s: it is reached by kubeconfig or clusterProfile, for penstock hub, and has no peer: "+
@@ -237,7 +236,7 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 					"--replace to have "+
 					"it exchange exports with this Penstock instead", owner, m.Name)
 	case !replace:
-		if unknown := strangers(is.Peer.Bundle+"\n"+published, m.Peer, time.Now()); len(unknown) > 0 {
+		if unknown := strangers(old.Peer.Bundle+"\n"+published, m.Peer, time.Now()); len(unknown) > 0 {
 			return "", fmt.Errorf("%s: member %s: peer.bundle: the member is not known to have the CA %s. "+
 				"Another cluster that has its name would get what is meant for it. Compare the fingerprints with "+
 				"those at %s "+
@@ -247,15 +246,15 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 				owner, m.Name, strings.Join(unknown[:min(len(unknown), listed)], ", "), m.Name)
 		}
 	}
-	is.Peer, is.Kubeconfig, is.ClusterProfile = m.Peer, nil, nil // one excludes the others
+	old.Peer, old.Kubeconfig, old.ClusterProfile = m.Peer, nil, nil // one excludes the others
 	return "renewed", nil
 }
 
 // strangers describes the certificates of a member's next bundle that are not known to be the
-// member's: they are not in the bundle that is, and no key of a certificate there that is valid now
-// has signed them. CA certificates are public, so those beside them prove nothing.
-func strangers(is string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
-	known, _ := parse(is) // of one that cannot be read nothing is known
+// member's: bundle does not contain them, and no valid certificate in bundle signed them. CA
+// certificates are public, so another certificate in the same bundle proves nothing.
+func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
+	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)
 	if err != nil {
 		return []string{err.Error()}
