@@ -453,8 +453,8 @@ func (s *Set) report() {
 			if n := s.importer.Beyond(m.Name); n > 0 {
 				add(report.Warning,
 					fmt.Sprintf(
-						"%d of its exports are not imported: it exports more pools than it may, and others come "+
-							"first by namespace and name", n), "raise allow.exports, or have it export fewer")
+						"%d of its exports are not imported: it exports more pools than allow.exports, and others "+
+							"come first by namespace and name", n), "raise allow.exports, or export fewer pools there")
 			}
 			if line := s.unnamed(m.Name); line != "" {
 				severity := report.Info
@@ -484,7 +484,7 @@ func (s *Set) report() {
 		if s.damaged != "" && len(s.registry.InState(registry.Ready)) < len(s.registry.Members(nil)) {
 			rep.Findings = append(rep.Findings, report.Finding{
 				Severity: report.Warning, Owner: rep.Owner, Field: "spec.members",
-				Problem: "not all that members exported before this process began is known: " + s.damaged,
+				Problem: "some exports that members had before this process started are unknown: " + s.damaged,
 				Fix:     "connect the members that are not Ready, or restore the file and start penstock again",
 			})
 		}

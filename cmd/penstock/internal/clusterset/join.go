@@ -194,7 +194,7 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	if own != nil && own.Peer != nil && shared(own.Peer.Bundle, m.Peer.Bundle) {
 		return "",
 			fmt.Errorf(
-				"%s: member %s: peer.bundle: its certificate is that of this cluster; run `penstock clusters show` "+
+				"%s: member %s: peer.bundle: it has the certificate of this cluster; run `penstock clusters show` "+
 					"at %s, not here, and copy no state folder", owner, m.Name, m.Name)
 	}
 	at := -1
@@ -206,12 +206,13 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 		case other.Peer.Address == m.Peer.Address:
 			return "",
 				fmt.Errorf(
-					"%s: member %s: peer.address: %s is that of member %s too; correct --members-address at one of "+
+					"%s: member %s: peer.address: %s is also the address of member %s; correct --members-address "+
+						"at one of "+
 						"them, or remove the member that is gone", owner, m.Name, m.Peer.Address, other.Name)
 		case shared(other.Peer.Bundle, m.Peer.Bundle):
 			return "",
 				fmt.Errorf(
-					"%s: member %s: peer.bundle: its certificate is that of member %s too; run `penstock clusters "+
+					"%s: member %s: peer.bundle: it has a certificate of member %s; run `penstock clusters "+
 						"show` at %s again, or remove %s if the cluster "+
 						"was renamed", owner, m.Name, other.Name, m.Name, other.Name)
 		}

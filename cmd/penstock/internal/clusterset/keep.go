@@ -84,7 +84,7 @@ func (s *Set) load(ctx context.Context) []registry.Record {
 	defer cancel()
 	records, err := s.cfg.Records.Load(ctx)
 	if err != nil {
-		s.cfg.Log.Error("not all that members exported before this process began could be read", "error", err)
+		s.cfg.Log.Error("some records of members' exports could not be read", "error", err)
 		s.mu.Lock()
 		s.damaged = err.Error()
 		s.mu.Unlock()
@@ -99,9 +99,8 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 	}
 	local, err := s.cfg.Local.Load(ctx)
 	if err != nil {
-		s.cfg.Log.Warn(
-			"not all endpoints that members had before this process began could be read: requests to others wait for "+
-				"the members", "error", err)
+		s.cfg.Log.Warn("some endpoints of members could not be read: requests to them wait until the members connect",
+			"error", err)
 	}
 	locals := make(map[registry.RecordID]*registry.Record, len(local))
 	for i := range local {

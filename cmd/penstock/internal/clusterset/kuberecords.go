@@ -32,7 +32,7 @@ func memberStatus(r registry.Record) v1alpha1.ClusterSetMemberStatus {
 	return m
 }
 
-// exportRecord is the record in a PoolExport that has a status.
+// exportRecord converts a PoolExport that has a status.
 func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 	return registry.Record{
 		RecordID: registry.RecordID{Cluster: p.Spec.Cluster,
@@ -42,7 +42,7 @@ func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 	}
 }
 
-// exportStatus is the status of the PoolExport of a record, which has no endpoints.
+// exportStatus converts a record. A PoolExport has no endpoints.
 func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
 	entry := r.Entry.DeepCopy()
 	entry.Endpoints = nil

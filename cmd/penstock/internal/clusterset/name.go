@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// NoNameReason is that of Accepted on a ClusterSet in a cluster without a name.
+// NoNameReason is the reason of Accepted on a ClusterSet in a cluster without a name.
 const NoNameReason = "NoClusterName"
 
-// nameOf is the name of this cluster: spec.cluster of its ClusterSet, or else the value of its
-// ClusterProperty (KEP-2149). It is "" if neither has a name. The findings are about where it comes
-// from.
+// nameOf returns the name of this cluster: spec.cluster of its ClusterSet, or else the value of its
+// ClusterProperty (KEP-2149). It is "" if neither has a name. The findings are about the source of
+// the name.
 func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []report.Finding) {
 	found := func(severity report.Severity, problem, fix string) []report.Finding {
 		return []report.Finding{
@@ -51,7 +51,7 @@ func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []r
 	return property.Spec.Value, nil
 }
 
-// ownName is the name of this cluster; "" without one, and without a ClusterSet.
+// ownName returns the name of this cluster; "" without a name or a ClusterSet.
 func ownName(r store.Reader) (name string) {
 	if set := selected(r); set != nil {
 		name, _ = nameOf(r, set)
@@ -59,7 +59,7 @@ func ownName(r store.Reader) (name string) {
 	return name
 }
 
-// nameless reports on a ClusterSet that is not in force, because this cluster has no name.
+// nameless reports on a ClusterSet that has no effect because this cluster has no name.
 func nameless(set *v1alpha1.ClusterSet, findings []report.Finding) report.Report {
 	return report.Report{Owner: store.ClusterSets.Ref(set), Findings: findings, Conditions: []report.Condition{{
 		Type: "Accepted", Status: report.False, Reason: NoNameReason, Message: summary(findings),
