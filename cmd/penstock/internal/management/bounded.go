@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// longestText bounds a text in the log of a hub, in bytes: members' API servers write errors and
-// names of any length.
+// longestText bounds a text in a hub's log, in bytes: members' API servers return errors and names
+// of any length.
 const longestText = 1 << 10
 
-// boundedLog is a slog.Handler that cuts the texts of another one.
+// boundedLog is a slog.Handler that shortens texts.
 type boundedLog struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -48,7 +48,7 @@ func boundedAttr(a slog.Attr) slog.Attr {
 	return a
 }
 
-// bounded is a text up to the longest.
+// bounded shortens a text to longestText.
 func bounded(text string) string {
 	if len(text) <= longestText {
 		return text
