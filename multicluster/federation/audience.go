@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience is which members receive each export. The channel reads it with its own lock held, so it
-// has a lock of its own.
+// audience maps exports to the members that receive them. It has its own lock because the channel
+// reads it while holding another.
 type audience struct {
-	mu sync.RWMutex
-	of map[objectid.Pool][]string // nil: all members
+	mu    sync.RWMutex
+	pools map[objectid.Pool][]string // nil: all members
 }
 
 // receives reports whether a member receives an item of the topic exports.
@@ -25,16 +25,16 @@ func (a *audience) receives(member, key string) bool {
 func (a *audience) has(member string, pool objectid.Pool) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	to, ok := a.of[pool]
+	to, ok := a.pools[pool]
 	return ok && (to == nil || slices.Contains(to, member))
 }
 
 func (a *audience) set(list []export.Export) {
-	of := make(map[objectid.Pool][]string, len(list))
+	pools := make(map[objectid.Pool][]string, len(list))
 	for _, e := range list {
-		of[e.Pool] = e.To
+		pools[e.Pool] = e.To
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.of = of
+	a.pools = pools
 }
