@@ -114,7 +114,7 @@ func TestParts_MissingOnesHarmNoOther(t *testing.T) {
 			t.Errorf("%s is not among %v", name, got.Unread)
 		}
 	}
-	if a := f.parts["at"]; len(a.of) != 2 || a.of[objectid.Pool{Namespace: "ns", Name: "whole"}] == nil {
-		t.Errorf("%+v", a.of)
+	if a := f.parts["at"]; len(a.pools) != 2 || a.pools[objectid.Pool{Namespace: "ns", Name: "whole"}] == nil {
+		t.Errorf("%+v", a.pools)
 	}
 }

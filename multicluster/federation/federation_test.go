@@ -414,8 +414,8 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		"ns/deep": `{"entry":{"routingMode":"ParentMode"},"x":` + strings.Repeat("[", maxDepth) +
 			strings.Repeat("]", maxDepth) + `}`,
 	} {
-		of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
-		if e, _, err := of.receive(key, wiretest.Value(value)); err == nil {
+		pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
+		if e, _, err := pools.receive(key, wiretest.Value(value)); err == nil {
 			t.Errorf("%s is %v", key, e)
 		}
 	}
@@ -478,8 +478,8 @@ func FuzzRecord_DecodesOrFails(f *testing.F) {
 		wiretest.Value(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode","parents":[{"name":"gw"}]}}`))
 	f.Add("ns/chat#7", wiretest.Value(`{"epoch":1,"sequence":3,"endpoints":[{"address":"10.0.0.1"}]}`))
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
-		e, whole, err := of.receive(key, value)
+		pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
+		e, whole, err := pools.receive(key, value)
 		if err == nil && (e.Pool.Name == "" || whole && e.Entry.RoutingMode == "") && key != stateKey {
 			t.Errorf("%+v", e)
 		}
@@ -526,14 +526,14 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 			t.Errorf("%.80s: %v", entry, err)
 		}
 	}
-	of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
+	pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
 	head := wiretest.Value(`{"parts":2,"entry":{"routingMode":"EndpointMode"}}`)
 	for i := range maxAssemblies {
-		if _, _, err := of.receive(fmt.Sprint("default/p", i), head); err != nil {
+		if _, _, err := pools.receive(fmt.Sprint("default/p", i), head); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := of.receive("default/more", head); err == nil {
+	if _, _, err := pools.receive("default/more", head); err == nil {
 		t.Error("heads of pools whose endpoints come in parts are not bounded")
 	}
 }

@@ -65,7 +65,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 			t.Errorf("got %s for 20 parts with invalid keys, want %s", took, waits(20*problemCost))
 		}
 		f.paces.keep(func(address string) bool { return address == "other" })
-		if n := len(f.paces.of); n != 1 {
+		if n := len(f.paces.byAddress); n != 1 {
 			t.Errorf("got the debts of %d members, want 1", n)
 		}
 	})

@@ -62,7 +62,7 @@ func (k *link) PublishLoad(to objectid.Member, is federation.Load) error {
 
 func (k *link) RoundTrip(string) time.Duration { return 20 * time.Millisecond }
 
-// reports are those that were published.
+// reports are the published reports.
 func (k *link) reports() []federation.Load {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -243,7 +243,7 @@ func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 		}
 		p.east.pools.mu.Lock()
 		defer p.east.pools.mu.Unlock()
-		if n := len(p.east.pools.of[pool].senders); n > maxSenders {
+		if n := len(p.east.pools.byPool[pool].senders); n > maxSenders {
 			t.Errorf("%d senders are kept", n)
 		}
 	})

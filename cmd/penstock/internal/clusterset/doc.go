@@ -2,15 +2,23 @@
 // exports pools to members, and puts members' exports into the store. It connects the packages of
 // multicluster to each other and to the process.
 //
-//	clusterset.go   Set: its parts, and Run            follow.go     store changes
-//	identity.go     this cluster's identity            received.go   updates of members
-//	lead.go         publishing, and serving members    exported.go   pools that members may pick from
-//	membership.go   Gateways' identity and trust       parents.go    Gateways' addresses for other clusters
-//	admin.go        Status, for clusters list          join.go       checks of a new member
-//	name.go         the name of this cluster           others.go     which ClusterSet is in use
-//	metrics.go      Status for Prometheus              mistakes.go   findings about members
-//	keep.go         exports across restarts            records.go    records as files
-//	kube.go         records and imports in an API server: kubeimports.go, kuberecords.go, kubehub.go
+//	clusterset.go   Set: its parts, and Run
+//	follow.go       store changes
+//	identity.go     this cluster's identity
+//	received.go     updates of members
+//	lead.go         publishing, and serving members
+//	exported.go     pools that members may pick from
+//	membership.go   Gateways' identity and trust
+//	parents.go      Gateways' addresses for other clusters
+//	admin.go        Status, for clusters list
+//	join.go         checks of a new member
+//	name.go         the name of this cluster
+//	others.go       which ClusterSet is in use
+//	metrics.go      Status for Prometheus
+//	mistakes.go     findings about members
+//	keep.go         exports across restarts
+//	records.go      records as files
+//	kube*.go        records and imports in the objects of an API server
 //
 // A member exchanges exports with this process if it has a peer with an address (exchanges).
 // `penstock hub` reads and writes members with a kubeconfig or a clusterProfile; this package

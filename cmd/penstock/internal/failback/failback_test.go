@@ -68,7 +68,7 @@ func (w *world) follow() {
 	}
 }
 
-// clusters replaces those of the import; "!" before a name: it is not ready.
+// clusters replaces the import's clusters; "!" before a name: it is not ready.
 func (w *world) clusters(names ...string) {
 	w.t.Helper()
 	imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "chat"}}

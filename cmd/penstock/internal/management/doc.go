@@ -4,14 +4,21 @@
 // condition Exported of InferencePools. It ignores members with a peer: their Penstocks exchange
 // exports.
 //
-//	hub.go      Hub: leading, and which members run           cluster.go   reads and writes a member
-//	access.go   access to a member's API server               exported.go  the condition Exported
-//	profile.go  ClusterProfiles of the management cluster     page.go      the pages and problems of members
-//	rules.go    the permissions that a member gives the hub   rights.go    the kinds that the hub reads
-//	decide.go   a member's exports                            beside.go    its nodes and PoolExports
-//	kubeconfig.go, credentials.go  kubeconfigs and the files that they name
-//	prunes.go   the schema of its imports                     metrics.go   the pages for Prometheus
-//	findings.go problems of the hub's files                   room.go      which objects of a member are stored
+//	hub.go                          Hub: leading, and which members run
+//	cluster.go                      reads and writes a member
+//	access.go                       access to a member's API server
+//	exported.go                     the condition Exported
+//	profile.go                      ClusterProfiles of the management cluster
+//	page.go                         the pages and problems of members
+//	rules.go                        the permissions that a member gives the hub
+//	rights.go                       the kinds that the hub reads
+//	decide.go                       a member's exports
+//	beside.go                       its nodes and PoolExports
+//	kubeconfig.go, credentials.go   kubeconfigs and the files that they name
+//	prunes.go                       the schema of its imports
+//	metrics.go                      the pages for Prometheus
+//	findings.go                     problems of the hub's files
+//	room.go                         which objects of a member are stored
 //
 // Imports are written by clusterset.Kubernetes, as a cluster's own Penstock writes them, under the
 // hub's own names. A member's Penstock reads them like imports of any other controller.

@@ -89,7 +89,7 @@ func (w *world) after(d time.Duration, want ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.findings) != len(want) {
-		w.t.Fatalf("findings: %v, want those of %v", w.findings, want)
+		w.t.Fatalf("findings: %v, want findings about %v", w.findings, want)
 	}
 	for _, c := range want {
 		if w.findings[c] == "" {
@@ -108,7 +108,7 @@ func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 		w.count(west, 1, 404)
 		w.after(2*time.Second, west)
 		want :=
-			`InferencePoolImport default/chat status.clusters[0].parents[1].hostname: cluster west: gateway infra/second at 192.0.2.2:80 answers 404 repeatedly, at first to a request for host "chat.example": it gets the host that the client asks for, and may have no route for it; set parents[].hostname to the host of its route, or add the host to the route at that gateway`
+			`InferencePoolImport default/chat status.clusters[0].parents[1].hostname: cluster west: gateway infra/second at 192.0.2.2:80 answers 404 repeatedly, at first to a request for host "chat.example": it receives the host that the client requests, and may have no route for it; set parents[].hostname to the host of its route, or add the host to the route at that gateway`
 		if got := w.findings[west]; got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
@@ -175,7 +175,7 @@ func TestParentMode_404sAmongOtherAnswersAreNoFinding(t *testing.T) {
 			w.count(west, 24, 200)
 			w.after(7 * time.Second)
 		}
-		w.count(east, repeated-1, 404) // a few in a long time are none either
+		w.count(east, repeated-1, 404) // a few in a long time are no finding either
 		w.after(window)
 		w.count(east, repeated-1, 404)
 		w.after(2 * time.Second)

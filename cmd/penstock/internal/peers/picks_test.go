@@ -45,7 +45,7 @@ func prompt(number int) *extproc.Request {
 	return r
 }
 
-// view is what a picker counts at each server, and what it takes the server to have cached.
+// view has a picker's counts at each server, and its view of the cache there.
 type view struct {
 	InFlight, Unread int64
 	Blocks           string // sorted

@@ -86,7 +86,7 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) *relayed {
 	return r
 }
 
-// reports waits until the findings of the import contain a text; "": until there are none.
+// reports waits until the findings of the import contain a text; "": until there is no finding.
 func (r *relayed) reports(t *testing.T, want string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the findings contain %q", want), func() bool {

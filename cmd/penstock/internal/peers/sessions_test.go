@@ -104,7 +104,7 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 	}
 }
 
-// inOrder chooses the cluster of a session, then those of a list in its order.
+// inOrder chooses the cluster of a session, then the clusters of a list in its order.
 type inOrder struct {
 	mu sync.Mutex
 	of map[objectid.Target]*picker.Clusters
