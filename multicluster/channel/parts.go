@@ -8,21 +8,21 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response with more than partItems items, or more than partBytes bytes, is sent as several
-// messages, each after the acknowledgement of the one before. So neither end holds more of it than
-// it has agreed to. The subscriber takes the parts into effect together: a snapshot stays all that
-// the peer publishes, and a record and its parts leave together.
+// A response with more than partItems items or partBytes bytes is sent as several messages, each
+// after the acknowledgement of the previous one. So neither end holds more than it has agreed to.
+// The parts take effect together: a snapshot stays complete, and a record and its parts leave
+// together.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
-	// partOverhead is the size of an item on the wire beside its key and value, in bytes.
+	// partOverhead is the size of an item on the wire without key and value, in bytes.
 	partOverhead = 96
 )
 
-// Nonces of parts end with partMark; the last part of a response has the sequence alone.
+// Nonces of parts contain partMark; the last part of a response has only the sequence.
 const partMark = "/"
 
-// split divides a response into the messages that are sent.
+// split divides a response into messages.
 func split(whole *response) (parts []*response) {
 	part, items, bytes := (*response)(nil), 0, 0
 	take := func(size int) *response {
@@ -59,11 +59,11 @@ func sizeOf(r *discoveryv3.Resource) int {
 type assembly struct {
 	limits Limits
 	parts  map[string]*response // by topic
-	bytes  int                  // of all parts that wait
+	bytes  int                  // of all waiting parts
 }
 
-// add takes a message, and returns the response once it is complete. A peer that exceeds its limits
-// is an error, which ends its connection: what it has published before stays.
+// add takes a message, and returns the response once it is complete. Exceeding the limits is an
+// error, which ends the connection: the peer's earlier items stay.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)
@@ -91,7 +91,7 @@ func (a *assembly) add(r *response) (whole *response, err error) {
 	return nil, nil
 }
 
-// weight is how much a message takes, in bytes.
+// weight is the size of a message, in bytes.
 func weight(r *response) (n int) {
 	for _, key := range r.GetRemovedResources() {
 		n += len(key) + partOverhead
@@ -102,7 +102,7 @@ func weight(r *response) (n int) {
 	return n
 }
 
-// nameable reports whether a request has room for the versions that a subscriber has.
+// nameable reports whether a request has room for a subscriber's versions.
 func nameable(versions map[string]string) bool {
 	size := 0
 	for key, version := range versions {

@@ -395,7 +395,7 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 		"; only members can use it, because its picker serves several pools and they name it: for others, start " +
 			"penstock with --offer " +
 			"example/llm-pool=PORT": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool"}},
-		"; only members can use it, because its picker serves their Gateways alone: for others, start penstock with " +
+		"; only members can use it, because its picker serves only their Gateways: for others, start penstock with " +
 			"--picker-open": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool", Peer: true}},
 	} {
 		d.Export.To, d.Export.Entry = nil, entry

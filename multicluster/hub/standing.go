@@ -298,7 +298,7 @@ func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) 
 	return out
 }
 
-// outside returns an address of an entry outside of all ranges. Without ranges there is none; with
+// outside returns an address of an entry outside of all ranges. Without ranges no address is; with
 // ranges, a host name counts as outside.
 func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
 	if len(ranges) == 0 {

@@ -4,5 +4,5 @@ package imports
 
 import "os"
 
-// faulty reports whether a test asks for a mistake.
+// faulty reports whether a test requests a mistake.
 func faulty(mistake string) bool { return os.Getenv("PENSTOCK_FAULT") == mistake }

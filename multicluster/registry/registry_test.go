@@ -322,7 +322,7 @@ func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testi
 		replaced.Exports = []registry.Export{export(chat, stamp(2, sequence), "10.0.0.1")}
 		_, rejected := r.Apply(replaced)
 		if got := of(r, chat); got != before || len(rejected) != 1 ||
-			!strings.Contains(rejected[0].Problem, "has begun before the one that is known") {
+			!strings.Contains(rejected[0].Problem, "began before the known one") {
 			t.Errorf("2.%d: %q after %q, %v", sequence, got, before, rejected)
 		}
 	}

@@ -6,39 +6,39 @@ import (
 	"slices"
 )
 
-// MaxRatio is the largest ratio of two weights with which a request that members decline still
-// reaches each of the others: Envoy draws by weight until it meets a member that was not asked.
-// With 10,000:1:1, 132 of 200 requests were not sent to all.
+// MaxRatio is the largest ratio of two weights at which a request that members decline still
+// reaches all others: Envoy draws by weight until it meets a member that it has not tried. With
+// 10,000:1:1, 132 of 200 requests did not reach all.
 const MaxRatio = 100
 
 // Candidate is a member that a policy shares requests among.
 type Candidate struct {
 	Place
-	// Weight within the import; 0 takes no request.
+	// Weight within the import; 0: no requests.
 	Weight uint32
-	// Down means that the member takes no request now. Only Priority reads it: for the others
-	// health is the data plane's.
+	// Down: the member takes no requests now. Only Priority reads it: elsewhere the data plane
+	// checks health.
 	Down bool
 }
 
-// Share is a member's endpoint in EDS. Members without a Share are not in EDS at all.
+// Share is a member's endpoint in EDS. EDS lists no member without a Share.
 type Share struct {
 	Name string
 	// Weight within its priority.
 	Weight uint32
-	// Priority is 0 for those that serve first. There are no gaps.
+	// Priority is 0 for the first members. There are no gaps.
 	Priority uint32
 }
 
 // Weighted shares first attempts by the members' weights, exactly with Envoy's round_robin. The
-// shares are sorted by name. warning is not empty if the weights are too far apart.
+// shares are sorted by name. warning reports weights that are too far apart.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality sends requests to members of the own zone, then to those of the own region, then to the
-// rest, and within each by weight. The own cluster is in its zone; a member whose zone or region is
-// not known is in none. The shares are sorted by priority, then by name.
+// Locality sends requests to members of the own zone, then of the own region, then to the rest,
+// each by weight. The own cluster is in its zone; a member with an unknown zone or region is in
+// none. The shares are sorted by priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region
@@ -82,7 +82,7 @@ func Priority(own string, order []string, members []Candidate) []Share {
 	return shares
 }
 
-// serving are the members with a weight.
+// serving returns the members with a weight.
 func serving(members []Candidate) []Candidate {
 	return slices.DeleteFunc(slices.Clone(members), func(c Candidate) bool { return c.Weight == 0 })
 }
