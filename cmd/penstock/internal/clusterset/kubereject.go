@@ -236,7 +236,7 @@ func (k *Kubernetes) triesAgain(p objectid.Pool, left map[string]string) time.Du
 	return in
 }
 
-// leftOut describes the clusters left out of an import; "" if there are none.
+// leftOut describes the clusters left out of an import; "": none.
 func leftOut(left map[string]string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(left)) {

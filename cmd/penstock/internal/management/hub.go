@@ -273,7 +273,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 					Fix:     "write it again, or end the hub"})
 		} else {
 			h.note("",
-				&mistake{Field: "ClusterSet", Problem: "there is none, so this hub has no members",
+				&mistake{Field: "ClusterSet", Problem: "no ClusterSet exists, so this hub has no members",
 					Fix: "write one with members that have a kubeconfig or a clusterProfile"})
 		}
 		return
