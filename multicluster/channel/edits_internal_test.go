@@ -33,8 +33,8 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 		}
 		for _, r := range c.responses(s) {
 			var put []string
-			for _, is := range r.GetResources() {
-				put = append(put, is.GetName())
+			for _, res := range r.GetResources() {
+				put = append(put, res.GetName())
 			}
 			slices.Sort(put)
 			got += fmt.Sprintf("%d put %.40s, removed %v", len(put), strings.Join(put, " "), r.GetRemovedResources())

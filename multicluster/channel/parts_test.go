@@ -199,8 +199,8 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	acknowledged := make(chan string, 10)
 	address, _ := hostile(t, func(stream grpc.ServerStream) error {
-		var of [2]request // subscriptions; hostile has read one
-		if err := stream.RecvMsg(&of[0]); err != nil {
+		var subscriptions [2]request // subscriptions; hostile has read one
+		if err := stream.RecvMsg(&subscriptions[0]); err != nil {
 			return err
 		}
 		for _, r := range []*response{{TypeUrl: "large", Nonce: "1/0"}, {TypeUrl: "small", Nonce: "2"}} {
@@ -209,10 +209,10 @@ func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 				return err
 			}
 		}
-		if err := stream.RecvMsg(&of[1]); err != nil {
+		if err := stream.RecvMsg(&subscriptions[1]); err != nil {
 			return err
 		}
-		acknowledged <- of[1].GetTypeUrl()
+		acknowledged <- subscriptions[1].GetTypeUrl()
 		return nil
 	})
 	subscriber := New(Config{

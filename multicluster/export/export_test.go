@@ -309,15 +309,15 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 		}
 		before := decide(t, set, annotate("    penstock.dev/export-weight: \"7\"\n"), seedPicker, export.Pool{})
 		kept := decide(t, set, annotate(line), seedPicker, export.Pool{Before: before.Wish})
-		is := export.Exported(kept, set.Members, nil)
+		condition := export.Exported(kept, set.Members, nil)
 		if strings.Contains(line, "export-to") {
 			if kept.Export != nil {
 				t.Errorf("%s: a pool that is for no member any more is exported as before: %+v", line, kept.Export)
 			}
 		} else if kept.Export == nil || !cmp.Equal(kept.Export.Entry, before.Export.Entry) ||
-			is.Reason != "NotSupported" || !strings.Contains(is.Message, want) ||
-			!strings.Contains(is.Message, "exported as before") {
-			t.Errorf("%s: what was valid is not kept: %+v, %+v", line, kept, is)
+			condition.Reason != "NotSupported" || !strings.Contains(condition.Message, want) ||
+			!strings.Contains(condition.Message, "exported as before") {
+			t.Errorf("%s: what was valid is not kept: %+v, %+v", line, kept, condition)
 		}
 		if again := decide(t, set, annotate(line), seedPicker,
 			export.Pool{Before: kept.Wish}); (again.Export == nil) != (kept.Export == nil) {

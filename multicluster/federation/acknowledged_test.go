@@ -37,7 +37,7 @@ func (s *site) waits(ctx context.Context) {
 // acknowledges polls until a member has acknowledged the last change of a site, or has not.
 func (s *site) acknowledges(what, member string, want bool) {
 	s.t.Helper()
-	poll.Until(s.t, what, func() bool { is, _ := s.Acknowledged(member); return is == want })
+	poll.Until(s.t, what, func() bool { acknowledged, _ := s.Acknowledged(member); return acknowledged == want })
 }
 
 // A drain is over once the members have it in effect. One that is frozen counts as connected until
@@ -51,15 +51,15 @@ func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 	if err := a.SetExports(nil, true); err != nil {
 		t.Fatal(err)
 	}
-	if is, changed := a.Acknowledged("b"); is || changed == nil {
+	if acknowledged, changed := a.Acknowledged("b"); acknowledged || changed == nil {
 		t.Error("a frozen member has acknowledged")
 	}
 	a.acknowledges("c is up to date", "c", true)
 	a.publishState() // a renewal is no change, and c stays up to date
-	if is, _ := a.Acknowledged("b"); is {
+	if acknowledged, _ := a.Acknowledged("b"); acknowledged {
 		t.Error("a frozen member has acknowledged a renewal")
 	}
-	if is, _ := a.Acknowledged("c"); !is {
+	if acknowledged, _ := a.Acknowledged("c"); !acknowledged {
 		t.Error("a renewal is a change")
 	}
 	thaw()

@@ -138,12 +138,12 @@ func newSite(t *testing.T, name, id string) *site {
 		},
 		Log:       slog.New(slog.NewTextHandler(s.logs, nil)),
 		Apply:     func(u ...registry.Update) bool { _, no := s.registry.Apply(u...); return len(no) == 0 },
-		Connected: func(member string, is bool) { s.registry.Connected(member, is) },
+		Connected: func(member string, value bool) { s.registry.Connected(member, value) },
 		Placed:    s.registry.Place,
-		Load: func(of objectid.Member, is Load) {
+		Load: func(from objectid.Member, value Load) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.loaded[of] = append(s.loaded[of], is)
+			s.loaded[from] = append(s.loaded[from], value)
 		},
 	})
 	s.Federation.exports.Subscribe(func(ctx context.Context, u channel.Update) error {
@@ -297,9 +297,9 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		}
 	}
 	condition := func(e export.Export) string {
-		is := export.Exported(export.Decision{Asked: true, Pool: chat, Export: &e}, []string{"b"},
+		condition := export.Exported(export.Decision{Asked: true, Pool: chat, Export: &e}, []string{"b"},
 			a.registry.Placements(nil, chat))
-		return string(is.Status) + " " + is.Reason
+		return string(condition.Status) + " " + condition.Reason
 	}
 	until := func(what string, e export.Export, want string) {
 		t.Helper()

@@ -30,13 +30,13 @@ func (s *site) again(from *site, address string) {
 }
 
 // knows polls until a site has received the bundle that another one publishes.
-func (s *site) knows(of *site) {
+func (s *site) knows(other *site) {
 	s.t.Helper()
 	poll.NoError(s.t, "the bundle arrives", poll.Limit, func() error {
-		m, _ := s.registry.Member(of.name)
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		if !strings.HasSuffix(string(m.Bundle), string(of.published)) {
+		m, _ := s.registry.Member(other.name)
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		if !strings.HasSuffix(string(m.Bundle), string(other.published)) {
 			return fmt.Errorf("%s has %q", s.name, m.Bundle)
 		}
 		return nil

@@ -104,9 +104,9 @@ func (w *world) imports(member string) string {
 		if c.EndpointPicker != nil {
 			text += " " + c.EndpointPicker.Service[0].Addresses[0]
 		}
-		for _, is := range c.Conditions {
-			if is.Type == "Ready" && is.Status != metav1.ConditionTrue {
-				text += fmt.Sprintf(" %s/%s", is.Status, is.Reason)
+		for _, condition := range c.Conditions {
+			if condition.Type == "Ready" && condition.Status != metav1.ConditionTrue {
+				text += fmt.Sprintf(" %s/%s", condition.Status, condition.Reason)
 			}
 		}
 		if len(c.Endpoints) > 0 {
@@ -126,16 +126,16 @@ func (w *world) has(member, want string) {
 
 func (w *world) condition(member, want string) {
 	w.t.Helper()
-	is, asked, known := w.Condition(member, chat)
+	condition, asked, known := w.Condition(member, chat)
 	got := "not known"
 	switch {
 	case known && !asked:
 		got = "not asked"
 	case known:
-		got = fmt.Sprintf("%s/%s", is.Status, is.Reason)
+		got = fmt.Sprintf("%s/%s", condition.Status, condition.Reason)
 	}
 	if got != want {
-		w.t.Errorf("Exported of %s: %s, want %s (%s)", member, got, want, is.Message)
+		w.t.Errorf("Exported of %s: %s, want %s (%s)", member, got, want, condition.Message)
 	}
 }
 

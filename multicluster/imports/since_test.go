@@ -122,8 +122,8 @@ func TestImports_AgeOfAnOfferOutlivesARestart(t *testing.T) {
 		w.publish(1)
 		first := w.since("ns/chat.east")
 		records, _ := w.registry.TakeUnsaved()
-		of := func(r registry.Record) bool { return r.Pool.Name == "chat" }
-		if i := slices.IndexFunc(records, of); i < 0 || records[i].Since != first || first <= 0 {
+		isChat := func(r registry.Record) bool { return r.Pool.Name == "chat" }
+		if i := slices.IndexFunc(records, isChat); i < 0 || records[i].Since != first || first <= 0 {
 			t.Fatalf("the records are %+v, want one since %d", records, first)
 		}
 		time.Sleep(time.Hour)

@@ -51,7 +51,7 @@ func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Poo
 }
 
 // of describes what is exported under a pool's name.
-func of(r *registry.Registry, p objectid.Pool) string {
+func exports(r *registry.Registry, p objectid.Pool) string {
 	var out []string
 	for _, e := range r.Exports(nil, p) {
 		text := e.Cluster + "=" + e.Entry.EndpointPicker.Service[0].Addresses[0]
@@ -72,12 +72,12 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 		apply(t, r,
 			registry.Update{Member: "west", UID: "w", Stamp: stamp(1, 9), Snapshot: true,
 				Exports: []registry.Export{export(chat, stamp(1, 3), "b")}})
-		if got := of(r, chat); got != "east=a; west=b" {
+		if got := exports(r, chat); got != "east=a; west=b" {
 			t.Errorf("exports: %s", got)
 		}
 		changed := apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []objectid.Pool{chat}})
-		if got := of(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
+		if got := exports(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
 			t.Errorf("after the withdrawal %v have changed: %s", changed, got)
 		}
 		time.Sleep(10 * time.Minute)
@@ -85,13 +85,13 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 			t.Errorf("next in %v", wait)
 		}
 		r.Expire()
-		if got := of(r, chat); got != "west=b" {
+		if got := exports(r, chat); got != "west=b" {
 			t.Errorf("after the drain time: %s", got)
 		}
 		apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 3),
 				Exports: []registry.Export{export(chat, stamp(1, 3), "c")}})
-		if got := of(r, chat); got != "east=c; west=b" {
+		if got := exports(r, chat); got != "east=c; west=b" {
 			t.Errorf("exported again: %s", got)
 		}
 	})
@@ -121,7 +121,7 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 		}
 		time.Sleep(1000 * time.Hour)
 		r.Expire()
-		if got := of(r, chat); got != "east=a" {
+		if got := exports(r, chat); got != "east=a" {
 			t.Errorf("its export: %q", got)
 		}
 		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1)})
@@ -129,8 +129,8 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 			t.Errorf("after an update that has nothing new it is %s", state())
 		}
 		if changed := r.SetMembers([]string{"west"}); !slices.Equal(changed, []objectid.Pool{chat}) ||
-			of(r, chat) != "east=a, draining" {
-			t.Errorf("removed from the set, its export is %q; changed: %v", of(r, chat), changed)
+			exports(r, chat) != "east=a, draining" {
+			t.Errorf("removed from the set, its export is %q; changed: %v", exports(r, chat), changed)
 		}
 	})
 }
@@ -157,9 +157,9 @@ func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
 		},
 	} {
 		changed, rejected := r.Apply(u)
-		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || of(r, chat) != "east=new" ||
-			of(r, code) != "" {
-			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, of(r, chat), of(r, code))
+		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || exports(r, chat) != "east=new" ||
+			exports(r, code) != "" {
+			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, exports(r, chat), exports(r, code))
 		}
 	}
 }
@@ -193,9 +193,9 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	} {
 		r := prepared(t)
 		_, rejected := r.Apply(lost(c.started))
-		if served := len(rejected) == 0 && of(r, chat) == "east=again" &&
-			of(r, code) == "east=first, draining"; served != c.served {
-			t.Errorf("%s: %q and %q, rejected %v", what, of(r, chat), of(r, code), rejected)
+		if served := len(rejected) == 0 && exports(r, chat) == "east=again" &&
+			exports(r, code) == "east=first, draining"; served != c.served {
+			t.Errorf("%s: %q and %q, rejected %v", what, exports(r, chat), exports(r, code), rejected)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		time.Sleep(16 * time.Second)
 		r.Expire()
 		apply(t, r, lost(time.Time{}))
-		if of(r, chat) != "east=again" || of(r, code) != "east=first, draining" {
-			t.Errorf("once its lease has expired: %q and %q", of(r, chat), of(r, code))
+		if exports(r, chat) != "east=again" || exports(r, code) != "east=first, draining" {
+			t.Errorf("once its lease has expired: %q and %q", exports(r, chat), exports(r, code))
 		}
 	})
 	// A process that goes on after it was replaced is all that can be reached of the member.
@@ -221,14 +221,14 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		kept.Expire()
 		for what, r := range map[string]*registry.Registry{"": r, "after a restart here": kept} {
 			_, rejected := r.Apply(lost(began.Add(-time.Second)))
-			if len(rejected) != 1 || strings.HasSuffix(of(r, chat), "again") {
+			if len(rejected) != 1 || strings.HasSuffix(exports(r, chat), "again") {
 				t.Errorf("%s: a process that was replaced revives what its successor has withdrawn: %q", what,
-					of(r, chat))
+					exports(r, chat))
 			}
 		}
 		time.Sleep(time.Hour)
-		if apply(t, r, lost(began.Add(-time.Second))); of(r, chat) != "east=again" { // a clock went back
-			t.Errorf("after an hour: %q", of(r, chat))
+		if apply(t, r, lost(began.Add(-time.Second))); exports(r, chat) != "east=again" { // a clock went back
+			t.Errorf("after an hour: %q", exports(r, chat))
 		}
 	})
 }
@@ -244,8 +244,8 @@ func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 		apply(t, r,
 			registry.Update{Member: "east", UID: "rebuilt", Stamp: stamp(1, 1), Snapshot: true,
 				Exports: []registry.Export{export(chat, stamp(1, 1), "b")}})
-		if of(r, chat) != "east=b" || of(r, code) != "east=a, draining" {
-			t.Errorf("%q and %q", of(r, chat), of(r, code))
+		if exports(r, chat) != "east=b" || exports(r, code) != "east=a, draining" {
+			t.Errorf("%q and %q", exports(r, chat), exports(r, code))
 		}
 	})
 }
@@ -265,8 +265,8 @@ func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 			r.Expire()
 			apply(t, r, registry.Update{Member: "east", UID: uid, Stamp: stamp(1, 4)})
 			snapshot(uid, stamp(1, 4), export(chat, stamp(1, 2), "b"), export(code, stamp(1, 2), "b"))
-			if of(r, chat) != "east=b" || of(r, code) != "east=b" {
-				t.Errorf("%s: %q and %q", uid, of(r, chat), of(r, code))
+			if exports(r, chat) != "east=b" || exports(r, code) != "east=b" {
+				t.Errorf("%s: %q and %q", uid, exports(r, chat), exports(r, code))
 			}
 		})
 	}
@@ -280,13 +280,13 @@ func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	east.Exports = []registry.Export{export(chat, stamp(7, 1), "10.0.0.1")}
 	apply(t, r, east)
 	r.SetMembers([]string{"west"})
-	if got := of(r, chat); got != "east=10.0.0.1, draining" {
+	if got := exports(r, chat); got != "east=10.0.0.1, draining" {
 		t.Fatal(got)
 	}
 	r.SetMembers([]string{"east", "west"})
 	east.Stamp, east.Exports = stamp(1, 1), []registry.Export{export(chat, stamp(1, 1), "10.0.0.2")}
 	apply(t, r, east)
-	if got := of(r, chat); got != "east=10.0.0.2" {
+	if got := exports(r, chat); got != "east=10.0.0.2" {
 		t.Error(got)
 	}
 }
@@ -302,7 +302,7 @@ func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	east.Stamp, east.Started, east.Draining = stamp(2, 5), began, false
 	east.Exports = []registry.Export{export(chat, stamp(2, 1), "10.0.0.2")}
 	apply(t, r, east)
-	if got := of(r, chat); got != "east=10.0.0.2" {
+	if got := exports(r, chat); got != "east=10.0.0.2" {
 		t.Error(got)
 	}
 }
@@ -316,12 +316,12 @@ func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testi
 	replaced.Exports = []registry.Export{export(chat, stamp(2, 2), "10.0.0.1")}
 	apply(t, r, replaced)
 	apply(t, r, registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true, Started: began})
-	before := of(r, chat)
+	before := exports(r, chat)
 	for _, sequence := range []uint64{2, 9} {
 		replaced.Stamp = stamp(2, sequence)
 		replaced.Exports = []registry.Export{export(chat, stamp(2, sequence), "10.0.0.1")}
 		_, rejected := r.Apply(replaced)
-		if got := of(r, chat); got != before || len(rejected) != 1 ||
+		if got := exports(r, chat); got != before || len(rejected) != 1 ||
 			!strings.Contains(rejected[0].Problem, "began before the known one") {
 			t.Errorf("2.%d: %q after %q, %v", sequence, got, before, rejected)
 		}
@@ -336,9 +336,9 @@ func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
 	for i, draining := range []bool{true, false} {
 		changed := apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, uint64(2+i)), Draining: draining})
-		if got := strings.HasSuffix(of(r, chat), ", draining"); got != draining ||
+		if got := strings.HasSuffix(exports(r, chat), ", draining"); got != draining ||
 			!slices.Equal(changed, []objectid.Pool{chat}) {
-			t.Errorf("draining %v: %s; changed: %v", draining, of(r, chat), changed)
+			t.Errorf("draining %v: %s; changed: %v", draining, exports(r, chat), changed)
 		}
 	}
 	if _, ok := r.Next(); !ok || len(r.InState(registry.Ready)) != 1 || len(r.InState(registry.Unreachable)) != 1 {
@@ -465,7 +465,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			if truth[p] != "" {
 				want = "east=" + truth[p]
 			}
-			got := of(r, p)
+			got := exports(r, p)
 			if strings.HasSuffix(got, ", draining") {
 				got = ""
 			}
@@ -583,9 +583,9 @@ func hostile() map[string]func(*registry.Export) {
 		at := &inferenceapi.EndpointImport{Port: port}
 		picker := func(change func(*inferenceapi.EndpointPickerImport)) func(*registry.Export) {
 			return func(e *registry.Export) {
-				of := *e.Entry.EndpointPicker
-				change(&of)
-				e.Entry.EndpointPicker = &of
+				picker := *e.Entry.EndpointPicker
+				change(&picker)
+				e.Entry.EndpointPicker = &picker
 			}
 		}
 		for what, change := range map[string]func(*registry.Export){
@@ -632,8 +632,8 @@ func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 			t.Errorf("%s: %q", why, got.Unread)
 		}
 		for p, want := range map[objectid.Pool]string{chat: "east=192.0.2.1; west=192.0.2.7", code: "east=192.0.2.2"} {
-			if is := of(r, p); is != want {
-				t.Errorf("%s: %s is %s, want %s", why, p, is, want)
+			if got := exports(r, p); got != want {
+				t.Errorf("%s: %s is %s, want %s", why, p, got, want)
 			}
 		}
 	}

@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	pool  = objectid.Pool{Namespace: "default", Name: "chat"}
-	of    = objectid.Target{Pool: pool}               // at its picker
-	whole = objectid.Target{Pool: pool, Import: true} // at an importer's
+	pool   = objectid.Pool{Namespace: "default", Name: "chat"}
+	target = objectid.Target{Pool: pool}               // at its picker
+	whole  = objectid.Target{Pool: pool, Import: true} // at an importer's
 )
 
 // link stands for the federation: what one cluster publishes arrives at the other at once.
@@ -52,11 +52,11 @@ func (k *link) Wanted() (out []objectid.Member) {
 	return out
 }
 
-func (k *link) PublishLoad(to objectid.Member, is federation.Load) error {
+func (k *link) PublishLoad(to objectid.Member, load federation.Load) error {
 	k.mu.Lock()
-	k.sent = append(k.sent, is)
+	k.sent = append(k.sent, load)
 	k.mu.Unlock()
-	k.sink.Receive(objectid.Member{Member: k.self, Pool: to.Pool}, is)
+	k.sink.Receive(objectid.Member{Member: k.self, Pool: to.Pool}, load)
 	return nil
 }
 
@@ -82,8 +82,8 @@ func newPair(t *testing.T) *pair {
 	to := &link{member: "east", self: "here"}
 	p.from = &link{member: "here", self: "east", other: to}
 	to.other = p.from
-	loads := func(name string, of *link, waiting func(objectid.Pool) (schedule.Wait, int, bool)) *Loads {
-		return New(Config{Waiting: waiting, Federation: func() Federation { return of },
+	loads := func(name string, to *link, waiting func(objectid.Pool) (schedule.Wait, int, bool)) *Loads {
+		return New(Config{Waiting: waiting, Federation: func() Federation { return to },
 			Cluster: func() string { return name }, Log: slog.New(slog.DiscardHandler)})
 	}
 	p.here = loads("here", to, func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false })
@@ -136,7 +136,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		p.here.SetClusters(whole, clusters())
 		chain := []uint64{1, 2, 3}
 		time.Sleep(2*interval + time.Millisecond)
-		p.east.Sent(picker.Sent{Pool: of, Chain: chain}) // by a gateway there
+		p.east.Sent(picker.Sent{Pool: target, Chain: chain}) // by a gateway there
 		time.Sleep(interval)
 		got := p.costs(t, picker.ClusterPrompt{Tokens: 300, Chain: chain})
 		if east := got["east"]; east.Basis != "report" || east.Wait != 0.5 || east.RoundTrip != 0.02 ||
@@ -158,7 +158,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got < 0.9 {
 			t.Errorf("after a request of 8,000 tokens the wait is %.3f s", got)
 		}
-		p.east.Sent(picker.Sent{Pool: of, Sender: p.here.Sender()})
+		p.east.Sent(picker.Sent{Pool: target, Sender: p.here.Sender()})
 		time.Sleep(interval)
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got != 0 {
 			t.Errorf("once the cluster counts the request, the wait is %.3f s", got)
@@ -230,16 +230,16 @@ func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 		p := newPair(t)
 		p.here.SetClusters(whole, clusters())
 		time.Sleep(2*interval + time.Millisecond)
-		p.east.Sent(picker.Sent{Pool: of, Sender: "here/a"})
-		p.east.Sent(picker.Sent{Pool: of, Sender: "hereafter/b"})
-		p.east.Sent(picker.Sent{Pool: of, Sender: "mars/c"})
+		p.east.Sent(picker.Sent{Pool: target, Sender: "here/a"})
+		p.east.Sent(picker.Sent{Pool: target, Sender: "hereafter/b"})
+		p.east.Sent(picker.Sent{Pool: target, Sender: "mars/c"})
 		time.Sleep(interval)
 		reports := p.from.reports()
 		if d := cmp.Diff(map[string]uint64{"here/a": 1}, reports[len(reports)-1].Counted); d != "" {
 			t.Errorf("counted (-want +got):\n%s", d)
 		}
 		for i := range 10 * maxSenders {
-			p.east.Sent(picker.Sent{Pool: of, Sender: "mars/" + string(rune('a'+i%26)) + time.Duration(i).String()})
+			p.east.Sent(picker.Sent{Pool: target, Sender: "mars/" + string(rune('a'+i%26)) + time.Duration(i).String()})
 		}
 		p.east.pools.mu.Lock()
 		defer p.east.pools.mu.Unlock()
@@ -253,9 +253,9 @@ func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		of := clusters()
-		of.Latency, of.List[1].Local = true, true // west is this cluster
-		p.here.SetClusters(whole, of)
+		policy := clusters()
+		policy.Latency, policy.List[1].Local = true, true // west is this cluster
+		p.here.SetClusters(whole, policy)
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()); n != 0 {
 			t.Errorf("%d reports", n)

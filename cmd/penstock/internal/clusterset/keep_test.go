@@ -204,8 +204,8 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	}
 	size := func() (total int64) {
 		for _, cluster := range []string{"a", "b"} {
-			if is, err := os.Stat(filepath.Join(state, "cluster", "records", cluster+".jsonl")); err == nil {
-				total += is.Size()
+			if info, err := os.Stat(filepath.Join(state, "cluster", "records", cluster+".jsonl")); err == nil {
+				total += info.Size()
 			}
 		}
 		return total
@@ -217,8 +217,8 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 		t.Errorf("the files have %d bytes", n)
 	}
 	var gone []registry.RecordID
-	for _, is := range list[:10] {
-		gone = append(gone, is.RecordID)
+	for _, record := range list[:10] {
+		gone = append(gone, record.RecordID)
 	}
 	if err := r.Save(t.Context(), list[10:], gone); err != nil {
 		t.Fatal(err)

@@ -386,9 +386,9 @@ func missing(err error) bool {
 }
 
 // apply applies all fields of this field manager to an object, overriding other managers.
-func (k *Kubernetes) apply(ctx context.Context, of schema.GroupVersionResource, kind, namespace, name string,
+func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionResource, kind, namespace, name string,
 	fields any, sub ...string) error {
-	return k.applyAs(ctx, writing{force: true}, of, kind, namespace, name, fields, sub...)
+	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
 // writing is how fields are applied. force overrides other managers; otherwise their fields are
@@ -399,7 +399,7 @@ type writing struct {
 }
 
 // applyAs is apply with the options of w.
-func (k *Kubernetes) applyAs(ctx context.Context, w writing, of schema.GroupVersionResource, kind, namespace,
+func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.GroupVersionResource, kind, namespace,
 	name string, fields any, sub ...string) error {
 	options := metav1.ApplyOptions{FieldManager: k.manager(), Force: w.force}
 	if w.dry {
@@ -411,11 +411,11 @@ func (k *Kubernetes) applyAs(ctx context.Context, w writing, of schema.GroupVers
 		err = json.Unmarshal(raw, &u.Object) // integers stay integers
 	}
 	if err == nil {
-		u.SetGroupVersionKind(of.GroupVersion().WithKind(kind))
+		u.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
 		u.SetNamespace(namespace)
 		u.SetName(name)
 		u.SetResourceVersion(w.version)
-		_, err = k.client.Resource(of).Namespace(namespace).Apply(ctx, name, u, options, sub...)
+		_, err = k.client.Resource(resource).Namespace(namespace).Apply(ctx, name, u, options, sub...)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(objectid.Join(namespace, name), "/"), err)

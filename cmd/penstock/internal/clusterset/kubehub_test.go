@@ -28,8 +28,8 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	live := &inferenceapi.InferencePoolImportStatus{}
 	write := func(hour int, sources ...imports.Source) metav1.Condition {
 		t.Helper()
-		is := imports.StatusOf(sources, 1)
-		*live = hub.wantedStatus(&is, live, at(hour))
+		status := imports.StatusOf(sources, 1)
+		*live = hub.wantedStatus(&status, live, at(hour))
 		got := meta.FindStatusCondition(live.Clusters[0].Conditions, v1alpha1.ConditionImported)
 		if got == nil {
 			t.Fatalf("hour %d: the entry has no condition %s: %+v", hour, v1alpha1.ConditionImported, live.Clusters[0])
@@ -53,8 +53,8 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 		t.Errorf("allowed again: %+v", c)
 	}
 	set := &Kubernetes{cfg: KubernetesConfig{}}
-	is := imports.StatusOf([]imports.Source{{Entry: east, State: registry.Ready}}, 1)
-	if got := set.wantedStatus(&is, live, at(6)); meta.FindStatusCondition(got.Clusters[0].Conditions,
+	status := imports.StatusOf([]imports.Source{{Entry: east, State: registry.Ready}}, 1)
+	if got := set.wantedStatus(&status, live, at(6)); meta.FindStatusCondition(got.Clusters[0].Conditions,
 		v1alpha1.ConditionImported) != nil {
 		t.Errorf("a member of a set has Offers instead: %+v", got.Clusters[0].Conditions)
 	}

@@ -50,10 +50,10 @@ func newRejecting(t *testing.T, answer func(status string) *metav1.Status) *reje
 		defer r.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		body, _ := io.ReadAll(hr.Body)
-		if is := r.answer(string(body)); is != nil {
-			is.TypeMeta, is.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, metav1.StatusFailure
-			w.WriteHeader(int(is.Code))
-			_ = json.NewEncoder(w).Encode(is)
+		if answered := r.answer(string(body)); answered != nil {
+			answered.TypeMeta, answered.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, metav1.StatusFailure
+			w.WriteHeader(int(answered.Code))
+			_ = json.NewEncoder(w).Encode(answered)
 			return
 		}
 		if hr.URL.Query().Get("dryRun") == "" {
@@ -77,14 +77,14 @@ func newRejecting(t *testing.T, answer func(status string) *metav1.Status) *reje
 	}
 	r.Begin()
 	r.Follow(func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool) {
-		var of []imports.Source
+		var sources []imports.Source
 		for _, name := range []string{"east", "evil"} {
-			of = append(of, imports.Source{
+			sources = append(sources, imports.Source{
 				Entry: inferenceapi.ImportedCluster{Name: name, RoutingMode: inferenceapi.ParentMode},
 				State: registry.Ready,
 			})
 		}
-		return imports.StatusOf(of, 1), true
+		return imports.StatusOf(sources, 1), true
 	})
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[task](time.Hour, time.Hour)
 	r.queue = &later{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(limit)}
@@ -105,8 +105,8 @@ func (r *rejecting) write(t *testing.T) (clusters string, left int) {
 	}
 	r.Kubernetes.mu.Lock()
 	defer r.Kubernetes.mu.Unlock()
-	for _, of := range r.rejected {
-		left += len(of)
+	for _, entries := range r.rejected {
+		left += len(entries)
 	}
 	return clusters, left
 }
@@ -182,9 +182,9 @@ func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 		}
 	}
 	p := objectid.Pool{Namespace: "team", Name: "chat"}
-	was := r.rejected[p]["evil"]
-	was.at = was.at.Add(-rejectedFor)
-	r.rejected[p]["evil"], r.queue.in, r.answer = was, nil, func(string) *metav1.Status { return nil }
+	rejected := r.rejected[p]["evil"]
+	rejected.at = rejected.at.Add(-rejectedFor)
+	r.rejected[p]["evil"], r.queue.in, r.answer = rejected, nil, func(string) *metav1.Status { return nil }
 	if got, left := r.write(t); got != "east evil " || left != 0 || len(r.queue.in) > 0 {
 		t.Errorf("then the import has %s, %d entries are left out, and it is tried again after %v", got, left,
 			r.queue.in)
@@ -195,10 +195,10 @@ func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 // one.
 func TestRejected_BesideAnotherManagersConditions(t *testing.T) {
 	r := newRejecting(t, func(status string) *metav1.Status {
-		var is struct {
+		var parsed struct {
 			Status struct{ Conditions []any }
 		}
-		if _ = json.Unmarshal([]byte(status), &is); len(is.Status.Conditions) == 0 {
+		if _ = json.Unmarshal([]byte(status), &parsed); len(parsed.Status.Conditions) == 0 {
 			return forbidden(status)
 		}
 		return &metav1.Status{

@@ -33,7 +33,7 @@ func (b *lastBoard) Replace(_ string, reports ...report.Report) {
 }
 
 // finding returns the finding that begins with a problem.
-func (b *lastBoard) finding(problem string) (is report.Finding, ok bool) {
+func (b *lastBoard) finding(problem string) (found report.Finding, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.last {
@@ -43,7 +43,7 @@ func (b *lastBoard) finding(problem string) (is report.Finding, ok bool) {
 			}
 		}
 	}
-	return is, false
+	return found, false
 }
 
 // setWith has some members.
@@ -82,10 +82,10 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 			"spec.members[2].peer.address", "write the address that",
 		},
 	} {
-		is, ok := board.finding(problem)
-		if !ok || is.Severity != report.Error || is.Field != want.field || !strings.Contains(is.Fix, want.fix) ||
+		found, ok := board.finding(problem)
+		if !ok || found.Severity != report.Error || found.Field != want.field || !strings.Contains(found.Fix, want.fix) ||
 			!strings.Contains(accepted, want.field+": "+problem) {
-			t.Errorf("%s: %+v, condition %q", problem, is, accepted)
+			t.Errorf("%s: %+v, condition %q", problem, found, accepted)
 		}
 	}
 	if got := peers(s.spec, "here"); len(got) != 1 || got[0].Name != "north" {

@@ -97,7 +97,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 // A change of one export encodes its record, and not those of the other exports of its cluster.
 func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	f := FileRecords(t.TempDir()).(*fileRecords)
-	of := func(name, address string) registry.Record {
+	record := func(name, address string) registry.Record {
 		return registry.Record{
 			RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "ns", Name: name}}, UID: "uid",
 			Entry: inferenceapi.ImportedCluster{Name: "east",
@@ -105,11 +105,11 @@ func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 		}
 	}
 	line := func(name string) *byte { return &f.kept["east"][objectid.Pool{Namespace: "ns", Name: name}][0] }
-	if err := f.Save(t.Context(), []registry.Record{of("a", "10.0.0.1"), of("b", "10.0.0.2")}, nil); err != nil {
+	if err := f.Save(t.Context(), []registry.Record{record("a", "10.0.0.1"), record("b", "10.0.0.2")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	a, b := line("a"), line("b")
-	if err := f.Save(t.Context(), []registry.Record{of("b", "10.0.0.3")}, nil); err != nil {
+	if err := f.Save(t.Context(), []registry.Record{record("b", "10.0.0.3")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if line("a") != a || line("b") == b {
@@ -153,7 +153,7 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 		return a
 	}
 	var d due
-	is := func(what string, got, want imports.Assembled) {
+	check := func(what string, got, want imports.Assembled) {
 		t.Helper()
 		if slices.SortFunc(got.Pools, objectid.Pool.Compare); !slices.Equal(got.Pools, want.Pools) ||
 			len(got.Placed) != len(want.Placed) {
@@ -166,15 +166,15 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 		}
 	}
 	none := imports.Assembled{}
-	is("not translated yet", d.ready(at(5, "", chat, code)), none)
-	is("an older revision is", d.translated(4), none)
-	is("judged, while a newer revision is in the store", d.ready(at(6, "NotSupported", chat)), none)
-	is("the other pool", d.translated(5), at(5, "", code))
-	is("that pool", d.translated(6), at(6, "NotSupported", chat))
-	is("nothing twice", d.translated(7), none)
-	is("nothing new in the store", d.ready(at(7, "", chat)), at(7, "", chat))
-	is("withdrawn", d.ready(imports.Assembled{Pools: []objectid.Pool{chat}, Revision: 8}), none)
-	is("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
+	check("not translated yet", d.ready(at(5, "", chat, code)), none)
+	check("an older revision is", d.translated(4), none)
+	check("judged, while a newer revision is in the store", d.ready(at(6, "NotSupported", chat)), none)
+	check("the other pool", d.translated(5), at(5, "", code))
+	check("that pool", d.translated(6), at(6, "NotSupported", chat))
+	check("nothing twice", d.translated(7), none)
+	check("nothing new in the store", d.ready(at(7, "", chat)), at(7, "", chat))
+	check("withdrawn", d.ready(imports.Assembled{Pools: []objectid.Pool{chat}, Revision: 8}), none)
+	check("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
 }
 
 // A member whose updates have no effect serves on with its earlier exports: without a metric no

@@ -76,7 +76,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 	if got, err := records.Load(t.Context()); err != nil || len(got) > 0 {
 		t.Errorf("without a folder: %v, %v", got, err)
 	}
-	of := func(cluster, name string) registry.Record {
+	record := func(cluster, name string) registry.Record {
 		r := registry.Record{
 			RecordID: registry.RecordID{Cluster: cluster}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 2},
 			Bundle: []byte("PEM"), Started: time.UnixMilli(7),
@@ -92,7 +92,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 		}
 		return r
 	}
-	all := []registry.Record{of("east", ""), of("east", "a"), of("east", "b"), of("west", ""), of("west", "a")}
+	all := []registry.Record{record("east", ""), record("east", "a"), record("east", "b"), record("west", ""), record("west", "a")}
 	if err := records.Save(t.Context(), all, nil); err != nil {
 		t.Fatal(err)
 	}

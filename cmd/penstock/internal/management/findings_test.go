@@ -71,10 +71,10 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	for range 3 {
 		h.wanted(set)
 	}
-	is := h.status()
-	if is.Problem == nil || !strings.Contains(is.Problem.Problem, "relays nothing") ||
-		!strings.Contains(is.Problem.Fix, "penstock clusters join") || !slices.Equal(is.Peers, []string{"east"}) {
-		t.Errorf("%+v", is)
+	status := h.status()
+	if status.Problem == nil || !strings.Contains(status.Problem.Problem, "relays nothing") ||
+		!strings.Contains(status.Problem.Fix, "penstock clusters join") || !slices.Equal(status.Peers, []string{"east"}) {
+		t.Errorf("%+v", status)
 	}
 	text := log.String()
 	if strings.Count(text, "relays nothing") != 1 ||
@@ -83,10 +83,10 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	}
 	set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: "west", Kubeconfig: kubeconfig})
 	names, _ := h.wanted(set)
-	is = h.status()
-	if is.Problem != nil || len(is.Problems) != 0 ||
-		!slices.Equal(append(is.Peers, names...), []string{"east", "west"}) {
-		t.Errorf("with a member of both kinds: members %q, %+v", names, is)
+	status = h.status()
+	if status.Problem != nil || len(status.Problems) != 0 ||
+		!slices.Equal(append(status.Peers, names...), []string{"east", "west"}) {
+		t.Errorf("with a member of both kinds: members %q, %+v", names, status)
 	}
 }
 
@@ -101,9 +101,9 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 		{Name: "west", Draining: true, Kubeconfig: &v1alpha1.ClusterSetKubeconfig{File: "west"}},
 	}
 	names, _ := h.wanted(set)
-	if is := h.status().Problems["east"+undrained]; !slices.Equal(names, []string{"west"}) ||
-		len(h.status().Problems) != 1 || is == nil || is.Field != "spec.members[east].draining" ||
-		!strings.Contains(is.Fix, "penstock clusters drain") {
+	if problem := h.status().Problems["east"+undrained]; !slices.Equal(names, []string{"west"}) ||
+		len(h.status().Problems) != 1 || problem == nil || problem.Field != "spec.members[east].draining" ||
+		!strings.Contains(problem.Fix, "penstock clusters drain") {
 		t.Errorf("members %q; %+v", names, h.status().Problems)
 	}
 	set.Spec.Members[0].Draining = false
@@ -136,17 +136,17 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	shown := func(what string, check func(problems map[string]*mistake) bool) {
 		t.Helper()
 		poll.NoError(t, what, poll.Limit, func() error {
-			if is := h.status(); !is.Leading || !check(is.Problems) {
-				return fmt.Errorf("%+v", is)
+			if status := h.status(); !status.Leading || !check(status.Problems) {
+				return fmt.Errorf("%+v", status)
 			}
 			return nil
 		})
 	}
 	const key = "ClusterSet gpus spec.members[0]"
 	shown("the finding", func(problems map[string]*mistake) bool {
-		is := problems[key]
-		return is != nil && is.Field == "spec.members[0]" &&
-			strings.Contains(is.Problem, "it has no peer, kubeconfig or clusterProfile")
+		problem := problems[key]
+		return problem != nil && problem.Field == "spec.members[0]" &&
+			strings.Contains(problem.Problem, "it has no peer, kubeconfig or clusterProfile")
 	})
 	page, err := json.Marshal(h.status())
 	if text := string(page); err != nil || !strings.Contains(text,
@@ -154,10 +154,10 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 		t.Errorf("its keys differ from others of the page: %v %s", err, text)
 	}
 	poll.NoError(t, "the count of problems", poll.Limit, func() error {
-		is := h.status()
+		status := h.status()
 		// and that there is no ClusterSet
-		if got, want := problems(t, h), float64(1+len(is.Problems)); is.Problem == nil || got != want {
-			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, is)
+		if got, want := problems(t, h), float64(1+len(status.Problems)); status.Problem == nil || got != want {
+			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, status)
 		}
 		return nil
 	})

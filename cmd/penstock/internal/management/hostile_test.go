@@ -109,12 +109,12 @@ func (s *site) imports(member, pool string) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var is inferenceapi.InferencePoolImportStatus
-	if err := json.Unmarshal(raw, &is); err != nil {
+	var status inferenceapi.InferencePoolImportStatus
+	if err := json.Unmarshal(raw, &status); err != nil {
 		s.Fatal(err)
 	}
 	var out []string
-	for _, c := range is.Clusters {
+	for _, c := range status.Clusters {
 		text := c.Name
 		if c.EndpointPicker != nil {
 			text += " " + c.EndpointPicker.Service[0].Addresses[0]
@@ -133,15 +133,15 @@ func (s *site) condition(member, pool string) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var is struct {
+	var status struct {
 		Parents []struct {
 			Conditions []struct{ Type, Status, Reason, Message string }
 		}
 	}
-	if err := json.Unmarshal(raw, &is); err != nil {
+	if err := json.Unmarshal(raw, &status); err != nil {
 		s.Fatal(err)
 	}
-	for _, p := range is.Parents {
+	for _, p := range status.Parents {
 		for _, c := range p.Conditions {
 			return c.Status + "/" + c.Reason + ": " + c.Message
 		}

@@ -27,9 +27,9 @@ type world struct {
 	changes  int               // of findings
 }
 
-func (w *world) Report(cluster string, is report.Report) {
+func (w *world) Report(cluster string, r report.Report) {
 	w.changes++
-	w.findings[cluster] = is.Findings[0].String()
+	w.findings[cluster] = r.Findings[0].String()
 }
 
 func (w *world) Resolve(cluster string) {

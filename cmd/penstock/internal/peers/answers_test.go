@@ -21,8 +21,8 @@ func TestParentMode_404sThatAnotherProcessCountsAreOnTheBoard(t *testing.T) {
 	}
 	shown := func(findings int) func() bool {
 		return func() bool {
-			is, _ := board.Get(farImport)
-			return len(is.Findings) == findings
+			shown, _ := board.Get(farImport)
+			return len(shown.Findings) == findings
 		}
 	}
 	counts.Report("parent/default/far/west", found)

@@ -45,9 +45,9 @@ func (r *relayed) isDown(t *testing.T, sources int, why string) {
 	poll.Until(t, fmt.Sprintf("the picker is down at %d sources", sources), func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for source, is := range r.down {
-			if !strings.HasPrefix(source, "east relay") || is != why {
-				t.Errorf("%s: %s", source, is)
+		for source, reason := range r.down {
+			if !strings.HasPrefix(source, "east relay") || reason != why {
+				t.Errorf("%s: %s", source, reason)
 			}
 		}
 		return len(r.down) == sources

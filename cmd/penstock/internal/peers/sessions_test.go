@@ -106,25 +106,25 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 
 // inOrder chooses the cluster of a session, then the clusters of a list in its order.
 type inOrder struct {
-	mu sync.Mutex
-	of map[objectid.Target]*picker.Clusters
+	mu       sync.Mutex
+	clusters map[objectid.Target]*picker.Clusters
 }
 
 func (c *inOrder) SetClusters(pool objectid.Target, to *picker.Clusters) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of[pool] = to
+	c.clusters[pool] = to
 }
 
 func (c *inOrder) Choose(pool objectid.Target, p picker.ClusterPrompt, _ bool,
 	out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.of[pool].List {
-		if of := (picker.ClusterCost{Cluster: m.Name, Hop: m.Name}); m.Name == p.Stay {
-			out = slices.Insert(out, 0, of)
+	for _, m := range c.clusters[pool].List {
+		if cost := (picker.ClusterCost{Cluster: m.Name, Hop: m.Name}); m.Name == p.Stay {
+			out = slices.Insert(out, 0, cost)
 		} else {
-			out = append(out, of)
+			out = append(out, cost)
 		}
 	}
 	return out, nil

@@ -45,18 +45,18 @@ func (d *disk) cutPower(draw func(n int, what string) int) {
 	all := maps.Clone(d.names)
 	maps.Copy(all, d.kept)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		is, kept := d.names[name], d.kept[name]
-		if is != kept && draw(2, "name "+name) == 0 {
-			is = kept
+		file, kept := d.names[name], d.kept[name]
+		if file != kept && draw(2, "name "+name) == 0 {
+			file = kept
 		}
-		if is == nil {
+		if file == nil {
 			continue
 		}
-		n := is.synced
-		if n < len(is.data) {
-			n += draw(len(is.data)-n+1, "data "+name)
+		n := file.synced
+		if n < len(file.data) {
+			n += draw(len(file.data)-n+1, "data "+name)
 		}
-		after[name] = &inode{slices.Clone(is.data[:n]), n}
+		after[name] = &inode{slices.Clone(file.data[:n]), n}
 	}
 	d.names, d.kept = after, maps.Clone(after)
 }
@@ -66,8 +66,8 @@ func (d *disk) snapshot() map[string]*inode {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := map[string]*inode{}
-	for name, is := range d.names {
-		out[name] = &inode{slices.Clone(is.data), len(is.data)}
+	for name, file := range d.names {
+		out[name] = &inode{slices.Clone(file.data), len(file.data)}
 	}
 	return out
 }
@@ -76,9 +76,9 @@ func (d *disk) snapshot() map[string]*inode {
 func (d *disk) restore(backup map[string]*inode) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for name, is := range backup {
-		is = &inode{slices.Clone(is.data), len(is.data)}
-		d.names[name], d.kept[name] = is, is
+	for name, file := range backup {
+		file = &inode{slices.Clone(file.data), len(file.data)}
+		d.names[name], d.kept[name] = file, file
 	}
 }
 
@@ -86,8 +86,8 @@ func (d *disk) restore(backup map[string]*inode) {
 func (d *disk) lose(prefix string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, of := range []map[string]*inode{d.names, d.kept} {
-		maps.DeleteFunc(of, func(name string, _ *inode) bool { return strings.HasPrefix(name, prefix) })
+	for _, list := range []map[string]*inode{d.names, d.kept} {
+		maps.DeleteFunc(list, func(name string, _ *inode) bool { return strings.HasPrefix(name, prefix) })
 	}
 }
 
@@ -120,11 +120,11 @@ func (m *mount) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := m.names[name]
-	if is == nil {
+	file := m.names[name]
+	if file == nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
-	return &reading{bytes.NewReader(slices.Clone(is.data)), info{path.Base(name), len(is.data)}}, nil
+	return &reading{bytes.NewReader(slices.Clone(file.data)), info{path.Base(name), len(file.data)}}, nil
 }
 
 func (m *mount) ReadDir(folder string) (out []fs.DirEntry, err error) {
@@ -198,9 +198,9 @@ func (m *mount) Sync(folder string) error {
 	maps.DeleteFunc(m.kept, func(name string, _ *inode) bool {
 		return path.Dir(name) == folder && m.names[name] == nil
 	})
-	for name, is := range m.names {
+	for name, file := range m.names {
 		if path.Dir(name) == folder {
-			m.kept[name] = is
+			m.kept[name] = file
 		}
 	}
 	return nil
@@ -210,7 +210,7 @@ func (m *mount) Sync(folder string) error {
 type writing struct {
 	m    *mount
 	name string
-	is   *inode
+	file *inode
 }
 
 func (w *writing) Name() string { return w.name }
@@ -223,10 +223,10 @@ func (w *writing) Write(raw []byte) (int, error) {
 		return 0, err
 	}
 	if w.m.full {
-		w.is.data = append(w.is.data, raw[:len(raw)/2]...)
+		w.file.data = append(w.file.data, raw[:len(raw)/2]...)
 		return len(raw) / 2, syscall.ENOSPC
 	}
-	w.is.data = append(w.is.data, raw...)
+	w.file.data = append(w.file.data, raw...)
 	return len(raw), nil
 }
 
@@ -234,7 +234,7 @@ func (w *writing) Sync() error {
 	unlock, err := w.m.use()
 	defer unlock()
 	if err == nil {
-		w.is.synced = len(w.is.data)
+		w.file.synced = len(w.file.data)
 	}
 	return err
 }

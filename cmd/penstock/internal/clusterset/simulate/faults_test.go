@@ -85,11 +85,11 @@ func leave(n *node, draw func(n int, what string) int) string {
 
 // join makes another node a member.
 func (n *node) join(o *node) {
-	if is, ok := o.member(); ok && n.joined[o.name].Peer == nil {
+	if member, ok := o.member(); ok && n.joined[o.name].Peer == nil {
 		for _, p := range n.processes {
 			p.forget(o.name)
 		}
-		n.joined[o.name] = is
+		n.joined[o.name] = member
 		n.touch()
 		n.changed()
 	}
@@ -203,9 +203,9 @@ func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 				}
 			})
 		}
-		is := n.pools[draw(len(n.pools), "pool")] // the one before does not read this
-		is.exported, is.changed = !is.exported, time.Now()
-		text += fmt.Sprintf("; export of %s: %v", is.key(), is.exported)
+		pool := n.pools[draw(len(n.pools), "pool")] // the one before does not read this
+		pool.exported, pool.changed = !pool.exported, time.Now()
+		text += fmt.Sprintf("; export of %s: %v", pool.key(), pool.exported)
 	case power:
 		text = p.id + " has no power"
 		n.stop(p, true)
@@ -241,13 +241,13 @@ func (w *world) plan() {
 	}
 	span := int((healed - joinedBy).Milliseconds())
 	for i := range faults + changes {
-		of, what := kinds, "fault"
+		acts, what := kinds, "fault"
 		if i >= faults {
-			of, what = usersDo, "change"
+			acts, what = usersDo, "change"
 		}
 		name := fmt.Sprintf("%s %d", what, i)
 		draw := func(n int, what string) int { return w.draw(n, name+" "+what) }
-		a, n := of[draw(len(of), "act")], w.nodes[draw(len(w.nodes), "node")]
+		a, n := acts[draw(len(acts), "act")], w.nodes[draw(len(w.nodes), "node")]
 		at := joinedBy + time.Duration(draw(span, "at"))*time.Millisecond
 		w.schedule("", fmt.Sprintf("%s: %s of %s", name, a.name, n.name), at-time.Since(w.began), func() {
 			if text := a.do(n, draw); text != "" {

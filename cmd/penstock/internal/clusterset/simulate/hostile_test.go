@@ -46,9 +46,9 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 			`"service":[{"addresses":["10.9.9.9"],"ports":[{"number":1}]}]}}}`, epoch, n.name, address, pool)
 	}
 	edit := func(pattern *regexp.Regexp, with string) {
-		for _, is := range out.Resources {
-			if text, ok := wiretest.Text(is.GetResource().GetValue()); ok {
-				is.Resource = &anypb.Any{Value: wiretest.Value(pattern.ReplaceAllString(text, with))}
+		for _, res := range out.Resources {
+			if text, ok := wiretest.Text(res.GetResource().GetValue()); ok {
+				res.Resource = &anypb.Any{Value: wiretest.Value(pattern.ReplaceAllString(text, with))}
 			}
 		}
 	}
@@ -88,8 +88,8 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 		}
 	case 11:
 		out.Resources = append(out.Resources, out.Resources...)
-		for _, is := range out.Resources {
-			is.Ttl = durationpb.New(-time.Second)
+		for _, res := range out.Resources {
+			res.Ttl = durationpb.New(-time.Second)
 		}
 	}
 	return out

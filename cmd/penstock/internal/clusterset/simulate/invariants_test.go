@@ -80,10 +80,10 @@ func (p *process) check() {
 	before := p.watched.most // a member may have had this share since the last look
 	p.watched.most = most
 	for _, m := range r.Members(p.watched.members) {
-		if is := fmt.Sprint(m.UID, m.State, m.Known, m.Connected(), r.Count(m.Name)); p.watched.checked[m.Name] == is {
+		if now := fmt.Sprint(m.UID, m.State, m.Known, m.Connected(), r.Count(m.Name)); p.watched.checked[m.Name] == now {
 			continue
 		} else {
-			p.watched.checked[m.Name] = is
+			p.watched.checked[m.Name] = now
 		}
 		list, size := r.ExportsOf(m.Name), 0
 		var text []string
@@ -119,7 +119,7 @@ func (p *process) check() {
 
 // checkReturn: a withdrawn export returns only if its exporter publishes it anew with a later
 // stamp.
-func (p *process) checkReturn(of *node, m registry.Member, e *registry.Export) {
+func (p *process) checkReturn(exporter *node, m registry.Member, e *registry.Export) {
 	id := registry.RecordID{Cluster: m.Name, Pool: e.Pool}
 	if e.Withdrawn() {
 		if !p.watched.left[id] {
@@ -128,9 +128,9 @@ func (p *process) checkReturn(of *node, m registry.Member, e *registry.Export) {
 		return
 	}
 	delete(p.watched.left, id)
-	at, was := p.watched.withdrawn[id]
+	at, withdrawn := p.watched.withdrawn[id]
 	delete(p.watched.withdrawn, id)
-	if !was || e.Stamp.Compare(at) > 0 || of.lied() || of.rewound() || e.Entry.RoutingMode == "" {
+	if !withdrawn || e.Stamp.Compare(at) > 0 || exporter.lied() || exporter.rewound() || e.Entry.RoutingMode == "" {
 		return
 	}
 	p.node.w.violated("%s has export %s/%s of %s again at %v, and it was withdrawn at %v",
@@ -155,16 +155,16 @@ func (p *process) forget(member string) {
 const unchanged = 2 * time.Minute
 
 // checkSilence: an export is withdrawn only if its exporter has withdrawn it.
-func (p *process) checkSilence(of *node, e *registry.Export) {
-	id := registry.RecordID{Cluster: of.name, Pool: e.Pool}
-	was := p.watched.exported[id]
-	if p.watched.exported[id] = !e.Withdrawn(); !was || !e.Withdrawn() || of.lied() {
+func (p *process) checkSilence(exporter *node, e *registry.Export) {
+	id := registry.RecordID{Cluster: exporter.name, Pool: e.Pool}
+	exported := p.watched.exported[id]
+	if p.watched.exported[id] = !e.Withdrawn(); !exported || !e.Withdrawn() || exporter.lied() {
 		return
 	}
-	for _, is := range of.pools {
-		same := is.namespace == e.Pool.Namespace && is.name == e.Pool.Name
-		if same && is.exportedTo(p.node.name) && time.Since(is.changed) > unchanged {
-			p.node.w.violated("%s has %s of %s withdrawn, which exports it", p.id, is.key(), of.name)
+	for _, pool := range exporter.pools {
+		same := pool.namespace == e.Pool.Namespace && pool.name == e.Pool.Name
+		if same && pool.exportedTo(p.node.name) && time.Since(pool.changed) > unchanged {
+			p.node.w.violated("%s has %s of %s withdrawn, which exports it", p.id, pool.key(), exporter.name)
 		}
 	}
 }
@@ -190,15 +190,15 @@ func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 		n.w.violated("%s cannot read its records: %v", p.id, err)
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(n.kept), registry.RecordID.Compare) {
-		was := n.kept[id]
+		saved := n.kept[id]
 		i := slices.IndexFunc(list, func(r registry.Record) bool { return r.RecordID == id })
 		if i < 0 {
 			continue // dropped since, perhaps by a save that had no time to succeed
 		}
-		is, of := list[i], n.w.node(id.Cluster)
-		if is.UID == was.UID && is.Stamp.Compare(was.Stamp) < 0 && !of.rewound() && !of.lied() {
+		loaded, exporter := list[i], n.w.node(id.Cluster)
+		if loaded.UID == saved.UID && loaded.Stamp.Compare(saved.Stamp) < 0 && !exporter.rewound() && !exporter.lied() {
 			n.w.violated("%s starts with the record of %s %s at %v, and had saved it at %v",
-				p.id, id.Cluster, id.Pool, is.Stamp, was.Stamp)
+				p.id, id.Cluster, id.Pool, loaded.Stamp, saved.Stamp)
 		}
 	}
 	for _, r := range list {
@@ -238,9 +238,9 @@ func (p *process) share(member string) string {
 	return out.String()
 }
 
-func hash(is any) uint64 {
+func hash(value any) uint64 {
 	h := fnv.New64a()
-	raw, _ := json.Marshal(is)
+	raw, _ := json.Marshal(value)
 	_, _ = h.Write(raw)
 	return h.Sum64()
 }
@@ -284,11 +284,11 @@ func (w *world) after(e *event) {
 // exports to it, and nothing else, whatever epoch was lost, and also of one that was hostile.
 func (w *world) checkArrived() {
 	for _, to := range w.nodes {
-		for _, of := range w.nodes {
-			if to == of {
+		for _, exporter := range w.nodes {
+			if to == exporter {
 				continue
 			}
-			if text := to.own().missing(of); text != "" {
+			if text := to.own().missing(exporter); text != "" {
 				w.violated("%v after all faults have healed, %s", time.Since(w.began)-healed, text)
 			}
 		}
@@ -296,9 +296,9 @@ func (w *world) checkArrived() {
 }
 
 // missing is what a process lacks of what another node exports to it; "": nothing.
-func (p *process) missing(of *node) string {
+func (p *process) missing(exporter *node) string {
 	wanted, has := map[string]inferenceapi.ImportedCluster{}, map[string]inferenceapi.ImportedCluster{}
-	from := of.own()
+	from := exporter.own()
 	from.mu.Lock()
 	for _, e := range from.exports {
 		if e.Pool.Namespace == "team" && (e.To == nil || slices.Contains(e.To, p.node.name)) {
@@ -307,11 +307,11 @@ func (p *process) missing(of *node) string {
 	}
 	from.mu.Unlock()
 	for _, o := range store.Offers.All(p.store.View()) {
-		if is := o.Cluster; is.Name == of.name {
-			if len(is.Conditions) == 1 && is.Conditions[0].Reason == "Draining" && of.draining {
-				is.Conditions = nil
+		if entry := o.Cluster; entry.Name == exporter.name {
+			if len(entry.Conditions) == 1 && entry.Conditions[0].Reason == "Draining" && exporter.draining {
+				entry.Conditions = nil
 			}
-			has[o.Import] = is
+			has[o.Import] = entry
 		}
 	}
 	// Those that come in parts have another order.

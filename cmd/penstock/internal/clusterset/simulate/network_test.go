@@ -90,7 +90,7 @@ func (n *network) send(from *process, to *node, queue, name string, fire func())
 // server is clusterset.Server in the network.
 type server struct {
 	net     *network
-	of      *process
+	proc    *process
 	creds   credentials.TransportCredentials
 	stream  grpc.StreamDesc
 	impl    any
@@ -103,7 +103,7 @@ type server struct {
 
 func (p *process) server(f *federation.Federation) clusterset.Server {
 	return &server{
-		net: p.node.w.net, of: p, creds: f.ServerCredentials(), address: p.node.address(),
+		net: p.node.w.net, proc: p, creds: f.ServerCredentials(), address: p.node.address(),
 		stopped: make(chan struct{}), serving: map[*stream]bool{},
 	}
 }
@@ -126,7 +126,7 @@ func (s *server) Stop() {
 		s.net.servers[s.address] = slices.DeleteFunc(s.net.servers[s.address], func(o *server) bool { return o == s })
 		s.net.mu.Unlock()
 		close(s.stopped)
-		for _, t := range s.net.of(s.of) {
+		for _, t := range s.net.transportsOf(s.proc) {
 			if t.server == s {
 				t.reset(true)
 			}
@@ -152,7 +152,7 @@ func (l listener) String() string            { return l.address }
 // connection implements channel.Connection.
 type connection struct {
 	net     *network
-	of      *process
+	proc    *process
 	to      *node
 	address string
 	creds   credentials.TransportCredentials
@@ -167,7 +167,7 @@ func (p *process) connect(address string, with credentials.TransportCredentials)
 	for _, n := range p.node.w.nodes {
 		if n.address() == address {
 			return &connection{
-				net: p.node.w.net, of: p, to: n, address: address, creds: with, state: connectivity.Idle,
+				net: p.node.w.net, proc: p, to: n, address: address, creds: with, state: connectivity.Idle,
 			}, nil
 		}
 	}
@@ -261,12 +261,12 @@ func (c *connection) transport(ctx context.Context) (*transport, error) {
 func (c *connection) dial(ctx context.Context) (*transport, error) {
 	n := c.net
 	n.mu.Lock()
-	key := c.of.id + ">" + c.to.name
+	key := c.proc.id + ">" + c.to.name
 	n.dials[key]++
 	name := fmt.Sprintf("%s#%d", key, n.dials[key])
 	n.mu.Unlock()
-	l, found := n.link(c.of.node.name, c.to.name), make(chan *server, 1)
-	n.send(c.of, c.to, "", name+" connects", func() {
+	l, found := n.link(c.proc.node.name, c.to.name), make(chan *server, 1)
+	n.send(c.proc, c.to, "", name+" connects", func() {
 		n.mu.Lock()
 		list := n.servers[c.address]
 		n.mu.Unlock()
@@ -292,7 +292,7 @@ func (c *connection) dial(ctx context.Context) (*transport, error) {
 	if to == nil {
 		return nil, unavailable("connection refused")
 	}
-	t := &transport{net: n, name: name, client: c.of, server: to}
+	t := &transport{net: n, name: name, client: c.proc, server: to}
 	if err := t.handshake(ctx, c.address, c.creds); err != nil {
 		return nil, unavailable(err.Error())
 	}
@@ -349,11 +349,11 @@ func (t *transport) broken() error {
 }
 
 // of are the transports of a process, and those to it.
-func (n *network) of(p *process) (out []*transport) {
+func (n *network) transportsOf(p *process) (out []*transport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.transports {
-		if t.client == p || t.server.of == p {
+		if t.client == p || t.server.proc == p {
 			out = append(out, t)
 		}
 	}
@@ -365,7 +365,7 @@ func (n *network) between(a, b string) (out []*transport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.transports {
-		if linkName(t.client.node.name, t.server.of.node.name) == linkName(a, b) {
+		if linkName(t.client.node.name, t.server.proc.node.name) == linkName(a, b) {
 			out = append(out, t)
 		}
 	}
@@ -390,10 +390,10 @@ func (t *transport) reset(server bool) {
 	case again:
 	case server:
 		t.lostAtServer()
-		t.net.send(t.server.of, t.client.node, "", t.name+" is reset by the server", t.lostAtClient)
+		t.net.send(t.server.proc, t.client.node, "", t.name+" is reset by the server", t.lostAtClient)
 	default:
 		t.lostAtClient()
-		t.net.send(t.client, t.server.of.node, "", t.name+" is reset by the client", t.lostAtServer)
+		t.net.send(t.client, t.server.proc.node, "", t.name+" is reset by the client", t.lostAtServer)
 	}
 }
 
@@ -422,14 +422,14 @@ func (t *transport) lostAtServer() {
 }
 
 // silence has both ends give a transport up if nothing arrives for as long as they wait.
-func (t *transport) silence(is func() bool) {
+func (t *transport) silence(silent func() bool) {
 	t.net.w.schedule("", t.name+" keepalive of the client", clientKeepalive, func() {
-		if is() {
+		if silent() {
 			t.reset(false)
 		}
 	})
 	t.net.w.schedule("", t.name+" keepalive of the server", serverKeepalive, func() {
-		if is() {
+		if silent() {
 			t.lostAtServer()
 		}
 	})

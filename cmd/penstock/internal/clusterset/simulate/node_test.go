@@ -200,7 +200,7 @@ func (p *process) kill(power bool) {
 	p.mount.end()
 	if power {
 		p.off.Store(true)
-		for _, t := range p.node.w.net.of(p) {
+		for _, t := range p.node.w.net.transportsOf(p) {
 			t.silence(func() bool { return true })
 		}
 	}
@@ -208,7 +208,7 @@ func (p *process) kill(power bool) {
 	if power {
 		return
 	}
-	for _, t := range p.node.w.net.of(p) {
+	for _, t := range p.node.w.net.transportsOf(p) {
 		t.reset(t.client != p)
 	}
 }
@@ -236,9 +236,9 @@ type records struct {
 func (r *records) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	err := r.Records.Save(ctx, changed, gone)
 	if n := r.p.node; err == nil && !r.p.alone {
-		for _, is := range changed {
-			n.kept[is.RecordID] = is
-			delete(n.dropped, is.RecordID)
+		for _, record := range changed {
+			n.kept[record.RecordID] = record
+			delete(n.dropped, record.RecordID)
 		}
 		for _, id := range gone {
 			delete(n.kept, id)
@@ -260,9 +260,9 @@ func (r *records) Load(ctx context.Context) ([]registry.Record, error) {
 // write writes the objects of a node into the store of a process.
 func (p *process) write() {
 	wanted, ops := p.node.objects(), []store.Op{}
-	for _, is := range store.InferencePools.All(p.store.View()) {
-		if !slices.ContainsFunc(p.node.pools, func(o *pool) bool { return o.key() == store.ID(is) }) {
-			ops = append(ops, store.InferencePools.Delete(store.ID(is)))
+	for _, stored := range store.InferencePools.All(p.store.View()) {
+		if !slices.ContainsFunc(p.node.pools, func(o *pool) bool { return o.key() == store.ID(stored) }) {
+			ops = append(ops, store.InferencePools.Delete(store.ID(stored)))
 		}
 	}
 	if _, err := p.store.Apply(append(ops, wanted...)...); err != nil {
@@ -304,21 +304,21 @@ func (n *node) objects() (ops []store.Op) {
 		ops = append(ops, store.Namespaces.Put(&corev1.Namespace{ObjectMeta: meta("", name)}))
 	}
 	for _, name := range sharedPools {
-		is := route("import-"+name, "/import/"+name, "inference.networking.x-k8s.io", "InferencePoolImport", name)
-		ops = append(ops, store.HTTPRoutes.Put(is))
+		obj := route("import-"+name, "/import/"+name, "inference.networking.x-k8s.io", "InferencePoolImport", name)
+		ops = append(ops, store.HTTPRoutes.Put(obj))
 	}
 	for _, p := range n.pools {
-		is := &inferencev1.InferencePool{ObjectMeta: meta(p.namespace, p.name)}
-		is.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{
+		obj := &inferencev1.InferencePool{ObjectMeta: meta(p.namespace, p.name)}
+		obj.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{
 			"app": inferencev1.LabelValue(p.name),
 		}
-		is.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
+		obj.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
 		if p.exported {
-			is.Annotations = map[string]string{
+			obj.Annotations = map[string]string{
 				export.Annotation: "ClusterSet", export.WeightAnnotation: strconv.Itoa(p.weight),
 			}
 			if p.to != nil {
-				is.Annotations[export.ToAnnotation] = strings.Join(p.to, ",")
+				obj.Annotations[export.ToAnnotation] = strings.Join(p.to, ",")
 			}
 		}
 		servers := &v1alpha1.ModelServers{ObjectMeta: meta(p.namespace, p.name)}
@@ -327,7 +327,7 @@ func (n *node) objects() (ops []store.Op) {
 			address := fmt.Sprintf("10.%d.%d.%d", n.number, p.generation%200, i+1)
 			servers.Spec.Servers = append(servers.Spec.Servers, v1alpha1.ModelServer{Address: address})
 		}
-		ops = append(ops, store.InferencePools.Put(is), store.ModelServers.Put(servers))
+		ops = append(ops, store.InferencePools.Put(obj), store.ModelServers.Put(servers))
 		if p.namespace == "team" {
 			r := route("own-"+p.name, "/own/"+p.name, "inference.networking.k8s.io", "InferencePool", p.name)
 			ops = append(ops, store.HTTPRoutes.Put(r))
@@ -351,17 +351,17 @@ func route(name, path, group, kind, to string) *gatewayv1.HTTPRoute {
 }
 
 // member is a node as others write it into their ClusterSets: what `penstock clusters show` prints.
-func (n *node) member() (is v1alpha1.ClusterSetMember, ok bool) {
+func (n *node) member() (member v1alpha1.ClusterSetMember, ok bool) {
 	raw, err := statefile.Read(&mount{disk: n.disk}, clusterset.MemberFile("/state"))
 	if err != nil {
-		return is, false
+		return member, false
 	}
 	list, err := clusterset.ReadMembers(n.name, raw, time.Now())
 	if err != nil {
 		n.w.violated("%s: what others need to make it a member cannot be read: %v", n.name, err)
-		return is, false
+		return member, false
 	}
-	is = list[0]
-	is.Allow.Namespaces = []string{"team"}
-	return is, true
+	member = list[0]
+	member.Allow.Namespaces = []string{"team"}
+	return member, true
 }

@@ -45,7 +45,7 @@ func (t *transport) stream(ctx context.Context, codec encoding.CodecV2, most int
 	if broken != nil {
 		s.toClient.fail(broken)
 	}
-	to := t.server.of.node
+	to := t.server.proc.node
 	t.net.send(t.client, to, "", s.name+" begins", func() { t.server.handle(s) })
 	context.AfterFunc(ctx, func() { t.net.send(t.client, to, "", s.name+" is cancelled", s.cancel) })
 	return &atClient{s}
@@ -68,7 +68,7 @@ func (s *server) handle(on *stream) {
 		s.net.mu.Lock()
 		delete(s.serving, on)
 		s.net.mu.Unlock()
-		s.net.send(s.of, on.over.client.node, "", on.name+" ends", func() {
+		s.net.send(s.proc, on.over.client.node, "", on.name+" ends", func() {
 			if err == nil {
 				on.toClient.fail(io.EOF)
 			} else {
@@ -170,7 +170,7 @@ func (s *atClient) SendMsg(m any) error {
 	if s.ctx.Err() != nil || s.over.broken() != nil {
 		return io.EOF
 	}
-	return s.send(s.over.client, s.over.server.of.node, ">", m, &s.toServer)
+	return s.send(s.over.client, s.over.server.proc.node, ">", m, &s.toServer)
 }
 
 func (s *atClient) RecvMsg(m any) error {
@@ -199,7 +199,7 @@ func (s *atServer) SendMsg(m any) error {
 	if s.served.Err() != nil {
 		return status.FromContextError(s.served.Err()).Err()
 	}
-	return s.send(s.over.server.of, s.over.client.node, "<", m, &s.toClient)
+	return s.send(s.over.server.proc, s.over.client.node, "<", m, &s.toClient)
 }
 
 func (s *atServer) RecvMsg(m any) error {
