@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// frozen has a site take no update over until thawed is called.
+// frozen makes a site apply no update until thawed is called.
 func (s *site) frozen() (thawed func()) {
 	hold := make(chan struct{})
 	s.mu.Lock()
@@ -40,8 +40,8 @@ func (s *site) acknowledges(what, member string, want bool) {
 	poll.Until(s.t, what, func() bool { acknowledged, _ := s.Acknowledged(member); return acknowledged == want })
 }
 
-// A drain is over once the members have it in effect. One that is frozen counts as connected until
-// its lease ends, and its Envoys send on.
+// A drain is over once the members have applied it. A frozen member counts as connected until its
+// lease ends, and its Envoys continue to send.
 func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)

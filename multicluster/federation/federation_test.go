@@ -78,7 +78,7 @@ func (a *authority) issue(t *testing.T, id string) func() (*tls.Certificate, err
 	}
 }
 
-// site is a cluster: its federation, and a registry of what it has received.
+// site is a cluster: its federation, and a registry of its updates.
 type site struct {
 	*Federation
 	*authority
@@ -89,7 +89,7 @@ type site struct {
 	stop     func()
 	logs     *lines
 
-	bytes     atomic.Int64 // received of exports
+	bytes     atomic.Int64 // received on the topic exports
 	mu        sync.Mutex
 	presented func() (*tls.Certificate, error)
 	published []byte
@@ -97,7 +97,7 @@ type site struct {
 	hold      chan struct{} // frozen
 }
 
-// presents has a site use a certificate and publish a bundle from now on.
+// presents makes a site use a certificate and publish a bundle.
 func (s *site) presents(certificate func() (*tls.Certificate, error), bundle []byte) {
 	s.mu.Lock()
 	s.presented, s.published = certificate, bundle
@@ -200,7 +200,7 @@ func exported(address string, to ...string) export.Export {
 			}}}
 }
 
-// has polls until a site's registry has something.
+// has polls until a site's registry has some content.
 func (s *site) has(want string) {
 	s.t.Helper()
 	poll.NoError(s.t, fmt.Sprintf("%s has %q", s.name, want), poll.Limit, func() error {
@@ -280,8 +280,8 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 	}
 }
 
-// A pool is exported, withdrawn and exported again. What its member reported of the first export
-// does not count for the second one, nor does what it reports of pools that are not exported to it.
+// A pool is exported, withdrawn and exported again. The member's report on the first export does
+// not count for the second one, nor do reports on pools that are not exported to it.
 func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -311,7 +311,7 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		})
 	}
 	first := exported("10.0.0.1")
-	place([]objectid.Pool{chat, other}, 0) // before a has decided what it exports
+	place([]objectid.Pool{chat, other}, 0) // before a has decided on exports
 	a.exports(first)
 	until("the first export", first, "True Exported")
 	if got := a.registry.Placements(nil, other); len(got) > 0 {
@@ -341,7 +341,7 @@ func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {
 	b.has("a=10.0.0.1")
 	a.stop()
 	poll.Until(t, "b notices", func() bool {
-		// The lease runs on: until it expires, a member that is not connected is Ready.
+		// The lease continues: until it expires, a disconnected member is Ready.
 		return !b.channel.Connected(a.listener.Addr().String())
 	})
 	b.has("a=10.0.0.1")
@@ -495,7 +495,7 @@ func FuzzRecord_DecodesOrFails(f *testing.F) {
 	})
 }
 
-// check is whether a certificate is trusted.
+// check reports whether a certificate is trusted.
 func (t *trust) check(tt *testing.T, certificate func() (*tls.Certificate, error)) error {
 	tt.Helper()
 	c, err := certificate()
@@ -510,7 +510,7 @@ func (t *trust) check(tt *testing.T, certificate func() (*tls.Certificate, error
 	return err
 }
 
-// An empty object takes one byte on the wire, and a hundred times that once it is decoded.
+// An empty object takes one byte on the wire, and a hundred decoded.
 func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 	many := func(what string, n int) string { return strings.TrimSuffix(strings.Repeat(what+",", n), ",") }
 	for entry, good := range map[string]bool{
@@ -538,8 +538,8 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 	}
 }
 
-// An update had no effect, because a cluster of the same name had a lease: its successor's exports
-// arrive once that has expired.
+// An update had no effect because a cluster of the same name had a lease: its successor's exports
+// arrive once the lease has expired.
 func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }})
 	f.members["at"] = Member{Name: "m"}
@@ -557,8 +557,8 @@ func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	}
 }
 
-// Parts of a pool had no room in the share of their cluster. They arrive once another pool of the
-// cluster has gone, or the share is larger.
+// Parts of a pool had no room in their cluster's share. They arrive once another pool of the
+// cluster leaves, or the share grows.
 func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	endpoints := func(n int) string {
 		var list []string
@@ -628,7 +628,7 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// A pool whose head has no room drops its parts. That makes no room for it.
+// A pool whose head has no room drops its parts, which makes no room for it.
 func TestFederation_PoolThatNeverFitsIsNotAskedForWithoutEnd(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil },
 		Share: func() int { return 400 }})

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// asked polls until a site is asked for some loads.
+// asked polls until some loads are requested from a site.
 func (s *site) asked(want ...objectid.Member) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" is asked for loads", poll.Limit, func() error {
@@ -71,11 +71,11 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	c.stop()
 	b.Want([]objectid.Member{at})
 	a.asked(objectid.Member{Member: "b", Pool: chat})
-	b.stop() // what it asked for is over with its connection
+	b.stop() // its requests end with its connection
 	a.asked()
 }
 
-// What a member reports in vain is not a line of the log alone.
+// An invalid report of a member is more than a log line.
 func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	problems := make(chan string, 100)
@@ -106,7 +106,7 @@ func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	}
 }
 
-// The parts of an update that name no pool are reported before the last of them has arrived.
+// Parts of an update that name no pool are reported before the last part arrives.
 func TestFederation_UnreadableUpdateIsReportedWithItsFirstPart(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	problems := make(chan string, 100)
@@ -131,7 +131,7 @@ func TestFederation_UnreadableUpdateIsReportedWithItsFirstPart(t *testing.T) {
 	}
 }
 
-// reported polls until a load has arrived.
+// reported polls until a load arrives.
 func (s *site) reported(from objectid.Member, want Load) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" has a load", poll.Limit, func() error {
@@ -152,8 +152,7 @@ func (s *site) loadsOf(from objectid.Member) []Load {
 	return slices.Clone(s.loaded[from])
 }
 
-// FuzzLoad_WhatAMemberReportsIsBounded: whatever bytes a member sends, a load that is taken is
-// within its bounds.
+// FuzzLoad_WhatAMemberReportsIsBounded: a load decoded from any bytes is within its bounds.
 func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
 	valid, _ := encoding.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1},
 		Blocks: []byte("12345678"), Interval: 200})

@@ -50,7 +50,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 			t.Errorf("got %s for an update after a minute, want no wait", took)
 		}
 		began := time.Now()
-		for range 20 { // parts of a response that is never complete
+		for range 20 { // parts of an endless response
 			time.Sleep(f.messageReceived("endless", channel.Received{Items: 1000, Bytes: 1 << 20}))
 		}
 		want = waits(20 * (1<<20*byteCost + 1000*itemCost))

@@ -40,7 +40,7 @@ func set() *registry.Registry {
 	return r
 }
 
-// apply applies an update that nothing is rejected of.
+// apply applies an update that must not be rejected.
 func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Pool {
 	t.Helper()
 	changed, rejected := r.Apply(u)
@@ -50,7 +50,7 @@ func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Poo
 	return changed
 }
 
-// of describes what is exported under a pool's name.
+// exports describes members' exports of a pool's name.
 func exports(r *registry.Registry, p objectid.Pool) string {
 	var out []string
 	for _, e := range r.Exports(nil, p) {
@@ -159,7 +159,8 @@ func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
 		changed, rejected := r.Apply(u)
 		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || exports(r, chat) != "east=new" ||
 			exports(r, code) != "" {
-			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, exports(r, chat), exports(r, code))
+			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, exports(r, chat),
+				exports(r, code))
 		}
 	}
 }
@@ -208,7 +209,7 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 			t.Errorf("once its lease has expired: %q and %q", exports(r, chat), exports(r, code))
 		}
 	})
-	// A process that goes on after it was replaced is all that can be reached of the member.
+	// A process that continues after it was replaced is the only reachable one of the member.
 	synctest.Test(t, func(t *testing.T) {
 		began = time.Now()
 		r := prepared(t)
@@ -250,9 +251,8 @@ func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 	})
 }
 
-// While the lease of the cluster before runs, updates of the one in its place have no effect. The
-// first one that has is a renewal, and what it exported before comes with the snapshot that is
-// asked for then.
+// While the previous cluster's lease runs, updates of its replacement have no effect. The first
+// effective one is a renewal; the earlier exports come with the snapshot that is requested then.
 func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	for _, uid := range []string{"e", "rebuilt"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -272,8 +272,7 @@ func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	}
 }
 
-// A user removes a member and adds it again while its exports drain. Meanwhile it has lost its
-// epoch.
+// A user removes a member and adds it again while its exports drain. Meanwhile it lost its epoch.
 func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	r := set()
 	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(7, 2), Snapshot: true}
@@ -291,7 +290,7 @@ func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	}
 }
 
-// A restored disk gives a process the epoch of one before it, whose stamps it may pass before it
+// A restored disk gives a process the epoch of an earlier one, whose stamps it may exceed before it
 // connects.
 func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	r, began := set(), time.Now()
@@ -307,8 +306,8 @@ func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	}
 }
 
-// On a full disk a process cannot save its epoch, and its successor has the same one. The one
-// before, which goes on, changes nothing from then on.
+// On a full disk a process cannot save its epoch, and its successor has the same one. The earlier
+// process, which continues, changes nothing from then on.
 func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testing.T) {
 	r, began := set(), time.Now()
 	replaced := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true,
@@ -399,9 +398,9 @@ func TestPlacement_GoesWithTheReport(t *testing.T) {
 	has("west chat")
 }
 
-// A cluster changes its exports at random. Two sources bring its updates, each late and each from
-// its own snapshot on, in an order of their own. The registry never has what the cluster had only
-// before the newest update that has arrived, and ends with what it has.
+// A cluster changes its exports at random. Two sources bring its updates late, each beginning with
+// its own snapshot and in its own order. The registry never has an export that the cluster had only
+// before the newest update received, and ends with the cluster's exports.
 func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -436,7 +435,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			history = append(history, u)
 		}
 		snapshots = append(snapshots, snapshot())
-		var sources [2][]registry.Update // the rest of what each brings
+		var sources [2][]registry.Update // the rest of each source's updates
 		for i := range sources {
 			from := rng.IntN(len(history))
 			sources[i] = append([]registry.Update{snapshots[from]}, history[from:]...)
@@ -449,7 +448,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			}
 			u := sources[i][0]
 			sources[i] = sources[i][1:]
-			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // it connects again, to an older replica or a newer one
+			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // it reconnects to an older or newer replica
 				sources[i][0] = snapshots[len(history)-len(sources[i])+1]
 			}
 			r.Apply(u)
@@ -476,8 +475,8 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	}
 }
 
-// A name of a Secret is one of the importer's Secrets: a member that chose it could have any of
-// them sent to itself.
+// A Secret's name is one of the importer's Secrets: a member that chose it could receive any of
+// them.
 func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "10.0.0.1")
 	e.Entry.EndpointPicker.Health = &inferenceapi.EndpointImport{
@@ -497,8 +496,7 @@ func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	}
 }
 
-// hostile are forms of an export that no API server takes in an import, and what is wrong with
-// each.
+// hostile returns forms of an export that no API server accepts in an import, by the problem.
 func hostile() map[string]func(*registry.Export) {
 	service := func(addresses, ports int) inferenceapi.ServiceImports {
 		s := inferenceapi.ServiceImport{}
@@ -612,8 +610,8 @@ func hostile() map[string]func(*registry.Export) {
 	return out
 }
 
-// An API server rejects an import as a whole. So an export that no import may have is judged alone:
-// the member's other exports, those of others and the version before stay.
+// An API server rejects an import as a whole. So an export that no import may have is rejected
+// alone: other exports, and its previous version, stay.
 func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 	for why, change := range hostile() {
 		r := set()
@@ -639,7 +637,7 @@ func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 	}
 }
 
-// Ports, weights and texts up to the limits of the schema are taken.
+// Ports, weights and texts up to the schema's limits are accepted.
 func TestExport_LimitsOfTheSchemaAreTaken(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "192.0.2.1")
 	most := int32(registry.MaxWeight)
@@ -652,7 +650,8 @@ func TestExport_LimitsOfTheSchemaAreTaken(t *testing.T) {
 	}
 }
 
-// The starts of all members are one status on Kubernetes, which has no form of a year before 0.
+// On Kubernetes the starts of all members are in one status, which cannot represent a year before
+// 0.
 func TestRegistry_StartThatIsNoTimeIsNotKept(t *testing.T) {
 	r := set()
 	apply(t, r,

@@ -23,15 +23,15 @@ var (
 	whole  = objectid.Target{Pool: pool, Import: true} // at an importer's
 )
 
-// link stands for the federation: what one cluster publishes arrives at the other at once.
+// link replaces the federation: publications of one cluster arrive at the other at once.
 type link struct {
-	member string // at the other end, and what it calls this one
+	member string // at the other end, with its name for this one
 	self   string
 
 	mu     sync.Mutex
 	wanted []objectid.Member // by this cluster
 	other  *link
-	sink   *Loads // that receives what is published here
+	sink   *Loads // receives publications
 	sent   []federation.Load
 }
 
@@ -96,7 +96,7 @@ func newPair(t *testing.T) *pair {
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for _, l := range []*Loads{p.here, p.east} {
-		all.Go(func() { _ = l.Run(ctx) }) // it ends with the context
+		all.Go(func() { _ = l.Run(ctx) }) // ends with the context
 	}
 	t.Cleanup(func() { stop(); all.Wait() })
 	return p
@@ -116,7 +116,7 @@ func clusters() *picker.Clusters {
 	}
 }
 
-// costs returns what a request costs at each cluster now.
+// costs returns the cost of a request at each cluster now.
 func (p *pair) costs(t *testing.T, prompt picker.ClusterPrompt) map[string]picker.ClusterCost {
 	t.Helper()
 	ranked, charge := p.here.Choose(whole, prompt, false, nil)
@@ -171,14 +171,14 @@ func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.here.SetClusters(whole, clusters())
-		time.Sleep(time.Second + time.Millisecond) // behind a report
+		time.Sleep(time.Second + time.Millisecond) // after a report
 		before := len(p.from.reports())
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()) - before; n < 3 || n > 5 {
 			t.Errorf("%d reports in 20 s without a change, want one in 5 s", n)
 		}
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "report" || got.Barred != "" {
-			t.Errorf("a pool that rests is judged by %s, barred: %q", got.Basis, got.Barred)
+			t.Errorf("an idle pool is judged by %s, barred: %q", got.Basis, got.Barred)
 		}
 		p.setLeast(3)
 		time.Sleep(interval)
@@ -223,8 +223,8 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 	})
 }
 
-// Only a member's own requests are reported to it, and what a client could write as a sender takes
-// no memory without end.
+// A member receives only the counts of its own requests, and senders written by clients use bounded
+// memory.
 func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -249,7 +249,7 @@ func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	})
 }
 
-// By Latency, no load is asked for or reported, and the time of answers decides.
+// By Latency, no load is requested or reported, and response times decide.
 func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -266,7 +266,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 			charge.End()
 			return ranked[0].Cluster
 		}
-		for range 3 { // west, whose margin is a second, until it is slower than a trial of east
+		for range 3 { // west has a margin of one second, until it is slower than a trial of east
 			if got := answer(2 * time.Second); got != "west" {
 				break
 			}

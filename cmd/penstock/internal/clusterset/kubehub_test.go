@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A name that an import has given to a cluster is as old as the import of that cluster, and neither
-// as old as the import itself nor as an entry that only has the reason why it is not imported.
+// A name that an import gave to a cluster is as old as the import of that cluster. It is not as old
+// as the import itself, or as an entry with only a reason.
 func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	hub := &Kubernetes{cfg: KubernetesConfig{Hub: &HubWriter{UID: "a"}}}
 	at := func(hour int) metav1.Time {
@@ -60,8 +60,8 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	}
 }
 
-// An import belongs to the hub that wrote it, in its newest epoch: a leader that was paused, and
-// another hub, do not write it.
+// An import belongs to the hub that wrote it, in its newest epoch: neither a paused leader nor
+// another hub writes it.
 func TestHub_OlderLeaderAndAnotherHubAreFenced(t *testing.T) {
 	by := func(uid string, epoch uint64) *inferenceapi.InferencePoolImportStatus {
 		return &inferenceapi.InferencePoolImportStatus{Controllers: []upstream.ImportController{

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// lastBoard has the last reports.
+// lastBoard stores the last reports.
 type lastBoard struct {
 	countingBoard
 	mu   sync.Mutex
@@ -46,7 +46,7 @@ func (b *lastBoard) finding(problem string) (found report.Finding, ok bool) {
 	return found, false
 }
 
-// setWith has some members.
+// setWith makes a Set with members.
 func setWith(board Board, members []v1alpha1.ClusterSetMember) *Set {
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
 	s.name, s.named = "here", "here"
@@ -57,8 +57,8 @@ func setWith(board Board, members []v1alpha1.ClusterSetMember) *Set {
 	return s
 }
 
-// The API server keeps a ClusterSet that was written for a hub that relays. Its condition has for
-// each member what to write instead, and no member is used in another way than it was written.
+// The API server keeps a ClusterSet written for a hub that relays. Its condition has the
+// replacement for each member, and no such member is used.
 func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
@@ -83,7 +83,8 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 		},
 	} {
 		found, ok := board.finding(problem)
-		if !ok || found.Severity != report.Error || found.Field != want.field || !strings.Contains(found.Fix, want.fix) ||
+		if !ok || found.Severity != report.Error || found.Field != want.field ||
+			!strings.Contains(found.Fix, want.fix) ||
 			!strings.Contains(accepted, want.field+": "+problem) {
 			t.Errorf("%s: %+v, condition %q", problem, found, accepted)
 		}
@@ -93,8 +94,8 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	}
 }
 
-// Clusters that were made by one template have the same pod ranges, and write them in none of each
-// other's ClusterSets.
+// Clusters made from one template have the same pod ranges, although no ClusterSet lists the
+// others' ranges.
 func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
@@ -156,7 +157,7 @@ func TestOverlaps_TheNarrowerOfTwoClustersIsNamed(t *testing.T) {
 	}
 }
 
-// What a hundred members may publish is compared while the set's lock is held.
+// Pod ranges of a hundred members are compared while the set's lock is held.
 func TestOverlaps_ManyRangesAreSortedAndNotComparedWithEachOther(t *testing.T) {
 	var set v1alpha1.ClusterSet
 	published := map[string][]string{}

@@ -27,7 +27,7 @@ func (b *countingBoard) Replace(string, ...report.Report) { b.replaced++ }
 func (b *countingBoard) Set(string, ...report.Report)     {}
 func (b *countingBoard) Remove(string, ...report.Ref)     {}
 
-// reportNow reports if it is due, as Run does.
+// reportNow makes a due report, as Run does.
 func (s *Set) reportNow() {
 	select {
 	case <-s.reportable:
@@ -36,8 +36,7 @@ func (s *Set) reportNow() {
 	}
 }
 
-// Each of 100 members renews its lease every 5 s, and its pods come and go: neither changes what is
-// reported on the ClusterSet.
+// Renewals of 100 members every 5 s, and changes of their pods, cause no report on the ClusterSet.
 func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	board := &countingBoard{}
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
@@ -94,7 +93,7 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	}
 }
 
-// A change of one export encodes its record, and not those of the other exports of its cluster.
+// A change of one export encodes only its record.
 func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	f := FileRecords(t.TempDir()).(*fileRecords)
 	record := func(name, address string) registry.Record {
@@ -105,7 +104,8 @@ func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 		}
 	}
 	line := func(name string) *byte { return &f.kept["east"][objectid.Pool{Namespace: "ns", Name: name}][0] }
-	if err := f.Save(t.Context(), []registry.Record{record("a", "10.0.0.1"), record("b", "10.0.0.2")}, nil); err != nil {
+	if err := f.Save(t.Context(), []registry.Record{record("a", "10.0.0.1"), record("b", "10.0.0.2")},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	a, b := line("a"), line("b")
@@ -117,8 +117,8 @@ func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	}
 }
 
-// What members reported of an export counts for it alone, and not for a later one of that pool, nor
-// for members that are added to it.
+// A member's report on an export does not count for a later export of the pool, nor for added
+// members.
 func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 	give := func(before *export.Export, to ...string) *export.Export {
@@ -142,7 +142,7 @@ func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	}
 }
 
-// Exported is True once translation can use an export, and not for the moment before it has judged.
+// Exported is True only after translation has accepted an export.
 func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	chat, code := objectid.Pool{Namespace: "default", Name: "chat"}, objectid.Pool{Namespace: "default", Name: "code"}
 	at := func(revision uint64, reason string, pools ...objectid.Pool) imports.Assembled {
@@ -177,7 +177,7 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	check("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
 }
 
-// A member whose updates have no effect serves on with its earlier exports: without a metric no
+// A member whose updates have no effect continues to serve its earlier exports: without a metric no
 // alert fires.
 func TestMetrics_MemberWithoutEffectIsDenied(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A process in a new pod serves no proxy before the members have published the endpoints of their
-// exports, unless one is away.
+// A process in a new pod serves no proxy before the members have published their endpoints, unless
+// a member is unreachable.
 func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entry := func(addresses ...string) inferenceapi.ImportedCluster {

@@ -17,7 +17,7 @@ import (
 )
 
 // controlPlane is the part of a cluster that issues certificates for members. It may stop, and
-// start again from its state.
+// restart from its state.
 type controlPlane struct {
 	t     *testing.T
 	name  string
@@ -40,7 +40,7 @@ func startControlPlane(t *testing.T, name, state string) *controlPlane {
 	return c
 }
 
-// gateway is the certificate of the cluster's Gateways.
+// gateway returns the certificate of the cluster's Gateways.
 func (c *controlPlane) gateway() authority.Certificate {
 	c.t.Helper()
 	id, err := url.Parse(model.GatewayURI(c.name))
@@ -78,7 +78,7 @@ func (c *controlPlane) process() presented {
 	return presented{*cert, c.Bundle()}
 }
 
-// connect is a handshake of two clusters, each of which verifies the other.
+// connect makes a handshake in which both clusters verify each other.
 func connect(client, server presented) error {
 	verify := func(peer presented, usage x509.ExtKeyUsage) func(tls.ConnectionState) error {
 		return func(s tls.ConnectionState) error {
@@ -108,14 +108,14 @@ func connect(client, server presented) error {
 }
 
 // While the control planes of both clusters are stopped for six days, their Gateways connect to
-// each other with the certificates that they have, and afterwards the control planes do. A
-// certificate that was stolen ends after a week.
+// each other with their certificates, and afterwards the control planes do. A stolen certificate
+// expires after a week.
 func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T) {
 	east, west := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := startControlPlane(t, "east", east), startControlPlane(t, "west", west)
 		ofA, ofB := a.gateway(), b.gateway()
-		time.Sleep(16*time.Hour - time.Minute) // as old as one gets
+		time.Sleep(16*time.Hour - time.Minute) // the maximum age
 		if !a.Current(ofA) || !b.Current(ofB) {
 			t.Error("the certificate of Gateways is replaced too early for this test")
 		}
@@ -167,8 +167,8 @@ func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T)
 	})
 }
 
-// A process renews by the clock that the certificates are compared with, too: the other one stands
-// still while a machine sleeps.
+// A process renews by the clock that certificates are compared with: the monotonic clock stops
+// while a machine sleeps.
 func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 	state := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// lines are those of a log, read while it is written.
+// lines are the lines of a log that is read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,7 +37,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// problems is the metric of a hub's problems.
+// problems returns the metric of a hub's problems.
 func problems(t *testing.T, h *Hub) float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -55,9 +55,9 @@ func problems(t *testing.T, h *Hub) float64 {
 	return 0
 }
 
-// A member with a peer belongs to Penstocks. A hub with no other member reads and writes nothing,
-// so its operator reads what to write instead; the hub looks at its ClusterSet every few seconds,
-// and logs that once.
+// Penstocks exchange exports with a member that has a peer. A hub without other members reads and
+// writes nothing, so its operator needs the replacement in the log. The hub checks its ClusterSet
+// every few seconds and logs this once.
 func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	var log lines
 	h, err := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -73,7 +73,8 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	}
 	status := h.status()
 	if status.Problem == nil || !strings.Contains(status.Problem.Problem, "relays nothing") ||
-		!strings.Contains(status.Problem.Fix, "penstock clusters join") || !slices.Equal(status.Peers, []string{"east"}) {
+		!strings.Contains(status.Problem.Fix, "penstock clusters join") ||
+		!slices.Equal(status.Peers, []string{"east"}) {
 		t.Errorf("%+v", status)
 	}
 	text := log.String()
@@ -112,8 +113,8 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 	}
 }
 
-// A ClusterSet with an error is used as it was before: who looks at the page, or at an alert, would
-// take the newest members for those in use.
+// The previous version of a ClusterSet with an error stays in use. Without a finding, the page and
+// alerts would show its members as the newest ones.
 func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(member string) {
@@ -155,7 +156,7 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	}
 	poll.NoError(t, "the count of problems", poll.Limit, func() error {
 		status := h.status()
-		// and that there is no ClusterSet
+		// and there is no ClusterSet
 		if got, want := problems(t, h), float64(1+len(status.Problems)); status.Problem == nil || got != want {
 			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, status)
 		}

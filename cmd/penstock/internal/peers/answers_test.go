@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// The process that writes status is not the one that an Envoy reports to.
+// An Envoy may report to a process that does not write status.
 func TestParentMode_404sThatAnotherProcessCountsAreOnTheBoard(t *testing.T) {
 	other := startPublisher(t)
 	counts := NewAnswers(status.NewBoard(nil), other.Channel)
@@ -29,7 +29,7 @@ func TestParentMode_404sThatAnotherProcessCountsAreOnTheBoard(t *testing.T) {
 	poll.Until(t, "the other's finding is on the board", shown(1))
 	own.Report("parent/default/far/west", found)
 	if !shown(1)() {
-		t.Error("two processes report what is the same twice")
+		t.Error("the same finding of two processes appears twice")
 	}
 	own.Resolve("parent/default/far/west")
 	if !shown(1)() {

@@ -24,7 +24,7 @@ import (
 
 const limited = "10.0.0.1:80"
 
-// startPickers starts processes with a picker each, for a pool whose one endpoint takes a number of
+// startPickers starts processes with a picker each, for a pool with one endpoint that takes limit
 // requests.
 func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
 	t.Helper()
@@ -55,7 +55,7 @@ func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker
 	return pickers, loads, stop
 }
 
-// sharing publishes what pickers share.
+// sharing publishes the shared facts of pickers.
 type sharing struct {
 	picks    *Picks
 	sessions *Sessions
@@ -72,7 +72,7 @@ func (s sharing) Page(addr netip.AddrPort, page uint64, r endpoint.Reading) {
 func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, share *Loads,
 	end func()) {
 	t.Helper()
-	// and Settle is long, too: a slow machine is no frozen peer
+	// Settle is long, too: a slow machine is no frozen peer.
 	c := channel.New(channel.Config{Peers: addresses, AckTimeout: time.Minute})
 	share = NewLoads(c)
 	shared := NewPicks(c, func() Caches { return p })
@@ -109,7 +109,7 @@ func pick(t *testing.T, p *picker.Picker) string {
 	return a.Lease.String()
 }
 
-// Clients of two Gateways' Envoys send at once, and each Envoy asks another process.
+// Clients of two Gateways' Envoys send at once, and each Envoy uses another process.
 func TestLimit_HoldsForConcurrentPicksOfSeveralProcesses(t *testing.T) {
 	const limit = 5
 	pickers, _, _ := startPickers(t, 3, limit)
@@ -158,8 +158,8 @@ func TestLimit_CountsOfPeerThatIsGoneEnd(t *testing.T) {
 	}
 }
 
-// What one process has learned of a server's headers limits the streams of all, also of one that
-// starts later.
+// One process's knowledge of a server's headers limits the streams of all, even of one that starts
+// later.
 func TestFrozen_LimitsForHeadersAreShared(t *testing.T) {
 	pickers, loads, _ := startPickers(t, 2, 0)
 	addr := netip.MustParseAddrPort(limited)

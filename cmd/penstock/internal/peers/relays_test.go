@@ -39,7 +39,7 @@ func (r *relayed) noteDown(pool objectid.Target, source, why string) {
 	}
 }
 
-// isDown waits until the picker is down at as many sources, for a reason.
+// isDown waits until the picker is down at a number of sources, for a reason.
 func (r *relayed) isDown(t *testing.T, sources int, why string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the picker is down at %d sources", sources), func() bool {
@@ -96,7 +96,7 @@ func (r *relayed) reports(t *testing.T, want string) {
 	})
 }
 
-// An Envoy asks any process for a pick, and on Kubernetes another one may write the import's
+// An Envoy uses any process for a pick, and on Kubernetes another one may write the import's
 // status.
 func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	listen := func() net.Listener {

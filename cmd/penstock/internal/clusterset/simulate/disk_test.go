@@ -16,28 +16,28 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// inode is what a file has. A power cut leaves of it at least what was synced.
+// inode is the content of a file. A power cut keeps at least the synced part.
 type inode struct {
 	data   []byte
 	synced int
 }
 
-// disk is the disk of a node. Names are kept apart from what they lead to, as file systems do.
+// disk is the disk of a node. Names are separate from inodes, as in file systems.
 type disk struct {
 	mu    sync.Mutex
 	names map[string]*inode // as processes see them
-	kept  map[string]*inode // as a power cut leaves them at least
+	kept  map[string]*inode // the names that survive a power cut
 	files int
 
 	full    bool // writes fail
 	lying   bool // Sync of a folder has no effect, and no error
 	lied    bool // it has been lying
-	forgets bool // it always does, and what must hold is what it was
+	forgets bool // it never syncs, and the simulation must find that
 }
 
 func newDisk() *disk { return &disk{names: map[string]*inode{}, kept: map[string]*inode{}} }
 
-// cutPower leaves what a power cut may leave.
+// cutPower leaves a state that a power cut may leave.
 func (d *disk) cutPower(draw func(n int, what string) int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *disk) cutPower(draw func(n int, what string) int) {
 	d.names, d.kept = after, maps.Clone(after)
 }
 
-// snapshot is a copy of what processes see, all of it on the disk.
+// snapshot copies the state that processes see.
 func (d *disk) snapshot() map[string]*inode {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +72,7 @@ func (d *disk) snapshot() map[string]*inode {
 	return out
 }
 
-// restore replaces the files that a backup has.
+// restore replaces the files in a backup.
 func (d *disk) restore(backup map[string]*inode) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,7 +93,7 @@ func (d *disk) lose(prefix string) {
 
 var errDead = errors.New("the process has ended")
 
-// mount is a disk as one process has it, until the process ends. It implements statefile.Disk.
+// mount is a disk for one process, until the process ends. It implements statefile.Disk.
 type mount struct {
 	*disk
 	dead bool
@@ -206,7 +206,7 @@ func (m *mount) Sync(folder string) error {
 	return nil
 }
 
-// writing is a file that is written.
+// writing is an open file for writing.
 type writing struct {
 	m    *mount
 	name string
@@ -239,7 +239,7 @@ func (w *writing) Sync() error {
 	return err
 }
 
-// reading is a file that is read.
+// reading is an open file for reading.
 type reading struct {
 	*bytes.Reader
 	info

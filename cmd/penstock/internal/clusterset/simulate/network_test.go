@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// The times of gRPC as multicluster/channel configures it: how long an end waits for a silent peer,
-// and how often it tries one that cannot be reached.
+// The times of gRPC as multicluster/channel configures them: the wait for a silent peer, and the
+// interval between attempts to connect.
 const (
 	connectTimeout  = time.Second
 	clientKeepalive = 13 * time.Second
@@ -43,11 +43,11 @@ type network struct {
 	links      map[string]*link
 }
 
-// link is what joins two nodes.
+// link connects two nodes.
 type link struct {
-	cut    time.Time // until then connections are reset, and none is made
-	silent time.Time // until then nothing arrives, and is late then
-	slow   time.Time // until then all takes longer
+	cut    time.Time // until then connections are reset or impossible
+	silent time.Time // until then messages are delayed
+	slow   time.Time // until then messages are slow
 }
 
 func newNetwork(w *world) *network {
@@ -67,8 +67,8 @@ func (n *network) link(a, b string) *link {
 	return l
 }
 
-// send lets something of a process arrive at another node, in the order of its queue. A process
-// without power sends nothing.
+// send delivers a process's message to another node, in the order of its queue. A process without
+// power sends nothing.
 func (n *network) send(from *process, to *node, queue, name string, fire func()) {
 	if from.off.Load() {
 		return
@@ -233,7 +233,7 @@ func (c *connection) NewStream(
 	}
 }
 
-// transport is the one that there is, or another.
+// transport returns the transport, and makes a missing one.
 func (c *connection) transport(ctx context.Context) (*transport, error) {
 	c.mu.Lock()
 	if over := c.over; over != nil && over.broken() == nil {
@@ -273,7 +273,7 @@ func (c *connection) dial(ctx context.Context) (*transport, error) {
 		switch {
 		case len(list) == 0, time.Now().Before(l.cut):
 			found <- nil
-		case len(list) > 1: // a process that was replaced, and does not know
+		case len(list) > 1: // a process that was replaced without notice
 			found <- list[n.w.draw(len(list), name+" process")]
 		default:
 			found <- list[0]
@@ -311,14 +311,14 @@ type transport struct {
 	clientSees, serverSees credentials.AuthInfo
 
 	mu      sync.Mutex
-	err     error // why the client has no use for it any more
+	err     error // why the client gave it up
 	streams []*stream
 	count   int
 
 	resetByClient, resetByServer bool
 }
 
-// handshake is that of TLS.
+// handshake makes the TLS handshake.
 func (t *transport) handshake(ctx context.Context, address string, with credentials.TransportCredentials) error {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
@@ -348,7 +348,7 @@ func (t *transport) broken() error {
 	return t.err
 }
 
-// of are the transports of a process, and those to it.
+// transportsOf returns the transports from and to a process.
 func (n *network) transportsOf(p *process) (out []*transport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -360,7 +360,7 @@ func (n *network) transportsOf(p *process) (out []*transport) {
 	return out
 }
 
-// between are the transports between two nodes.
+// between returns the transports between two nodes.
 func (n *network) between(a, b string) (out []*transport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -380,7 +380,7 @@ func (n *network) lose(a, b string) {
 	}
 }
 
-// reset ends a transport at one end, and has the other end notice it, once.
+// reset ends a transport at one end; the other end detects it.
 func (t *transport) reset(server bool) {
 	t.mu.Lock()
 	again := server && t.resetByServer || !server && t.resetByClient
@@ -421,7 +421,7 @@ func (t *transport) lostAtServer() {
 	}
 }
 
-// silence has both ends give a transport up if nothing arrives for as long as they wait.
+// silence makes both ends give up a transport if nothing arrives in time.
 func (t *transport) silence(silent func() bool) {
 	t.net.w.schedule("", t.name+" keepalive of the client", clientKeepalive, func() {
 		if silent() {
@@ -435,7 +435,8 @@ func (t *transport) silence(silent func() bool) {
 	})
 }
 
-// arrives returns which node receives exports from which by an event; false if none does.
+// arrives returns the importer and exporter of an event that delivers exports; false: another
+// event.
 func arrives(name string) (at, from string, ok bool) {
 	stream, topic, ok := strings.Cut(name, "<")
 	if !ok || !strings.HasPrefix(topic, "exports ") {

@@ -35,8 +35,7 @@ import (
 // drain is how long a withdrawn export stays at its importers.
 const drain = 20 * time.Second
 
-// budget is how many exports all members of a node have together: few, so that a flood costs a seed
-// little.
+// budget limits the exports of all members of a node. It is low so that a flood is cheap.
 const budget = 800
 
 // pool is a pool of a node, as its user wrote it.
@@ -45,8 +44,8 @@ type pool struct {
 	exported        bool
 	to              []string
 	weight, servers int
-	generation      int       // of the servers: others have other addresses
-	changed         time.Time // when its export was
+	generation      int       // of the servers: each has other addresses
+	changed         time.Time // when its export last changed
 }
 
 // exportedTo reports whether a member may import the pool.
@@ -56,7 +55,7 @@ func (p *pool) exportedTo(member string) bool {
 
 func (p *pool) key() string { return p.namespace + "/" + p.name }
 
-// node is a cluster: what its user wrote, its disk, and its processes.
+// node is a cluster: its user's objects, its disk, and its processes.
 type node struct {
 	w        *world
 	name     string
@@ -65,16 +64,16 @@ type node struct {
 	pools    []*pool
 	joined   map[string]v1alpha1.ClusterSetMember
 	draining bool
-	hostile  time.Time // until then it sends what a hostile member may
+	hostile  time.Time // until then it sends hostile messages
 	floods   bool
 	flooded  int
 	backup   map[string]*inode
 
-	processes []*process // that run; the last one is the node's own
+	processes []*process // running; the last one is the node's own
 	started   int
-	lost      bool // state of it was lost: its stamps may go back
+	lost      bool // its state was lost: its stamps may go back
 	epoch     uint64
-	kept      map[registry.RecordID]registry.Record // that were saved
+	kept      map[registry.RecordID]registry.Record // saved records
 	dropped   map[registry.RecordID]bool
 	published map[string]*discoveryResponse // the last response of each topic, for a hostile member
 }
@@ -90,8 +89,8 @@ type process struct {
 	set    *clusterset.Set
 	cancel context.CancelFunc
 	done   chan struct{}
-	off    atomic.Bool // it has no power any more, and sends nothing
-	alone  bool        // it was replaced, and does not know
+	off    atomic.Bool // without power: it sends nothing
+	alone  bool        // it was replaced without notice
 
 	mu        sync.Mutex
 	exports   []export.Export
@@ -101,7 +100,7 @@ type process struct {
 	watched watched
 }
 
-// own is the process that counts; nil: none runs.
+// own returns the process that counts; nil: none runs.
 func (n *node) own() *process {
 	if len(n.processes) == 0 || n.processes[len(n.processes)-1].alone {
 		return nil
@@ -109,7 +108,7 @@ func (n *node) own() *process {
 	return n.processes[len(n.processes)-1]
 }
 
-// board takes no report.
+// board drops reports.
 type board struct{}
 
 func (board) Replace(string, ...report.Report) {}
@@ -195,7 +194,7 @@ func (p *process) onPanic(peer string, value any, stack []byte) {
 	p.panicked = fmt.Sprintf("a message of %s: %v\n%s", peer, value, stack)
 }
 
-// kill ends a process as SIGKILL does, or with its power cut: then no peer is sent anything.
+// kill ends a process like SIGKILL, or a power cut: then peers receive nothing.
 func (p *process) kill(power bool) {
 	p.mount.end()
 	if power {
@@ -227,7 +226,7 @@ func (p *process) identity(files clusterset.Files) func(context.Context) (string
 	}
 }
 
-// records are Config.Records: what was saved is there after a restart, or something newer.
+// records are Config.Records: saved records, or newer ones, exist after a restart.
 type records struct {
 	clusterset.Records
 	p *process
@@ -270,14 +269,14 @@ func (p *process) write() {
 	}
 }
 
-// touch notes that the members of all pools have changed.
+// touch records that the members of all pools changed.
 func (n *node) touch() {
 	for _, p := range n.pools {
 		p.changed = time.Now()
 	}
 }
 
-// changed has what the user wrote take effect.
+// changed applies the user's changes.
 func (n *node) changed() {
 	if p := n.own(); p != nil {
 		p.write()
@@ -288,7 +287,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// objects are what the user wrote.
+// objects returns the user's objects.
 func (n *node) objects() (ops []store.Op) {
 	set := &v1alpha1.ClusterSet{ObjectMeta: meta("", "gpus")}
 	set.Spec.Cluster, set.Spec.Draining = n.name, n.draining
@@ -350,7 +349,7 @@ func route(name, path, group, kind, to string) *gatewayv1.HTTPRoute {
 	return r
 }
 
-// member is a node as others write it into their ClusterSets: what `penstock clusters show` prints.
+// member returns a node's entry for other ClusterSets, as `penstock clusters show` prints it.
 func (n *node) member() (member v1alpha1.ClusterSetMember, ok bool) {
 	raw, err := statefile.Read(&mount{disk: n.disk}, clusterset.MemberFile("/state"))
 	if err != nil {

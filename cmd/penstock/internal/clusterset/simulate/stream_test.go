@@ -78,7 +78,7 @@ func (s *server) handle(on *stream) {
 	})
 }
 
-// send moves a message to the other end. Topics are independent of each other: each is a queue.
+// send moves a message to the other end. Topics are independent: each is a queue.
 func (s *stream) send(from *process, to *node, direction string, m any, into *half) error {
 	topic := ""
 	if r, ok := m.(interface{ GetTypeUrl() string }); ok {
@@ -102,11 +102,11 @@ func (s *stream) send(from *process, to *node, direction string, m any, into *ha
 	return nil
 }
 
-// half is what has arrived at one end of a stream.
+// half holds the messages that arrived at one end of a stream.
 type half struct {
 	mu    sync.Mutex
 	items [][]byte
-	err   error // behind them
+	err   error // after the messages
 	ready chan struct{}
 }
 
@@ -158,7 +158,7 @@ func (h *half) receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// atClient is a stream as the subscriber has it.
+// atClient is the subscriber's end of a stream.
 type atClient struct{ *stream }
 
 func (s *atClient) Header() (metadata.MD, error) { return nil, nil }
@@ -187,7 +187,7 @@ func (s *atClient) RecvMsg(m any) error {
 	return nil
 }
 
-// atServer is a stream as the publisher has it.
+// atServer is the publisher's end of a stream.
 type atServer struct{ *stream }
 
 func (s *atServer) SetHeader(metadata.MD) error  { return nil }
