@@ -86,7 +86,7 @@ type Channel struct {
 	cfg Config
 	id  string // identifies this process in a list of addresses that processes share
 
-	expiryCheck time.Duration // the constant; shorter in tests
+	expiryCheck time.Duration
 
 	mu          sync.Mutex
 	topics      map[string]*Topic
@@ -135,7 +135,7 @@ func (c *Channel) SetPeers(addresses ...string) {
 	c.notify()
 }
 
-// notify ends every wait for a change of the peers. mu is held.
+// mu is held.
 func (c *Channel) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})

@@ -12,7 +12,6 @@ type edit struct {
 	key string
 }
 
-// keptEdits is the minimum number of edits to keep, whatever the number of items.
 const keptEdits = 256
 
 // note records an edit at Topic.seq. Old edits are dropped: a subscriber that is further behind is
@@ -76,7 +75,6 @@ type walk struct {
 	out   *response
 }
 
-// put adds an item, unless the subscriber has it or it has expired.
 func (w *walk) put(key string, it published) {
 	if version, ok := w.sub.has[key]; it.expired(w.now) || ok && (version == it.version || faulty("resumption")) {
 		return
@@ -85,7 +83,6 @@ func (w *walk) put(key string, it published) {
 	w.sub.known[key] = true
 }
 
-// remove adds a retraction if the subscriber has the item.
 func (w *walk) remove(key string) {
 	if w.sub.known[key] {
 		w.out.RemovedResources = append(w.out.RemovedResources, key)
@@ -93,7 +90,6 @@ func (w *walk) remove(key string) {
 	}
 }
 
-// edited adds the items of the edits since the last response.
 func (w *walk) edited(edits []edit) {
 	for _, e := range edits {
 		switch it, ok := w.topic.items[e.key]; {
@@ -106,7 +102,6 @@ func (w *walk) edited(edits []edit) {
 	}
 }
 
-// all adds every item that the subscriber lacks.
 func (w *walk) all() {
 	for key, it := range w.topic.items {
 		// the item may have become visible since

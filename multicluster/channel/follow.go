@@ -31,8 +31,7 @@ const (
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
 	// calm is how long a stream must last for earlier failures not to count.
-	calm = time.Minute
-	// connectTimeout bounds one attempt.
+	calm           = time.Minute
 	connectTimeout = time.Second
 )
 
@@ -87,7 +86,6 @@ func (c *Channel) Run(ctx context.Context) error {
 	}
 }
 
-// topicsByName copies the topics.
 func (c *Channel) topicsByName() map[string]*Topic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,10 +106,8 @@ func (c *Channel) dialAgain() {
 	}
 }
 
-// errSelf means that the address is this process's own.
 var errSelf = errors.New("this process itself")
 
-// dial makes the connection to a peer, which is established at its first use.
 func (c *Channel) dial(p *peer) (Connection, error) {
 	with := c.cfg.Credentials
 	if c.cfg.CredentialsOf != nil {
@@ -131,7 +127,6 @@ func (c *Channel) dial(p *peer) (Connection, error) {
 	return conn, nil
 }
 
-// connect implements Connect with gRPC.
 func (c *Channel) connect(peer string, with credentials.TransportCredentials) (Connection, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(with), grpc.WithMaxHeaderListSize(maxHeaders),
@@ -151,7 +146,6 @@ func (c *Channel) connect(peer string, with credentials.TransportCredentials) (C
 	return grpc.NewClient(peer, options...)
 }
 
-// log returns a logger with the peer's address and cluster.
 func (c *Channel) log(p *peer) *slog.Logger {
 	l := c.cfg.Log.With("peer", p.address)
 	if c.cfg.NameOf != nil {
@@ -162,7 +156,6 @@ func (c *Channel) log(p *peer) *slog.Logger {
 	return l
 }
 
-// follow subscribes to one peer, and again after each lost connection, until its context ends.
 func (c *Channel) follow(ctx context.Context, p *peer) {
 	defer p.stop()
 	var conn Connection
@@ -224,7 +217,6 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 	}
 }
 
-// violation is an error caused by a peer's message.
 type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
@@ -239,7 +231,6 @@ func exceeded(err error) bool {
 	return errors.As(err, new(violation))
 }
 
-// lost records that a peer is not connected, and reports it to the subscriptions.
 func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	c.mu.Lock()
 	synced := slices.Sorted(maps.Keys(p.synced))
@@ -346,7 +337,6 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 	}
 }
 
-// followed is a topic subscribed to on one connection.
 type followed struct {
 	topic    *Topic
 	resumed  bool        // it began with the versions in effect
@@ -354,7 +344,6 @@ type followed struct {
 	dropped  Problems    // from the incoming response
 }
 
-// begin subscribes to a topic of a peer with the first request.
 func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
 	f, first = &followed{topic: t}, &request{TypeUrl: t.name, Node: &corev3.Node{Id: c.id}}
 	f.inEffect.Store(true)
@@ -396,7 +385,6 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// receive delivers one response.
 func (c *Channel) receive(ctx context.Context, p *peer, f *followed, r *response) error {
 	t, problems := f.topic, f.dropped
 	f.dropped = Problems{}
@@ -430,7 +418,7 @@ func (c *Channel) receive(ctx context.Context, p *peer, f *followed, r *response
 	return err
 }
 
-// note records the versions in effect. Channel.mu is held.
+// Channel.mu is held.
 func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
 	switch {
 	case !t.resumes:
@@ -459,7 +447,6 @@ func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
 	}
 }
 
-// mayLog reports whether another line about a peer may be logged.
 func (c *Channel) mayLog(p *peer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,7 +45,6 @@ type Mirror[T any] struct {
 	timer chan struct{} // has one element when expiries changed
 }
 
-// mirrored is a value of a peer.
 type mirrored[T any] struct {
 	value T
 	stale bool      // the peer is disconnected, or has not published it since
@@ -111,7 +110,6 @@ func (m *Mirror[T]) DropStale(key string) {
 	})
 }
 
-// change makes changes with mu held and reports them.
 func (m *Mirror[T]) change(do func() []Change[T]) {
 	m.order.Lock()
 	defer m.order.Unlock()
@@ -125,7 +123,7 @@ func (m *Mirror[T]) change(do func() []Change[T]) {
 	}
 }
 
-// drop removes a value. mu is held.
+// mu is held.
 func (m *Mirror[T]) drop(peer, key string) Change[T] {
 	c := Change[T]{Peer: peer, Key: key, Value: m.peers[peer][key].value, Gone: true}
 	delete(m.peers[peer], key)
@@ -135,7 +133,6 @@ func (m *Mirror[T]) drop(peer, key string) Change[T] {
 	return c
 }
 
-// receive handles the subscription's updates.
 func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 	var problems Problems
 	m.change(func() (changes []Change[T]) {
@@ -177,7 +174,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 	return problems.Err()
 }
 
-// disconnect starts the retention of a peer's values. mu is held.
+// mu is held.
 func (m *Mirror[T]) disconnect(peer string) (changes []Change[T]) {
 	until := time.Time{}
 	if m.cfg.Retention > 0 {
@@ -199,7 +196,6 @@ func (m *Mirror[T]) disconnect(peer string) (changes []Change[T]) {
 	return changes
 }
 
-// expire drops stale values at the end of their retention, until ctx ends.
 func (m *Mirror[T]) expire(ctx context.Context) {
 	for {
 		next := time.Hour

@@ -22,7 +22,6 @@ const (
 // Nonces of parts contain partMark; the last part of a response has only the sequence.
 const partMark = "/"
 
-// split divides a response into messages.
 func split(whole *response) (parts []*response) {
 	part, items, bytes := (*response)(nil), 0, 0
 	take := func(size int) *response {
@@ -102,7 +101,6 @@ func weight(r *response) (n int) {
 	return n
 }
 
-// nameable reports whether a request has room for a subscriber's versions.
 func nameable(versions map[string]string) bool {
 	size := 0
 	for key, version := range versions {

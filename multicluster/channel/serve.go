@@ -49,7 +49,6 @@ type subscriber struct {
 	idle   int // requests without effect
 }
 
-// flush sends the subscriber everything new.
 func (s *subscriber) flush() {
 	select {
 	case s.wake <- struct{}{}:
@@ -57,7 +56,6 @@ func (s *subscriber) flush() {
 	}
 }
 
-// subscription is one topic of a subscriber.
 type subscription struct {
 	begun       bool
 	made        bool   // the topic's snapshot, if it has one
@@ -76,13 +74,11 @@ type subscription struct {
 // busy reports whether part of a response is not acknowledged yet.
 func (s *subscription) busy() bool { return s.inFlight || len(s.rest) > 0 }
 
-// send makes a message the one in flight.
 func (s *subscription) send(r *response, now time.Time) *response {
 	s.begun, s.inFlight, s.sentAt, s.nonce = true, true, now, r.GetNonce()
 	return r
 }
 
-// serve serves one subscriber until its stream ends or its certificate expires.
 func (c *Channel) serve(stream *serverStream) error {
 	until := expires(stream.Context())
 	if !until.IsZero() && !c.cfg.Now().Before(until) {
@@ -159,7 +155,7 @@ func (c *Channel) debounced(ctx context.Context) bool {
 	}
 }
 
-// streamsOf returns how many subscribers a name has. mu is held.
+// mu is held.
 func (c *Channel) streamsOf(name string) (n int) {
 	for s := range c.subscribers {
 		if s.name == name {
@@ -222,7 +218,6 @@ func (c *Channel) request(s *subscriber, r *request) error {
 	return nil
 }
 
-// unsolicited counts a request without effect.
 func (s *subscriber) unsolicited() error {
 	if s.idle++; s.idle > maxIdle {
 		return errUnsolicited
@@ -317,7 +312,6 @@ func decode(r *discoveryv3.Resource) (Item, error) {
 	return it, nil
 }
 
-// guard turns a panic of f into an error.
 func (c *Channel) guard(peer string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -293,7 +293,7 @@ func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration)
 	return left
 }
 
-// notify ends every wait for subscribers. Channel.mu is held.
+// Channel.mu is held.
 func (t *Topic) notify() {
 	close(t.changed)
 	t.changed = make(chan struct{})

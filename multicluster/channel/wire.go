@@ -29,12 +29,10 @@ const (
 	maxSubscribers = 3
 	// maxStreams bounds the streams of a connection, window is a stream's flow control window in
 	// bytes: requests are small.
-	maxStreams = 4
-	window     = 64 << 10
-	// handshakeTimeout bounds the handshakes of a connection.
+	maxStreams       = 4
+	window           = 64 << 10
 	handshakeTimeout = 20 * time.Second
-	// maxHeaders bounds the headers and trailers of a stream.
-	maxHeaders = 32 << 10
+	maxHeaders       = 32 << 10
 	// idleTimeout is how long a connection without a stream stays.
 	idleTimeout = 30 * time.Second
 	// maxText bounds a stored or logged text of a peer.
@@ -151,10 +149,8 @@ func (s shape) check(message []byte, left *int) error {
 	return nil
 }
 
-// maxOwn bounds the fields of an item.
 const maxOwn = 16
 
-// clip bounds a text of a peer.
 func clip(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -173,7 +169,6 @@ const (
 	quotaInterval = 10 * time.Second
 )
 
-// take reports whether a line may be logged now.
 func (q *quota) take(now time.Time) bool {
 	if gained := int(now.Sub(q.since) / quotaInterval); q.since.IsZero() || gained > 0 {
 		if q.since.IsZero() {

@@ -35,7 +35,6 @@ var Annotation = upstream.ExportAnnotationKey
 // hub is the controllerName of a hub's parent in the status of an exported pool.
 const hub = v1alpha1.Group + "/multicluster-hub"
 
-// known are the annotations above.
 var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
 
 // Wish is the content of a pool's valid annotations.
@@ -118,7 +117,6 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 	return w, true, problems
 }
 
-// findings converts problems to findings.
 func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	for _, p := range problems {
 		severity := report.Error

@@ -63,7 +63,6 @@ const (
 // import and may have inferenceapi.MaxEntry bytes.
 const maxPickers = 256
 
-// missing is why a pool cannot be exported.
 type missing struct{ reason, message string }
 
 // entry returns a pool's entry for importers, and how many addresses of its picker have no room.
@@ -170,7 +169,6 @@ func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedClust
 	return nil
 }
 
-// externalPicker returns the Service of a pool's external picker.
 func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool,
 	ref *inferencev1.EndpointPickerRef) (*inferenceapi.EndpointPickerImport, *missing) {
 	key := objectid.Join(pool.Namespace, string(ref.Name))
@@ -213,7 +211,6 @@ func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool,
 	return out, nil
 }
 
-// addresses returns the addresses at which other clusters may reach a Service.
 func addresses(svc *corev1.Service) (out []string) {
 	switch svc.Spec.Type {
 	case corev1.ServiceTypeExternalName:
@@ -274,8 +271,6 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 	return out
 }
 
-// parents returns the gateways that front a pool: at their peer listeners, or at their ordinary
-// addresses.
 func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	if atPeers {
 		return peers(gateways)
@@ -319,7 +314,6 @@ const noPeer = "no Gateway that routes to it has the peer listener of the Cluste
 const noMember = "its Gateways have the peer listener of the ClusterSet once that has a member: see penstock " +
 	"clusters join"
 
-// peers returns the peer listeners of Gateways.
 func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	for _, g := range gateways {
 		if g.Peer != nil && len(g.Peer.Addresses) > 0 && len(out) < maxParents {

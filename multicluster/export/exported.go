@@ -24,7 +24,6 @@ const (
 // MemberUnreachableReason is the reason of Exported while a member has not confirmed the import.
 const MemberUnreachableReason = "MemberUnreachable"
 
-// named is how many members a message names.
 const named = 8
 
 // Has reports whether a placement is about this export, and not an earlier one of the pool.

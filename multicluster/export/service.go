@@ -44,14 +44,12 @@ func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.Service
 	return at, number
 }
 
-// pods are the ready pods of a Service.
 type pods struct {
 	addresses []string
 	nodes     []string         // names; of ready pods, or of all if none is ready
 	ports     map[string]int32 // by the name of the Service's port; absent if they differ
 }
 
-// replicas reads the EndpointSlices of a Service, sorted.
 func replicas(r store.Reader, svc *corev1.Service) pods {
 	out := pods{ports: map[string]int32{}}
 	var list []netip.Addr
@@ -105,7 +103,6 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 	return out
 }
 
-// nodeAddresses returns the known addresses of the pods' nodes.
 func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out []string) {
 	if c.NodeAddress != nil {
 		for _, name := range p.nodes {

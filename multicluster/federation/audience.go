@@ -15,13 +15,11 @@ type audience struct {
 	pools map[objectid.Pool][]string // nil: all members
 }
 
-// receives reports whether a member receives an item of the topic exports.
 func (a *audience) receives(member, key string) bool {
 	at, err := parseKey(key)
 	return err == nil && (at.kind == stateKind || a.has(member, at.pool))
 }
 
-// has reports whether a pool is exported to a member.
 func (a *audience) has(member string, pool objectid.Pool) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -53,7 +53,6 @@ func partsFor(n, before int) int {
 	return parts
 }
 
-// split divides endpoints among parts by their addresses.
 func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
 	out := make([]part, parts)
 	for _, e := range list {
@@ -73,7 +72,6 @@ type assembly struct {
 	sizes map[int]int // by part, and the head's as part -1
 }
 
-// assemblies are the pools of a member whose endpoints come in parts.
 type assemblies struct {
 	pools map[objectid.Pool]*assembly
 	bytes int
@@ -163,10 +161,8 @@ func (a *assemblies) drop(p objectid.Pool, n int) {
 	}
 }
 
-// errIncomplete means that parts of a record are missing.
 var errIncomplete = errors.New("some of its endpoints have not arrived")
 
-// export returns the pool with the endpoints of all parts.
 func (a *assemblies) export(p objectid.Pool) (registry.Export, error) {
 	pool := a.pools[p]
 	if pool == nil || pool.head.Entry.RoutingMode == "" {

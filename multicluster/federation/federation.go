@@ -20,13 +20,11 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Names of topics.
 const (
 	exportsTopic = "exports"
 	importsTopic = "imports"
 )
 
-// stateKey is the key of the cluster's own state.
 const stateKey = ""
 
 // renewal is the interval at which a cluster publishes its state: three times in a lease.
@@ -148,7 +146,6 @@ func (f *Federation) limits() channel.Limits {
 		Bytes: func() int { return max(2*f.share(), leastBytes) }}
 }
 
-// share returns Config.Share.
 func (f *Federation) share() int {
 	if f.cfg.Share == nil {
 		return 64 << 20
@@ -156,14 +153,12 @@ func (f *Federation) share() int {
 	return f.cfg.Share()
 }
 
-// exceeded reports why the stream of a member ended.
 func (f *Federation) exceeded(address, problem string) {
 	if name := f.nameAt(address); name != "" && f.cfg.Problem != nil {
 		f.cfg.Problem(name, problem)
 	}
 }
 
-// nameAt returns the name of the member at an address.
 func (f *Federation) nameAt(address string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,7 +176,6 @@ func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.newest = f.exports.Published()
 }
 
-// credentials returns the credentials for dialling the member at an address.
 func (f *Federation) credentials(address string) credentials.TransportCredentials {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,8 +317,7 @@ func (f *Federation) publishState() {
 	f.publish()
 }
 
-// publish publishes exports together with this cluster's state, once Publish was called. mu is
-// held.
+// mu is held.
 func (f *Federation) publish(exports ...channel.Item) {
 	if f.own.uid == "" {
 		return
@@ -336,10 +329,8 @@ func (f *Federation) publish(exports ...channel.Item) {
 	f.exports.Publish(append(exports, f.own.state(bundle))...)
 }
 
-// errNoEffect means that Config.Apply returned false.
 var errNoEffect = errors.New("not all of the update has an effect")
 
-// receive passes a member's update on to the registry.
 func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]

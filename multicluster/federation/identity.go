@@ -102,7 +102,6 @@ func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
 
-// has reports whether there is a member with a name.
 func (t *trust) has(name string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -142,7 +141,6 @@ func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (strin
 	return name, err
 }
 
-// server admits only members.
 func (t *trust) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
@@ -155,7 +153,6 @@ func (t *trust) server() *tls.Config {
 	}
 }
 
-// client connects to one member only.
 func (t *trust) client(name string) *tls.Config {
 	return &tls.Config{
 		MinVersion:           tls.VersionTLS13,
@@ -173,7 +170,6 @@ func (t *trust) client(name string) *tls.Config {
 	}
 }
 
-// identify returns the member that made a call.
 func (t *trust) identify(ctx context.Context) (string, error) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {

@@ -41,7 +41,6 @@ type Load struct {
 	Interval time.Duration // until the next report
 }
 
-// load is the wire form of a Load.
 type load struct {
 	Least    float64           `json:"least"`
 	Servers  int               `json:"servers"`
@@ -140,7 +139,6 @@ func (f *Federation) PublishLoad(to objectid.Member, l Load) error {
 	return nil
 }
 
-// receiveLoads passes on a member's reports on requested pools.
 func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]

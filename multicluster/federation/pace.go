@@ -30,18 +30,14 @@ const (
 	burst = 300 * time.Millisecond
 	// followCost is the cost of an update that may cause another translation.
 	followCost = time.Millisecond
-	// itemCost is the cost of an item in addition to its bytes.
-	itemCost = 2 * time.Microsecond
-	// byteCost is the cost of a byte on the wire: decoding and garbage.
-	byteCost = 20 * time.Nanosecond
-	// exportCost is the cost of an export that is applied or withdrawn.
+	itemCost   = 2 * time.Microsecond
+	byteCost   = 20 * time.Nanosecond
 	exportCost = 50 * time.Microsecond
 	// problemCost is the cost of an update with a problem, which is reported.
 	problemCost = 100 * time.Millisecond
 	longestWait = 5 * time.Second // well within a lease
 )
 
-// paces are the debts of members, by address.
 type paces struct {
 	mu        sync.Mutex
 	byAddress map[string]*pace
@@ -69,7 +65,6 @@ func (p *paces) spent(member string, cost time.Duration, now time.Time) time.Dur
 	return time.Duration(float64(m.debt-burst) / share)
 }
 
-// keep deletes the debts of members at other addresses.
 func (p *paces) keep(stays func(address string) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

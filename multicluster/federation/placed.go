@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// placed is the wire form of an export's state at an importer.
 type placed struct {
 	Reason  string `json:"reason,omitempty"` // "": it is imported
 	Message string `json:"message,omitempty"`
@@ -116,7 +115,6 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 	return problems.Err()
 }
 
-// decodePlaced reads the state of a pool's export at a member.
 func decodePlaced(pool objectid.Pool, value []byte) (state registry.Placement, err error) {
 	var p placed
 	if err := decoding.Unmarshal(value, &p); err != nil || len(p.Reason) > maxReason {

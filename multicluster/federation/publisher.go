@@ -22,7 +22,6 @@ type publisher struct {
 	records         map[objectid.Pool]record
 }
 
-// publication is a change of a publisher's exports.
 type publication struct {
 	some   bool // something changed
 	items  []channel.Item
@@ -95,7 +94,6 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 	return c, errors.Join(problems...)
 }
 
-// state returns the item with the cluster's state.
 func (p *publisher) state(bundle []byte) channel.Item {
 	value, _ := encoding.Marshal(cluster{ // strings and numbers always marshal
 		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining,

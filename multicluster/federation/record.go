@@ -16,7 +16,6 @@ import (
 // a hundred times as much.
 const maxRecord = 96 << 10
 
-// record is the wire form of an export.
 type record struct {
 	Epoch    uint64                       `json:"epoch"`
 	Sequence uint64                       `json:"sequence"`
@@ -30,7 +29,6 @@ type record struct {
 	to    []string // export.Export.To; not sent
 }
 
-// cluster is the wire form of a cluster's state.
 type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
@@ -82,7 +80,6 @@ func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	return registry.Stamp{Epoch: epoch, Sequence: sequence}, nil
 }
 
-// keyKind is the kind of an item of the topic exports.
 type keyKind uint8
 
 const (
@@ -91,11 +88,10 @@ const (
 	partKind                  // some endpoints of a pool; the key is the pool's name, "#" and a number
 )
 
-// exportKey is the key of an item of the topic exports.
 type exportKey struct {
 	kind keyKind
 	pool objectid.Pool
-	part int // number of the part
+	part int
 }
 
 // keyError reports an invalid key. It formats its text on demand, because a hostile member sends

@@ -14,7 +14,6 @@ type connections struct {
 	byMember map[string]*net.TCPConn
 }
 
-// dial connects to an address of a member.
 func (c *connections) dial(ctx context.Context, member, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -44,7 +43,6 @@ func (c *connections) roundTrip(address string) (d time.Duration) {
 	return d
 }
 
-// keep deletes the connections to other addresses.
 func (c *connections) keep(stays func(address string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,14 +8,12 @@ type shortage struct {
 	most int // number of pools that was too large; 0: all had room
 }
 
-// short records an item without room.
 func (s *shortage) short(size int) {
 	if s.free = 0; s.need == 0 || size < s.need {
 		s.need = size
 	}
 }
 
-// crowded records that there are too many pools.
 func (s *shortage) crowded(most int) { s.most = most }
 
 // settle runs after a snapshot. A pool whose head had no room leaves room only for that head; to
@@ -27,7 +25,6 @@ func (a *assemblies) settle() {
 	}
 }
 
-// returned reports whether something without room before has room now.
 func (a *assemblies) returned() bool {
 	s, free := a.lack, a.share-a.bytes
 	fits := s.need > 0 && free >= s.need && (s.free < s.need || free-s.free >= s.need)

@@ -62,7 +62,6 @@ type Hub struct {
 	sequence uint64
 }
 
-// member is a cluster of the set, as an importer and as an exporter.
 type member struct {
 	Member
 	registry *registry.Registry // exports to this member
@@ -106,7 +105,6 @@ func (c *changes) add(to *map[string][]objectid.Pool, member string, pools ...ob
 	(*to)[member] = append((*to)[member], pools...)
 }
 
-// call calls the callbacks.
 func (h *Hub) call(c *changes) {
 	for _, side := range []struct {
 		pools map[string][]objectid.Pool
@@ -156,7 +154,7 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 	}
 }
 
-// meet replaces the exporters of each member and their limits. mu is held.
+// mu is held.
 func (h *Hub) meet(c *changes) {
 	for _, m := range h.sorted() {
 		allow := map[string]v1alpha1.ClusterSetAllow{}
@@ -260,7 +258,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 	return news
 }
 
-// distribute passes a member's exports to the registries of the others. mu is held.
+// mu is held.
 func (h *Hub) distribute(c *changes, m *member) {
 	m.crowded = ""
 	for _, o := range h.sorted() {
@@ -270,7 +268,7 @@ func (h *Hub) distribute(c *changes, m *member) {
 	}
 }
 
-// pass passes a member's exports to another one. mu is held.
+// mu is held.
 func (h *Hub) pass(c *changes, m, o *member) {
 	changed, rejected := o.registry.Apply(m.snapshot(o))
 	if len(rejected) > 0 {
@@ -279,7 +277,6 @@ func (h *Hub) pass(c *changes, m, o *member) {
 	h.assemble(c, o, changed)
 }
 
-// snapshot returns all exports of a member to another one.
 func (m *member) snapshot(o *member) registry.Update {
 	u := registry.Update{
 		Member: m.Name, UID: m.uid, Stamp: m.stamp, Snapshot: true, Draining: m.Draining,
@@ -379,7 +376,6 @@ func (h *Hub) Taken(name string, p objectid.Pool) {
 	}
 }
 
-// pools returns all pools exported to a member.
 func (m *member) pools() (out []objectid.Pool) {
 	for _, o := range m.registry.Members(nil) {
 		for _, e := range m.registry.ExportsOf(o.Name) {
@@ -390,7 +386,7 @@ func (m *member) pools() (out []objectid.Pool) {
 	return slices.Compact(out)
 }
 
-// assemble updates the imports of pools of a member. mu is held.
+// mu is held.
 func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	if len(pools) == 0 {
 		return

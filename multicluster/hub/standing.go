@@ -119,7 +119,6 @@ func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, 
 	return condition, true, true
 }
 
-// brief shortens an API server's message for the condition at another member.
 func brief(message string) string {
 	if len(message) <= longestMessage {
 		return message
@@ -136,7 +135,6 @@ const (
 	Pending  = "Pending" // to be written
 )
 
-// mostPruned is how many members a message names.
 const mostPruned = 8
 
 // Status is a member's state for penstock hub.
@@ -274,7 +272,6 @@ func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
 	return "", ""
 }
 
-// encrypted returns the gateways that are reached over TLS.
 func encrypted(parents []inferenceapi.ParentImport) (out []inferenceapi.ParentImport) {
 	for _, p := range parents {
 		cleartext := func(s inferenceapi.ServiceImport) bool {
@@ -287,7 +284,6 @@ func encrypted(parents []inferenceapi.ParentImport) (out []inferenceapi.ParentIm
 	return out
 }
 
-// services returns the services of an entry.
 func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) {
 	if e.EndpointPicker != nil {
 		out = append(out, e.EndpointPicker.Service...)

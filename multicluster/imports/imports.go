@@ -56,7 +56,7 @@ type Importer struct {
 	// by pool.
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
-	own       string                       // this cluster's name
+	own       string
 	local     map[objectid.Pool]*int32     // weights of this cluster's own entries
 	down      map[picker]map[string]string // why pickers cannot be reached, by source
 	// unusable are the clusters of imports that translation cannot use, with the reason.
@@ -67,7 +67,6 @@ type Importer struct {
 // NotSupportedReason, and a sentence.
 type Unusable struct{ Reason, Message string }
 
-// picker is the picker of an import's exporting cluster.
 type picker struct {
 	pool    objectid.Pool
 	cluster string
@@ -148,7 +147,7 @@ func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []
 	return []objectid.Pool{p}
 }
 
-// pickerDown returns why a picker cannot be reached, for Source.PickerDown. mu is held.
+// mu is held.
 func (i *Importer) pickerDown(at picker) string {
 	reasons := i.down[at]
 	if len(reasons) == 0 {
@@ -164,7 +163,7 @@ func weight(w *int32) int32 {
 	return *w
 }
 
-// all lists the pools that a member exports or that have an Offer. mu is held.
+// mu is held.
 func (i *Importer) all() (pools []objectid.Pool) {
 	for _, m := range i.cfg.Registry.Members(nil) {
 		pools = append(pools, i.poolsOf(m.Name)...)
@@ -330,13 +329,11 @@ func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	return sorted(pools)
 }
 
-// share is a pool's part of its member's limits.
 type share struct {
 	none      bool // it is one too many
 	endpoints int
 }
 
-// share divides a member's limits among its pools, by namespace and name.
 func (i *Importer) share(member string, exports, endpoints int) map[objectid.Pool]share {
 	out, allow := map[objectid.Pool]share{}, i.allow[member]
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
@@ -350,7 +347,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[objectid.Poo
 	return out
 }
 
-// sources returns the exporting clusters of an import, sorted by name. mu is held.
+// mu is held.
 func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 	taken := Taken(r, p)
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
@@ -457,7 +454,6 @@ func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message 
 	return "", ""
 }
 
-// allows reports whether a member may export a pool here.
 func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
@@ -471,7 +467,6 @@ func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n in
 	return first[:min(most, len(first))], len(first)
 }
 
-// noteUnnamed records the members that export a pool which the ClusterSet does not name for them.
 // mu is held.
 func (i *Importer) noteUnnamed(p objectid.Pool, now []string) {
 	for _, member := range i.unnamedAt[p] {

@@ -33,7 +33,6 @@ const (
 
 // Source is one exporting cluster of an import.
 type Source struct {
-	// Entry is its entry, with its name.
 	Entry inferenceapi.ImportedCluster
 	// State of the member; "": a former member.
 	State registry.State
@@ -63,12 +62,10 @@ func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
 
-// well reports whether the cluster is imported and Ready.
 func (s *Source) well() bool {
 	return s.Entry.RoutingMode != "" && s.reason == "" && s.ready().Status == metav1.ConditionTrue
 }
 
-// ready returns the condition Ready of the cluster.
 func (s *Source) ready() metav1.Condition {
 	out := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionUnknown}
 	switch {
@@ -89,7 +86,6 @@ func (s *Source) ready() metav1.Condition {
 	return out
 }
 
-// conditions returns the conditions of the cluster.
 func (s *Source) conditions(generation int64) []metav1.Condition {
 	ready := s.ready()
 	servers := ready
@@ -160,5 +156,4 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 	return out
 }
 
-// named is how many clusters a message names.
 const named = 8

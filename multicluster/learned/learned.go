@@ -163,7 +163,6 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 // step is the precision of expiries: smaller extensions are not published.
 func (k *Keeper) step() time.Duration { return k.cfg.For / 10 }
 
-// add stores new addresses and returns the revision that has them.
 func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,7 +195,7 @@ func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Ti
 	}
 }
 
-// dropOldest drops the address that was named longest ago. mu is held.
+// mu is held.
 func (k *Keeper) dropOldest(pool objectid.Target) {
 	var oldest netip.AddrPort
 	var until time.Time
@@ -208,7 +207,6 @@ func (k *Keeper) dropOldest(pool objectid.Target) {
 	delete(k.pools[pool], oldest)
 }
 
-// publish publishes addresses again.
 func (k *Keeper) publish(pool objectid.Target, addrs []netip.AddrPort) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -219,7 +217,7 @@ func (k *Keeper) publish(pool objectid.Target, addrs []netip.AddrPort) {
 	}
 }
 
-// write stores a pool's addresses and returns the revision. mu is held.
+// mu is held.
 func (k *Keeper) write(pool objectid.Target) (uint64, error) {
 	namespace, name, ok := k.cfg.Object(pool)
 	if !ok {
@@ -256,7 +254,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// expire drops expired addresses.
 func (k *Keeper) expire() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -24,7 +24,6 @@ type Peers interface {
 	Acknowledged(ctx context.Context) error
 }
 
-// noPeers are the Peers of a single process.
 type noPeers struct{}
 
 func (noPeers) Subscribe(func(context.Context, channel.Update) error) {}

@@ -75,7 +75,6 @@ func (t txn) put(e *Export) {
 	t.counts[e.Cluster] = c
 }
 
-// drop removes an export.
 func (t txn) drop(e *Export) {
 	c := t.count(e.Cluster)
 	c.add(e, -1)
@@ -83,7 +82,6 @@ func (t txn) drop(e *Export) {
 	t.counts[e.Cluster] = c
 }
 
-// storeCounts writes the transaction's changed counts, once each.
 func (t txn) storeCounts() {
 	for _, c := range t.counts {
 		if c.rows > 0 {
@@ -124,7 +122,6 @@ func (t txn) room(e, old *Export) string {
 	return ""
 }
 
-// fits reports whether a member has room for another export of a size.
 func (t txn) fits(cluster string, size int) bool {
 	exports, bytes := t.share()
 	c := t.count(cluster)
@@ -149,7 +146,6 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 // Count returns the number of a member's exports.
 func (r *Registry) Count(cluster string) Count { return r.read().count(cluster) }
 
-// withoutSecrets returns a picker without references to Secrets.
 func withoutSecrets(p *inferenceapi.EndpointPickerImport) *inferenceapi.EndpointPickerImport {
 	names := func(at *inferenceapi.EndpointImport) bool { return at != nil && at.SecretRef != nil }
 	if p == nil || !names(p.Health) && !names(p.Metrics) {

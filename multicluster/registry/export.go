@@ -113,7 +113,6 @@ func (r *Registry) Agree(records []Record) []objectid.Pool {
 	})
 }
 
-// withdraw begins the drain of an export.
 func (r *Registry) withdraw(t txn, e *Export, at Stamp) {
 	if e.withdrawn {
 		return
@@ -123,7 +122,6 @@ func (r *Registry) withdraw(t txn, e *Export, at Stamp) {
 	t.put(&next)
 }
 
-// collectDrained drops the exports that have drained.
 func (r *Registry) collectDrained(t txn) {
 	now := r.now()
 	for _, e := range slices.Collect(until(t, exportTable, byDraining,

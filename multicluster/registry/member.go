@@ -136,7 +136,6 @@ func silent(connected bool) State {
 	return Unreachable
 }
 
-// renew restarts a member's lease.
 func (r *Registry) renew(t txn, m *Member) {
 	deadline := r.now() + r.cfg.Lease
 	if faulty("lease") {
@@ -145,13 +144,11 @@ func (r *Registry) renew(t txn, m *Member) {
 	rows.Must(t.Insert(leaseTable, &lease{m.Name, deadline}))
 }
 
-// running reports whether a member's lease runs.
 func (r *Registry) running(t txn, m *Member) bool {
 	l := rows.First[lease](t, leaseTable, rows.Key(m.Name))
 	return l != nil && l.deadline > r.now()
 }
 
-// expireLeases updates the state of members whose lease has expired.
 func (r *Registry) expireLeases(t txn) {
 	now := r.now()
 	for _, l := range slices.Collect(until(t, leaseTable, byDeadline,

@@ -57,7 +57,6 @@ func (r *Registry) Place(in Reports) {
 	})
 }
 
-// unplace removes placements of a member.
 func (t txn) unplace(member string, match func(objectid.Pool) bool) {
 	for _, p := range slices.Collect(rows.Walk[Placement](t, nil, placementTable, rows.ByID, rows.Key(member))) {
 		if match(p.Pool) {

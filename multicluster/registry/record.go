@@ -26,7 +26,6 @@ func (id RecordID) Compare(o RecordID) int {
 // process.
 type Record struct {
 	RecordID
-	// UID of the member's cluster.
 	UID string
 	// Stamp of the export; of a member, the stamp up to which all its exports are known.
 	Stamp Stamp
@@ -50,7 +49,7 @@ type Record struct {
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {
-		known := map[string]bool{} // whether a member already had an update
+		known := map[string]bool{}
 		for i := range records {
 			rec := &records[i]
 			m := rows.First[Member](t, memberTable, rows.Key(rec.Cluster))
@@ -173,7 +172,6 @@ func (r *Registry) MarkUnsaved(ids ...RecordID) {
 	}
 }
 
-// recorded returns the id of the record that a row's change affects; false: none.
 func recorded(before, after any) (id RecordID, ok bool) {
 	switch row := cmp.Or(after, before).(type) {
 	case *Export:

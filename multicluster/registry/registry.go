@@ -54,11 +54,10 @@ func New(c Config) *Registry {
 		c.Now = time.Now
 	}
 	db, err := memdb.NewMemDB(schema())
-	rows.Must(err) // the schema is a constant
+	rows.Must(err)
 	return &Registry{cfg: c, began: c.Now(), db: db, wake: make(chan struct{}, 1), unsaved: map[RecordID]struct{}{}}
 }
 
-// now returns the age of the registry.
 func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0) }
 
 // Update has the data that a source received from one member.
@@ -314,7 +313,7 @@ func (r *Registry) Expire() []objectid.Pool {
 // members changed, sorted.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
 	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int)}
-	defer t.Abort() // only after a panic
+	defer t.Abort()
 	t.TrackChanges()
 	change(t)
 	t.storeCounts()

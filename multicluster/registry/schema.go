@@ -88,7 +88,6 @@ func exportKey(cluster string, p objectid.Pool) []byte { return rows.Key(cluster
 // deadlineKey orders durations since the registry was made, which are not negative.
 func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(nil, uint64(d)) }
 
-// txn is a transaction with typed rows.
 type txn struct {
 	*memdb.Txn
 	exports int              // Config.Exports
@@ -96,7 +95,6 @@ type txn struct {
 	members *int             // the number of members, once a write transaction has counted them
 }
 
-// read begins a read transaction.
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
 // until iterates over the rows of a table whose deadline in an index is not after now, in order.

@@ -56,7 +56,6 @@ func (b *blocks) add(chain []uint64) {
 	}
 }
 
-// limit sets how many blocks are kept.
 func (b *blocks) limit(n int) {
 	b.max = n
 	if b.count <= n {
@@ -108,7 +107,6 @@ func (b *blocks) unlink(n uint32) {
 	b.nodes[prev].next, b.nodes[next].prev = next, prev
 }
 
-// find returns the node of a block; 0: unknown.
 func (b *blocks) find(hash uint64) uint32 {
 	if len(b.slots) == 0 {
 		return 0
@@ -123,7 +121,6 @@ func (b *blocks) home(hash uint64) int {
 	return int(high^low) & (len(b.slots) - 1)
 }
 
-// place returns the slot of a block, or its free slot.
 func (b *blocks) place(hash uint64) int {
 	at := b.home(hash)
 	for b.slots[at] != 0 && b.nodes[b.slots[at]].hash != hash {
@@ -151,7 +148,6 @@ func (b *blocks) unslot(n uint32) {
 	b.slots[at] = 0
 }
 
-// grow doubles the capacity, up to max.
 func (b *blocks) grow() {
 	size := min(max(2*len(b.nodes), 64), b.max+1)
 	nodes := make([]node, size)

@@ -31,7 +31,6 @@ type books struct {
 	inFlight          int
 }
 
-// sent is a request in the queue.
 type sent struct {
 	at       time.Time
 	tokens   float64
@@ -57,7 +56,6 @@ func (b *books) leaked(now time.Time, rate float64) float64 {
 	return b.backlog
 }
 
-// begin adds a request and returns its number.
 func (b *books) begin(now time.Time, tokens, rate float64) uint64 {
 	if b.at.IsZero() {
 		b.at = now
@@ -88,10 +86,8 @@ func (b *books) grow() {
 	b.queue, b.head = queue, 0
 }
 
-// firstByte ends the prefill of a request.
 func (b *books) firstByte(tokens float64) { b.unserved = max(0, b.unserved-tokens) }
 
-// decline removes a request that the member declined.
 func (b *books) decline(number uint64, tokens float64) {
 	b.backlog = max(0, b.backlog-tokens)
 	i := number - (b.number - uint64(b.length))
@@ -104,7 +100,6 @@ func (b *books) decline(number uint64, tokens float64) {
 	b.tokens -= s.tokens
 }
 
-// pop removes the oldest request of the queue.
 func (b *books) pop() {
 	s := &b.queue[b.head]
 	b.head, b.length = (b.head+1)&(len(b.queue)-1), b.length-1
@@ -138,7 +133,7 @@ func (b *books) counted(before time.Time, n uint64) {
 		b.pop()
 	}
 	for limit := before.Add(-settled); b.length > 0 && b.queue[b.head].at.Before(limit); {
-		b.pop() // it never arrived
+		b.pop()
 	}
 	if b.length == 0 {
 		b.base, b.taken = n, 0

@@ -21,7 +21,6 @@ type answers struct {
 	pick    uint64    // number of the last request
 }
 
-// add adds a response to the mean.
 func (a *answers) add(now time.Time, seconds float64) {
 	if a.known(now) {
 		seconds = (1-answerWeight)*a.mean + answerWeight*seconds
@@ -54,7 +53,6 @@ func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Bas
 	return seconds, Tried
 }
 
-// latency is choice for Latency.
 func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	c := Choice{Member: m.Name, Barred: m.bar(now), RoundTrip: m.RoundTrip.Seconds(), member: m}
 	c.Wait, c.Basis = l.firstByte(m, now)

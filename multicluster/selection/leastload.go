@@ -26,8 +26,7 @@ const (
 	defaultRate = 4000
 	// barredFor is how long a member takes no requests after it declined one or missed its reports.
 	barredFor = 10 * time.Second
-	// missed is how many reports a member may miss.
-	missed = 3
+	missed    = 3
 )
 
 // Config configures a LeastLoad.
@@ -84,7 +83,6 @@ type LeastLoad struct {
 	picks         uint64 // charged requests, for Latency
 }
 
-// member is one cluster with its state.
 type member struct {
 	Member
 	books   books
@@ -131,7 +129,6 @@ func (l *LeastLoad) SetMargin(d time.Duration) {
 	l.cfg.Margin = d
 }
 
-// find returns a member; nil: none.
 func (l *LeastLoad) find(name string) *member {
 	i, ok := slices.BinarySearchFunc(l.members, name,
 		func(m *member, name string) int { return cmp.Compare(m.Name, name) })
@@ -153,7 +150,6 @@ func (l *LeastLoad) shareBlocks() {
 	}
 }
 
-// average computes the figures for members without reports.
 func (l *LeastLoad) average() {
 	var n, rate, servers float64
 	for _, m := range l.members {
@@ -241,7 +237,6 @@ func (c *Choice) before(o *Choice) bool {
 	return c.lot < o.lot
 }
 
-// choice returns the cost of a member.
 func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
 	if l.cfg.Latency {
 		c := l.latency(m, now)
@@ -264,7 +259,6 @@ func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
 	return c
 }
 
-// sum computes the cost of a member.
 func (l *LeastLoad) sum(c *Choice) {
 	if l.cfg.Local != "" && c.Member != l.cfg.Local {
 		c.Margin = l.cfg.Margin.Seconds()
@@ -288,10 +282,8 @@ func (l *LeastLoad) figures(m *member) (rate, servers float64) {
 	return rate, servers
 }
 
-// fresh reports whether a member's last report counts.
 func (m *member) fresh(now time.Time) bool { return m.reported && now.Before(m.silent()) }
 
-// silent returns when a member has missed its reports.
 func (m *member) silent() time.Time { return m.at.Add(missed * m.report.interval) }
 
 // bar returns why a member takes no requests; "": it does.

@@ -82,7 +82,6 @@ func Priority(own string, order []string, members []Candidate) []Share {
 	return shares
 }
 
-// serving returns the members with a weight.
 func serving(members []Candidate) []Candidate {
 	return slices.DeleteFunc(slices.Clone(members), func(c Candidate) bool { return c.Weight == 0 })
 }

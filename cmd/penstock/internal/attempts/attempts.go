@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	// maxMembers bounds the exporting clusters that are counted.
 	maxMembers = 10_000
 	// maxKept bounds the stored requests: 80 s at 100 a second, 4 MiB at most.
 	maxKept = 8192
@@ -85,7 +84,6 @@ type member struct {
 	last time.Time
 }
 
-// kept is a stored request.
 type kept struct {
 	accesslog.Attempt
 	to      objectid.Target

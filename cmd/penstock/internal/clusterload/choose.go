@@ -50,7 +50,6 @@ type Loads struct {
 	pages   map[pageKey]*page
 }
 
-// choosable are the clusters of an import.
 type choosable struct {
 	pool  objectid.Pool
 	local string // this cluster's name in list; "": it is not in it

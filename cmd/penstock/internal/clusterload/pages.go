@@ -114,7 +114,6 @@ func (l *Loads) RunPages(ctx context.Context) error {
 	}
 }
 
-// readPages reads the pages of the clusters that are chosen by load.
 func (l *Loads) readPages(ctx context.Context) {
 	keys := map[pageKey]bool{}
 	l.mu.RLock()
@@ -151,7 +150,6 @@ func (l *Loads) readPages(ctx context.Context) {
 	l.measure()
 }
 
-// forgetPages drops the results of pages that are no longer read.
 func (l *Loads) forgetPages(read map[pageKey]bool) {
 	var resolved []pageKey
 	l.pagesMu.Lock()
@@ -171,7 +169,6 @@ func (l *Loads) forgetPages(read map[pageKey]bool) {
 	}
 }
 
-// pageRead records the result of reading a page.
 func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	failure := ""
 	if err != nil && p.TLS != nil { // a cleartext page may be closed to other clusters

@@ -38,14 +38,12 @@ type Federation interface {
 // own stands for this cluster among members.
 const own = ""
 
-// pools are the pools whose load is requested.
 type pools struct {
 	asked  atomic.Bool // byPool is not empty: otherwise picks take no lock
 	mu     sync.Mutex
 	byPool map[objectid.Pool]*counted
 }
 
-// counted has the picks of a pool.
 type counted struct {
 	senders map[string]*sender
 	news    *selection.News // nil before the first report
@@ -94,7 +92,6 @@ func (l *Loads) Receive(from objectid.Member, load federation.Load) {
 	l.take(from.Pool, from.Member, load)
 }
 
-// take passes a cluster's report to the imports that have the cluster.
 func (l *Loads) take(pool objectid.Pool, cluster string, load federation.Load) {
 	sender, now := l.Sender(), time.Now()
 	r := selection.Report{Least: load.Least, Servers: load.Servers, Rate: load.Rate, Counted: load.Counted[sender],
@@ -137,7 +134,6 @@ func (l *Loads) Run(ctx context.Context) error {
 	}
 }
 
-// takeChanged reports whether imports changed since the last call.
 func (l *Loads) takeChanged() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +142,6 @@ func (l *Loads) takeChanged() bool {
 	return changed
 }
 
-// measure updates round trip times and server counts.
 func (l *Loads) measure() {
 	l.mu.RLock()
 	for _, c := range l.imports {
@@ -155,7 +150,6 @@ func (l *Loads) measure() {
 	l.mu.RUnlock()
 }
 
-// want requests the load of the pools that are chosen among.
 func (l *Loads) want() {
 	f := l.cfg.Federation()
 	if f == nil {
@@ -286,7 +280,6 @@ func sameCounts(a, b map[string]uint64) bool {
 	return true
 }
 
-// countedFor returns the requests of a member's senders.
 func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()

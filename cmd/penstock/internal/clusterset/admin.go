@@ -134,7 +134,6 @@ func newAdmin() *admin {
 		changed: make(chan struct{})}
 }
 
-// received records the time of the updates that had an effect.
 func (a *admin) received(updates []registry.Update, rejected []registry.Rejection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,7 +144,6 @@ func (a *admin) received(updates []registry.Update, rejected []registry.Rejectio
 	}
 }
 
-// assembled records the placements of pools.
 func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -249,7 +247,6 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	return out
 }
 
-// publishedBundle returns MemberStatus.Published and PublishedUnder.
 func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) (bundle, under string) {
 	if spec == nil {
 		return "", ""
@@ -266,7 +263,6 @@ func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) (bundle, und
 	return string(published), Fingerprint(written)
 }
 
-// exportsTo lists this cluster's exports to a member.
 func (s *Set) exportsTo(member string, decisions []export.Decision) []PoolStatus {
 	out := []PoolStatus{}
 	for _, d := range decisions {
@@ -287,7 +283,6 @@ func (s *Set) exportsTo(member string, decisions []export.Decision) []PoolStatus
 	return out
 }
 
-// importsOf lists the exports of a member.
 func (s *Set) importsOf(member string) []PoolStatus {
 	out := []PoolStatus{}
 	for _, e := range s.registry.ExportsOf(member) {
@@ -335,7 +330,7 @@ func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("content-type", "application/jsonl")
 	flush := http.NewResponseController(w)
-	_ = s.stream(r.Context(), func(st Status) error { return errors.Join(lines.Encode(st), flush.Flush()) }) // as above
+	_ = s.stream(r.Context(), func(st Status) error { return errors.Join(lines.Encode(st), flush.Flush()) })
 }
 
 // stream passes Status to send now and after each change, until ctx ends or send fails.

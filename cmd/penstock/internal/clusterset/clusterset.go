@@ -200,7 +200,7 @@ func New(c Config) *Set {
 	return s
 }
 
-// begin makes the parts that need this cluster's name. mu is held.
+// mu is held.
 func (s *Set) begin(name string) {
 	s.name = name
 	s.authority = newAuthority(name, s.cfg.Authority,
@@ -232,13 +232,11 @@ func (s *Set) Cluster() string {
 	return s.name
 }
 
-// renewed publishes the bundle.
 func (s *Set) renewed() {
 	s.writeMember()
 	s.federation.Renewed()
 }
 
-// writeMember writes this cluster's entry for the ClusterSets of other clusters.
 func (s *Set) writeMember() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -247,7 +245,7 @@ func (s *Set) writeMember() {
 	s.mu.Unlock()
 	bundle := string(s.authority.Bundle())
 	if bundle == "" {
-		return // there is no certificate yet
+		return
 	}
 	peer := v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: bundle}
 	if err := writeMember(Files{s.cfg.Disk, s.cfg.StateDir}, s.name, peer, namespaces); err != nil {

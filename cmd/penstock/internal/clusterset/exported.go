@@ -19,7 +19,6 @@ type audience map[string]time.Time
 
 const unnamed = ""
 
-// has reports whether a member may use the pool now.
 func (a audience) has(who string, now time.Time) bool {
 	until, ok := a[who]
 	return ok && (until.IsZero() || now.Before(until))
@@ -38,7 +37,7 @@ func (s *Set) Exported(target objectid.Target, member string) bool {
 	return !target.Imported() && s.exported[target.Pool].has(member, time.Now())
 }
 
-// noteExported records the exported pools and their audience. mu is held.
+// mu is held.
 func (s *Set) noteExported(members []string) {
 	now := time.Now()
 	for key, a := range s.exported {
@@ -82,7 +81,6 @@ func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
 
-// publishExports stores which members may use which pools, for translation.
 func (s *Set) publishExports() error {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()

@@ -47,7 +47,6 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 	}
 }
 
-// follow applies a store change.
 func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	s.following.Lock()
 	defer s.following.Unlock()
@@ -148,7 +147,6 @@ func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	return []objectid.Pool{p}
 }
 
-// noteAnnotations records whether a pool has an annotation about exports.
 func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +203,6 @@ func (s *Set) readServices(r store.Reader) {
 	}
 }
 
-// decide decides on the exports of the dirty pools and publishes all exports.
 func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.mu.Lock()
 	spec, f := s.spec, s.federation
@@ -361,7 +358,6 @@ func exchanges(m *v1alpha1.ClusterSetMember) bool {
 	return m.Peer != nil && m.Peer.Address != "" && !m.Peer.Hub
 }
 
-// peers returns the members that exchange exports with a cluster.
 func peers(set *v1alpha1.ClusterSet, cluster string) (out []federation.Member) {
 	for i := range set.Spec.Members {
 		if m := &set.Spec.Members[i]; m.Name != cluster && exchanges(m) {
@@ -380,7 +376,6 @@ func endpoints(members []model.Member) (out []netip.AddrPort) {
 	return out
 }
 
-// source names the reports of this package.
 const source = status.Members
 
 // reportDebounce limits reports about members: each one reads all members.
@@ -395,7 +390,6 @@ func (s *Set) reportSoon() {
 	}
 }
 
-// reports makes scheduled reports until ctx ends.
 func (s *Set) reports(ctx context.Context) error {
 	for {
 		select {
@@ -412,7 +406,6 @@ func (s *Set) reports(ctx context.Context) error {
 	}
 }
 
-// report reports on the ClusterSet and on the pools with a requested export.
 func (s *Set) report() {
 	s.reporting.Lock() // the last read is the last report
 	defer s.reporting.Unlock()

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// identity is this cluster's identity in a process without Kubernetes.
 type identity struct {
 	// UID differs in another cluster that takes this name later.
 	UID string `json:"uid"`
@@ -35,8 +34,6 @@ func IdentityFile(state string) string  { return filepath.Join(state, "cluster",
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
 
-// writeMember writes this cluster's entry for other ClusterSets, with the namespaces of its
-// exports.
 func writeMember(f Files, name string, peer v1alpha1.ClusterSetPeer, namespaces []string) error {
 	m := v1alpha1.ClusterSetMember{Name: name, Peer: &peer, Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces}}
 	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{m})
@@ -64,7 +61,6 @@ const (
 	validity = 7 * 24 * time.Hour
 )
 
-// newAuthority makes the authority of the certificates that members see.
 func newAuthority(name string, secrets authority.Secrets, c authority.Config) *authority.Authority {
 	c.Secrets, c.Names, c.Overlap, c.Validity = secrets, []string{"penstock"}, overlap, validity
 	c.ID = &url.URL{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}

@@ -75,7 +75,6 @@ func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	return ""
 }
 
-// load reads all readable records.
 func (s *Set) load(ctx context.Context) []registry.Record {
 	if s.cfg.Records == nil {
 		return nil
@@ -221,7 +220,6 @@ func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	return changed, gone
 }
 
-// save saves the changes locally and, if shared, in Config.Records.
 func (s *Set) save(ctx context.Context, within time.Duration, shared bool, outcome, local *statefile.Outcome) error {
 	changed, gone := s.unsaved()
 	if len(changed)+len(gone) == 0 {

@@ -51,7 +51,6 @@ const (
 	hubManager   = "penstock-hub"
 )
 
-// manager and controller are the names under which objects are written.
 func (k *Kubernetes) manager() string {
 	if k.cfg.Hub != nil {
 		return hubManager
@@ -59,7 +58,6 @@ func (k *Kubernetes) manager() string {
 	return fieldManager
 }
 
-// maker is the value of v1alpha1.ImportedByLabel.
 func (k *Kubernetes) maker() string {
 	if k.cfg.Hub != nil {
 		return hubManager
@@ -144,7 +142,7 @@ type Kubernetes struct {
 	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
 	problems map[objectid.Pool]report.Report
 	written  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus
-	rejected map[objectid.Pool]map[string]rejection // entries, by cluster
+	rejected map[objectid.Pool]map[string]rejection
 	pruned   bool
 }
 
@@ -429,7 +427,6 @@ var ErrFenced = errors.New("this hub does not write the object")
 // Enqueue checks the imports of pools again.
 func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
 
-// longestName is the maximum length of an object's name.
 const longestName = 253
 
 // poolExportName is POOL.CLUSTER. In a pool name that is too long, a hash replaces the end.

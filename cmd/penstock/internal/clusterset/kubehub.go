@@ -33,7 +33,6 @@ func (k *Kubernetes) Begin() {
 	k.mu.Unlock()
 }
 
-// writeAsHub is writeImport for a hub.
 func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Written, err error) {
 	view, hub := k.cfg.Store.View(), k.cfg.Hub
 	obj, exists := store.InferencePoolImports.Get(view, p.String())

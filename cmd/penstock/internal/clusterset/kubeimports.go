@@ -35,7 +35,6 @@ type task struct {
 	exports bool
 }
 
-// importWorkers bounds the writes in flight.
 const importWorkers = 4
 
 // Conditions of an import, and of the ClusterSet if the installed CRD lacks fields.
@@ -190,8 +189,6 @@ func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	}
 }
 
-// report reports on imports that cannot be written, and on the ClusterSet if the CRD prunes every
-// import.
 func (k *Kubernetes) report() {
 	if k.cfg.Board == nil { // a hub's
 		return
@@ -267,7 +264,6 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 	return left, err
 }
 
-// makeImport creates a missing import and, with namespaces, its namespace.
 func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces bool) error {
 	labels := map[string]any{v1alpha1.ImportedByLabel: k.maker()}
 	u := &unstructured.Unstructured{
@@ -464,7 +460,6 @@ func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition)
 	}
 }
 
-// mirrors reports whether a status already has our part.
 func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus) bool {
 	i := slices.IndexFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == k.controller() })
 	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters,
@@ -504,7 +499,6 @@ func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bo
 	return live.ObservedGeneration == want.ObservedGeneration
 }
 
-// writeExports updates this cluster's own PoolExports.
 func (k *Kubernetes) writeExports(ctx context.Context) error {
 	own := ownName(k.cfg.Store.View())
 	k.mu.Lock()

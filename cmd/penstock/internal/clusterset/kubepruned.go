@@ -51,7 +51,6 @@ func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, w writing
 	return want, nil
 }
 
-// prunes reports whether the installed CRD is known to lack status.clusters.
 func (k *Kubernetes) prunes() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,7 +67,6 @@ func (k *Kubernetes) setPruned(pruned bool) {
 	}
 }
 
-// undeclared reports whether the API server's schema lacks a field.
 func undeclared(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }

@@ -29,7 +29,6 @@ const rejectedFor = 10 * time.Minute
 // longestWhy bounds an API server's message, in bytes.
 const longestWhy = 400
 
-// rejection is an entry that an API server rejected.
 type rejection struct {
 	entry inferenceapi.ImportedCluster
 	why   string
@@ -189,7 +188,6 @@ func (k *Kubernetes) search(
 	return bad
 }
 
-// noteRejected records rejected entries and logs new ones.
 func (k *Kubernetes) noteRejected(p objectid.Pool, want inferenceapi.InferencePoolImportStatus, bad map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -208,7 +206,6 @@ func (k *Kubernetes) noteRejected(p objectid.Pool, want inferenceapi.InferencePo
 	}
 }
 
-// forgetRejected deletes rejections of an import, except those in left.
 func (k *Kubernetes) forgetRejected(p objectid.Pool, left map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -249,5 +246,4 @@ func leftOut(left map[string]string) string {
 	return strings.Join(list, "; ")
 }
 
-// mostLeftOut is how many clusters leftOut names.
 const mostLeftOut = 4

@@ -16,13 +16,10 @@ func (s *Set) LeadingChanged() {
 	}
 }
 
-// leads reports whether this process publishes.
 func (s *Set) leads() bool { return s.cfg.Leading == nil || s.cfg.Leading() }
 
-// retry is the time between attempts to publish.
 const retry = 5 * time.Second
 
-// lead publishes while this process leads, until ctx ends.
 func (s *Set) lead(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -94,7 +94,6 @@ func (s *Set) AwaitCertificate(ctx context.Context) {
 	}
 }
 
-// publishMembership stores the part of the ClusterSet that translation needs.
 func (s *Set) publishMembership() error {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -128,7 +127,6 @@ func (s *Set) publishMembership() error {
 	return err
 }
 
-// reportUntrusted reports the certificates that do not vouch for their members.
 func (s *Set) reportUntrusted(findings []report.Finding) {
 	s.mu.Lock()
 	same := slices.Equal(s.untrusted, findings)
@@ -145,7 +143,6 @@ func sameMembership(a, b *store.Membership) bool {
 		reflect.DeepEqual(a.Members, b.Members) && slices.Equal(a.Names, b.Names)
 }
 
-// otherNames returns the names of the other clusters of a set, sorted.
 func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 	for _, m := range set.Spec.Members {
 		if m.Name != own {
@@ -182,7 +179,6 @@ func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, find
 	return out, findings
 }
 
-// maxUntrusted bounds the findings about a member's certificates.
 const maxUntrusted = 4
 
 // untrusted returns the findings about certificates that do not vouch for a member: first its
@@ -214,14 +210,12 @@ func untrusted(
 	return out
 }
 
-// republish stores again the part of the cluster set that translation needs.
 func (s *Set) republish() {
 	if err := errors.Join(s.publishMembership(), s.publishExports()); err != nil {
 		s.cfg.Log.Error("the members and exports that Gateways need cannot be stored", "error", err)
 	}
 }
 
-// bundles returns the published bundles of the updated members.
 func (s *Set) bundles(updates []registry.Update) (out [][]byte) {
 	for _, u := range updates {
 		known, _ := s.registry.Member(u.Member)
@@ -230,7 +224,6 @@ func (s *Set) bundles(updates []registry.Update) (out [][]byte) {
 	return out
 }
 
-// next returns the time until something expires.
 func (s *Set) next() (time.Duration, bool) {
 	wait, ok := s.registry.Next()
 	if w, also := s.nextExport(); also && (!ok || w < wait) {

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// noEffect begins the finding about an update without effect.
 const noEffect = "an update of it had no effect: "
 
 // denied records why this process does not connect to the process at a member's address.
@@ -52,7 +51,7 @@ func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
 	return m.set == set && now.Sub(m.at).Abs() < mistakesInterval
 }
 
-// mistakes returns the mistakes of the ClusterSet in use. mu is held.
+// mu is held.
 func (s *Set) mistakes() []report.Finding {
 	if now := s.now(); !s.mistaken.fresh(s.spec, now) {
 		s.mistaken = mistaken{s.spec, now, mistakes(s.spec, now)}
@@ -60,7 +59,6 @@ func (s *Set) mistakes() []report.Finding {
 	return s.mistaken.list
 }
 
-// reportDue reports whether mistakes may have changed.
 func (s *Set) reportDue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

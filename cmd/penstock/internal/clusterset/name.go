@@ -51,7 +51,6 @@ func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []r
 	return property.Spec.Value, nil
 }
 
-// ownName returns the name of this cluster; "" without a name or a ClusterSet.
 func ownName(r store.Reader) (name string) {
 	if set := selected(r); set != nil {
 		name, _ = nameOf(r, set)

@@ -31,7 +31,6 @@ func CreatesNamespaces(r store.Reader) bool {
 	return set != nil && set.Spec.CreateNamespaces
 }
 
-// others reports on the ClusterSets that are not in use.
 func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 	for _, c := range store.ClusterSets.All(r) {
 		if c.Name != counts.Name {
@@ -45,7 +44,6 @@ func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 	return out
 }
 
-// summarized is how many findings a summary has.
 const summarized = 8
 
 // summary formats findings for a condition: on Kubernetes a status has no other place for them.

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// gateways returns the Gateways that route to a pool, with their addresses for other clusters.
 func (s *Set) gateways(r store.Reader, list []model.ParentGateway,
 	peer *v1alpha1.ClusterSetPeerListener) (out []export.Gateway) {
 	for _, g := range list {

@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// apply applies members' updates to the registry and the store.
 func (s *Set) apply(updates ...registry.Update) bool {
 	before, bundles := s.shown(updates), s.bundles(updates)
 	changed, rejected := s.registry.Apply(updates...)
@@ -77,7 +76,6 @@ func (s *Set) shown(updates []registry.Update) []shown {
 	return out
 }
 
-// listed is how many pools a finding about a member lists.
 const listed = 8
 
 // unnamed describes a member's exports that the ClusterSet does not name; "": none.
@@ -102,7 +100,6 @@ func (s *Set) disconnected(member string, connected bool) {
 	s.reportSoon()
 }
 
-// problem records the problem of a member's update until its next update.
 func (s *Set) problem(member, problem string) {
 	s.mu.Lock()
 	s.rejected[member] = noEffect + problem
@@ -121,7 +118,6 @@ func (s *Set) unread(member string, n int) string {
 	return ""
 }
 
-// placed applies a member's reports on this cluster's exports.
 func (s *Set) placed(in registry.Reports) {
 	s.registry.Place(in)
 	s.reportSoon()
@@ -196,7 +192,6 @@ func (d *due) take() []objectid.Pool {
 	return taken
 }
 
-// assemble updates the imports of pools, and reports their placements to the exporters.
 func (s *Set) assemble(pools []objectid.Pool) {
 	if len(pools) == 0 {
 		return
@@ -237,7 +232,7 @@ func importRef(p objectid.Pool) report.Ref {
 		Namespace: p.Namespace, Name: p.Name}
 }
 
-// place publishes placements to the exporters. due.running is held.
+// due.running is held.
 func (s *Set) place(a imports.Assembled) {
 	if len(a.Pools) == 0 {
 		return
@@ -294,7 +289,6 @@ func (s *Set) wakeUp() {
 	}
 }
 
-// expire ends leases and drains when they are due.
 func (s *Set) expire(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -316,7 +310,6 @@ func (s *Set) expire(ctx context.Context) error {
 	}
 }
 
-// exportedTo returns the pools of a namespace that members export.
 func (s *Set) exportedTo(namespace string) (pools []objectid.Pool) {
 	for _, m := range s.registry.Members(nil) {
 		for _, e := range s.registry.ExportsOf(m.Name) {

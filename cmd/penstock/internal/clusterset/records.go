@@ -59,7 +59,6 @@ func newFileRecords(disk statefile.Disk, state string, limit int) *fileRecords {
 	}
 }
 
-// line is the form of a record in a file.
 type line struct {
 	Namespace string                        `json:"namespace,omitempty"`
 	Name      string                        `json:"name,omitempty"`
@@ -107,7 +106,6 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 	return out, errors.Join(problems...)
 }
 
-// readRecords reads the intact lines of a file.
 func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Record, err error) {
 	file, err := disk.Open(path)
 	if err != nil {
@@ -183,7 +181,7 @@ func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []
 	return errors.Join(problems...)
 }
 
-// write writes or removes the file of a member. mu is held.
+// mu is held.
 func (f *fileRecords) write(cluster string) error {
 	path := filepath.Join(f.folder, cluster+recordSuffix)
 	delete(f.sizes, cluster)
@@ -215,7 +213,6 @@ func (f *fileRecords) write(cluster string) error {
 	return statefile.ReplaceOn(f.disk, path, out.Bytes())
 }
 
-// encodeRecord returns the line of a record.
 func encodeRecord(r *registry.Record) ([]byte, error) {
 	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch,
 		Sequence: r.Stamp.Sequence, Since: r.Since, Withdrawn: r.Withdrawn, Draining: r.Draining,

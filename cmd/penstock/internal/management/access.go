@@ -26,7 +26,6 @@ type reach struct {
 	key  string
 }
 
-// access returns how to reach a member.
 func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, error) {
 	switch {
 	case m.Kubeconfig != nil:
@@ -38,7 +37,6 @@ func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMemb
 		Fix: "add one of them, or remove the member; a member that Penstocks exchange exports with has a peer"}
 }
 
-// field returns the path of a member's field in the ClusterSet.
 func field(m *v1alpha1.ClusterSetMember, name string) string {
 	text := "spec.members[" + m.Name + "]"
 	if name != "" {

@@ -104,7 +104,6 @@ func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	return out, nil
 }
 
-// run follows the objects until ctx ends.
 func (b *beside) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, informer := range b.informers {
@@ -116,7 +115,6 @@ func (b *beside) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// synced returns once all objects are known.
 func (b *beside) synced(ctx context.Context) error {
 	for _, informer := range b.informers {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
@@ -170,7 +168,6 @@ func (b *beside) topology() (region, zone string) {
 	return region, zone
 }
 
-// exports returns the entries of the pools that the member's own Penstock exports.
 func (b *beside) exports() map[objectid.Pool]*inferenceapi.ImportedCluster {
 	informer := b.informers[poolExportResource]
 	if informer == nil {

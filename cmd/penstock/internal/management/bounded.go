@@ -10,7 +10,6 @@ import (
 // of any length.
 const longestText = 1 << 10
 
-// boundedLog is a slog.Handler that shortens texts.
 type boundedLog struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -48,7 +47,6 @@ func boundedAttr(a slog.Attr) slog.Attr {
 	return a
 }
 
-// bounded shortens a text to longestText.
 func bounded(text string) string {
 	if len(text) <= longestText {
 		return text

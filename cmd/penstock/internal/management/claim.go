@@ -34,7 +34,6 @@ func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 // common CA proves nothing: some providers use one for all clusters.
 func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
-// isMember reports whether the hub has a member with a name.
 func (h *Hub) isMember(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -39,7 +39,6 @@ const (
 	restartDelay = 5 * time.Second
 )
 
-// cluster is a member, with what the hub reads and writes there.
 type cluster struct {
 	hub  *Hub
 	name string
@@ -65,20 +64,17 @@ type cluster struct {
 	reading []report.Report // about the objects that are read
 }
 
-// configure applies the ClusterSet.
 func (c *cluster) configure(m v1alpha1.ClusterSetMember, others []string, create bool) {
 	c.mu.Lock()
 	c.config, c.others, c.create = m, others, create
 	c.mu.Unlock()
 }
 
-// member returns the cluster as a member for multicluster/hub.
 func (c *cluster) member(m *v1alpha1.ClusterSetMember) hub.Member {
 	return hub.Member{Name: c.name, Allow: m.Allow, Draining: m.Draining, Store: c.store, Namespace: c.namespace,
 		Own: c.own}
 }
 
-// namespace reports whether a namespace exists or may be created.
 func (c *cluster) namespace(name string) bool {
 	if ns, ok := store.Namespaces.Get(c.store.View(), name); ok {
 		return ns.Status.Phase != corev1.NamespaceTerminating
@@ -110,7 +106,6 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 	return live.Status.(*inferenceapi.InferencePoolImportStatus)
 }
 
-// run reads and writes the member until ctx ends, with another attempt after each failure.
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
 	var quiet klog.Logger // the zero logger discards: the client's errors are in report
@@ -136,7 +131,6 @@ func (c *cluster) run(ctx context.Context) {
 // errAnew means that the member must be read from its beginning.
 var errAnew = errors.New("it is read again")
 
-// decideAgain makes follow decide on the exports again.
 func (c *cluster) decideAgain() {
 	select {
 	case c.again <- struct{}{}:
@@ -160,7 +154,6 @@ func (c *cluster) report(err error) {
 	}
 }
 
-// once is one attempt of run.
 func (c *cluster) once(ctx context.Context) error {
 	config := rest.CopyConfig(c.rest)
 	config.QPS, config.UserAgent = -1, "penstock-hub"
@@ -238,14 +231,12 @@ func (c *cluster) once(ctx context.Context) error {
 	return group.Wait()
 }
 
-// read records the findings about the objects that are read.
 func (c *cluster) read(reports []report.Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reading = reports
 }
 
-// changed follows the status of an object that another client wrote.
 func (c *cluster) changed(ref report.Ref) {
 	c.mu.Lock()
 	objects, exports := c.objects, c.exports
@@ -262,7 +253,6 @@ func (c *cluster) changed(ref report.Ref) {
 	}
 }
 
-// restore passes on the entries that the member's imports have from this hub.
 func (c *cluster) restore() {
 	entries := map[objectid.Pool][]inferenceapi.ImportedCluster{}
 	for _, obj := range store.InferencePoolImports.All(c.store.View()) {
@@ -374,7 +364,6 @@ func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error 
 	return nil
 }
 
-// follow decides on exports and enqueues imports as the store changes.
 func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	sub := c.store.Subscribe()
 	defer sub.Close()
@@ -431,7 +420,6 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	}
 }
 
-// wait returns after a duration, or with the error of ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -444,7 +432,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// written passes on the result of writing an import.
 func (c *cluster) written(p objectid.Pool, result clusterset.Written, err error) {
 	w := hub.Writing{Clusters: result.Clusters, Left: result.Left, Pruned: result.Pruned}
 	switch {

@@ -139,7 +139,6 @@ func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 // client-go.
 const authorityPeriod = 5 * time.Minute
 
-// connection is the transport of one client.
 type connection struct {
 	files *followed
 
@@ -173,7 +172,7 @@ func (c *connection) current() (rt http.RoundTripper, err error) {
 		}
 	}
 	if c.rt == nil {
-		with := c.with // New completes it
+		with := c.with
 		if c.rt, err = transport.New(&with); err != nil {
 			return nil, err
 		}
@@ -181,7 +180,6 @@ func (c *connection) current() (rt http.RoundTripper, err error) {
 	return c.rt, nil
 }
 
-// closeBody closes the body of a request that is not sent.
 func closeBody(req *http.Request) error {
 	if req.Body == nil {
 		return nil
@@ -193,7 +191,6 @@ func closeBody(req *http.Request) error {
 // time between the kubelet's refresh and the expiry of the old token.
 const tokenPeriod = 50 * time.Second
 
-// tokenFile follows a file with a token.
 type tokenFile struct {
 	disk *filesystem.Disk
 	path string
@@ -232,7 +229,6 @@ func (f *tokenFile) unauthorized(began time.Time) {
 	}
 }
 
-// bearer adds the token to requests.
 type bearer struct {
 	file *tokenFile
 	next http.RoundTripper

@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// exportedWorkers bounds the writes in flight of a member.
 const exportedWorkers = 2
 
 // exported writes the condition Exported of a member's pools, under the parent that refers to their
@@ -43,7 +42,6 @@ func (e *exported) enqueue(pools ...objectid.Pool) {
 	}
 }
 
-// run writes until ctx ends.
 func (e *exported) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, pool := range store.InferencePools.All(e.cluster.store.View()) {
@@ -79,7 +77,6 @@ func (e *exported) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// write updates the condition of a pool.
 func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	pool, ok := store.InferencePools.Get(e.cluster.store.View(), p.String())
 	if !ok {

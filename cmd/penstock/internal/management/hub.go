@@ -40,7 +40,6 @@ const (
 	budgetPart = 5
 )
 
-// checkInterval is the time between two checks of kubeconfigs and ClusterProfiles.
 const checkInterval = 5 * time.Second
 
 // Config configures a Hub.
@@ -149,7 +148,6 @@ func (h *Hub) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// runFiles runs the hub of a folder, which is the only hub there.
 func (h *Hub) runFiles(ctx context.Context) error {
 	files, err := file.New(file.Config{Paths: h.cfg.Paths, Store: h.store, StateDir: h.cfg.StateDir, Log: h.log,
 		Report: h.reported})
@@ -166,7 +164,6 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	return group.Wait()
 }
 
-// lead runs the members until ctx ends.
 func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, uint64, error)) error {
 	uid, epoch, err := identity(ctx)
 	if err != nil {
@@ -221,7 +218,6 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	return group.Wait()
 }
 
-// enqueueExports writes the condition Exported of pools of a member again.
 func (h *Hub) enqueueExports(member string, pools []objectid.Pool) {
 	if c := h.at(member); c != nil {
 		c.mu.Lock()
@@ -239,7 +235,6 @@ func (h *Hub) at(member string) *cluster {
 	return h.clusters[member]
 }
 
-// follow follows the ClusterSet and changes of access to its members.
 func (h *Hub) follow(ctx context.Context) error {
 	sub := h.store.Subscribe()
 	defer sub.Close()

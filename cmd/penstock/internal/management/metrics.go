@@ -35,7 +35,6 @@ func (h *Hub) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// known limits the values of the label state.
 func known(state string) string {
 	switch state {
 	case hub.Imported, hub.Pending, export.ExportedReason, export.NotSupportedReason, export.NoAddressReason,

@@ -14,7 +14,6 @@ const (
 	longestPace = 5 * time.Second
 )
 
-// pace is the debt of a member.
 type pace struct {
 	debt time.Duration
 	at   time.Time

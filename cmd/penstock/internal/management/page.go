@@ -15,11 +15,10 @@ import (
 // Status is the state of a hub's members.
 type Status struct {
 	// ClusterSet is the name of the ClusterSet in use; "": none yet.
-	ClusterSet string `json:"clusterSet"`
-	// Leading: this process writes.
-	Leading bool         `json:"leading"`
-	Problem *mistake     `json:"problem,omitempty"`
-	Members []hub.Status `json:"members"`
+	ClusterSet string       `json:"clusterSet"`
+	Leading    bool         `json:"leading"`
+	Problem    *mistake     `json:"problem,omitempty"`
+	Members    []hub.Status `json:"members"`
 	// Peers are the members with a peer, which the hub ignores.
 	Peers []string `json:"peers,omitempty"`
 	// Problems maps members, and objects and fields in files, to their problems.
@@ -51,7 +50,6 @@ func (h *Hub) name() string {
 	return h.set
 }
 
-// status returns the state of the hub.
 func (h *Hub) status() Status {
 	h.mu.Lock()
 	status := Status{ClusterSet: h.set, Leading: h.leading, Peers: h.peers}
@@ -80,7 +78,6 @@ func (h *Hub) Register(mux *http.ServeMux) {
 	debug.RegisterStore(mux, h.store)
 }
 
-// clusterSet is the page /clusters of a hub, which exchanges no exports itself.
 func (h *Hub) clusterSet() clusterset.Status {
 	status := clusterset.Status{Hub: true, Members: []clusterset.MemberStatus{}}
 	if set := clusterset.Selected(h.store.View()); set != nil {
@@ -96,5 +93,4 @@ func writeJSON(w http.ResponseWriter, value any) {
 	_ = e.Encode(value) // fails only if the client has disconnected
 }
 
-// equalMember compares the parts of a member that decisions on exports depend on.
 func equalMember(a, b *v1alpha1.ClusterSetMember) bool { return reflect.DeepEqual(a, b) }

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// right is a kind that the hub reads in a member.
 type right struct {
 	group, version, resource, kind string
 	optional                       bool // it may be missing
@@ -29,7 +28,6 @@ func (r right) gvr() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: r.group, Version: r.version, Resource: r.resource}
 }
 
-// rights are the kinds that the hub reads in a member, in the order of the attempts.
 var rights = []right{
 	{"", "v1", "namespaces", "Namespace", false, nil},
 	{"", "v1", "services", "Service", false, nil},
@@ -65,7 +63,6 @@ func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out [
 	return out, nil
 }
 
-// kinds returns the rights with a table in the store.
 func kinds(rights []right) (out []kube.Kind) {
 	for _, r := range rights {
 		if r.kept == nil {

@@ -60,7 +60,6 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 	}
 }
 
-// namedUnfit is how many exports of a member a finding names.
 const namedUnfit = 3
 
 // reportUnfit reports the member's undecodable objects and the exports that no import may have. It

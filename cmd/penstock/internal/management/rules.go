@@ -8,7 +8,6 @@ import (
 //go:embed rules.yaml
 var rules string
 
-// createNamespaces is the rule for spec.createNamespaces of the ClusterSet.
 const createNamespaces = `- apiGroups: [""]
   resources: [namespaces]
   verbs: [create]

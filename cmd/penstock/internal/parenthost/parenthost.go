@@ -24,8 +24,7 @@ const (
 	// response, forgetAfter.
 	calm        = 10 * time.Second
 	forgetAfter = 10 * time.Minute
-	// every is the interval between judgements of the counts.
-	every = time.Second
+	every       = time.Second
 )
 
 // Reports receives the findings. *peers.Answers implements it.
@@ -100,7 +99,6 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	}
 }
 
-// proceed begins another half of the window when it is due.
 func (p *parent) proceed(now time.Time) {
 	switch halves := now.Sub(p.turn) / (window / 2); {
 	case halves >= 2:
@@ -111,7 +109,6 @@ func (p *parent) proceed(now time.Time) {
 	}
 }
 
-// found reports whether the responses justify a finding.
 func (p *parent) found(now time.Time) bool {
 	missing, others := p.missing[0]+p.missing[1], p.other[0]+p.other[1]
 	if p.reported == (inference.ClientHost{}) {
@@ -172,7 +169,6 @@ func (c *Counter) judge(now time.Time) bool {
 	return len(c.parents) > 0
 }
 
-// report returns the finding about an exporting cluster.
 func (p *parent) report(id model.ClusterID, host inference.ClientHost) report.Report {
 	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
 		Namespace: id.Namespace, Name: id.Name}

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	// askTimeout is how long a process waits for answers of its peers.
 	askTimeout = time.Second
 	// maxAnswer bounds the answer to one question, in bytes: further records are dropped.
 	// maxQuestions bounds the open questions of all peers together.
@@ -59,7 +58,6 @@ func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *As
 	return a
 }
 
-// answer publishes answers to questions, and retracts answers to retracted questions.
 func (a *Asked) answer(changes []channel.Change[picker.Picks]) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 // batchDelay is how long a fact waits for others to share a batch.
 const batchDelay = 20 * time.Millisecond
 
-// batchLimits bound the delay and the lifetime of batches.
 type batchLimits struct {
-	delay time.Duration // how long a fact waits for others
+	delay time.Duration
 	ttl   time.Duration
 	most  int // bytes published at a time; 0: any
 }

@@ -71,7 +71,6 @@ func (e *Entries) Add(entry accesslog.Entry) {
 // Run publishes until ctx ends.
 func (e *Entries) Run(ctx context.Context) error { return e.batches.Run(ctx) }
 
-// take removes and returns the waiting entries.
 func (e *Entries) take() []byte {
 	e.mu.Lock()
 	entries := e.waiting

@@ -48,7 +48,6 @@ func NewHosts(c *channel.Channel, learner func() HostLearner) *Hosts {
 	return h
 }
 
-// decodeHost returns the addresses in the form of a lookup.
 func decodeHost(value []byte) ([]string, error) {
 	var list []netip.Addr
 	if err := json.Unmarshal(value, &list); err != nil {

@@ -22,8 +22,7 @@ const (
 	// loadsInterval is the minimum time between publications. The first change after it is
 	// published at once.
 	loadsInterval = 5 * time.Millisecond
-	// ownerKey is the key of the name of a process's picker.
-	ownerKey = "owner"
+	ownerKey      = "owner"
 	// claimKey is the key of the number of a process's last claim. answerKey with an owner's name
 	// is the key of that owner's last claim that a process has counted.
 	claimKey, answerKey = "claim", "answer "
@@ -153,7 +152,6 @@ func (l *Loads) Settle(ctx context.Context) {
 	}
 }
 
-// publishClaim publishes the next claim.
 func (l *Loads) publishClaim() uint64 {
 	l.claims.Lock()
 	defer l.claims.Unlock()
@@ -184,7 +182,6 @@ func (l *Loads) unanswered(claim uint64, now time.Time) (left time.Duration) {
 	return left
 }
 
-// settle answers peers' claims and records their answers.
 func (l *Loads) settle(changes []channel.Change[load]) {
 	l.claims.Lock()
 	defer l.claims.Unlock()
@@ -281,7 +278,6 @@ func (l *Loads) Run(ctx context.Context) error {
 	}
 }
 
-// publish publishes changed counts.
 func (l *Loads) publish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -42,7 +42,6 @@ type Pages struct {
 	seen    int // processes at the last call of share
 }
 
-// page is a reading of a page.
 type page struct {
 	Addr    netip.AddrPort   `json:"a"`
 	Page    uint64           `json:"p"`
@@ -112,7 +111,6 @@ func (p *Pages) Add(addr netip.AddrPort, number uint64, r endpoint.Reading) {
 	}
 }
 
-// take removes and returns the waiting pages.
 func (p *Pages) take() []byte {
 	p.mu.Lock()
 	list := p.waiting

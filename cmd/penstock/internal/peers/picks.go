@@ -44,7 +44,7 @@ type Picks struct {
 	missed  atomic.Uint64
 
 	mu      sync.Mutex
-	waiting []byte // encoded picks
+	waiting []byte
 }
 
 // NewPicks makes a Picks. caches is called once the channel runs.
@@ -131,7 +131,6 @@ func (p *Picks) Missed() uint64 { return p.missed.Load() }
 // Run publishes until ctx ends.
 func (p *Picks) Run(ctx context.Context) error { return p.batches.Run(ctx) }
 
-// take removes and returns the waiting picks.
 func (p *Picks) take() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

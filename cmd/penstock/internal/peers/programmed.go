@@ -92,7 +92,6 @@ func (p *Programmed) Expect(gateway string, generation int64) {
 	}
 }
 
-// listeners returns the digest of a gateway's listeners.
 func (p *Programmed) listeners(gateway string) string {
 	h := fnv.New64a()
 	for _, ref := range p.cfg.Resources(gateway) {

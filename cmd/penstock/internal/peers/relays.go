@@ -65,10 +65,8 @@ func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Targ
 	return r
 }
 
-// byRelay is the source of facts from relayed picks.
 const byRelay = "relay"
 
-// noteDown passes on why a pool's remote picker does not respond.
 func (r *Relays) noteDown(pool objectid.Target, source, why string) {
 	if r.down != nil {
 		r.down(pool, source, why)
@@ -95,7 +93,7 @@ func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 	}
 }
 
-// drop removes a pool. r.mu is held.
+// r.mu is held.
 func (r *Relays) drop(name objectid.Target) {
 	delete(r.pools, name)
 	if _, ok := r.troubles[name]; ok {
@@ -103,7 +101,7 @@ func (r *Relays) drop(name objectid.Target) {
 	}
 }
 
-// resolve removes the report on a pool. r.mu is held.
+// r.mu is held.
 func (r *Relays) resolve(name objectid.Target) {
 	delete(r.troubles, name)
 	r.board.Replace(relaySource(name))
@@ -128,7 +126,7 @@ func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 
 func relaySource(pool objectid.Target) string { return status.Instance(status.Relay, pool.String()) }
 
-// report puts a pool's trouble on the board and publishes it. r.mu is held.
+// r.mu is held.
 func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
 	f := outsideFinding(pool, t)
 	if t.NoAnswer != "" {

@@ -84,7 +84,6 @@ func (s *Sessions) Add(session picker.Session) {
 	}
 }
 
-// take removes and returns the waiting sessions.
 func (s *Sessions) take() []byte {
 	s.mu.Lock()
 	list := s.waiting
@@ -96,7 +95,7 @@ func (s *Sessions) take() []byte {
 func encodeSessions(list []picker.Session) []byte {
 	value, err := json.Marshal(list)
 	if err != nil { // of plain values
-		return nil // plain values
+		return nil
 	}
 	return value
 }
