@@ -90,9 +90,9 @@ type Channel struct {
 
 	mu          sync.Mutex
 	topics      map[string]*Topic
-	subscribers map[*subscriber]struct{} // processes that subscribe to this one
-	peers       map[string]*peer         // processes that this one subscribes to
-	changed     chan struct{}            // closed and replaced when the peers or their state change
+	subscribers map[*subscriber]struct{}
+	peers       map[string]*peer
+	changed     chan struct{} // closed and replaced when the peers or their state change
 }
 
 // New makes a channel. Make its topics and subscriptions next, then call Register and Run.

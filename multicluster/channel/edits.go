@@ -14,8 +14,8 @@ type edit struct {
 
 const keptEdits = 256
 
-// note records an edit at Topic.seq. Old edits are dropped: a subscriber that is further behind is
-// served by a walk over all items. Channel.mu is held.
+// note records an edit at Topic.seq and drops old ones: a subscriber further behind is served by a
+// walk. Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -25,8 +25,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after a publication; false if some were dropped, or visibility may have
-// changed since. Channel.mu is held.
+// since returns the edits after a publication; false: some were dropped, or visibility changed.
+// Channel.mu is held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -45,15 +45,15 @@ func (t *Topic) Judge() {
 	}
 }
 
-// flush sends the subscribers everything new since a publication. It does not wake a subscriber
-// that may receive none of it. Channel.mu is held.
+// flush sends news since a publication. A subscriber that may receive none is not woken. Channel.mu
+// is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
 	passed := false
 	for s := range t.channel.subscribers {
 		sub := s.topics[t.name]
 		switch {
-		case sub == nil: // a subscription begins with a snapshot
+		case sub == nil:
 		case t.visible == nil, !all, !sub.begun, sub.busy(), sub.sent != before,
 			slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) }):
 			s.flush()

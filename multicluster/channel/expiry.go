@@ -63,7 +63,6 @@ func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 	}
 }
 
-// expired reports whether a stream ended because this process's or the peer's certificate expired.
 func expired(err error) bool {
 	return errors.Is(err, errExpired) || status.Code(err) == codes.Unauthenticated
 }

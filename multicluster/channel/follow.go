@@ -41,15 +41,15 @@ type peer struct {
 	id      string // Channel.id of the last connected process
 	conn    Connection
 	redial  context.CancelCauseFunc // ends an attempt to connect; nil: none
-	stop    context.CancelFunc      // ends the subscription; nil: not begun
-	tried   bool                    // an attempt has failed
-	self    bool                    // the address is this process's own
-	seen    time.Time               // when it was last connected, or became a peer
-	synced  map[string]bool         // topics whose snapshot is in effect; nil: not connected
+	stop    context.CancelFunc
+	tried   bool
+	self    bool
+	seen    time.Time       // when it was last connected, or became a peer
+	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
 	// versions has the versions of items in effect, by key, of topics that resume. It is empty
 	// before their snapshot and after an error.
 	versions map[string]map[string]string
-	logs     quota // of the lines that it causes
+	logs     quota
 }
 
 // maxVersion bounds a key with its version, in bytes. With a longer one the subscriber requests a
@@ -92,9 +92,8 @@ func (c *Channel) topicsByName() map[string]*Topic {
 	return maps.Clone(c.topics)
 }
 
-// errRedial means that an unreachable peer is back, and a new connection is made at once. Resetting
-// the back-off of the waiting one would race with its resolver (ClientConn.ResetConnectBackoff of
-// grpc-go 1.85 reads a map without its lock).
+// errRedial means that an unreachable peer is back. ResetConnectBackoff of grpc-go 1.85 would race
+// with the resolver, so a new connection is made.
 var errRedial = errors.New("the peer is back")
 
 // dialAgain ends the wait for unreachable peers, one of which is probably back. c.mu is held.
@@ -221,8 +220,8 @@ type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// exceeded reports whether a stream ended because of the peer's messages, or because the peer
-// denies another stream. gRPC uses the code Internal for an undecodable message.
+// exceeded reports whether the peer's messages ended the stream, or the peer denied it. gRPC uses
+// Internal for undecodable messages.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
@@ -249,8 +248,8 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read serves one connection: it subscribes to all topics, and delivers and acknowledges responses,
-// each topic independently. connected is called with the first response.
+// read subscribes to all topics on one connection. It delivers and acknowledges responses, each
+// topic independently. connected is called with the first response.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -339,9 +338,9 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 
 type followed struct {
 	topic    *Topic
-	resumed  bool        // it began with the versions in effect
+	resumed  bool
 	inEffect atomic.Bool // all messages so far are acknowledged
-	dropped  Problems    // from the incoming response
+	dropped  Problems
 }
 
 func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
@@ -357,8 +356,7 @@ func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
 	return f, first
 }
 
-// received drops items with invalid keys from a message, and returns how long its acknowledgement
-// waits if it is not the last one of its response.
+// received drops items with invalid keys, and returns how long the acknowledgement of a part waits.
 func (c *Channel) received(p *peer, f *followed, r *response) time.Duration {
 	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
 	if f.topic.drop(r, &f.dropped) {
@@ -432,7 +430,7 @@ func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
 		}
 		p.versions[t.name] = make(map[string]string, len(r.GetResources()))
 	case p.versions[t.name] == nil:
-		return // the next snapshot makes it
+		return
 	}
 	versions := p.versions[t.name]
 	for _, res := range r.GetResources() {

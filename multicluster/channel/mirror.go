@@ -28,7 +28,7 @@ type MirrorConfig[T any] struct {
 type Change[T any] struct {
 	Peer, Key string
 	Value     T
-	Gone      bool // Value is the last one
+	Gone      bool
 	// Before is the value that Value replaces. New: there was none, and Before is zero.
 	Before T
 	New    bool

@@ -8,10 +8,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response with more than partItems items or partBytes bytes is sent as several messages, each
-// after the acknowledgement of the previous one. So neither end holds more than it has agreed to.
-// The parts take effect together: a snapshot stays complete, and a record and its parts leave
-// together.
+// A response above partItems or partBytes is sent as several messages, each after the previous
+// one's acknowledgement, so neither end holds more than agreed. The parts take effect together.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
@@ -57,12 +55,12 @@ func sizeOf(r *discoveryv3.Resource) int {
 // assembly joins the parts of a peer's responses. It belongs to one connection.
 type assembly struct {
 	limits Limits
-	parts  map[string]*response // by topic
-	bytes  int                  // of all waiting parts
+	parts  map[string]*response
+	bytes  int
 }
 
-// add takes a message, and returns the response once it is complete. Exceeding the limits is an
-// error, which ends the connection: the peer's earlier items stay.
+// add returns a response once it is complete. Exceeding the limits is an error, which ends the
+// connection.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)

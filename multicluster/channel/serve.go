@@ -42,8 +42,8 @@ func (c *Channel) Register(g grpc.ServiceRegistrar) {
 
 // subscriber is a process that subscribes to this one. Guarded by Channel.mu.
 type subscriber struct {
-	id     string // Channel.id of that process
-	name   string // from Config.Identify
+	id     string
+	name   string
 	topics map[string]*subscription
 	wake   chan struct{}
 	idle   int // requests without effect
@@ -65,13 +65,12 @@ type subscription struct {
 	// before
 	inFlight bool
 	sentAt   time.Time
-	known    map[string]bool   // keys sent and not retracted
+	known    map[string]bool
 	has      map[string]string // the subscriber's versions, until the first response
-	nonce    string            // of the message in flight
-	rest     []*response       // the following parts of the response
+	nonce    string
+	rest     []*response
 }
 
-// busy reports whether part of a response is not acknowledged yet.
 func (s *subscription) busy() bool { return s.inFlight || len(s.rest) > 0 }
 
 func (s *subscription) send(r *response, now time.Time) *response {
@@ -135,12 +134,11 @@ func (c *Channel) serve(stream *serverStream) error {
 			if errors.Is(err, errUnsolicited) {
 				return err
 			}
-			return nil // processes end
+			return nil
 		}
 	}
 }
 
-// debounced waits for Config.Debounce; false if ctx ends before.
 func (c *Channel) debounced(ctx context.Context) bool {
 	if c.cfg.Debounce <= 0 {
 		return true
@@ -249,7 +247,6 @@ func (c *Channel) snapshots(s *subscriber) {
 	}
 }
 
-// responses returns the messages to send to a subscriber now, at most one per topic.
 func (c *Channel) responses(s *subscriber) (out []*response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +276,6 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 		}
 		sub.has = nil
 		slices.Sort(r.RemovedResources)
-		// only items that it may not receive have changed
 		if sub.begun && t.visible != nil && len(r.Resources) == 0 && len(r.RemovedResources) == 0 {
 			sub.sent, sub.acked = t.seq, t.seq
 			t.notify()

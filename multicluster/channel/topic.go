@@ -55,17 +55,16 @@ type Topic struct {
 	subscribed atomic.Int64 // processes other than this one
 
 	// Guarded by Channel.mu.
-	seq   uint64 // counts publications
+	seq   uint64
 	items map[string]published
-	edits []edit // in their order
-	// forgotten is the newest publication whose edit may have been dropped. judged is the last
-	// publication at which Visible had to be called again for all items.
+	edits []edit
+	// forgotten is the newest publication whose edit may be dropped, judged the last one at which
+	// visibility changed.
 	forgotten, judged uint64
-	swept             int           // number of items after the last sweep
+	swept             int
 	changed           chan struct{} // closed and replaced when a subscriber acknowledged or left
 }
 
-// published is an item of this process.
 type published struct {
 	value   []byte
 	expires time.Time // zero: never
@@ -110,7 +109,6 @@ func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = sh
 // Keys before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
-// drop removes items with invalid keys from a message, and reports whether there were any.
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	if t.keys == nil {
 		return false
@@ -267,8 +265,8 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool
 	return acknowledged, t.changed
 }
 
-// behind returns the time until the last process that has not acknowledged a target exceeds the
-// timeout; 0: none. Channel.mu is held.
+// behind returns the time until the last process without acknowledgement times out; 0: none.
+// Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {
@@ -286,7 +284,7 @@ func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration)
 		left = max(left, t.channel.cfg.AckTimeout-now.Sub(since))
 	}
 	for _, p := range t.channel.peers {
-		if p.synced[t.name] && !subscribed[p.id] { // it is connected and will subscribe
+		if p.synced[t.name] && !subscribed[p.id] {
 			left = max(left, t.channel.cfg.AckTimeout-now.Sub(began))
 		}
 	}

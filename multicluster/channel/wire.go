@@ -14,8 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Bounds of what the process at the other end of a stream makes this one hold. It may be an
-// attacker's: other clusters are trusted only with their own exports.
+// Bounds of what the other end of a stream, possibly an attacker, makes this process hold.
 const (
 	// maxRequest bounds a request in bytes, maxVersions the items in it: a resuming request names
 	// all items of the subscriber. Beyond either limit the subscriber requests a snapshot.
@@ -33,10 +32,8 @@ const (
 	window           = 64 << 10
 	handshakeTimeout = 20 * time.Second
 	maxHeaders       = 32 << 10
-	// idleTimeout is how long a connection without a stream stays.
-	idleTimeout = 30 * time.Second
-	// maxText bounds a stored or logged text of a peer.
-	maxText = 512
+	idleTimeout      = 30 * time.Second
+	maxText          = 512
 )
 
 // Limits bound what one peer makes this process hold. The zero value has the limits for replicas,
@@ -66,9 +63,8 @@ func (l Limits) bytes() int {
 // shape has the allowed fields of a message by number; nil: a value that is not inspected.
 type shape map[protowire.Number]shape
 
-// responseShape has the fields of delta xDS responses that the channel uses: version, resources
-// (version, value, name, ttl), type, nonce, removed names. Other fields would be decoded, too, and
-// may have endless lists.
+// responseShape has the used fields of responses: version, resources (version, value, name, ttl),
+// type, nonce, removed names. Others may have endless lists.
 var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
 
 // requestShape has the fields of requests: node (id), type, versions (key, value), nonce.
@@ -120,7 +116,6 @@ func (c bounded) Unmarshal(data mem.BufferSlice, v any) error {
 
 var errTooMany = errors.New("it has too many items")
 
-// check returns an error if a message has unused fields, or more items than left.
 func (s shape) check(message []byte, left *int) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

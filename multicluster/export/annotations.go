@@ -32,7 +32,6 @@ const (
 // Annotation requests the export of a pool; its only value is ClusterSet.
 var Annotation = upstream.ExportAnnotationKey
 
-// hub is the controllerName of a hub's parent in the status of an exported pool.
 const hub = v1alpha1.Group + "/multicluster-hub"
 
 var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
@@ -40,11 +39,11 @@ var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
 // Wish is the content of a pool's valid annotations.
 type Wish struct {
 	mode   inferenceapi.RoutingMode
-	to     []string // nil: all members
+	to     []string
 	weight *int32
 }
 
-// problem is a mistake in an annotation. Unless it is harmless, the pool is not exported.
+// problem is a mistake in an annotation. Unless harmless, the pool is not exported.
 type problem struct {
 	annotation, text, fix string
 	harmless              bool
@@ -162,11 +161,8 @@ func Annotated(pool *inferencev1.InferencePool) bool {
 	return unknown(pool.Annotations) != ""
 }
 
-// meant are prefixes of annotations that are meant to be about exports.
 var meant = []string{"penstock.dev/", Annotation, "inference.networking.k8s.io/export"}
 
-// unknown returns the first annotation by name with a prefix of meant and an unknown name; "":
-// none.
 func unknown(annotations map[string]string) (first string) {
 	for a := range annotations {
 		hasPrefix := func(prefix string) bool { return strings.HasPrefix(a, prefix) }

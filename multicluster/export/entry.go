@@ -50,7 +50,6 @@ func (g Gateway) Compare(o Gateway) int {
 	return cmp.Or(strings.Compare(g.Namespace, o.Namespace), strings.Compare(g.Name, o.Name))
 }
 
-// Maxima of an entry (InferencePoolImport's schema).
 const (
 	maxEndpoints = 1024
 	maxParents   = 16
@@ -65,7 +64,6 @@ const maxPickers = 256
 
 type missing struct{ reason, message string }
 
-// entry returns a pool's entry for importers, and how many addresses of its picker have no room.
 func entry(
 	r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, has Pool,
 ) (e inferenceapi.ImportedCluster, cut int, no *missing) {
@@ -141,7 +139,6 @@ func ownPicker(
 	return out, total - listed, nil
 }
 
-// distinctPickers sorts pickers by port, then by address. A port other than 0 replaces theirs.
 func distinctPickers(list []netip.AddrPort, port uint16) []netip.AddrPort {
 	list = slices.Clone(list)
 	for i, at := range list {
@@ -239,8 +236,6 @@ func addresses(svc *corev1.Service) (out []string) {
 	return out[:min(len(out), maxAddresses)]
 }
 
-// endpoints returns a pool's model servers by address, with their ports if they differ from the
-// target ports.
 func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferenceapi.ImportedEndpoint) {
 	usual := make([]int32, 0, len(target))
 	for _, p := range target {
@@ -310,7 +305,6 @@ func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport,
 const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port " +
 	"that no listener of the Gateway has and that its Service on Kubernetes has"
 
-// noMember replaces noPeer while the set has no other cluster.
 const noMember = "its Gateways have the peer listener of the ClusterSet once that has a member: see penstock " +
 	"clusters join"
 

@@ -69,7 +69,7 @@ type Decision struct {
 	// Waiting: members cannot reach a peer listener of any Gateway yet. The previous export stays
 	// meanwhile.
 	Waiting bool
-	Export  *Export // nil: not exported
+	Export  *Export
 	// Reason and Message are why it is not exported, for the condition Exported.
 	Reason, Message string
 	Findings        []report.Finding

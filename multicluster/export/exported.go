@@ -44,8 +44,8 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 	if d.Export == nil || d.Kept {
 		return out
 	}
-	failed := map[string][]string{} // members by reason
-	why := map[string]string{}      // messages by member
+	failed := map[string][]string{}
+	why := map[string]string{}
 	var reasons []string
 	imported := 0
 	for _, m := range members {
@@ -108,7 +108,6 @@ func counted(members int) string {
 // longestMessage bounds a message of another cluster in a condition, in bytes.
 const longestMessage = 640
 
-// plain removes control characters from a message of another cluster, and shortens it.
 func plain(message string) string {
 	message = message[:min(len(message), longestMessage)]
 	return strings.ToValidUTF8(strings.Map(func(r rune) rune {

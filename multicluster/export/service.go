@@ -54,7 +54,7 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 	out := pods{ports: map[string]int32{}}
 	var list []netip.Addr
 	differ := map[string]bool{}
-	var others []string // nodes of pods that are not ready
+	var others []string
 	for _, s := range store.EndpointSlices.By(r, store.ByService, store.ID(svc)) {
 		if s.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
@@ -111,7 +111,7 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 			}
 		}
 	} else if key := NodePods(svc); key != "" {
-		var others []string // nodes of pods that are not ready
+		var others []string
 		for _, pod := range store.Pods.By(r, store.ByLabel, key) {
 			switch host := pod.Status.HostIP; {
 			case host == "" || pod.Namespace != svc.Namespace ||

@@ -8,8 +8,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience maps exports to the members that receive them. It has its own lock because the channel
-// reads it while holding another.
+// audience maps exports to their receivers. The channel reads it while holding its own lock.
 type audience struct {
 	mu    sync.RWMutex
 	pools map[objectid.Pool][]string // nil: all members

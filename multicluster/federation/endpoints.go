@@ -13,15 +13,14 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A pool with more than maxInline endpoints has them in parts of about perPart, at most maxParts.
-// Each part is an item of its own: a change of one endpoint sends its part again, and not the
-// record.
+// A pool with more than maxInline endpoints has them in at most maxParts parts of about perPart, so
+// that a change of one endpoint sends only its part.
 const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssemblies bounds the pools of a member whose endpoints come in parts. Their memory is
-	// bounded by the member's share (Config.Share); a part counts as its size plus partSize.
+	// maxAssemblies bounds a member's pools with parts. Config.Share bounds their size; a part
+	// counts partSize more.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
@@ -36,9 +35,8 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor returns the number of parts for n endpoints, a power of two; 0: they are in the record.
-// It returns before while parts are neither empty nor large, because a new number sends all parts
-// again.
+// partsFor returns the number of parts for n endpoints, a power of two; 0: in the record. It keeps
+// before while parts are neither empty nor large, because a new number sends all again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -67,7 +65,7 @@ func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
 // assembly is a pool of a member whose endpoints come in parts.
 type assembly struct {
 	head  registry.Export // without a routing mode: not received yet
-	count int             // number of parts
+	count int
 	parts map[int]part
 	sizes map[int]int // by part, and the head's as part -1
 }
@@ -79,8 +77,8 @@ type assemblies struct {
 	lack  shortage
 }
 
-// receive applies an item: a record or a part. whole: e is the complete export; otherwise export
-// assembles it. A result without a pool means an invalid key.
+// receive applies a record or a part. whole: e is complete; otherwise export assembles it. Without
+// a pool, the key is invalid.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -166,7 +164,7 @@ var errIncomplete = errors.New("some of its endpoints have not arrived")
 func (a *assemblies) export(p objectid.Pool) (registry.Export, error) {
 	pool := a.pools[p]
 	if pool == nil || pool.head.Entry.RoutingMode == "" {
-		a.drop(p, -1) // parts without a head are useless
+		a.drop(p, -1)
 		return registry.Export{Pool: p}, errIncomplete
 	}
 	e := pool.head

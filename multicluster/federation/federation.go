@@ -81,10 +81,10 @@ type Federation struct {
 	paces   paces
 
 	mu       sync.Mutex
-	own      publisher                           // of this cluster
-	newest   uint64                              // Topic.Published of exports after its last change
-	members  map[string]Member                   // by address
-	left     map[string]bool                     // names of former members
+	own      publisher
+	newest   uint64            // Topic.Published of exports after its last change
+	members  map[string]Member // by address
+	left     map[string]bool
 	received map[string]cluster                  // the last state of a member, by address
 	missed   map[string]bool                     // addresses of members whose last update had no effect
 	parts    map[string]*assemblies              // by address; each is used by the goroutine that receives from there
@@ -133,8 +133,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// Bounds of members' messages: maxItems in a response, endpoint parts included, and bytes of a
-// message, which may exceed channel's own limit by one record.
+// Bounds of members' messages. A message may exceed channel's limit by one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -242,7 +241,7 @@ func (f *Federation) SetMembers(members []Member) {
 	}
 	f.channel.SetPeers(addresses...)
 	for _, t := range []*channel.Topic{f.exports, f.imports, f.wanted, f.loads} {
-		t.Judge() // retract exports to clusters that left the set
+		t.Judge()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -253,8 +252,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records the members that left, and reports whether one of them is a member again. That
-// one may still have a record that was withdrawn meanwhile. mu is held.
+// noteLeft records members that left, and reports whether one of them returned: it may still have a
+// withdrawn record. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -342,7 +341,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	}
 	f.mu.Unlock()
 	if !ok {
-		return nil // it left the set
+		return nil
 	}
 	parts.share = f.share()
 	if in.Disconnected {
@@ -450,8 +449,8 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 // slice is how many exports are applied at once: some milliseconds.
 const slice = 256
 
-// apply applies an update. It applies large ones in slices at the member's pace, so that others do
-// not wait for all of it. It returns false if part of the update has no effect.
+// apply applies an update, a large one in slices at the member's pace, so that others do not wait
+// for all of it. It returns false if part of it had no effect.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {

@@ -40,12 +40,12 @@ type trust struct {
 	now         func() time.Time
 
 	mu     sync.RWMutex
-	byName map[string]trusted // by trust domain
+	byName map[string]trusted
 }
 
 type trusted struct {
-	bundle    []byte // the ClusterSet's
-	published []byte // Member.Published
+	bundle    []byte
+	published []byte
 	roots     *x509.CertPool
 }
 
@@ -80,8 +80,7 @@ func TrustedBundle(bundle, published []byte) []byte {
 	return bundle
 }
 
-// published makes a bundle that a member published trusted, and returns the form to store; nil if
-// name is no member.
+// published makes a member's published bundle trusted, and returns its stored form; nil: no member.
 func (t *trust) published(name string, pem []byte) (kept []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,9 +94,8 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under returns the first line of a stored published bundle. It identifies the ClusterSet's bundle
-// that authenticated the connection. An operator who replaces that bundle because a key leaked also
-// revokes what arrived over such connections.
+// under returns the first line of a stored bundle: the ClusterSet's bundle that authenticated it.
+// Replacing a leaked bundle also revokes what arrived under it.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
@@ -109,7 +107,6 @@ func (t *trust) has(name string) bool {
 	return ok
 }
 
-// member returns the name of the member whose certificate begins a chain.
 func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (string, error) {
 	if len(chain) == 0 {
 		return "", errors.New("no certificate")

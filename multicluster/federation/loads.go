@@ -15,8 +15,7 @@ const (
 	wantedTopic = "wanted"
 	loadsTopic  = "loads"
 	// loadTTL is how long a report is sent to members that subscribe late.
-	loadTTL = 5 * time.Second
-	// maxWanted bounds the pools whose load one member requests.
+	loadTTL   = 5 * time.Second
 	maxWanted = 4096
 	// maxLoadBlocks and maxSenders bound a report's lists, maxSender a sender's name and maxLoad a
 	// report, in bytes.
@@ -29,7 +28,7 @@ const (
 // Load is the load of a pool that a cluster reports to an importer.
 type Load struct {
 	Least   float64 // seconds until a server of the pool would begin a prompt that arrives now
-	Servers int     // servers that accept requests
+	Servers int
 	Rate    float64 // tokens a second at which one server reads prompts; 0: unknown
 	// Counted maps the member's senders to the requests that arrived from each since this cluster
 	// began to count (Epoch).
@@ -37,8 +36,8 @@ type Load struct {
 	Epoch   uint64
 	// Blocks are prompt blocks recently sent to the pool by any cluster (selection.Report).
 	Blocks   []uint64
-	Capacity int           // blocks that its servers cache together; 0: unknown
-	Interval time.Duration // until the next report
+	Capacity int // blocks that its servers cache together; 0: unknown
+	Interval time.Duration
 }
 
 type load struct {

@@ -48,7 +48,6 @@ type pace struct {
 	at   time.Time
 }
 
-// spent adds the cost of an update, and returns how long its acknowledgement waits.
 func (p *paces) spent(member string, cost time.Duration, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,9 +74,8 @@ func (p *paces) keep(stays func(address string) bool) {
 	}
 }
 
-// messageReceived is Config.Received of the channel: it charges an update for each of its messages,
-// so parts of a large update are read one at a time. A part with invalid keys is reported at once,
-// and the sender of many such parts waits longest.
+// messageReceived charges each message, so that parts of a large update are read one at a time.
+// Parts with invalid keys are reported at once and cost most.
 func (f *Federation) messageReceived(member string, in channel.Received) time.Duration {
 	cost := time.Duration(in.Items)*itemCost + time.Duration(in.Bytes)*byteCost
 	if in.Dropped != nil {
@@ -87,8 +85,8 @@ func (f *Federation) messageReceived(member string, in channel.Received) time.Du
 	return f.paces.spent(member, cost, time.Now())
 }
 
-// paced returns a handler that limits the share of time for one member's updates. least is the cost
-// of an update in addition to its messages and exports.
+// paced returns a handler that limits the share of time for one member's updates. least is an
+// update's fixed cost.
 func (f *Federation) paced(
 	least time.Duration, handle func(context.Context, channel.Update) error,
 ) func(context.Context, channel.Update) error {

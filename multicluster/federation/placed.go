@@ -50,7 +50,7 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	for _, p := range list {
 		m := objectid.Member{Member: p.Member, Pool: p.Pool}
 		if old, ok := f.placedAt[p.Pool][p.Member]; ok && old.equal(next[m]) {
-			continue // a change of endpoints has no effect here
+			continue
 		}
 		if f.placedAt[p.Pool] == nil {
 			f.placedAt[p.Pool] = map[string]placed{}
@@ -72,8 +72,7 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes on a member's reports on the exports whose audience includes it. It waits
-// for the first decision on exports.
+// receiveImports passes on reports on exports for the member, after the first decision on exports.
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
@@ -95,7 +94,7 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 			continue
 		}
 		if !f.audience.has(m.Name, pool) {
-			continue // the pool is not exported to it
+			continue
 		}
 		state, err := decodePlaced(pool, it.Value)
 		if err != nil {

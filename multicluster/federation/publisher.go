@@ -12,24 +12,23 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// publisher has the state and records that a cluster publishes on the topic exports, each record
-// with the stamp of its last change. The zero publisher exports nothing.
+// publisher has a cluster's published state and records, with the stamps of their last change. The
+// zero publisher exports nothing.
 type publisher struct {
 	uid             string // of the cluster; "": not publishing yet
 	epoch, sequence uint64
-	started         time.Time // when it began to publish
+	started         time.Time
 	draining        bool
 	records         map[objectid.Pool]record
 }
 
 type publication struct {
-	some   bool // something changed
+	some   bool
 	items  []channel.Item
 	gone   []string
 	others bool // the audience of unchanged parts changed
 }
 
-// begin begins to publish for a cluster. It returns the records with newer stamps.
 func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	p.uid, p.epoch = uid, epoch
 	p.sequence++
@@ -46,8 +45,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set replaces the cluster's exports. Exports that cannot be published are in the error; the
-// previous version of each stays published.
+// set replaces the exports. Exports with an error keep their previous version.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
@@ -64,7 +62,7 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 			}
 		}
 		changed, err := r.items(k, old)
-		if err != nil { // the previous version stays
+		if err != nil {
 			problems = append(problems, fmt.Errorf("export %s: %w", k, err))
 			continue
 		}

@@ -45,11 +45,10 @@ const (
 	// Bounds of a cluster's UID, bundle and state, in bytes.
 	maxUID    = 128
 	maxBundle = 16 << 10
-	maxState  = maxBundle + 8<<10 // line ends are escaped
+	maxState  = maxBundle + 8<<10
 )
 
-// decodeCluster reads a cluster's state. bundle is the last state's bundle, which is not checked
-// again.
+// decodeCluster reads a cluster's state. bundle is the last one, already checked.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
@@ -70,8 +69,8 @@ func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	return c, nil
 }
 
-// stampOf returns a member's stamp. A stamp that is too large is an error, because no later one
-// could replace it.
+// stampOf returns a member's stamp. One that is too large is an error: no later one could replace
+// it.
 func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
 		return registry.Stamp{},
@@ -100,8 +99,7 @@ type keyError struct{ key, want string }
 
 func (e keyError) Error() string { return fmt.Sprintf("%.300q is not the name of %s", e.key, e.want) }
 
-// parseKey reads the key of an item of the topic exports. Its form alone determines the kind: an
-// invalid key of one kind is not read as another kind.
+// parseKey reads a key of the topic exports. Its form alone determines the kind.
 func parseKey(key string) (out exportKey, err error) {
 	if key == stateKey {
 		return out, nil
@@ -131,8 +129,7 @@ func receivedKey(key string) (exportKey, error) {
 	return out, err
 }
 
-// memberPool reads the pool in a key of the other topics. The member in it is this cluster, because
-// the topic is filtered by it.
+// memberPool reads the pool in a key of the other topics, whose member is this cluster.
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {
@@ -181,8 +178,6 @@ const (
 	maxRanges    = 64
 )
 
-// checkLists returns how many elements the lists of an entry have, or an error if a list is too
-// long for an import.
 func checkLists(e *inferenceapi.ImportedCluster) (elements int, err error) {
 	if e.Conditions = nil; len(e.Parents) > maxParents || len(e.TargetPorts) > maxPorts || len(e.PodCIDRs) > maxRanges {
 		return 0, errors.New("it has too many parents, ports or ranges")

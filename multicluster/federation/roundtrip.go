@@ -27,7 +27,6 @@ func (c *connections) dial(ctx context.Context, member, address string) (net.Con
 	return conn, err
 }
 
-// roundTrip returns the recent minimum round trip time; 0 without a connection.
 func (c *connections) roundTrip(address string) (d time.Duration) {
 	c.mu.Lock()
 	conn := c.byMember[address]
@@ -39,7 +38,7 @@ func (c *connections) roundTrip(address string) (d time.Duration) {
 	if err != nil {
 		return 0
 	}
-	_ = raw.Control(func(fd uintptr) { d = measured(int(fd)) }) // fails if it is closed
+	_ = raw.Control(func(fd uintptr) { d = measured(int(fd)) })
 	return d
 }
 

@@ -2,8 +2,8 @@ package federation
 
 import "github.com/fxamacker/cbor/v2"
 
-// The wire form is CBOR (RFC 8949) with the names of the JSON form. A decoder ignores unknown
-// names, because members may run different releases. Everything else is strict.
+// The wire form is CBOR (RFC 8949). Unknown names are ignored, because members may run different
+// releases. Everything else is strict.
 var (
 	encoding = mode(cbor.EncOptions{Sort: cbor.SortBytewiseLexical}.EncMode())
 	decoding = mode(cbor.DecOptions{

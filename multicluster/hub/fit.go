@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// unfit is an export that no import may have, with the reason and its audience; nil: all members.
 type unfit struct {
 	why string
 	to  []string
@@ -18,8 +17,8 @@ type unfit struct {
 // overhead is the memory of an export in addition to its entry, in bytes: names, maps and tables.
 const overhead = 512
 
-// fit removes an export that no import may have from a decision, because API servers would reject
-// the whole import. The others keep the previous version. h.mu is held.
+// fit removes an export that no import may have, because API servers would reject the whole import.
+// h.mu is held.
 func (m *member) fit(d export.Decision) export.Decision {
 	if d.Export == nil {
 		return d

@@ -64,21 +64,21 @@ type Hub struct {
 
 type member struct {
 	Member
-	registry *registry.Registry // exports to this member
+	registry *registry.Registry
 	importer *imports.Importer
 	placed   map[objectid.Pool]map[string]registry.Placement // by Assemble, by exporter
 	written  map[objectid.Pool]Writing
 
-	since     time.Time // when it became a member
-	restored  bool      // this hub's entries in its imports are known; until then nothing is exported to it
+	since     time.Time
+	restored  bool // this hub's entries in its imports are known; until then nothing is exported to it
 	uid       string
-	read      bool // Exports was called
+	read      bool
 	connected bool
 	contacted time.Time
 	stamp     registry.Stamp
 	decisions map[objectid.Pool]export.Decision
-	stamps    map[objectid.Pool]registry.Stamp // of the decisions' exports
-	sizes     map[objectid.Pool]int            // of their entries, in bytes
+	stamps    map[objectid.Pool]registry.Stamp
+	sizes     map[objectid.Pool]int // of their entries, in bytes
 	unfit     map[objectid.Pool]unfit
 	unnamed   int    // number of pools with an invalid name
 	crowded   string // why some of its exports have no room at others; "": all have
@@ -93,7 +93,6 @@ func New(c Config) *Hub {
 	return &Hub{cfg: c, members: map[string]*member{}}
 }
 
-// changes collects the callbacks' arguments until no lock is held.
 type changes struct {
 	imports, exports map[string][]objectid.Pool
 }
@@ -223,7 +222,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
 	changed := !m.read || rebuilt
 	for _, d := range decisions {
-		if !d.Pool.IsValid() { // no real API server has it
+		if !d.Pool.IsValid() {
 			m.unnamed++
 			continue
 		}

@@ -132,7 +132,7 @@ const longestMessage = 512
 // States of exports and imports, in addition to reasons.
 const (
 	Imported = "Imported"
-	Pending  = "Pending" // to be written
+	Pending  = "Pending"
 )
 
 const mostPruned = 8
@@ -255,7 +255,6 @@ func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.D
 	return d
 }
 
-// never returns an address in an entry that no import may have, and why; "": none.
 func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
 	if h.cfg.Never == nil {
 		return "", ""

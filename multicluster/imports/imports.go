@@ -57,7 +57,7 @@ type Importer struct {
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
 	own       string
-	local     map[objectid.Pool]*int32     // weights of this cluster's own entries
+	local     map[objectid.Pool]*int32
 	down      map[picker]map[string]string // why pickers cannot be reached, by source
 	// unusable are the clusters of imports that translation cannot use, with the reason.
 	unusable map[objectid.Pool]map[string]Unusable
@@ -237,7 +237,7 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 			if !s.local && !offered(view, p, s.Entry.Name) {
 				out.Turned = append(out.Turned, registry.RecordID{Cluster: s.Entry.Name, Pool: p})
 			}
-			ops = append(ops, store.Offers.Put(o)) // an equal one changes nothing
+			ops = append(ops, store.Offers.Put(o))
 		}
 		i.noteUnnamed(p, unnamed)
 		for _, o := range store.Offers.By(view, store.ByImport, p.String()) {
@@ -259,8 +259,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the sources of pools, and dates their exports: imported ones without an age begin
-// now, and the others lose their age. mu is held.
+// dated returns the sources of pools and dates their exports: imported ones without an age begin
+// now, others lose it. mu is held.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -298,8 +298,7 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit computes the shares of the limits for members that export the given pools. It adds their
-// pools whose share changed, because one pool's share reduces the others'. mu is held.
+// limit computes exporters' shares of their limits. It adds pools whose share changed. mu is held.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	members := i.cfg.Registry.Exporters(pools)
 	for name := range i.over {
@@ -434,13 +433,12 @@ func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
 	return clusters
 }
 
-// problem returns why an export is not imported, apart from its member's number of exports.
 func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message string) {
 	allow, ok := i.allow[e.Cluster]
 	switch {
 	case !ok:
 		if _, imported := store.Offers.Get(r, offerID(e.Pool, e.Cluster)); imported && e.Draining {
-			return "", "" // the member left the set, and the import drains
+			return "", ""
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
 	case !allows(&allow, e.Pool) && !faulty("allow") && e.Cluster != i.cfg.Self:

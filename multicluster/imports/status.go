@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The conditions of an import and of its clusters.
 const (
 	ConditionAccepted     = "Accepted"
 	ConditionReady        = "Ready"
@@ -43,13 +42,13 @@ type Source struct {
 	// PickerDown is how its picker fails; "": no failure is known.
 	PickerDown string
 
-	reason, message string // of the placement
-	most            int    // limit of endpoints
-	gone            bool   // withdrawn
-	incarnation     uint64 // of the export
-	unnamed         bool   // the ClusterSet does not name it for its member
-	since           int64  // Export.Since; 0 for this cluster, whose own users wrote the export
-	local           bool   // it is this cluster itself
+	reason, message string
+	most            int // limit of endpoints
+	gone            bool
+	incarnation     uint64
+	unnamed         bool  // the ClusterSet does not name it for its member
+	since           int64 // Export.Since; 0 for this cluster, whose own users wrote the export
+	local           bool
 }
 
 // imported reports whether routes may lead there: a version of it is known and allowed.
@@ -113,7 +112,7 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 			s.NotAllowed = s.message
 		}
 		if s.Entry.RoutingMode == "" {
-			continue // no version of it could be read
+			continue
 		}
 		c := s.Entry
 		c.Local = s.local // the exporter's value does not count

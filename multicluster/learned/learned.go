@@ -48,8 +48,8 @@ type Config struct {
 	Now func() time.Time // nil: time.Now
 }
 
-// maxAddresses bounds the addresses of a pool, each of which is an endpoint in every Envoy. Further
-// addresses replace the ones that were named longest ago.
+// maxAddresses bounds a pool's addresses, which are endpoints in every Envoy. New ones replace the
+// ones named longest ago.
 const maxAddresses = 1024
 
 // Keeper stores the addresses of all pools. Its methods may be called concurrently.

@@ -35,8 +35,8 @@ func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 	return pool.String() + " " + addr.String()
 }
 
-// receive stores a peer's addresses, and returns when the Envoys of this process have them, too.
-// Retractions and disconnects have no effect: an address ends by its time to live.
+// receive stores a peer's addresses, and returns when this process's Envoys have them. Retractions
+// have no effect: addresses end by their time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
 	pools := map[objectid.Target]uint64{} // with the revision that has the new addresses
 	var problems []error

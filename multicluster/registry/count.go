@@ -8,10 +8,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Budgets of the exports of all members together, whatever each is allowed: their number, with
-// withdrawn ones, and the bytes of their wire form, which take about three times as much here. Each
-// member has an equal share, at least the least and at most maxExports. A member that exceeds a
-// reduced share keeps its exports but may not grow.
+// Budgets of all members' exports: their number, and the bytes of their wire form, which take three
+// times as much here. Each member has an equal share within the bounds. A member above a reduced
+// share keeps its exports but may not grow.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
@@ -51,7 +50,6 @@ type Count struct {
 	rows, bytes int // of all exports, withdrawn ones included
 }
 
-// add counts an export n times: 1 or -1.
 func (c *Count) add(e *Export, n int) {
 	c.rows, c.bytes = c.rows+n, c.bytes+n*e.Size
 	if e.Unread != "" {
@@ -62,8 +60,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores and counts an export. It removes the names of Secrets: they would be Secrets of this
-// cluster, and let a member choose which of them it receives.
+// put stores and counts an export, without names of Secrets: a member could choose which of this
+// cluster's Secrets it receives.
 func (t txn) put(e *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -102,7 +100,6 @@ func (t txn) count(cluster string) Count {
 	return Count{Cluster: cluster}
 }
 
-// room returns why there is no room for an export that replaces old; "": there is room.
 func (t txn) room(e, old *Export) string {
 	c := t.count(e.Cluster)
 	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every share has this room

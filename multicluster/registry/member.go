@@ -13,7 +13,6 @@ import (
 // State is the condition of a member.
 type State string
 
-// The states of a member.
 const (
 	// Ready: its lease runs.
 	Ready State = "Ready"
@@ -72,7 +71,6 @@ func (m *Member) equal(o *Member) bool {
 		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle) && m.denied == o.denied
 }
 
-// lease is the time until which a member is Ready without another update.
 type lease struct {
 	cluster  string
 	deadline time.Duration // since the registry was made
@@ -128,7 +126,6 @@ func (r *Registry) Connected(name string, connected bool) []objectid.Pool {
 	})
 }
 
-// silent returns the state of a member whose lease has expired.
 func silent(connected bool) State {
 	if connected {
 		return Stale

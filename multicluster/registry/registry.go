@@ -63,7 +63,7 @@ func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0)
 // Update has the data that a source received from one member.
 type Update struct {
 	Member string
-	UID    string // of the member's cluster
+	UID    string
 	// Stamp is the update's stamp: with it, all exports of the member up to Stamp are known.
 	Stamp Stamp
 	// Started is when the member began to publish, by its own clock; zero: unknown.
@@ -130,7 +130,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		}
 		return fmt.Sprintf("it is older (%d.%d) than the known update (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence,
 			m.Known.Epoch, m.Known.Sequence)
-	case older, r.repeats(m, u): // the member lost its state
+	case older, r.repeats(m, u):
 		next.Known = t.forget(m.Name)
 	}
 	if r.plausible(u.Started) {
@@ -182,7 +182,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 			r.withdraw(t, e, u.Stamp)
 		}
 	}
-	if u.Snapshot && len(u.Before) == 0 { // everything is sent again
+	if u.Snapshot && len(u.Before) == 0 {
 		next.denied = denied{}
 	}
 	switch before := next.denied; {
@@ -214,9 +214,8 @@ func (r *Registry) plausible(started time.Time) bool {
 }
 
 // startsAgain reports whether a member with an older update may begin anew, because its epoch is
-// lost with its state folder, Lease or namespace. It may if its lease here has expired, or if it
-// began to publish after the known process. A process that began before the known one was replaced
-// by it, unless a clock went back: it may begin after an hour of silence.
+// lost: if its lease here expired, or it began to publish after the known process. An earlier
+// process was replaced, unless a clock went back: it may after an hour of silence.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -227,14 +226,14 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether a member's update is from a later process than the known one without a
-// later epoch: an older state folder was restored, so newer records may have older stamps.
+// repeats reports whether a later process than the known one has no later epoch: an older state
+// folder was restored, so newer records may have older stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
-// replaced reports whether a member's update is from an earlier process than the known one without
-// an earlier epoch: the later process could not save its epoch, as on a full disk.
+// replaced reports whether an earlier process than the known one has no earlier epoch: the later
+// one could not save its own, as on a full disk.
 func (r *Registry) replaced(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
 		u.Started.Before(m.Started)

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// The tables.
 const (
 	memberTable    = "member"    // *Member
 	exportTable    = "export"    // *Export
@@ -20,12 +19,11 @@ const (
 	countTable     = "count"     // *Count
 )
 
-// Indexes, in addition to rows.ByID.
 const (
-	byState    = "state"    // members
-	byPool     = "pool"     // exports and placements
+	byState    = "state"
+	byPool     = "pool"
 	byDraining = "draining" // withdrawn exports, the next to be collected first
-	byFailed   = "failed"   // failed placements
+	byFailed   = "failed"
 	byDeadline = "deadline" // leases, the next to expire first
 )
 
@@ -90,7 +88,7 @@ func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(
 
 type txn struct {
 	*memdb.Txn
-	exports int              // Config.Exports
+	exports int
 	counts  map[string]Count // by cluster: the counts that a write transaction has changed
 	members *int             // the number of members, once a write transaction has counted them
 }

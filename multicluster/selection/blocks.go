@@ -20,8 +20,8 @@ type node struct {
 
 func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
 
-// match returns how many blocks of a chain are known, from its beginning. add keeps the beginning
-// of a prompt longer than its end, so a binary search finds the last one.
+// match returns how many blocks of a chain are known. add keeps a prompt's beginning longest, so a
+// binary search finds the last one.
 func (b *blocks) match(chain []uint64) int {
 	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
 		return 0
@@ -114,8 +114,7 @@ func (b *blocks) find(hash uint64) uint32 {
 	return b.slots[b.place(hash)]
 }
 
-// home returns the preferred slot of a block. The author of a prompt cannot compute it, and so
-// cannot create a long run of blocks.
+// home returns a block's preferred slot. Authors of prompts cannot compute it to create a long run.
 func (b *blocks) home(hash uint64) int {
 	high, low := bits.Mul64(hash^b.secret, 0x9e3779b97f4a7c15)
 	return int(high^low) & (len(b.slots) - 1)

@@ -10,7 +10,6 @@ const (
 	settled = time.Second
 )
 
-// books are the requests that this gateway sent to a member.
 type books struct {
 	// The requests that no report counts, in the order of sending.
 	queue  []sent // a ring whose length is a power of two
@@ -19,7 +18,7 @@ type books struct {
 	// pending counts the queue's requests that were not declined, tokens their uncached tokens.
 	pending int
 	tokens  float64
-	number  uint64 // of the next request
+	number  uint64
 	// taken counts requests that left the queue as counted, since the member's count was base.
 	// synced: base is known.
 	taken, base uint64
@@ -27,7 +26,7 @@ type books struct {
 
 	// The requests in flight, for a member without reports: Q, W and their number.
 	unserved, backlog float64
-	at                time.Time // of backlog
+	at                time.Time
 	inFlight          int
 }
 
@@ -92,7 +91,7 @@ func (b *books) decline(number uint64, tokens float64) {
 	b.backlog = max(0, b.backlog-tokens)
 	i := number - (b.number - uint64(b.length))
 	if i >= uint64(b.length) {
-		return // it left the queue
+		return
 	}
 	s := &b.queue[(b.head+int(i))&(len(b.queue)-1)]
 	s.declined = true

@@ -3,7 +3,6 @@ package selection
 import "time"
 
 const (
-	// answerWeight is the weight of the newest response in a member's mean.
 	answerWeight = 0.2
 	// answerAge is how long a mean counts. After it the member is unknown.
 	answerAge = 10 * time.Minute
@@ -13,12 +12,11 @@ const (
 	recheckPicks = 20
 )
 
-// answers are a member's responses, for Latency.
 type answers struct {
 	mean    float64   // from sending a request to the first byte, less the round trip, in seconds
 	at      time.Time // of the last response; zero: none
-	waiting int       // requests without a response
-	pick    uint64    // number of the last request
+	waiting int
+	pick    uint64
 }
 
 func (a *answers) add(now time.Time, seconds float64) {
@@ -35,9 +33,8 @@ func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }
 
-// firstByte returns the expected time to a member's first byte, in seconds: the mean, or 0 if the
-// member is tried, so that it is chosen unless its round trip alone exceeds another member's cost.
-// While the first request to a member waits, the slowest other member's mean is used.
+// firstByte returns the expected seconds to a member's first byte: the mean, or 0 for a trial.
+// While its first request waits, the slowest other member's mean is used.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):

@@ -9,7 +9,7 @@ type Lease struct {
 	member *member
 	number uint64
 	tokens float64
-	read   bool // the first byte was seen
+	read   bool
 }
 
 // Begin charges a request to a member that Rank returned for it.

@@ -91,7 +91,7 @@ type member struct {
 
 	reported bool
 	report   facts
-	at       time.Time // of the last report
+	at       time.Time
 	barred   time.Time // until when, after it declined a request
 }
 
@@ -166,7 +166,6 @@ func (l *LeastLoad) average() {
 // Basis is the source of a member's wait.
 type Basis string
 
-// The bases.
 const (
 	// Reported: its last report.
 	Reported Basis = "report"
@@ -197,7 +196,6 @@ type Choice struct {
 	lot    uint64
 }
 
-// The values of Choice.Barred.
 const (
 	BarredDeclined = "it declined a request less than 10 s ago"
 	BarredSilent   = "it has missed three reports"
@@ -266,8 +264,6 @@ func (l *LeastLoad) sum(c *Choice) {
 	c.Cost = c.Wait + c.Prompt + c.RoundTrip + c.Margin
 }
 
-// figures returns the prompt tokens that a member's server reads in a second, and its number of
-// servers.
 func (l *LeastLoad) figures(m *member) (rate, servers float64) {
 	rate, servers = l.rate, l.servers
 	if m.Servers > 0 {
@@ -286,7 +282,6 @@ func (m *member) fresh(now time.Time) bool { return m.reported && now.Before(m.s
 
 func (m *member) silent() time.Time { return m.at.Add(missed * m.report.interval) }
 
-// bar returns why a member takes no requests; "": it does.
 func (m *member) bar(now time.Time) string {
 	switch {
 	case now.Before(m.barred):

@@ -10,7 +10,7 @@ type News struct {
 	recent   blocks // reported before, in order
 	prompts  []int  // where each prompt's blocks begin in pending
 	pending  []uint64
-	overflow int // blocks dropped since the last Take
+	overflow int
 }
 
 // NewNews returns a News for servers that together cache a number of blocks, of which it tracks at
@@ -32,7 +32,7 @@ func (n *News) Add(chain []uint64) {
 		}
 		if len(n.pending) == MaxReportBlocks {
 			n.overflow++
-			continue // the next prompt with the block reports it
+			continue
 		}
 		n.recent.insert(hash, 0)
 		n.pending = append(n.pending, hash)

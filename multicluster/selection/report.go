@@ -2,7 +2,6 @@ package selection
 
 import "time"
 
-// Limits for the figures in a report.
 const (
 	maxLeast    = 3600.0 // seconds
 	minRate     = 1.0    // tokens a second
@@ -34,7 +33,6 @@ type Report struct {
 	Interval time.Duration
 }
 
-// facts are the figures of a report, within limits.
 type facts struct {
 	least, rate float64
 	servers     int
@@ -77,8 +75,8 @@ type Standing struct {
 	Member
 	// Report is the last one that counts; nil: none. Its Blocks are empty.
 	Report *Report
-	Age    time.Duration // of the report
-	Barred string        // as in Choice
+	Age    time.Duration
+	Barred string
 	// InFlight counts this gateway's requests there, Unreported the ones that the last report does
 	// not count.
 	InFlight, Unreported int

@@ -86,7 +86,6 @@ func serving(members []Candidate) []Candidate {
 	return slices.DeleteFunc(slices.Clone(members), func(c Candidate) bool { return c.Weight == 0 })
 }
 
-// tiers gives each member the priority of its tier, without gaps.
 func tiers(members []Candidate, tier func(Candidate) int) (shares []Share, warning string) {
 	members = serving(members)
 	slices.SortFunc(members, func(a, b Candidate) int {

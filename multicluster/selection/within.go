@@ -4,7 +4,7 @@ import "slices"
 
 // Place is the location of a member.
 type Place struct {
-	Name         string // name of the cluster in its set
+	Name         string
 	Region, Zone string // "": unknown
 }
 

@@ -137,8 +137,8 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	c.next = (c.next + 1) % maxKept
 }
 
-// exportingCluster returns the cluster that a request was sent to, and whether a pool spilled it.
-// It is zero for a request in this cluster and for an import with several clusters.
+// exportingCluster returns where a request was sent, and whether a pool spilled it; zero for this
+// cluster and for an import with several clusters.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	if !a.Member.IsZero() {
 		return a.Member, false
@@ -151,9 +151,8 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
 }
 
-// spilledThrough returns the exporting cluster that served a request which a pool spilled to an
-// import with several clusters. The cluster's own hop, behind the import's hop, reports the
-// outcome.
+// spilledThrough returns the exporting cluster that served a request spilled to an import with
+// several clusters: its own hop, behind the import's, reports the outcome.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
@@ -164,8 +163,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	return to, ok && to.Member != ""
 }
 
-// allowed reports whether a Gateway sends requests to an exporting cluster. For this cluster
-// itself, which has no Envoy clusters as an exporting one, the import's clusters decide.
+// allowed reports whether a Gateway sends requests to an exporting cluster. For this cluster itself
+// the import's clusters decide.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)
@@ -173,7 +172,7 @@ func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 
 func short(id string) string { return strings.Clone(id[:min(len(id), maxID)]) }
 
-// each calls f for the exporting clusters and deletes former ones. mu is held.
+// mu is held.
 func (c *Counter) each(f func(objectid.Target, *member)) {
 	now := c.cfg.Now()
 	for id, m := range c.members {

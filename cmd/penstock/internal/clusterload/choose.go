@@ -56,7 +56,7 @@ type choosable struct {
 	// latency: the choice is by response times, without reports of load.
 	latency bool
 	hops    map[string]string
-	noGRPC  map[string]bool // by member, like hops
+	noGRPC  map[string]bool
 	load    *selection.LeastLoad
 	list    []picker.Cluster
 }
@@ -117,7 +117,6 @@ func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	c.load.SetMembers(members)
 }
 
-// roundTrips returns a function for members' round trip times; 0: unknown.
 func (l *Loads) roundTrips() func(string) time.Duration {
 	if f := l.cfg.Federation(); f != nil {
 		return f.RoundTrip
@@ -125,7 +124,6 @@ func (l *Loads) roundTrips() func(string) time.Duration {
 	return func(string) time.Duration { return 0 }
 }
 
-// rankings is memory that calls of Choose reuse.
 var rankings = sync.Pool{New: func() any { return new([]selection.Choice) }}
 
 // Choose implements picker.Chooser.
@@ -142,7 +140,7 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	prompt, now := selection.Prompt{Tokens: p.Tokens, Chain: p.Chain, Stay: p.Stay}, time.Now()
 	ranked := c.load.Rank(now, prompt, (*memory)[:0])
 	*memory = ranked
-	first := -1 // the first one that may be named
+	first := -1
 	for i := range ranked {
 		r := &ranked[i]
 		if hop, ok := c.hops[r.Member]; ok && !(p.GRPC && c.noGRPC[r.Member]) {
@@ -197,7 +195,6 @@ func (l *Loads) Sender() string {
 	return l.id
 }
 
-// standings returns the state of each import's clusters, and the sorted names of the imports.
 func (l *Loads) standings() (names []string, byName map[string][]selection.Standing) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -55,7 +55,6 @@ type pageKey struct {
 	member string
 }
 
-// page is a Page with its client and result.
 type page struct {
 	Page
 	client  *http.Client // nil before the first reading
@@ -78,7 +77,7 @@ func (l *Loads) SetPage(p Page) {
 		return
 	}
 	next := &page{Page: p}
-	if old != nil { // the last result stays until the next reading
+	if old != nil {
 		next.servers, next.failure = old.servers, old.failure
 		if old.client != nil {
 			old.client.CloseIdleConnections()
@@ -89,8 +88,6 @@ func (l *Loads) SetPage(p Page) {
 	}
 }
 
-// servers returns how many servers of a cluster take requests by its picker's page; 0: unknown;
-// noServers: none.
 func (l *Loads) servers(pool objectid.Pool, member string) int {
 	l.pagesMu.Lock()
 	defer l.pagesMu.Unlock()
@@ -146,7 +143,7 @@ func (l *Loads) readPages(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = group.Wait() // no reading returns an error
+	_ = group.Wait()
 	l.measure()
 }
 
@@ -246,8 +243,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse returns the number of servers that take requests on a page in Prometheus's text format,
-// from the series with a pool's name or the only one. 0: not on the page; noServers: it shows 0.
+// parse returns a page's number of servers that take requests, from the series with a pool's name
+// or the only one. 0: none there; noServers: it shows 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)
@@ -259,7 +256,7 @@ func parse(page io.Reader, pool string) int {
 		end := strings.LastIndexByte(text, '}')
 		_, name, labelled := strings.Cut(text, `name="`)
 		name, _, ended := strings.Cut(name, `"`)
-		fields := strings.Fields(text[end+1:]) // a value and optionally a time
+		fields := strings.Fields(text[end+1:])
 		if end < 0 || !labelled || !ended || len(fields) == 0 {
 			continue
 		}

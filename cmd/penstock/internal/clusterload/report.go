@@ -23,8 +23,7 @@ const (
 	kept = 4
 	// maxSenders bounds the counted senders of a pool. A sender is a process of a member.
 	maxSenders = 256
-	// forgotten is when a sender without requests is dropped.
-	forgotten = 10 * time.Minute
+	forgotten  = 10 * time.Minute
 )
 
 // Federation connects clusters. *federation.Federation implements it.
@@ -47,10 +46,10 @@ type pools struct {
 type counted struct {
 	senders map[string]*sender
 	news    *selection.News // nil before the first report
-	recent  [kept][]uint64  // blocks of the last reports
+	recent  [kept][]uint64
 	last    federation.Load
-	to      []string  // receivers of the last report
-	next    time.Time // time of the next report if nothing changes
+	to      []string
+	next    time.Time
 }
 
 type sender struct {
@@ -168,11 +167,9 @@ func (l *Loads) want() {
 	f.Want(list)
 }
 
-// report sends members the load of the pools that they requested, and takes this cluster's own
-// report.
 func (l *Loads) report(now time.Time) {
 	f := l.cfg.Federation()
-	asked := map[objectid.Pool][]string{} // members, and own
+	asked := map[objectid.Pool][]string{}
 	if f != nil {
 		for _, m := range f.Wanted() {
 			asked[m.Pool] = append(asked[m.Pool], m.Member)
@@ -207,7 +204,6 @@ func (l *Loads) report(now time.Time) {
 	}
 }
 
-// keep records picks of exactly the requested pools.
 func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()

@@ -114,19 +114,18 @@ type PoolStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// The states of an export without a problem.
 const (
 	Imported = "Imported"
 	Draining = "Draining"
-	pending  = "Pending" // it has just arrived
+	pending  = "Pending"
 )
 
 // admin records what Status needs. It is safe for concurrent use.
 type admin struct {
 	mu      sync.Mutex
 	updated map[string]time.Time
-	here    map[objectid.Pool][]registry.Placement // placements of members' exports in this cluster
-	changed chan struct{}                          // closed and replaced when Status may have changed
+	here    map[objectid.Pool][]registry.Placement
+	changed chan struct{} // closed and replaced when Status may have changed
 }
 
 func newAdmin() *admin {
@@ -155,7 +154,6 @@ func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) {
 	}
 }
 
-// notify makes readers of Status read again.
 func (a *admin) notify() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -333,7 +331,6 @@ func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	_ = s.stream(r.Context(), func(st Status) error { return errors.Join(lines.Encode(st), flush.Flush()) })
 }
 
-// stream passes Status to send now and after each change, until ctx ends or send fails.
 func (s *Set) stream(ctx context.Context, send func(Status) error) error {
 	last := ""
 	for {

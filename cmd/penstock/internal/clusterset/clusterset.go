@@ -143,15 +143,15 @@ type Set struct {
 
 	reportable chan struct{} // has one element when members changed what is reported
 
-	reporting sync.Mutex // held while making a report
+	reporting sync.Mutex
 	following sync.Mutex // held while following a change or making a decision; guards the following fields
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
 	taken     map[objectid.Pool][]string // by import: clusters with an entry of another writer
 	services  []string                   // Services whose EndpointSlices are read
 	nodePods  map[string][]string        // by label index key: the Services whose Pods are read
-	annotated map[objectid.Pool]bool     // pools with an annotation about exports
-	alone     []report.Report            // reports on these pools without a ClusterSet
+	annotated map[objectid.Pool]bool
+	alone     []report.Report
 	decisions map[objectid.Pool]export.Decision
 
 	writing sync.Mutex // guards the file with this cluster's entry for other ClusterSets
@@ -171,7 +171,7 @@ type Set struct {
 	mistaken    mistaken
 	untrusted   []report.Finding // about members' certificates that do not vouch for them
 	exported    map[objectid.Pool]audience
-	certificate authority.Certificate // of this cluster's Gateways
+	certificate authority.Certificate
 
 	publishing sync.Mutex // guards writes of Memberships and Exports
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience maps the members that may use a pool to the time when that ends; zero: no end. The key
-// "" stands for the pool as such.
+// audience maps members to the time until which they may use a pool; zero: no end. Key "": the pool
+// as such.
 type audience map[string]time.Time
 
 const unnamed = ""
@@ -75,8 +75,8 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether a pool is meant for a member. It is true before the export has an address,
-// because Gateways must serve the pool before members use it.
+// isFor reports whether a pool is meant for a member, even without an address: its Gateways must
+// serve it before members use it.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
@@ -118,8 +118,6 @@ func (s *Set) publishExports() error {
 	return err
 }
 
-// nextExport returns the time until a member may no longer use a withdrawn pool; ok is false if no
-// pool is withdrawn.
 func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -134,8 +132,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate sets the incarnation of an export: 0 among the first decisions of this process, the
-// previous one if the export continues for all its members, else a random one.
+// incarnate sets an export's incarnation: 0 in this process's first decisions, the previous one if
+// the export continues, else random.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return
@@ -151,8 +149,7 @@ func (s *Set) incarnate(before, now *export.Export) {
 	}
 }
 
-// noteNamespaces records the namespaces of this cluster's exports, which other clusters allow when
-// they join it, and reports whether they changed. mu is held.
+// noteNamespaces reports whether the namespaces of this cluster's exports changed. mu is held.
 func (s *Set) noteNamespaces() (changed bool) {
 	var now []string
 	for _, d := range s.decisions {

@@ -72,7 +72,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 			if p, ok := objectid.ParsePool(o.ID); ok {
 				s.assemble(s.retaken(c.View, p))
 			}
-		case store.Pods.Kind(): // the nodes of a picker
+		case store.Pods.Kind():
 			for _, k := range o.Keys {
 				if k.Index == store.ByLabel {
 					for _, service := range s.nodePods[k.Key] {
@@ -80,7 +80,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 					}
 				}
 			}
-		case store.EndpointSlices.Kind(): // the replicas of a picker
+		case store.EndpointSlices.Kind():
 			for _, k := range o.Keys {
 				if k.Index == store.ByService {
 					again = again || k.Key == s.cfg.PickerService
@@ -130,8 +130,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	}
 }
 
-// retaken returns the pool of an import if the entries of other writers in it changed and a member
-// exports it.
+// retaken returns an import's pool if its other writers' entries changed and a member exports it.
 func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.taken[p]) {
@@ -158,8 +157,6 @@ func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	delete(s.annotated, p)
 }
 
-// askedAt adds the exported pools whose picker is a Service, and the pools of its namespace that
-// may wait for an address.
 func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
 	namespace, name, _ := objectid.Split(service)
 	for key, d := range s.decisions {
@@ -173,8 +170,6 @@ func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
 	}
 }
 
-// readServices requests the EndpointSlices of pickers' Services, and the pods of Services that are
-// reached at nodes.
 func (s *Set) readServices(r store.Reader) {
 	if s.cfg.Services == nil {
 		return
@@ -272,7 +267,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	if exporting {
 		s.writeMember()
 	}
-	s.wakeUp() // withdrawn exports expire
+	s.wakeUp()
 	s.assemble(s.importer.SetLocal(cfg.Cluster, local))
 	if s.cfg.Exports != nil {
 		s.cfg.Exports(list)
@@ -300,8 +295,6 @@ func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 	}
 }
 
-// adopt applies the ClusterSet in use. The first one that names this cluster also restores the
-// records.
 func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	spec := selected(r)
 	s.mu.Lock()
@@ -378,11 +371,9 @@ func endpoints(members []model.Member) (out []netip.AddrPort) {
 
 const source = status.Members
 
-// reportDebounce limits reports about members: each one reads all members.
 const reportDebounce = 20 * time.Millisecond
 
-// reportSoon schedules one report for several changes, such as a hundred members that connect at
-// once.
+// reportSoon schedules one report for a burst of changes.
 func (s *Set) reportSoon() {
 	select {
 	case s.reportable <- struct{}{}:

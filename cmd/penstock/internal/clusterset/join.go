@@ -60,7 +60,6 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 	return list, errors.Join(problems...)
 }
 
-// checkAddress returns why other clusters cannot reach an address; nil: they may.
 func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || port == "" || port == "0" {
@@ -132,7 +131,6 @@ func CheckBundle(bundle string, now time.Time) error {
 	return fmt.Errorf("its certificates are not valid before %s: a clock is wrong", early.UTC().Format(time.RFC3339))
 }
 
-// parse returns the certificates of a bundle, at least one.
 func parse(bundle string) (out []*x509.Certificate, err error) {
 	for rest := []byte(bundle); ; {
 		var block *pem.Block
@@ -251,9 +249,8 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	return "renewed", nil
 }
 
-// strangers describes the certificates of a member's next bundle that are not known to be the
-// member's: bundle does not contain them, and no valid certificate in bundle signed them. CA
-// certificates are public, so another certificate in the same bundle proves nothing.
+// strangers describes certificates of next that are not in bundle and that no valid certificate in
+// bundle signed. CA certificates are public, so another certificate in next proves nothing.
 func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
 	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)

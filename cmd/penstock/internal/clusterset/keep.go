@@ -17,7 +17,7 @@ const (
 	// stopTimeout bound one write of them.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
-	stopTimeout = 2 * time.Second // when this process ends
+	stopTimeout = 2 * time.Second
 	// settleTimeout bounds how long a starting process waits for endpoints. It leaves time for
 	// several attempts to connect: only one of a member's processes serves, the others deny.
 	settleTimeout = 3 * time.Second
@@ -59,8 +59,8 @@ func (s *Set) Settle(ctx context.Context) {
 	}
 }
 
-// withoutEndpoints returns the first member that has published nothing to this process and has
-// known exports without endpoints; "": none. ws fires when the result may have changed.
+// withoutEndpoints returns the first member without an update whose known exports lack endpoints;
+// "": none. ws fires when it may have changed.
 func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	for _, m := range s.registry.Members(ws) {
 		if m.State != registry.Unreachable {
@@ -118,8 +118,8 @@ func (s *Set) completed(ctx context.Context, records []registry.Record) []regist
 	return records
 }
 
-// keep saves members' exports until ctx ends, and then once more: locally, and in the shared
-// records while this process leads.
+// keep saves members' exports until ctx ends and once more; while leading, also in the shared
+// records.
 func (s *Set) keep(ctx context.Context) error {
 	if s.cfg.Records == nil {
 		<-ctx.Done()
@@ -150,7 +150,7 @@ func (s *Set) keep(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 		if !s.leads() {
-			led = false // the leader saves it
+			led = false
 			if agree == nil && s.registry.Newest() != agreed {
 				agree = time.After(agreeInterval)
 			}
@@ -206,8 +206,8 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// unsaved returns the records to save and the ids to delete. Exports that are not imported have no
-// record, because a member decides how many it publishes.
+// unsaved returns the records to save and the ids to delete. Only imported exports have records: a
+// member decides how many it publishes.
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {

@@ -44,8 +44,7 @@ var (
 		Resource: "inferencepoolimports"}
 )
 
-// fieldManager and hubManager name the multi-cluster controller and a hub in managedFields. The API
-// server removes fields that a manager no longer applies.
+// Names in managedFields. The API server removes fields that a manager no longer applies.
 const (
 	fieldManager = "penstock-multicluster"
 	hubManager   = "penstock-hub"
@@ -136,7 +135,7 @@ type Kubernetes struct {
 	status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)
 
 	mu       sync.Mutex
-	members  map[string]v1alpha1.ClusterSetMemberStatus     // in the ClusterSet's status
+	members  map[string]v1alpha1.ClusterSetMemberStatus
 	exports  map[objectid.Pool]inferenceapi.ImportedCluster // of this cluster; nil: not decided yet
 	kept     map[registry.RecordID]bool                     // PoolExports of members; nil: not listed yet
 	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
@@ -240,7 +239,6 @@ func stampOf(epoch, sequence int64) registry.Stamp {
 	return registry.Stamp{Epoch: uint64(max(epoch, 0)), Sequence: uint64(max(sequence, 0))}
 }
 
-// list reads the PoolExports; none if the CRD is not installed.
 func (k *Kubernetes) list(ctx context.Context) (out []v1alpha1.PoolExport, err error) {
 	namespaces := k.cfg.Namespaces
 	if len(namespaces) == 0 {
@@ -303,8 +301,8 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	return errors.Join(failed...)
 }
 
-// isKept reports whether an export may have a PoolExport. Otherwise a member could cause any number
-// of deletions of objects that do not exist.
+// isKept reports whether an export may have a PoolExport. Without it a member could cause any
+// number of deletions.
 func (k *Kubernetes) isKept(id registry.RecordID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -383,20 +381,18 @@ func missing(err error) bool {
 		apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
-// apply applies all fields of this field manager to an object, overriding other managers.
 func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionResource, kind, namespace, name string,
 	fields any, sub ...string) error {
 	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// writing is how fields are applied. force overrides other managers; otherwise their fields are
-// conflicts. version is the expected resourceVersion, "": any. dry: the API server stores nothing.
+// writing has the options of an apply. Without force, other managers' fields are conflicts. version
+// is the expected resourceVersion, "": any. dry: nothing is stored.
 type writing struct {
 	force, dry bool
 	version    string
 }
 
-// applyAs is apply with the options of w.
 func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.GroupVersionResource, kind, namespace,
 	name string, fields any, sub ...string) error {
 	options := metav1.ApplyOptions{FieldManager: k.manager(), Force: w.force}

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the condition of a hub's entry among the controllers of an import. It names the
-// hub and the epoch of the last write.
+// conditionHub names the hub, epoch and member of the last write, in a hub's entry among an
+// import's controllers.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
@@ -76,7 +76,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 		return out, nil
 	}
 	applied, err := k.writeAccepted(ctx, p, version, want, out.Left)
-	if out.Clusters, _ = ownEntries(&applied, HubController); len(applied.Controllers) == 0 { // nothing is written
+	if out.Clusters, _ = ownEntries(&applied, HubController); len(applied.Controllers) == 0 {
 		out.Clusters = mine
 	}
 	k.mu.Lock()
@@ -112,8 +112,7 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	}
 }
 
-// hubMark identifies the hub that last wrote its part of an import's status, and the member it
-// wrote for. Older releases wrote no member.
+// hubMark is the content of conditionHub. Older releases wrote no member.
 type hubMark struct {
 	uid    string
 	epoch  uint64

@@ -29,7 +29,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/imports"
 )
 
-// task is an import to update, or this cluster's own PoolExports.
 type task struct {
 	pool    objectid.Pool
 	exports bool
@@ -37,7 +36,6 @@ type task struct {
 
 const importWorkers = 4
 
-// Conditions of an import, and of the ClusterSet if the installed CRD lacks fields.
 const (
 	importAccepted          = "Accepted"
 	importReady             = "Ready"
@@ -205,12 +203,11 @@ func (k *Kubernetes) report() {
 	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
 }
 
-// writeTimeout bounds the requests for one import. A slow API server counts as one that does not
-// respond.
+// writeTimeout bounds the requests for one import.
 const writeTimeout = 30 * time.Second
 
-// writeImport makes the import of a pool match the members' offers, or removes our part. It returns
-// the clusters left out, with the reasons.
+// writeImport applies the members' offers to an import, or removes our part. left maps clusters
+// left out to reasons.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -293,8 +290,8 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 	return err
 }
 
-// writeStatus applies our part of an import's status, without fields that the installed CRD lacks
-// or other managers own. It returns what it applied; nothing has no controller.
+// writeStatus applies our part of an import's status, without fields that the CRD lacks or other
+// managers own, and returns it; without controllers: nothing.
 func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
@@ -387,7 +384,6 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 	return k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{}, "status")
 }
 
-// ownEntries returns the clusters whose entries a controller wrote; ok is false if it has no entry.
 func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.ControllerName) (clusters []string,
 	ok bool) {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == controller })
@@ -432,8 +428,8 @@ func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImport
 	return out
 }
 
-// importedCondition records since when a hub imports a cluster, which is the age of the import's
-// names: the importing cluster has no Offer with the time. It derives from the condition Ready.
+// importedCondition records since when a hub imports a cluster, from the condition Ready: it is the
+// age of the import's names, because the importing cluster has no Offer.
 func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
 	ready := meta.FindStatusCondition(list, imports.ConditionReady)
@@ -477,7 +473,6 @@ func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus)
 	return has(live, want, !pruned)
 }
 
-// has reports whether live has the clusters of want and, if conditions is true, its conditions.
 func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bool {
 	for _, c := range want.Clusters {
 		if !slices.ContainsFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool {

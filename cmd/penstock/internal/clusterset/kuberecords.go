@@ -41,7 +41,6 @@ func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 	}
 }
 
-// exportStatus converts a record. A PoolExport has no endpoints.
 func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
 	entry := r.Entry.DeepCopy()
 	entry.Endpoints = nil

@@ -18,15 +18,13 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// An API server accepts or rejects the status of an import as a whole, and several clusters
-// contribute to it. A rejected entry is left out so that the others are written. The schema is
-// checked before (inferenceapi.ImportedCluster.Violation); this file handles other causes, such as
-// admission policies.
+// An API server rejects the status of an import as a whole, and several clusters contribute to it.
+// So rejected entries are left out. Their schema is checked before (ImportedCluster.Violation);
+// admission policies may reject more.
 
 // rejectedFor is how long a rejected entry is left out before another attempt, unless it changes.
 const rejectedFor = 10 * time.Minute
 
-// longestWhy bounds an API server's message, in bytes.
 const longestWhy = 400
 
 type rejection struct {
@@ -52,8 +50,8 @@ func rejects(err error) bool {
 	return false
 }
 
-// unstorable are texts of error messages without a code of their own: the object cannot be merged,
-// or is too large for the database.
+// unstorable are texts of errors without a code of their own: unmergeable, or too large for the
+// database.
 var unstorable = []string{
 	"etcdserver: request is too large", "trying to send message larger than max",
 	"failed to create typed ", "duplicate entries for key",
@@ -75,7 +73,6 @@ func brief(err error) string {
 	return text
 }
 
-// lessClusters returns a status without the clusters in left.
 func lessClusters(s inferenceapi.InferencePoolImportStatus,
 	left map[string]string) inferenceapi.InferencePoolImportStatus {
 	if len(left) == 0 {
@@ -94,8 +91,8 @@ func lessClusters(s inferenceapi.InferencePoolImportStatus,
 	return s
 }
 
-// acceptable returns a status without the clusters that have no room in the import, or that the API
-// server rejected before. live is the current status.
+// acceptable removes clusters without room in the import, or rejected before. live is the current
+// status.
 func (k *Kubernetes) acceptable(
 	p objectid.Pool, want inferenceapi.InferencePoolImportStatus, live *inferenceapi.InferencePoolImportStatus,
 ) (_ inferenceapi.InferencePoolImportStatus, left map[string]string) {
@@ -124,8 +121,8 @@ func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted writes the part of a status that the API server accepts. It returns the written
-// status, and adds the rejected clusters to left.
+// writeAccepted writes the part of a status that the API server accepts, returns it, and adds
+// rejected clusters to left.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,
@@ -147,8 +144,8 @@ func (k *Kubernetes) writeAccepted(
 	return applied, err
 }
 
-// search finds the clusters that the API server rejects, with the reasons, by dry runs of halves of
-// the status. It finds none if the status without clusters is rejected, too.
+// search finds rejected clusters by dry runs of halves of the status: none if the status without
+// clusters is rejected, too.
 func (k *Kubernetes) search(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 ) map[string]string {
@@ -218,7 +215,6 @@ func (k *Kubernetes) forgetRejected(p objectid.Pool, left map[string]string) {
 	}
 }
 
-// triesAgain returns the time until left-out clusters are due for another attempt.
 func (k *Kubernetes) triesAgain(p objectid.Pool, left map[string]string) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -233,7 +229,6 @@ func (k *Kubernetes) triesAgain(p objectid.Pool, left map[string]string) time.Du
 	return in
 }
 
-// leftOut describes the clusters left out of an import; "": none.
 func leftOut(left map[string]string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(left)) {

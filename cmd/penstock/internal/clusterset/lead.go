@@ -54,7 +54,6 @@ func (s *Set) lead(ctx context.Context) error {
 	}
 }
 
-// note reports why this process does not publish; nil: it does.
 func (s *Set) note(err error) {
 	text := ""
 	if err != nil {
@@ -72,7 +71,6 @@ func (s *Set) note(err error) {
 	}
 }
 
-// publish publishes and serves members until this process no longer leads, or ctx ends.
 func (s *Set) publish(ctx context.Context, began time.Time) error {
 	uid, epoch, err := s.cfg.Identity(ctx)
 	if err != nil {

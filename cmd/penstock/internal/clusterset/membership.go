@@ -32,7 +32,7 @@ const (
 )
 
 // certify renews the certificate that Gateways present to members until ctx ends. Each process
-// makes its own for the proxies that it serves.
+// makes its own.
 func (s *Set) certify(ctx context.Context) error {
 	tick := time.NewTicker(certifyInterval)
 	defer tick.Stop()
@@ -153,9 +153,8 @@ func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 	return out
 }
 
-// trustedMembers returns the members with a certificate that may vouch for them, sorted, and
-// findings about the others. Certificates that members published, or that records have, are checked
-// each time.
+// trustedMembers returns the members with certificates that may vouch for them, sorted, and
+// findings about the others.
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, findings []report.Finding) {
 	now, share := s.now(), certificates.Share(len(set.Spec.Members))
 	for i, m := range set.Spec.Members {

@@ -16,7 +16,6 @@ import (
 
 const noEffect = "an update of it had no effect: "
 
-// denied records why this process does not connect to the process at a member's address.
 func (s *Set) denied(member, problem string) {
 	s.mu.Lock()
 	text := problem + "; run `penstock clusters show` there, and join it again here"
@@ -65,8 +64,7 @@ func (s *Set) reportDue() bool {
 	return s.spec != nil && !s.mistaken.fresh(s.spec, s.now())
 }
 
-// mistakes returns the findings about a ClusterSet that its schema does not prevent. They do not
-// affect the other members.
+// mistakes returns findings that the schema does not prevent. They do not affect other members.
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
 	add := func(severity report.Severity, field, problem, fix string) {
@@ -143,16 +141,14 @@ func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) [
 	return []report.Report{{Owner: store.InferencePools.Ref(pool), Findings: export.Check(pool, spec != nil, members)}}
 }
 
-// ranged is a range of pod addresses, with the cluster and the field that declare it.
 type ranged struct {
 	netip.Prefix
 	cluster, field string
 	place          int // index among all ranges
 }
 
-// overlaps returns findings about pod ranges of two clusters that overlap. The narrower range has
-// the finding; of equal ranges, the later one. The ClusterSet's ranges for a member override the
-// ones that it publishes.
+// overlaps returns findings about overlapping pod ranges of two clusters: at the narrower or later
+// range. The ClusterSet's ranges for a member override its published ones.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
 	note := func(cidrs []string, r ranged, numbered bool) {

@@ -12,9 +12,8 @@ import (
 // NoNameReason is the reason of Accepted on a ClusterSet in a cluster without a name.
 const NoNameReason = "NoClusterName"
 
-// nameOf returns the name of this cluster: spec.cluster of its ClusterSet, or else the value of its
-// ClusterProperty (KEP-2149). It is "" if neither has a name. The findings are about the source of
-// the name.
+// nameOf returns this cluster's name: spec.cluster of its ClusterSet, else its ClusterProperty
+// (KEP-2149), else "". The findings are about the source of the name.
 func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []report.Finding) {
 	found := func(severity report.Severity, problem, fix string) []report.Finding {
 		return []report.Finding{
@@ -58,7 +57,6 @@ func ownName(r store.Reader) (name string) {
 	return name
 }
 
-// nameless reports on a ClusterSet that has no effect because this cluster has no name.
 func nameless(set *v1alpha1.ClusterSet, findings []report.Finding) report.Report {
 	return report.Report{Owner: store.ClusterSets.Ref(set), Findings: findings, Conditions: []report.Condition{{
 		Type: "Accepted", Status: report.False, Reason: NoNameReason, Message: summary(findings),

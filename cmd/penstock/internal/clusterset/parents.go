@@ -33,8 +33,8 @@ func (s *Set) gateways(r store.Reader, list []model.ParentGateway,
 	return out
 }
 
-// reached returns a Gateway's addresses for other clusters, and the port there of a bound port. In
-// a folder they are the bound ones; Config.Address replaces an unspecified address.
+// reached returns a Gateway's addresses for other clusters, and maps bound ports. In a folder,
+// Config.Address replaces unspecified addresses.
 func (s *Set) reached(r store.Reader, g model.ParentGateway) (out []string, port func(bound uint16) uint16) {
 	if s.cfg.GatewayReached != nil {
 		return s.cfg.GatewayReached(r, g.Ref)
@@ -53,8 +53,6 @@ func (s *Set) reached(r store.Reader, g model.ParentGateway) (out []string, port
 	return out, func(bound uint16) uint16 { return bound }
 }
 
-// peerAddress returns the address of a Gateway's peer listener for members. port is 0 while it has
-// none; nil: unreachable.
 func peerAddress(l *v1alpha1.ClusterSetPeerListener, addresses []string, port uint16) *inferenceapi.ServiceImport {
 	out := &inferenceapi.ServiceImport{Addresses: addresses,
 		Ports: []inferenceapi.Port{{Number: int32(port), AppProtocol: "https"}}}

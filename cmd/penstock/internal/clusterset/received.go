@@ -30,7 +30,7 @@ func (s *Set) apply(updates ...registry.Update) bool {
 		delete(s.rejected, u.Member)
 	}
 	for _, r := range rejected {
-		s.rejected[r.Member] = noEffect + r.Problem // in the report
+		s.rejected[r.Member] = noEffect + r.Problem
 	}
 	s.mu.Unlock()
 	if !reflect.DeepEqual(s.bundles(updates), bundles) {
@@ -46,15 +46,14 @@ func (s *Set) apply(updates ...registry.Update) bool {
 	return len(rejected) == 0
 }
 
-// shown is the part of a member's state that is reported on the ClusterSet.
 type shown struct {
 	state   registry.State
-	problem string // Set.rejected
+	problem string
 	unread  int
-	first   string // Set.unread
-	beyond  int    // Importer.Beyond
-	unnamed string // Set.unnamed
-	pods    string // Registry.PodCIDRs
+	first   string
+	beyond  int
+	unnamed string
+	pods    string
 }
 
 // shown returns the reported state of the updated members. Most updates are renewals and do not
@@ -78,7 +77,6 @@ func (s *Set) shown(updates []registry.Update) []shown {
 
 const listed = 8
 
-// unnamed describes a member's exports that the ClusterSet does not name; "": none.
 func (s *Set) unnamed(member string) string {
 	first, n := s.importer.Unnamed(member, listed)
 	if n == 0 {
@@ -107,7 +105,6 @@ func (s *Set) problem(member, problem string) {
 	s.reportSoon()
 }
 
-// unread describes a member's exports whose newest version is invalid here.
 func (s *Set) unread(member string, n int) string {
 	for _, e := range s.registry.ExportsOf(member) {
 		if e.Unread != "" {
@@ -123,13 +120,13 @@ func (s *Set) placed(in registry.Reports) {
 	s.reportSoon()
 }
 
-// due holds the pools whose imports must be updated. One call of assemble at a time updates all of
-// them, including the pools of waiting calls: when a hundred members that export the same hundred
-// pools connect at once, each snapshot changes all imports.
+// due holds the pools whose imports must be updated. One call of assemble updates all of them for
+// the waiting calls, too: if a hundred members with the same hundred pools connect at once, each
+// snapshot changes all imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest translated one of the store. waiting holds placements whose Offers are
-	// newer, because translation may be unable to use them. Guarded by running.
+	// revision is the newest translated one. waiting holds placements of newer Offers, which
+	// translation may not be able to use. Guarded by running.
 	revision uint64
 	waiting  map[objectid.Pool]imports.Assembled
 
@@ -137,8 +134,8 @@ type due struct {
 	pools map[objectid.Pool]struct{}
 }
 
-// ready returns a if its revision has been translated. Otherwise it queues a for translated, and
-// returns nothing. running is held.
+// ready returns a if its revision is translated; otherwise it queues a for translated. running is
+// held.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -187,7 +184,7 @@ func (d *due) add(pools []objectid.Pool) {
 func (d *due) take() []objectid.Pool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	taken := slices.Collect(maps.Keys(d.pools)) // Assemble sorts them
+	taken := slices.Collect(maps.Keys(d.pools))
 	d.pools = nil
 	return taken
 }
@@ -200,12 +197,12 @@ func (s *Set) assemble(pools []objectid.Pool) {
 	s.due.running.Lock()
 	defer s.due.running.Unlock()
 	if pools = s.due.take(); len(pools) == 0 {
-		return // the previous call assembled them
+		return
 	}
 	a, err := s.importer.Assemble(pools)
 	s.admin.assembled(a.Pools, a.Placed)
 	if err == nil {
-		s.registry.MarkUnsaved(a.Turned...) // their records depend on the Offers
+		s.registry.MarkUnsaved(a.Turned...)
 		s.place(s.due.ready(a))
 	} else {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)

@@ -39,7 +39,7 @@ type fileRecords struct {
 
 	mu    sync.Mutex
 	kept  map[string]map[objectid.Pool][]byte // by cluster: the lines of its file
-	sizes map[string]int                      // of the files, in bytes
+	sizes map[string]int
 }
 
 // FileRecords returns Config.Records for a process without Kubernetes.

@@ -30,13 +30,11 @@ type Keeper struct {
 	imports map[objectid.Pool]*ordered
 }
 
-// ordered is an import whose clusters serve in an order.
 type ordered struct {
 	members map[string]*member
 	stored  []string // clusters in its Failback; empty: no Failback
 }
 
-// member is a cluster that was ready once.
 type member struct {
 	damper selection.Damper
 	gone   time.Time // when it left the import; zero: it did not

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// mistake is a problem of a member, as its user wrote it.
 type mistake struct {
 	Field   string `json:"field"`
 	Problem string `json:"problem"`

@@ -24,14 +24,13 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside has the objects of a member that the store has no table for: nodes, at which Services of
-// type NodePort are reached, and the PoolExports of the member's own Penstock.
+// beside has a member's objects without a table in the store: nodes, for NodePort Services, and its
+// own Penstock's PoolExports.
 type beside struct {
 	informers map[string]cache.SharedIndexInformer // by resource, without uninstalled and forbidden ones
 }
 
-// newBeside follows the objects of the rights with a kept function, within share. changed is called
-// after each change, and must not block.
+// newBeside follows the rights with a kept function, within share. changed must not block.
 func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
 	for _, r := range rights {
@@ -54,7 +53,7 @@ func newBeside(client dynamic.Interface, rights []right, share *kube.Share, chan
 			}
 			kept, err := r.kept(u)
 			if err != nil {
-				return nil // a real API server validates it
+				return nil
 			}
 			return kept
 		})
@@ -62,7 +61,7 @@ func newBeside(client dynamic.Interface, rights []right, share *kube.Share, chan
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { changed() }, DeleteFunc: func(any) { changed() },
 			UpdateFunc: func(old, now any) {
-				if !reflect.DeepEqual(old, now) { // nodes are updated all the time
+				if !reflect.DeepEqual(old, now) {
 					changed()
 				}
 			},
@@ -74,7 +73,6 @@ func newBeside(client dynamic.Interface, rights []right, share *kube.Share, chan
 	return b, nil
 }
 
-// keptNode keeps a node's addresses and topology labels.
 func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 	var n corev1.Node
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n); err != nil {
@@ -124,8 +122,6 @@ func (b *beside) synced(ctx context.Context) error {
 	return nil
 }
 
-// nodeAddress returns a node's address for other clusters: the internal one, as for Pods, else an
-// external one.
 func (b *beside) nodeAddress(name string) (address string) {
 	informer := b.informers[nodeResource]
 	if informer == nil {

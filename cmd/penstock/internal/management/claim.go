@@ -2,7 +2,6 @@ package management
 
 import "k8s.io/client-go/rest"
 
-// claim is a member's cluster UID, as its API server reports it, and how to reach that server.
 type claim struct {
 	uid  string
 	rest *rest.Config
@@ -11,10 +10,9 @@ type claim struct {
 // twin follows the name of a member that may be the same cluster as another one.
 const twin = ", which may be another member, too"
 
-// claim records a member's cluster. It returns another member that is the same cluster; "": none.
-// certain: both have one address. Otherwise one of two API servers may report the other's UID to
-// take its place, so both stay, and an import that both write belongs to the first
-// (clusterset.HubWriter.Member).
+// claim records a member's cluster, and returns another member that is the same cluster; "": none.
+// certain: both have one address. Otherwise one API server may fake the other's UID, so both stay,
+// and an import that both write belongs to the first (HubWriter.Member).
 func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,8 +28,8 @@ func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	return other, false
 }
 
-// sameServer reports whether two configurations certainly reach one API server, by one address. A
-// common CA proves nothing: some providers use one for all clusters.
+// sameServer compares addresses. A common CA proves nothing: some providers use one for all
+// clusters.
 func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
 func (h *Hub) isMember(name string) bool {

@@ -35,8 +35,7 @@ const (
 	// lease. contactTimeout bounds one.
 	contactInterval = 5 * time.Second
 	contactTimeout  = 4 * time.Second
-	// restartDelay is the time before another attempt to use a member.
-	restartDelay = 5 * time.Second
+	restartDelay    = 5 * time.Second
 )
 
 type cluster struct {
@@ -49,19 +48,19 @@ type cluster struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 	again chan struct{} // has one element when exports must be decided on again
-	anew  atomic.Bool   // it must be read from its beginning
+	anew  atomic.Bool
 
 	mu      sync.Mutex
 	config  v1alpha1.ClusterSetMember
 	others  []string
-	create  bool // create namespaces
+	create  bool
 	source  *kube.Source
 	objects *clusterset.Kubernetes
 	exports *exported
 	beside  *beside
 	uid     string
-	leftOut string          // kinds, see reportLeftOut
-	reading []report.Report // about the objects that are read
+	leftOut string
+	reading []report.Report
 }
 
 func (c *cluster) configure(m v1alpha1.ClusterSetMember, others []string, create bool) {
@@ -118,7 +117,7 @@ func (c *cluster) run(ctx context.Context) {
 		c.hub.out.Lost(c.name)
 		c.report(err)
 		if errors.Is(err, errAnew) {
-			c.anew.Store(true) // Hub.adopt makes another cluster
+			c.anew.Store(true)
 			return
 		}
 		select {
@@ -128,7 +127,6 @@ func (c *cluster) run(ctx context.Context) {
 	}
 }
 
-// errAnew means that the member must be read from its beginning.
 var errAnew = errors.New("it is read again")
 
 func (c *cluster) decideAgain() {
@@ -138,7 +136,6 @@ func (c *cluster) decideAgain() {
 	}
 }
 
-// report records why the member cannot be used; nil: it can.
 func (c *cluster) report(err error) {
 	var m *mistake
 	switch {
@@ -175,7 +172,7 @@ func (c *cluster) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := schema.read(ctx); err != nil { // contact tries again
+	if err := schema.read(ctx); err != nil {
 		c.hub.log.Warn("the schema of a member's imports cannot be read; trying again", "member", c.name,
 			"error", err)
 	}
@@ -271,8 +268,8 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact requests the cluster's UID periodically. It ends once the installed kinds, the room for
-// objects, or the cluster change.
+// contact proves contact periodically, and ends when installed kinds, room for objects or the
+// cluster change.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,
@@ -330,8 +327,8 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify reads the UID of the cluster from its namespace kube-system. It returns an error if
-// another member certainly is the same cluster.
+// identify reads the cluster's UID from namespace kube-system. Another member that certainly is the
+// same cluster is an error.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()

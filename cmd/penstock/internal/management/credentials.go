@@ -52,17 +52,16 @@ func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *
 	return out, namespace, nil
 }
 
-// followed has the paths of the files that a connection needs; "": none.
 type followed struct {
 	disk          *filesystem.Disk
 	ca, cert, key string
 
 	mu   sync.Mutex
-	pair *tls.Certificate // the last valid one
+	pair *tls.Certificate
 }
 
-// take moves the followed files out of a cluster and a user, either of which may be nil. It
-// replaces them by their current content where client-go needs it.
+// take moves followed files out of a cluster and a user (nil: none), and inserts their content
+// where client-go needs it.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
 		f.ca, c.CertificateAuthority = c.CertificateAuthority, ""
@@ -119,7 +118,6 @@ func (f *followed) present() (*tls.Certificate, error) {
 	return f.pair, nil
 }
 
-// transport returns a wrapper that connects with the followed files instead.
 func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 	with := transport.Config{
 		Proxy: cfg.Proxy, DisableCompression: cfg.DisableCompression,
@@ -144,7 +142,7 @@ type connection struct {
 
 	mu   sync.Mutex
 	with transport.Config
-	read time.Time // when the CA certificates were read
+	read time.Time
 	rt   http.RoundTripper
 }
 
@@ -187,8 +185,8 @@ func closeBody(req *http.Request) error {
 	return req.Body.Close()
 }
 
-// tokenPeriod is how long a token is used before its file is read again, as in client-go: half the
-// time between the kubelet's refresh and the expiry of the old token.
+// tokenPeriod is how long a token is used, as in client-go: half the time between the kubelet's
+// refresh and the old token's expiry.
 const tokenPeriod = 50 * time.Second
 
 type tokenFile struct {

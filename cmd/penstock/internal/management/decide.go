@@ -52,7 +52,6 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 	return c.hub.out.Exports(c.name, uid, list), nil
 }
 
-// demands returns the EndpointSlices of exported pools' pickers, sorted.
 func demands(view *store.View) (out []kube.Demand) {
 	wanted := map[kube.Demand]bool{}
 	for _, pool := range store.InferencePools.All(view) {

@@ -23,8 +23,8 @@ import (
 
 const exportedWorkers = 2
 
-// exported writes the condition Exported of a member's pools, under the parent that refers to their
-// import. Several controllers share status.parents, so a patch has the version that was read.
+// exported writes the condition Exported of a member's pools. Several controllers share
+// status.parents, so a patch has the version that was read.
 type exported struct {
 	cluster *cluster
 	source  *kube.Source

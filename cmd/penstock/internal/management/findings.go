@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// reported records the findings about files and logs new ones. After an error the previous version
-// of an object stays in use, so the ClusterSet may differ from the file.
+// reported records findings about files and logs new ones. An object with an error keeps its
+// previous version.
 func (h *Hub) reported(reports []report.Report) {
 	now, texts := map[string]*mistake{}, map[string]string{}
 	for _, r := range reports {
@@ -16,7 +16,7 @@ func (h *Hub) reported(reports []report.Report) {
 			if f.Severity != report.Error {
 				continue
 			}
-			object := f.Source // a file without an object
+			object := f.Source
 			if f.Owner != (report.Ref{}) {
 				object = f.Owner.String()
 			}

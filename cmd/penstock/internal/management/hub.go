@@ -35,8 +35,7 @@ const (
 	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
 	// budgetPart: members' objects may use a fifth of the memory, so that the process stays within
-	// half of it. The other part of this half is for the program, responses, and garbage between
-	// two collections (measured: 55 MiB and half of the heap).
+	// half of it (measured: 55 MiB, and garbage of half the heap).
 	budgetPart = 5
 )
 
@@ -70,9 +69,9 @@ type Config struct {
 type Hub struct {
 	cfg        Config
 	log        *slog.Logger
-	store      *store.Store // of the management cluster
+	store      *store.Store
 	management dynamic.Interface
-	budget     *kube.Budget // of the members' objects
+	budget     *kube.Budget
 
 	// The fields of a term in which this process leads.
 	uid      string
@@ -80,15 +79,15 @@ type Hub struct {
 	out      *hub.Hub
 	clusters map[string]*cluster // read by callbacks with mu held
 
-	files atomic.Pointer[file.Reader] // of the hub of a folder
+	files atomic.Pointer[file.Reader]
 
 	mu       sync.Mutex
 	leading  bool
 	set      string
-	peers    []string            // names of members with a peer
-	mistakes map[string]*mistake // by member
+	peers    []string
+	mistakes map[string]*mistake
 	findings map[string]*mistake // in files, by object and field
-	claims   map[string]claim    // by member
+	claims   map[string]claim
 }
 
 // New makes a hub that is idle until Run.
@@ -293,7 +292,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		if err != nil {
 			if bad, ok := err.(*mistake); ok && (c == nil || c.done == closed) {
 				h.note(name, bad)
-			} else if ok { // the previous description stays in use
+			} else if ok {
 				h.note(name+newest, bad)
 			}
 			if c == nil { // it stays a member, so the others keep its exports
@@ -333,8 +332,8 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members that this hub reads and writes, in order: the members without a peer.
-// Of two members with one name the first counts.
+// wanted returns the members without a peer, in order. Of two members with one name the first
+// counts.
 func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
@@ -394,20 +393,14 @@ func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
 	}
 }
 
-// again follows a name that two members have.
 const again = ", a second time"
 
-// undrained follows the name of a member that spec.members[].draining does not drain.
 const undrained = ", which drains itself"
 
-// partly follows the name of a member with objects that are left out.
 const partly = ", of which objects are left out"
 
-// unfit follows the name of a member with exports that no import may have.
 const unfit = ", whose exports are not all fit for an import"
 
-// newest follows the name of a member whose newest description is invalid, while the previous one
-// is in use.
 const newest = ", as it is described now"
 
 // closed is the done channel of a cluster that never ran.
@@ -428,8 +421,8 @@ func (h *Hub) forget(name string) {
 	delete(h.mistakes, name+twin)
 }
 
-// never returns why no import of a hub may have an address: no importer's ranges can allow its
-// kind. Importers report addresses outside their own --allowed-cidrs.
+// never returns why no importer can allow an address. Importers report addresses outside their
+// --allowed-cidrs.
 func never(ip netip.Addr) string {
 	var none addresses.Ranges
 	return none.Never(ip)

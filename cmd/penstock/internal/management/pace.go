@@ -2,9 +2,9 @@ package management
 
 import "time"
 
-// A member that changes its objects all the time causes work here and in the API servers of all
-// others. The cost of its changes is a debt that decreases by paceShare of the time. Above
-// paceBurst the member's next decision waits, and then covers all changes made meanwhile.
+// A member's changes cause work here and at all other API servers. Their cost is a debt that
+// decreases by paceShare of the time. Above paceBurst the next decision waits, and covers all
+// changes made meanwhile.
 const (
 	paceShare = 0.1
 	paceBurst = 2 * time.Second // the first decision about 1,000 pools
@@ -19,7 +19,6 @@ type pace struct {
 	at   time.Time
 }
 
-// spent adds the cost of a decision, and returns how long the next one waits.
 func (p *pace) spent(took time.Duration, exports int, now time.Time) time.Duration {
 	if !p.at.IsZero() {
 		p.debt = max(p.debt-time.Duration(float64(now.Sub(p.at))*paceShare), 0)

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// installed determines whether a member's installed CRD of InferencePoolImport has status.clusters.
-// Upstream's CRD lacks it, and the API server would drop the field. Every authenticated client may
-// read the API server's schema; reading a CRD needs a permission.
+// installed determines whether a member's CRD of InferencePoolImport has status.clusters, which
+// upstream's lacks. Every authenticated client may read the API server's schema; reading a CRD
+// needs a permission.
 type installed struct {
 	client *discovery.DiscoveryClient
 	url    string // of the last schema; it contains a hash of the content

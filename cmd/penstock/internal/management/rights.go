@@ -19,7 +19,7 @@ import (
 
 type right struct {
 	group, version, resource, kind string
-	optional                       bool // it may be missing
+	optional                       bool
 	// set for kinds without a table in the store; these may be forbidden, too
 	kept func(u *unstructured.Unstructured) (runtime.Object, error)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// needed reports whether the hub stores an object of a member. Pools without an export annotation
-// and without a hub's condition are skipped, because a cluster may have any number of them.
+// needed skips pools without an export annotation or a hub's condition: a cluster may have any
+// number of them.
 func needed(obj store.Object) bool {
 	pool, ok := obj.(*inferencev1.InferencePool)
 	if !ok {
@@ -34,8 +34,8 @@ func needed(obj store.Object) bool {
 	return false
 }
 
-// reportLeftOut reports the kinds of which objects are left out. The numbers are from the moment
-// when a kind is first left out, so constant changes do not fill the log.
+// reportLeftOut reports the kinds of which objects are left out, with the first numbers, so that
+// constant changes do not fill the log.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {
@@ -62,8 +62,8 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 
 const namedUnfit = 3
 
-// reportUnfit reports the member's undecodable objects and the exports that no import may have. It
-// runs once for each contact, so constant changes do not fill the log.
+// reportUnfit reports undecodable objects, and exports that no import may have, once for each
+// contact.
 func (c *cluster) reportUnfit() {
 	first, more := c.hub.out.Unfit(c.name, namedUnfit)
 	c.mu.Lock()

@@ -17,9 +17,8 @@ import (
 
 const (
 	maxParents = 1024
-	// repeated is how many 404s within window become a finding.
-	repeated = 5
-	window   = time.Minute
+	repeated   = 5
+	window     = time.Minute
 	// calm is the time without 404s after which another response resolves the finding; without any
 	// response, forgetAfter.
 	calm        = 10 * time.Second
@@ -35,7 +34,7 @@ type Reports interface {
 
 // Config configures a Counter.
 type Config struct {
-	Objects func() store.Reader // current ones
+	Objects func() store.Reader
 	Reports Reports
 	// Allowed reports whether a Gateway's proxies have the clusters of a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
@@ -44,7 +43,7 @@ type Config struct {
 // Counter counts responses of other clusters' gateways.
 type Counter struct {
 	cfg  Config
-	wake chan struct{} // has one element when there is something to judge
+	wake chan struct{}
 
 	mu      sync.Mutex
 	parents map[model.ClusterID]*parent
@@ -53,11 +52,11 @@ type Counter struct {
 // parent has the responses of an exporting cluster's gateways in the current and the previous half
 // of the window.
 type parent struct {
-	turn           time.Time // when the current half began
-	missing, other [2]int    // 404s, and other responses
-	last           time.Time // time of the last 404
-	otherwise      bool      // another response came after it
-	host           string    // of the first 404
+	turn           time.Time
+	missing, other [2]int
+	last           time.Time
+	otherwise      bool
+	host           string
 	at             netip.AddrPort
 	reported       inference.ClientHost // zero: no finding
 }
@@ -158,7 +157,7 @@ func (c *Counter) judge(now time.Time) bool {
 		switch {
 		case !found && p.reported != host:
 			c.cfg.Reports.Resolve(id.String())
-			delete(c.parents, id) // counted responses no longer matter
+			delete(c.parents, id)
 		case !found && p.missing == [2]int{}:
 			delete(c.parents, id)
 		case host != p.reported:

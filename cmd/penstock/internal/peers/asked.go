@@ -75,7 +75,6 @@ func (a *Asked) answer(changes []channel.Change[picker.Picks]) {
 	}
 }
 
-// bounded encodes records, as many as maxAnswer allows.
 func bounded(records []*picker.Record) []byte {
 	out := []byte{'['}
 	for _, r := range records {

@@ -21,16 +21,14 @@ type batchLimits struct {
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits
-	// take removes and returns the waiting facts; nil: none.
-	take func() []byte
-	wake chan struct{}
+	take   func() []byte
+	wake   chan struct{}
 }
 
 func newBatches(t *channel.Topic, l batchLimits, take func() []byte) *batches {
 	return &batches{topic: t, limits: l, take: take, wake: make(chan struct{}, 1)}
 }
 
-// notify publishes the waiting facts soon. It is called when the first fact waits.
 func (b *batches) notify() {
 	select {
 	case b.wake <- struct{}{}:

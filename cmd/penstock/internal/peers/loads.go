@@ -27,8 +27,7 @@ const (
 	// is the key of that owner's last claim that a process has counted.
 	claimKey, answerKey = "claim", "answer "
 	// headersKey with an address is the key of what a process learned of the headers there.
-	headersKey = "headers "
-	// answerTimeout is how long a process waits for a peer that answers no claims.
+	headersKey    = "headers "
 	answerTimeout = 750 * time.Millisecond
 )
 
@@ -47,12 +46,12 @@ type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
 	counter LoadCounter
-	others  atomic.Int64 // peers with a picker
+	others  atomic.Int64
 
 	mu sync.Mutex // held from reading counts until they are published, so that newer ones are not replaced
 
 	claims   sync.Mutex
-	claim    uint64               // the last one
+	claim    uint64
 	owed     map[string]time.Time // since when a peer owes an answer
 	answered chan struct{}        // closed and replaced when answers or peers change
 }
@@ -165,14 +164,13 @@ func (l *Loads) publishClaim() uint64 {
 	return l.claim
 }
 
-// unanswered returns how long to wait for peers that have not answered a claim; 0: none.
 func (l *Loads) unanswered(claim uint64, now time.Time) (left time.Duration) {
 	l.claims.Lock()
 	defer l.claims.Unlock()
 	for peer := range l.peers.ByKey(ownerKey) {
 		if answer, _ := l.peers.Get(peer, answerKey+l.counter.Owner()); answer.claim < claim {
 			since, ok := l.owed[peer]
-			if !ok { // a new peer
+			if !ok {
 				since = now
 				l.owed[peer] = since
 			}
@@ -206,8 +204,8 @@ func (l *Loads) settle(changes []channel.Change[load]) {
 	}
 }
 
-// changed sums the counts that peers publish for each address. It then publishes this process's
-// counts, and after them its answers to claims.
+// changed sums peers' counts by address, then publishes this process's counts, and then its answers
+// to claims.
 func (l *Loads) changed(changes []channel.Change[load]) {
 	defer l.settle(changes)
 	defer l.publish()
@@ -231,7 +229,7 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 		}
 		switch s := c.Value.share; {
 		case c.Gone:
-		case c.New || s.Sent < c.Before.share.Sent: // of a new process
+		case c.New || s.Sent < c.Before.share.Sent:
 			all.Reading = s.Reading
 		default:
 			all.Sent = s.Sent - c.Before.share.Sent
@@ -240,7 +238,6 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 	}
 }
 
-// headersOf returns what peers learned of headers, with the longest times; nil: nothing.
 func (l *Loads) headersOf(key string) (all *endpoint.HeaderLimits) {
 	for _, item := range l.peers.ByKey(key) {
 		if item.headers == nil {

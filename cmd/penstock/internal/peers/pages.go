@@ -39,7 +39,7 @@ type Pages struct {
 
 	mu      sync.Mutex
 	waiting []page
-	seen    int // processes at the last call of share
+	seen    int
 }
 
 type page struct {
@@ -65,7 +65,6 @@ func NewPages(c *channel.Channel, reader func() PageReader) *Pages {
 	return p
 }
 
-// share divides the budget of scrapes among the processes.
 func (p *Pages) share() {
 	processes := 1 + p.topic.Subscribers()
 	p.mu.Lock()

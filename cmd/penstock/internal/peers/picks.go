@@ -69,14 +69,11 @@ func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	return p
 }
 
-// pickItem is an item of the topic: a batch of picks, or the prefixes of a server.
 type pickItem struct {
 	batch  bool
 	server netip.AddrPort
 }
 
-// parsePickItem reads the key of an item: a batch's number, which has only digits, or the address
-// of a server.
 func parsePickItem(key string) (out pickItem, err error) {
 	digit := func(c rune) bool { return '0' <= c && c <= '9' }
 	if out.batch = key != "" && strings.TrimFunc(key, digit) == ""; !out.batch {
@@ -135,19 +132,17 @@ func (p *Picks) take() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	value := p.waiting
-	p.waiting = make([]byte, 0, len(value)) // the next batch has about the same size
+	p.waiting = make([]byte, 0, len(value))
 	return value
 }
 
-// A pick is encoded as: length of the server's address, address, port, hash of the adapter, slots,
-// number of blocks, blocks of the chain, length and name of the pool, length and name of the
-// sender.
+// A pick is: length of address, address, port, adapter hash, slots, number of blocks, blocks,
+// length and name of pool, length and name of sender.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
 // deniedSlots, without an adapter, mark a denied pick.
 const deniedSlots = 255
 
-// maxPoolName and maxSenderName bound the names of a pool and a sender, in bytes.
 const maxPoolName, maxSenderName = 1 << 10, 255
 
 func sizeOfSent(s picker.Sent) int {

@@ -34,9 +34,8 @@ type ProgrammedConfig struct {
 	Log     *slog.Logger
 }
 
-// state is a wanted or acknowledged state of Envoys: a Gateway's generation and a digest of its
-// listeners, which is the same in every process. A ListenerSet changes the listeners without the
-// generation.
+// state is a Gateway's generation and a digest of its listeners, equal in every process. A
+// ListenerSet changes only the listeners.
 type state struct {
 	generation int64
 	listeners  string
@@ -57,10 +56,10 @@ type Programmed struct {
 	wake      chan struct{}
 
 	mu     sync.Mutex
-	newest map[string]state              // by gateway
-	wanted map[string]struct{}           // gateways to wait for
-	waits  map[string]context.CancelFunc // running waits
-	acked  map[string]state              // by all Envoys connected here
+	newest map[string]state // by gateway
+	wanted map[string]struct{}
+	waits  map[string]context.CancelFunc
+	acked  map[string]state // by all Envoys connected here
 }
 
 // NewProgrammed makes a Programmed.

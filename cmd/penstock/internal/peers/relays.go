@@ -26,11 +26,10 @@ type Relays struct {
 	down  func(pool objectid.Target, source, why string)
 
 	mu       sync.Mutex
-	pools    map[objectid.Target]*model.Pool // relayed pools
+	pools    map[objectid.Target]*model.Pool
 	troubles map[objectid.Target]picker.RelayFailure
 }
 
-// published is the value for other processes about a pool whose picks fail.
 type published struct {
 	report.Report
 	// NoAnswer is why the remote picker does not respond; "": another cause.
