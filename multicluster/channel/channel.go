@@ -36,22 +36,21 @@ type Config struct {
 	// Identify returns the name of a subscriber, for Topic.Visible, from the context of its call,
 	// or an error that ends the call. nil: subscribers have no names.
 	Identify func(ctx context.Context) (string, error)
-	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms. A pick may take
-	// 2 s, so this leaves time for the rest, and a frozen process delays one pick once. It is long
-	// enough for a process on a busy machine: with 250 ms at 7 % of a core, picks named endpoints
-	// that Envoy lacked, and pools that fail closed responded with 503.
+	// AckTimeout is how long Topic.Acknowledged waits for a peer. Default: 750 ms, because a pick
+	// may take 2 s. With 250 ms and 7 % of a core, picks named endpoints that Envoy lacked, and
+	// pools that fail closed responded with 503.
 	AckTimeout time.Duration
-	// Debounce is how long a response waits for further publications. 0: not at all, because picks
-	// wait for publications between processes of one control plane.
+	// Debounce is how long a response waits for further publications. 0: not at all, as picks wait
+	// for publications.
 	Debounce time.Duration
 	// GracePeriod is how long a disconnected peer may take to return. Default: 5 s.
 	GracePeriod time.Duration
 	// Limits bound what each peer makes this process hold. Exceeded, if set, is called when a
-	// peer's stream ended because it exceeded a limit or violated the protocol.
+	// peer's stream ended because of a limit or the protocol.
 	Limits   Limits
 	Exceeded func(peer, problem string)
-	// Received, if set, is called with each message of a peer. It returns how long the
-	// acknowledgement of a message waits that is not the last one of its response.
+	// Received, if set, is called with each message of a peer, and returns how long the
+	// acknowledgement of a part waits.
 	Received func(peer string, in Received) time.Duration
 	// Now is the clock for certificates; nil: time.Now.
 	Now func() time.Time
@@ -64,8 +63,8 @@ type Config struct {
 // Received describes a message of a peer.
 type Received struct {
 	Items, Bytes int
-	// Dropped describes the items with invalid keys (Topic.Keys) in this message and the previous
-	// ones of its response; nil: this message has none.
+	// Dropped describes items with invalid keys in this and previous messages of the response; nil:
+	// this message has none.
 	Dropped error
 }
 

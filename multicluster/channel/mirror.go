@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// KeepForever is a MirrorConfig.Retention: a peer's values stay until the peer retracts them, or
-// publishes a snapshot without them. A silent peer retracts nothing.
+// KeepForever is a MirrorConfig.Retention: values stay until the peer retracts them or publishes a
+// snapshot without them.
 const KeepForever time.Duration = -1
 
 // MirrorConfig configures a Mirror.
@@ -19,8 +19,8 @@ type MirrorConfig[T any] struct {
 	// Retention is how long a peer's values stay after its connection is lost, unless it publishes
 	// or retracts them again. 0: not at all.
 	Retention time.Duration
-	// Changed, if set, is called with the changes of one update or expiry, in order, one call at a
-	// time, before the update is acknowledged. It may read the mirror.
+	// Changed, if set, is called with the changes of one update or expiry, in order and one call at
+	// a time, before the acknowledgement. It may read the mirror.
 	Changed func(changes []Change[T])
 }
 

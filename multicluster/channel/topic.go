@@ -86,27 +86,24 @@ func (c *Channel) Topic(name string) *Topic {
 	return t
 }
 
-// Subscribe calls handle with every Update of a peer, one call at a time per peer. handle returns
-// when the update is in effect; this process then acknowledges it. An error is logged, and the
-// update is not delivered again. Call Subscribe before Run.
+// Subscribe calls handle with every Update of a peer, one call at a time per peer, and acknowledges
+// the update when handle returns. Errors are logged; updates are not repeated. Call it before Run.
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot calls make when another process subscribes. The first response has its items in addition
-// to the published ones, so items need to stay published only for connected processes. make may
-// publish. Call Snapshot before Run.
+// Snapshot calls make when another process subscribes. Its items are added to the first response,
+// so items need to stay published only for connected processes. make may publish. Call it before
+// Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
 // Visible sets the filter: show(subscriber, key) reports whether a subscriber, by its name from
-// Config.Identify, may receive an item. show is called for a published item, and for all items when
-// a subscriber connects and after Judge. Items that are no longer visible are then retracted there,
-// and newly visible ones sent. Call Visible before Run.
+// Config.Identify, may receive an item. It is called for a published item, and for all items when a
+// subscriber connects and after Judge, which sends and retracts accordingly. Call it before Run.
 func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
-// Keys sets the check of keys. check is called with the key of each item and retraction when a
-// peer's message arrives. An item with an error is dropped before the next message is read. Call
-// Keys before Run.
+// Keys sets the check of items' keys, which runs when a peer's message arrives. Items with an error
+// are dropped before the next message is read. Call it before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
@@ -128,13 +125,12 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	return dropped
 }
 
-// Resume makes a subscriber that reconnects receive changes in place of a snapshot: it names the
-// versions of its items. The handlers of such a topic keep a disconnected peer's items. Both ends
-// call Resume, before Run.
+// Resume makes a reconnecting subscriber receive changes in place of a snapshot. The handlers of
+// such a topic keep a disconnected peer's items. Both ends call it, before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
-// ErrSendAgain is an error of a handler that could not apply an update and needs all items of the
-// peer: the channel reconnects and receives a snapshot.
+// ErrSendAgain is an error of a handler that needs all items of the peer: the channel reconnects
+// and receives a snapshot.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
@@ -213,8 +209,8 @@ func (t *Topic) Retract(keys ...string) {
 	}
 }
 
-// Acknowledged returns when everything published so far is in effect at every subscriber and
-// connected peer, except ones that exceed Config.AckTimeout, or with the context's error.
+// Acknowledged returns when all publications so far are in effect at every subscriber and connected
+// peer, or Config.AckTimeout has passed, or with the context's error.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -247,9 +243,8 @@ func (t *Topic) Published() uint64 {
 	return t.seq
 }
 
-// AcknowledgedBy reports whether there are subscribers with a name of Config.Identify, and all of
-// them have in effect what was published until a call of Published. changed closes when the result
-// may have changed.
+// AcknowledgedBy reports whether subscribers with a name exist and have in effect what Published
+// counts. changed closes when the result may have changed.
 func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()

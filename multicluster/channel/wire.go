@@ -82,9 +82,8 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions returns options for a gRPC server whose clients are only subscribers, such as
-// members of a cluster set. Before its certificate is verified, a client may only send its
-// handshake.
+// ServerOptions returns options for a gRPC server whose clients are only subscribers. Before its
+// certificate is verified, a client may only send its handshake.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),

@@ -128,9 +128,8 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	return all
 }
 
-// Check returns the findings about a pool's annotations where no export is decided. members are the
-// members of the ClusterSet; without one no cluster imports the pool, unless a hub reads the
-// annotations.
+// Check returns findings about a pool's annotations where exports are not decided. members are the
+// ClusterSet's; without one, only a hub can export the pool.
 func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
 	owner := store.InferencePools.Ref(pool)
 	_, asked, problems := parse(pool.Annotations, members)

@@ -22,9 +22,8 @@ type Config struct {
 	Cleartext bool
 	// MembersPick: Pickers serve only members' Gateways.
 	MembersPick bool
-	// Offers are the pools that other gateways may use: in ParentMode at the Gateways' ordinary
-	// addresses, even with a peer listener; in EndpointMode at a port of Pickers that serves only
-	// this pool; 0: no port.
+	// Offers are pools that other gateways may use: in ParentMode at the Gateways' ordinary
+	// addresses, in EndpointMode at a port of Pickers for this pool only; 0: no port.
 	Offers map[objectid.Pool]int32
 	// PeerListener: Gateways have or will have one, and members use it in ParentMode.
 	PeerListener bool
@@ -48,8 +47,8 @@ type Export struct {
 	To []string
 	// Offered: other gateways can use it by Config.Offers.
 	Offered bool
-	// Incarnation changes after the pool was not exported, or not to one of its present members:
-	// reports on an earlier incarnation do not count. cmd sets it.
+	// Incarnation changes after the pool was not exported to all its present members: reports on an
+	// earlier one do not count. cmd sets it.
 	Incarnation uint64
 }
 

@@ -29,16 +29,16 @@ const named = 8
 // Has reports whether a placement is about this export, and not an earlier one of the pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
-// Continues reports whether an export keeps the previous one's incarnation, because all of its
-// members had that one. nil: there was none.
+// Continues reports whether an export keeps the incarnation of before (nil: none), because all of
+// its members had that one.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
 		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,
 			func(m string) bool { return !slices.Contains(before.To, m) }))
 }
 
-// Exported returns the condition of a pool with a requested export: True once every member that may
-// import it does. Otherwise its message has, for each reason, the first member's report.
+// Exported returns a pool's condition: True once every intended member imports it. Otherwise its
+// message has the first member's report for each reason.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil || d.Kept {

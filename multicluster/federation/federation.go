@@ -41,13 +41,11 @@ type Config struct {
 	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members to
 	// trust; nil: none is published.
 	Bundle func() []byte
-	// Apply receives members' exports, and returns false if part of an update has no effect. All
-	// exports of the member are then requested again after its next effective update. Connected
-	// reports a lost connection.
+	// Apply receives members' exports, and returns false if part of an update has no effect: all
+	// are requested again after the next effective one. Connected reports a lost connection.
 	Apply     func(...registry.Update) bool
 	Connected func(member string, connected bool)
-	// Problem, if set, receives the part of a member's update that had no effect and the reason,
-	// also when the problem ended its stream.
+	// Problem, if set, receives why part of a member's update had no effect, or ended its stream.
 	Problem func(member, problem string)
 	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Twice as much, at
 	// least 4 MiB, may be in transit.
@@ -164,9 +162,9 @@ func (f *Federation) nameAt(address string) string {
 	return f.members[address].Name
 }
 
-// Publish makes this process publish for a cluster. epoch is higher than in all earlier processes
-// that published. began is when this process became the publisher, which is before now if it could
-// not save its epoch at first.
+// Publish makes this process publish for a cluster. epoch is higher than in all earlier processes.
+// began is when this process became the publisher: before now, if it could not save its epoch at
+// first.
 func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -290,8 +288,8 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	return err
 }
 
-// Acknowledged reports whether a member has applied the last change that this cluster published.
-// changed closes when the result may have changed; nil: nothing is published yet.
+// Acknowledged reports whether a member has applied this cluster's last change. changed closes when
+// the result may have changed; nil: nothing is published yet.
 func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,9 +28,8 @@ type Member struct {
 	Address string // HOST:PORT
 	// Bundle has the trust domain's CA certificates from the ClusterSet, in PEM.
 	Bundle []byte
-	// Published is the member's last published bundle, as in registry.Update.Bundle; nil: none. It
-	// is trusted in addition to Bundle, unless it was received while the ClusterSet had another
-	// Bundle.
+	// Published is registry.Update.Bundle of the member's last update; nil: none. It is trusted in
+	// addition to the Bundle under which it was received.
 	Published []byte
 }
 

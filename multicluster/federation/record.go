@@ -33,8 +33,8 @@ type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	// Started is when the process with this epoch began to publish, in milliseconds since 1970 by
-	// its own clock. A lower epoch is accepted if Started is later (registry.Update.Started).
+	// Started is when this epoch's process began to publish, in milliseconds since 1970 by its own
+	// clock. A lower epoch with a later Started is accepted.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
 	// Bundle has the CA certificates of its trust domain, in PEM: past and future signers.

@@ -36,8 +36,8 @@ func (m *member) fit(d export.Decision) export.Decision {
 	return d
 }
 
-// Unfit returns the exports of a member that no import may have or that have no room at the others:
-// the first pools by name, with reasons, and the number of the rest.
+// Unfit returns a member's exports that no import may have or that have no room: the first pools by
+// name, with reasons, and the number of the rest.
 func (h *Hub) Unfit(name string, most int) (first []string, more int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// Imports is called with pools whose import at a member may have changed, Exports with pools
-	// whose condition Exported at a member may have. They must not call the Hub.
+	// Imports and Exports are called with pools whose import, or condition Exported, at a member
+	// may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
 	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
@@ -172,8 +172,7 @@ func (h *Hub) sorted() []*member {
 }
 
 // Restore passes the hub's entries in a member's imports, before its first Exports. Only then do
-// the others' exports reach the member, so that exports withdrawn meanwhile are among its imports
-// and drain.
+// others' exports reach it, so that withdrawn ones drain.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)

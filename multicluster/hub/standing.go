@@ -67,8 +67,8 @@ func (h *Hub) settled(m *member) bool {
 	return m.read || h.cfg.Now().Sub(m.since) >= h.cfg.Grace
 }
 
-// Condition returns the condition Exported of a member's pool. asked is false if its annotations
-// request no export. known is false if its state is not known yet: the previous condition stays.
+// Condition returns the condition Exported of a member's pool. asked: its annotations request an
+// export. Until the state is known, the previous condition stays.
 func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -110,8 +110,8 @@ func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (cha
 	return changed
 }
 
-// SetPickerDown records why the picker of an import's exporting cluster cannot be reached; "": it
-// can. source names the observer. It returns the pools to assemble.
+// SetPickerDown records why an exporting cluster's picker cannot be reached; "": it can. source
+// names the observer. It returns the pools to assemble.
 func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -133,8 +133,8 @@ func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) [
 	return []objectid.Pool{p}
 }
 
-// SetUnusable replaces the exporting clusters of an import that translation cannot use. Their
-// Offers stay, and Placements report it to the exporters. It returns the pools to assemble.
+// SetUnusable replaces the clusters of an import that translation cannot use. Placements report it
+// to the exporters. It returns the pools to assemble.
 func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -288,9 +288,8 @@ func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	return out
 }
 
-// Status returns the cluster set's part of an import's status: every exporting cluster with an
-// entry and conditions. generation is the object's, 0 without one. imported is false if no export
-// is imported: such an import needs no object.
+// Status returns the cluster set's part of an import's status. generation is the object's, 0
+// without one. imported is false if no export is imported: such an import needs no object.
 func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -408,8 +407,8 @@ func (i *Importer) Beyond(member string) (n int) {
 	return n
 }
 
-// NoneAllowed reports whether no exporter of a pool may export it: the ClusterSet does not name the
-// pool for it, or the pool exceeds its limit. Findings about members count such exports.
+// NoneAllowed reports whether no exporter of a pool may export it, by name or number. Findings
+// about members count such exports.
 func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -99,10 +99,9 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf returns the status of an import of some clusters, without the entries of controllers. It
-// is pure: conditions have no transition times. It shares lists with the sources. A cluster that is
-// not allowed has its name, mode and target ports, weight 0, and the reason. generation is the
-// object's.
+// StatusOf returns the status of an import, without the entries of controllers and transition
+// times. It shares lists with the sources. A cluster that is not allowed has its name, mode, target
+// ports, weight 0, and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int

@@ -42,8 +42,8 @@ type Config struct {
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
 	// Peers exchange addresses with this process; nil: none.
 	Peers Peers
-	// For is how long an address stays after it was last named. Default: 10 minutes, which is
-	// longer than a retry or a session, and short enough to drop the addresses of deleted pods.
+	// For is how long an address stays after it was last named. Default: 10 minutes, longer than a
+	// retry or a session, and short enough to drop deleted pods.
 	For time.Duration
 	Now func() time.Time // nil: time.Now
 }

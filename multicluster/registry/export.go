@@ -20,9 +20,9 @@ type Export struct {
 	Entry inferenceapi.ImportedCluster
 	// Incarnation distinguishes the export from earlier, withdrawn ones of the pool.
 	Incarnation uint64
-	// Since is when this cluster began to import the export (Imported), in microseconds of Unix
-	// time; 0: not imported, or not recorded. The member cannot change it: if a name has two
-	// meanings, the older export wins.
+	// Since is when this cluster began to import the export, in microseconds of Unix time; 0: not
+	// imported, or not recorded. The member cannot change it: of two meanings of a name the older
+	// export wins.
 	Since int64
 	// Draining: the export is withdrawn, or its member drains. It takes no new requests.
 	Draining bool
@@ -66,10 +66,9 @@ func (e *Export) invalid() string {
 	return ""
 }
 
-// Imported records the exports that this cluster began and ceased to import. An export that begins
-// gets the returned time as its age, in microseconds of Unix time, later than all previous ones; an
-// export that has an age keeps it. An export that ceases loses its age. So an export announced
-// before it was imported is no older than an unannounced one.
+// Imported records the exports that this cluster began and ceased to import. Exports without an age
+// get the returned time, in microseconds of Unix time, later than all before; ceased ones lose
+// theirs. So an early announcement makes no export older.
 func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 	r.write(func(t txn) {
 		since = max(r.cfg.Now().UnixMicro(), r.latest.Load()+1)
@@ -95,9 +94,8 @@ func (r *Registry) Imported(begun, ceased []RecordID) (since int64) {
 // begins to import.
 func (r *Registry) Newest() int64 { return r.latest.Load() }
 
-// Agree adopts the ages in the leader's records, and returns the pools to assemble again, so that
-// all processes of a cluster decide the same about a name. An export that this process does not
-// import gets no age.
+// Agree adopts the ages in the leader's records, so that all processes decide the same about a
+// name, and returns the pools to assemble again.
 func (r *Registry) Agree(records []Record) []objectid.Pool {
 	return r.write(func(t txn) {
 		for i := range records {
@@ -130,9 +128,8 @@ func (r *Registry) collectDrained(t txn) {
 	}
 }
 
-// Exports returns members' exports of a pool's name, sorted by cluster. ws, which may be nil, fires
-// when the result may have changed. The exports are not copied, because an import reads them
-// several times for each update.
+// Exports returns members' exports of a pool's name, sorted by cluster and not copied. ws, which
+// may be nil, fires when the result may have changed.
 func (r *Registry) Exports(ws WatchSet, p objectid.Pool) []*Export {
 	out := slices.Collect(rows.Walk[Export](r.read(), ws, exportTable, byPool, poolKey(p)))
 	slices.SortFunc(out, func(a, b *Export) int { return cmp.Compare(a.Cluster, b.Cluster) })

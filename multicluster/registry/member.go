@@ -43,8 +43,8 @@ type Member struct {
 	State State
 	// UID of the cluster; "" before its first update.
 	UID string
-	// Known is the stamp up to which all exports of the member are known. Started is when the
-	// process of that epoch began to publish, by the member's clock; zero: unknown.
+	// Known is the stamp up to which all exports are known. Started is when that epoch's process
+	// began to publish, by the member's clock; zero: unknown.
 	Known   Stamp
 	Started time.Time
 	// Bundle has the member's last published CA certificates, in PEM.

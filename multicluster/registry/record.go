@@ -37,15 +37,14 @@ type Record struct {
 	Withdrawn bool
 	// Draining: the member drains.
 	Draining bool
-	// Bundle has the member's last published CA certificates, in PEM, and Started is when its
-	// process began to publish; empty for an export.
+	// Bundle and Started are Member's; empty for an export.
 	Bundle  []byte
 	Started time.Time
 }
 
-// Restore applies the records of members that have had no update yet, and returns the pools to
-// assemble. These members are Unreachable until their first update; during a lease, updates older
-// than the records have no effect. A record whose UID differs from its member's record is skipped.
+// Restore applies records of members without an update, and returns the pools to assemble. The
+// members are Unreachable until their first update, and for a lease older updates have no effect.
+// Records whose UID differs from their member's are skipped.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {

@@ -71,8 +71,7 @@ type Update struct {
 	// Snapshot: Exports are complete. Others are withdrawn.
 	Snapshot bool
 	// Partial: other updates follow with the rest of the exports at Stamp. Until the last one,
-	// nothing is withdrawn and Stamp is not known. Before lists the exports of a snapshot in the
-	// updates before the last one.
+	// nothing is withdrawn. Before lists a snapshot's exports in the earlier updates.
 	Partial bool
 	Before  []objectid.Pool
 	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
@@ -87,16 +86,15 @@ type Update struct {
 	Bundle []byte
 }
 
-// Rejection is an update that had no effect or only a part of it, or that follows one for which
-// there is still no room. Once an update of a member is not rejected, all its exports are requested
-// again.
+// Rejection is an update without full effect, or after one for which there is still no room. Once
+// no update of a member is rejected, all its exports are requested again.
 type Rejection struct {
 	Member  string
 	Problem string
 }
 
-// Apply applies updates in one transaction. It returns the pools to assemble again, sorted, and the
-// rejections. Every accepted update renews its member's lease.
+// Apply applies updates in one transaction, and returns the pools to assemble again, sorted. Every
+// accepted update renews its member's lease.
 func (r *Registry) Apply(updates ...Update) (changed []objectid.Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
 		for i := range updates {

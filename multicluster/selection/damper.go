@@ -2,12 +2,12 @@ package selection
 
 import "time"
 
-// Recovery is how long a member must be up without interruption to count as up again. A member that
-// flaps once a second stays down; one that recovers is back within 5 s.
+// Recovery is how long a member must be up to count as up again. A member that flaps once a second
+// stays down; one that recovers is back within 5 s.
 const Recovery = 3 * time.Second
 
-// Damper keeps Envoys, which react within milliseconds, from following a member that flaps. It is
-// for one member. The zero value is up.
+// Damper keeps Envoys, which react within milliseconds, from following a flapping member. The zero
+// value is up.
 type Damper struct {
 	down  bool
 	since time.Time // of the last observation as down

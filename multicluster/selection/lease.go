@@ -69,8 +69,7 @@ func (e *Lease) Declined(now time.Time) {
 	e.member.barred = now.Add(barredFor)
 }
 
-// Bar bars a member that declined a request charged to another member, after which the data plane
-// sent it there.
+// Bar bars a member that declined a request charged to another one.
 func (l *LeastLoad) Bar(now time.Time, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -202,8 +202,8 @@ const (
 	BarredEmpty    = "it reports no server that takes requests" // or its picker's page shows none
 )
 
-// Rank appends all members to out: first the session's member, then by cost, and barred members
-// last. Members of equal rank are in random order. Begin charges the request to one of them.
+// Rank appends all members to out: the session's first, then by cost, barred ones last, equal ones
+// in random order. Begin charges the request to one of them.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()

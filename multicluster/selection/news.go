@@ -2,9 +2,9 @@ package selection
 
 import "sync"
 
-// News collects the prompt blocks for a member's reports: blocks that were sent to it and that
-// recent reports lack. A block in a prompt is reported again after half the servers' capacity of
-// other blocks, so that the others keep it. Its methods may be called concurrently.
+// News collects prompt blocks for a member's reports that recent ones lack. A block is reported
+// again after half the servers' capacity of other blocks, so that the others keep it. Its methods
+// may be called concurrently.
 type News struct {
 	mu       sync.Mutex
 	recent   blocks // reported before, in order
@@ -13,8 +13,8 @@ type News struct {
 	overflow int
 }
 
-// NewNews returns a News for servers that together cache a number of blocks, of which it tracks at
-// most DefaultBlocks. secret is random.
+// NewNews returns a News for servers that cache capacity blocks, of which it tracks at most
+// DefaultBlocks. secret is random.
 func NewNews(secret uint64, capacity int) *News {
 	n := &News{recent: newBlocks(secret)}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))

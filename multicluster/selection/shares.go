@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// MaxRatio is the largest ratio of two weights at which a request that members decline still
-// reaches all others: Envoy draws by weight until it meets a member that it has not tried. With
-// 10,000:1:1, 132 of 200 requests did not reach all.
+// MaxRatio is the largest ratio of two weights at which a declined request still reaches all
+// members: Envoy draws by weight until it meets an untried one. With 10,000:1:1, 132 of 200
+// requests did not reach all.
 const MaxRatio = 100
 
 // Candidate is a member that a policy shares requests among.
@@ -30,15 +30,15 @@ type Share struct {
 	Priority uint32
 }
 
-// Weighted shares first attempts by the members' weights, exactly with Envoy's round_robin. The
-// shares are sorted by name. warning reports weights that are too far apart.
+// Weighted shares first attempts by weight, exactly with Envoy's round_robin, sorted by name.
+// warning reports weights that are too far apart.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality sends requests to members of the own zone, then of the own region, then to the rest,
-// each by weight. The own cluster is in its zone; a member with an unknown zone or region is in
-// none. The shares are sorted by priority, then by name.
+// Locality prefers members of the own zone, then of the own region, each by weight. The own cluster
+// is in its zone; a member with an unknown zone or region is in none. The shares are sorted by
+// priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region
@@ -53,8 +53,7 @@ func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 }
 
 // Priority sends all requests to one member: the first of order that is not down, then the own
-// cluster, then the others by name. If all are down, they serve in that order. The shares are
-// sorted by priority.
+// cluster, then the others by name. If all are down, they serve in that order.
 func Priority(own string, order []string, members []Candidate) []Share {
 	place := func(c Candidate) int {
 		if i := slices.Index(order, c.Name); i >= 0 {

@@ -35,8 +35,8 @@ type Status struct {
 	Hub bool `json:"hub,omitempty"`
 	// InFlight counts the requests from other clusters that this process's picker has in flight.
 	InFlight int64 `json:"inFlight"`
-	// Uncounted lists the exported pools, "namespace/name", whose requests InFlight lacks: they
-	// arrive at Gateways or use another picker.
+	// Uncounted lists exported pools, "namespace/name", that InFlight lacks: their requests arrive
+	// at Gateways or use another picker.
 	Uncounted []string `json:"uncounted,omitempty"`
 	DrainTime Duration `json:"drainTime"` // --drain-time
 	// Traffic counts requests that imports with several clusters sent to this cluster itself; nil:
@@ -63,27 +63,25 @@ type MemberStatus struct {
 	Name      string         `json:"name"`
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
-	// Unacknowledged: the member has not acknowledged the last change of this cluster's exports and
-	// draining, so it may still send requests by the previous state. Set only where this process
-	// publishes.
+	// Unacknowledged: the member may still act on earlier exports and draining. Set only where this
+	// process publishes.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are pools of this cluster that the member may import. Imports are pools that the
-	// member exports. Both are sorted.
+	// Exports are pools that the member may import, Imports pools that it exports; sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
-	// Denied: this process denies the connection to the member, or the member's last update has no
-	// effect. The first of Findings has the reason.
+	// Denied: the connection to the member is denied, or its last update has no effect. The first
+	// of Findings has the reason.
 	Denied bool `json:"denied,omitempty"`
 	// Traffic counts the requests that Envoys reported to this process; nil: there were none.
 	Traffic *Traffic `json:"traffic,omitempty"`
 	// Published has CA certificates, in PEM, that vouch for the member in addition to the
-	// ClusterSet's. The member published them over a connection authenticated by its certificate.
+	// ClusterSet's.
 	Published string `json:"published,omitempty"`
-	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived.
-	// Published vouches for nothing under another bundle. Empty without Published.
+	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived: under
+	// another one it vouches for nothing.
 	PublishedUnder string `json:"publishedUnder,omitempty"`
 }
 
@@ -93,15 +91,14 @@ func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256(
 
 // Traffic counts the requests to a member since this process started.
 type Traffic struct {
-	// Served requests have a status below 500; Failed ones have another status or no response. No
-	// server began a Declined request: it goes on to another cluster or spill target, if one is
-	// left. Spilled counts the requests among these that pools here spilled.
+	// Served requests have a status below 500; Failed ones another status or none. No server began
+	// a Declined request: it goes on to another cluster or spill target. Spilled counts the
+	// requests among these that pools here spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
 	Spilled  uint64 `json:"spilled"`
-	// Bytes and FirstByte cover served requests: the bytes of response bodies and the mean time to
-	// the first byte.
+	// Bytes of response bodies, and mean time to the first byte, of served requests.
 	Bytes     uint64   `json:"bytes"`
 	FirstByte Duration `json:"firstByte"`
 }
@@ -183,8 +180,8 @@ func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, b
 	return a.here[p][i], true
 }
 
-// Status returns the state of the cluster set. ws, which may be nil, fires when the result may have
-// changed, except for the ages of updates.
+// Status returns the state of the cluster set. ws, which may be nil, fires when it may have
+// changed, except for ages.
 func (s *Set) Status(ws registry.WatchSet) Status {
 	ws.Add(s.admin.watch())
 	members := s.registry.Members(ws)

@@ -50,24 +50,22 @@ type Config struct {
 	StateDir string
 	// Disk holds the state folder; nil: this machine's.
 	Disk statefile.Disk
-	// Identity returns this cluster's identity. uid differs if another cluster takes the name
-	// later; epoch grows with each process that publishes. It is called when this process begins to
-	// publish.
+	// Identity is called when this process begins to publish. uid differs if another cluster takes
+	// the name later; epoch grows with each publishing process.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
 	// Authority stores the CA that signs this cluster's certificates for members.
 	Authority authority.Secrets
 	// Records store members' exports; nil: nothing is stored.
 	Records Records
-	// Local stores endpoints, which never pass through an API server. It belongs to this process
-	// and lasts as long as its state folder, so a restart keeps the endpoints of unreachable
-	// members. nil: Records store endpoints.
+	// Local stores endpoints, which never pass through an API server, in this process's state
+	// folder, so that a restart keeps the endpoints of unreachable members. nil: Records store
+	// endpoints.
 	Local Records
 	// Leading reports whether this process publishes, saves Records and serves members; nil:
-	// always. Without leading, it still subscribes to members and imports. LeadingChanged is called
-	// after each change.
+	// always. Every process subscribes and imports.
 	Leading func() bool
-	// Listen opens the port that serves members, each time this process begins to publish. The Set
-	// closes the listener. nil: no member can subscribe to this cluster's exports.
+	// Listen opens the port that serves members when this process begins to publish; the Set closes
+	// it. nil: no member can subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
 	// Server makes the server of that port, and Connect the connections to members; nil: gRPC over
 	// TCP. Simulations set them.
@@ -75,8 +73,8 @@ type Config struct {
 	Connect channel.Connect
 	// Address is where members reach that port, as HOST:PORT.
 	Address string
-	// Imported is called with the pools whose imports may have changed, from several goroutines;
-	// Set.Import returns their status. nil: conditions are shown on the board.
+	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
+	// conditions are shown on the board.
 	Imported func(pools []objectid.Pool)
 	// Pickers are the addresses at which other clusters reach this process's picker, if they do.
 	// Cleartext: the picker speaks gRPC without TLS.
@@ -85,22 +83,22 @@ type Config struct {
 	// MembersPick: of other clusters, the picker serves only members' Gateways, and only while
 	// Gateways here have a peer listener.
 	MembersPick bool
-	// PickersOf returns Pickers from the store; nil: Pickers is used. It is called again when
-	// Services or EndpointSlices of PickerService, "namespace/name", change.
+	// PickersOf returns Pickers from the store, again when Services or EndpointSlices of
+	// PickerService, "namespace/name", change; nil: Pickers is used.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
 	// Offers are the exported pools that other gateways may use, too: see export.Config.
 	Offers map[objectid.Pool]int32
-	// Services is called with the Services of pickers, "namespace/name", whose EndpointSlices must
-	// be read, and with the label index keys whose Pods must be read. nil: the store has all.
+	// Services is called with Services of pickers, "namespace/name", whose EndpointSlices are
+	// needed, and with label index keys whose Pods are needed. nil: the store has all.
 	Services func(keys, pods []string)
 	// Namespace reports whether a namespace exists here or may be created; nil: all do. It is
 	// called again when a Namespace changes.
 	Namespace func(name string) bool
 	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns the addresses at which other clusters reach a Gateway, and a function
-	// from a bound port to the port there (0: none yet); nil: the bound addresses and ports.
+	// GatewayReached returns a Gateway's addresses for other clusters, and a function from a bound
+	// port to the port there (0: none yet); nil: the bound ones.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
 	// ServerOptions extend the options of the server for members.
 	ServerOptions []grpc.ServerOption

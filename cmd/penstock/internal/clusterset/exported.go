@@ -24,10 +24,9 @@ func (a audience) has(who string, now time.Time) bool {
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool that is exported to it, or was within the
-// drain time. member is "" for clusters that prove no name: they may use a pool that is exported to
-// any member. Without a ClusterSet they may pick from all pools, because their imports are written
-// by hand.
+// Exported reports whether a member may pick from a pool: now, or within the drain time. member is
+// "" for clusters that prove no name, which may use a pool that is exported to any member. Without
+// a ClusterSet they may use all pools: their imports are written by hand.
 func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,7 @@ func (s *Set) Steps() []delivery.Step {
 	return []delivery.Step{{Stage: delivery.Observe, Deliver: s.follow}}
 }
 
-// GatewayMoved decides again on the pools that a Gateway's routes lead to, because
-// Config.GatewayReached may return something else without a change of the store.
+// GatewayMoved decides again on a Gateway's pools after a change of Config.GatewayReached.
 func (s *Set) GatewayMoved(gateway report.Ref) {
 	s.following.Lock()
 	defer s.following.Unlock()

@@ -27,9 +27,8 @@ type identity struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// IdentityFile, AuthorityFile and MemberFile are the paths of the identity, the certificate
-// authority, and this cluster's entry for other ClusterSets, below a state folder. The entry has no
-// secrets.
+// IdentityFile, AuthorityFile and MemberFile are paths below a state folder. MemberFile has this
+// cluster's entry for other ClusterSets, without secrets.
 func IdentityFile(state string) string  { return filepath.Join(state, "cluster", "identity.json") }
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }

@@ -177,9 +177,8 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 		m.Name, m.Peer.Address, prints, namespaces)
 }
 
-// Join adds a member to a ClusterSet, or renews its address and bundle and keeps what the
-// ClusterSet allows it. own is this cluster as a member; nil without a certificate. published has
-// the CA certificates that the member published (MemberStatus.Published). replace allows CAs that
+// Join adds a member to a ClusterSet, or renews its address and bundle. own is this cluster as a
+// member; nil without a certificate. published is MemberStatus.Published. replace allows CAs that
 // are not known to be the member's.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string,
 	replace bool) (what string, err error) {

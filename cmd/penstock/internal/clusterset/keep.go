@@ -28,8 +28,8 @@ const (
 	agreeInterval = 10 * time.Second
 )
 
-// Restore restores members' exports for the first translation. Call it once the store has its
-// objects, before their translation. Without a ClusterSet, the first one restores them.
+// Restore restores members' exports before the store's objects are translated first. Without a
+// ClusterSet, the first one restores them.
 func (s *Set) Restore(ctx context.Context) {
 	view := s.cfg.Store.View()
 	if len(store.ClusterSets.All(view)) > 0 {
@@ -37,9 +37,9 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle returns once the restored exports have their endpoints, or after settleTimeout. In a new
-// pod they have none until their members publish, and Envoys that another process served before
-// would lose requests to empty imports meanwhile.
+// Settle returns once restored exports have their endpoints, or after settleTimeout. In a new pod
+// they have none until their members publish, and Envoys of another process would lose requests
+// meanwhile.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

@@ -94,18 +94,17 @@ type HubWriter struct {
 	UID      string
 	Epoch    uint64
 	TakeOver bool
-	// Member is the name of the cluster that is written. An import that this leader wrote as
-	// another member is skipped while IsMember reports that member: both names stand for one
-	// cluster.
+	// Member is the cluster that is written. An import that this leader wrote as another present
+	// member (IsMember) is skipped: both are one cluster.
 	Member   string
 	IsMember func(name string) bool
 	// CreateNamespaces reports whether to create the namespaces of imports.
 	CreateNamespaces func() bool
-	// Version returns the resourceVersion of the status that Live returns, "": none. A write based
-	// on an older version has no effect.
+	// Version is the resourceVersion of the status that Live returns, "": none. A write with an
+	// older one has no effect.
 	Version func(ref report.Ref) string
-	// Settled reports whether a cluster's exports are known, or unlikely to arrive soon. Until then
-	// its entries stay unchanged.
+	// Settled reports whether a cluster's exports are known, or overdue. Until then its entries
+	// stay unchanged.
 	Settled func(cluster string) bool
 	// Pruned: the installed CRD of InferencePoolImport is known to lack status.clusters, so
 	// conditions carry the clusters.
@@ -127,8 +126,8 @@ type Written struct {
 // HubController is a hub's name among the controllers of an import and the parents of a pool.
 const HubController = shape.Hub
 
-// Kubernetes stores the state of a cluster set in the objects of a cluster, and writes its imports
-// and exports there. It implements Records.
+// Kubernetes stores a cluster set's state in a cluster's objects, and writes its imports and
+// exports. It implements Records.
 type Kubernetes struct {
 	cfg    KubernetesConfig
 	client dynamic.Interface
@@ -162,8 +161,8 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	}, nil
 }
 
-// Identity is Config.Identity: the UID of namespace kube-system, which lasts as long as the
-// cluster, and the transitions of the Lease. The caller must hold the Lease.
+// Identity is Config.Identity: the UID of namespace kube-system, and the transitions of the Lease,
+// which the caller must hold.
 func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
 	list, err := k.client.Resource(namespaceKind).List(ctx,
 		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})

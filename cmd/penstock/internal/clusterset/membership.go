@@ -75,8 +75,8 @@ func (s *Set) certifyNow() error {
 }
 
 // AwaitCertificate returns once Gateways have a certificate, if there are members, or after
-// certifyTimeout. It is called before any proxy is served: without a certificate, proxies of
-// another process would lose their peer listener and the route to members' peer listeners.
+// certifyTimeout. Call it before serving proxies: without it they would lose the connections
+// between peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.spec == nil || len(s.spec.Spec.Members) == 0

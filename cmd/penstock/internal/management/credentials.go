@@ -19,9 +19,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// ClientConfig returns how to reach the cluster of a context of a kubeconfig that Kubeconfig has
-// read, and the context's namespace. It follows the named files within disk's limits on time and
-// size, which client-go lacks.
+// ClientConfig returns access to the cluster of a context of a kubeconfig from Kubeconfig, and the
+// context's namespace. It follows the named files within disk's limits, which client-go lacks.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()

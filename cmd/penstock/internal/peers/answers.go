@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Answers puts findings about responses of an import's gateways on the board and publishes them,
-// because the process that writes status may be another one. There is one source per exporting
-// cluster and process. The topic "answers" belongs to Asked.
+// Answers puts findings about responses of an import's gateways on the board, one source per
+// exporting cluster and process, and publishes them for the process that writes status. The topic
+// "answers" belongs to Asked.
 type Answers struct {
 	board *status.Board
 	topic *channel.Topic

@@ -21,8 +21,8 @@ const (
 	maxAnswer, maxQuestions = 256 << 10, 32
 )
 
-// Asked returns the picks of all processes, at any of them. A question is an item that stays
-// published until its answers arrive; so is an answer.
+// Asked returns the picks of all processes. A question is an item that stays published until its
+// answers arrive; so is an answer.
 type Asked struct {
 	questions, answers *channel.Topic
 	peers              *channel.Mirror[json.RawMessage]

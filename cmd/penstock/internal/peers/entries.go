@@ -23,9 +23,9 @@ const (
 	maxWaiting = 100_000
 )
 
-// Entries publishes access log entries of requests that another process picked for: an Envoy uses
-// any picker, and each of its workers logs to any process. Otherwise pickers would count ended
-// requests and in the end find an idle pool full; and they would not count requests that continue.
+// Entries publishes access log entries of requests that another process picked for, because an
+// Envoy's workers log to any process. Otherwise pickers would count ended requests and in the end
+// find an idle pool full, and not count continuing ones.
 type Entries struct {
 	channel *channel.Channel
 	batches *batches

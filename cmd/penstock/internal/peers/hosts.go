@@ -24,9 +24,8 @@ type HostLearner interface {
 	Learn(name string, addresses []string) error
 }
 
-// Hosts publishes changed addresses of host names. Processes look names up at different times;
-// otherwise one process's picker would name addresses that another's Envoys lack until their next
-// lookup.
+// Hosts publishes changed addresses of host names. Otherwise one process's picker would name
+// addresses that another's Envoys lack until their next lookup.
 type Hosts struct{ topic *channel.Topic }
 
 // NewHosts makes a Hosts. learner is called once the channel runs.

@@ -39,9 +39,8 @@ type LoadCounter interface {
 	Loads() *endpoint.Registry
 }
 
-// Loads implements picker.Peers. It publishes the requests in flight of a process at each endpoint,
-// so that costs and limits count requests and prompts of all processes, and the times to headers.
-// It reports which pickers exist.
+// Loads implements picker.Peers. It publishes a process's requests in flight and times to headers
+// by endpoint, so that costs and limits count all processes, and which pickers exist.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
@@ -123,10 +122,9 @@ func (l *Loads) Order() (others int, first bool) {
 }
 
 // Settle implements picker.Peers. It publishes a claim after this process's counts, and waits for
-// all peers' answers. A peer publishes its counts before its answer, so afterwards this process has
-// all counts made before the peer received its own. Of any number of processes that take the last
+// all peers' answers, which follow their counts. So of any number of processes that take the last
 // slots at once, the last one to count detects it. Acknowledgements are not enough: they overtake
-// the peer's counts, and of three processes that know two each, none detects it.
+// the counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()

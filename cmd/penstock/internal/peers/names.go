@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Names exchanges the endpoints that each process's picker names, as a digest per pool. Any Envoy
-// may use any picker, so an endpoint may leave Envoy only when no picker names it any more.
-// Processes read the same objects, but at different times.
+// Names exchanges the endpoints that each process's picker names, as a digest per pool: an endpoint
+// may leave Envoy only when no picker names it any more.
 type Names struct {
 	topic     *channel.Topic
 	elsewhere *channel.Mirror[string]

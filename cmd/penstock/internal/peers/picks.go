@@ -35,8 +35,8 @@ type Caches interface {
 	Restore(server netip.AddrPort, snapshot []byte) error
 }
 
-// Picks publishes the prompts and adapters that picks sent to servers, so that every process picks
-// by all of them. A starting process receives the others' knowledge of each server.
+// Picks publishes the prompts and adapters sent to servers, so that every process picks by all of
+// them. A starting process receives the others' knowledge.
 type Picks struct {
 	topic   *channel.Topic
 	batches *batches

@@ -17,9 +17,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Relays puts on an import's board why picks of its remote picker fail, while they do, and
-// publishes it: an Envoy uses any process's picker, and the process that writes status may be
-// another one. There is one source per pool and process.
+// Relays puts on an import's board why picks of its remote picker fail, one source per pool and
+// process, and publishes it for the process that writes status.
 type Relays struct {
 	board *status.Board
 	topic *channel.Topic
@@ -37,8 +36,7 @@ type published struct {
 }
 
 // NewRelays makes a Relays. down receives why a pool's remote picker does not respond, here (the
-// source "relay") and at each other process; "": it responds, as far as the source knows. It must
-// not call the Relays.
+// source "relay") and at each other process; "": it does. It must not call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
 		troubles: map[objectid.Target]picker.RelayFailure{}}
