@@ -295,7 +295,7 @@ func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 }
 
 func (s *Set) adopt(ctx context.Context, r store.Reader) {
-	spec := selected(r)
+	spec := Selected(r)
 	s.mu.Lock()
 	s.others, s.named, s.findings = others(r, spec), "", nil
 	if spec != nil {

@@ -185,7 +185,7 @@ func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, er
 
 // Load implements Records: members from the ClusterSet's status, exports from the PoolExports.
 func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error) {
-	set := selected(k.cfg.Store.View())
+	set := Selected(k.cfg.Store.View())
 	if set == nil {
 		return nil, nil
 	}
@@ -281,7 +281,7 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	list := slices.SortedFunc(maps.Values(k.members),
 		func(a, b v1alpha1.ClusterSetMemberStatus) int { return strings.Compare(a.Name, b.Name) })
 	k.mu.Unlock()
-	if set := selected(k.cfg.Store.View()); members && set != nil {
+	if set := Selected(k.cfg.Store.View()); members && set != nil {
 		failed = append(failed, k.saveMembers(ctx, set.Name, list))
 	}
 	for _, r := range changed {

@@ -191,7 +191,7 @@ func (k *Kubernetes) report() {
 	if k.cfg.Board == nil { // a hub's
 		return
 	}
-	set := selected(k.cfg.Store.View())
+	set := Selected(k.cfg.Store.View())
 	k.mu.Lock()
 	reports := slices.Collect(maps.Values(k.problems))
 	if set != nil && k.pruned {
@@ -218,7 +218,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 		return written.Left, err
 	}
 	view := k.cfg.Store.View()
-	set := selected(view)
+	set := Selected(view)
 	key := p.String()
 	obj, exists := store.InferencePoolImports.Get(view, key)
 	k.mu.Lock()

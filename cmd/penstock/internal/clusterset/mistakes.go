@@ -113,7 +113,7 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 
 // Check reports on a ClusterSet and the annotations of pools without a running Set.
 func Check(r store.Reader, now time.Time) (all []report.Report) {
-	spec := selected(r)
+	spec := Selected(r)
 	if spec != nil {
 		all = append(all, report.Report{Owner: store.ClusterSets.Ref(spec), Findings: mistakes(spec, now)})
 	}

@@ -51,7 +51,7 @@ func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []r
 }
 
 func ownName(r store.Reader) (name string) {
-	if set := selected(r); set != nil {
+	if set := Selected(r); set != nil {
 		name, _ = nameOf(r, set)
 	}
 	return name

@@ -12,8 +12,8 @@ import (
 // ConflictedReason is the reason of Accepted on a ClusterSet that is not in use.
 const ConflictedReason = "Conflicted"
 
-// selected returns the ClusterSet in use: the oldest, or the first by name; nil: none.
-func selected(r store.Reader) (set *v1alpha1.ClusterSet) {
+// Selected returns the ClusterSet in use: the oldest, or the first by name; nil: none.
+func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	for _, c := range store.ClusterSets.All(r) {
 		if set == nil || c.CreationTimestamp.Before(&set.CreationTimestamp) {
 			set = c
@@ -22,12 +22,9 @@ func selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	return set
 }
 
-// Selected returns the ClusterSet in use; nil: none.
-func Selected(r store.Reader) *v1alpha1.ClusterSet { return selected(r) }
-
 // CreatesNamespaces reports whether the ClusterSet allows creation of the namespaces of imports.
 func CreatesNamespaces(r store.Reader) bool {
-	set := selected(r)
+	set := Selected(r)
 	return set != nil && set.Spec.CreateNamespaces
 }
 
