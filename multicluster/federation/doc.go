@@ -21,7 +21,7 @@
 // Topics:
 //
 //	exports   The key "" is the cluster's UID, stamp and state. It is published every 5 s, which
-//	          renews the lease. "NAMESPACE/NAME" is the record of an export. More than 64 endpoints
+//	          renews the lease. "NAMESPACE/NAME" is the record of an export. Above 64, endpoints
 //	          of a pool come in parts, with the keys "NAMESPACE/NAME#N": a change of one endpoint
 //	          sends about 32 again.
 //	imports   The state of members' exports here. The key is "MEMBER/NAMESPACE/NAME", with the
