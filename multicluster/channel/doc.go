@@ -41,8 +41,7 @@
 // (expiry.go).
 //
 // A peer that disconnects retracts nothing. The subscriber decides about its values: an Update has
-// Disconnected set, and a Mirror has a Retention, which is finite between processes of one control
-// plane and KeepForever between clusters.
+// Disconnected set, and a Mirror has a Retention.
 //
 // Invariants: each subscriber has at most one response in flight per topic, and items published
 // meanwhile collapse. No call waits longer than Config.AckTimeout for an acknowledgement. A process

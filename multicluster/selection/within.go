@@ -15,9 +15,6 @@ type Within struct {
 	Regions  []string
 }
 
-// Bounds reports whether w excludes anything.
-func (w *Within) Bounds() bool { return len(w.Clusters)+len(w.Regions) > 0 }
-
 // Allows reports whether requests may go to a member. A member with an unknown region is in none.
 func (w *Within) Allows(p Place) bool {
 	return (len(w.Clusters) == 0 || slices.Contains(w.Clusters, p.Name)) &&
