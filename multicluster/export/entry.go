@@ -111,8 +111,8 @@ func ownPicker(
 	if len(c.Pickers) == 0 {
 		return nil, 0,
 			&missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: " +
-				"give the ClusterSet a peerListener, or start penstock with --picker-open, " +
-				"and with a reachable --picker; or export the pool in ParentMode"}
+				"give the ClusterSet a peerListener, or start penstock with --picker-open, and with a reachable " +
+				"--picker; or export the pool in ParentMode"}
 	}
 	out = &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: objectid.PoolOf(pool).String(),
 		Peer: c.MembersPick}
@@ -150,14 +150,17 @@ func distinctPickers(list []netip.AddrPort, port uint16) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
+func noAddress(format string, args ...any) *missing {
+	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
+}
+
 // ofPenstock completes a hub's entry for a pool without endpointPickerRef: its picker is part of
 // the cluster's gateway. A hub knows only Penstock's, by the PoolExport.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,
 			"it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of " +
-				"its picker: give Penstock there a ClusterSet " +
-				"and --picker-open, or export the pool in ParentMode"}
+				"its picker: give Penstock there a ClusterSet and --picker-open, or export the pool in ParentMode"}
 	}
 	e.EndpointPicker, e.FailureMode = own.EndpointPicker.DeepCopy(), own.FailureMode
 	if len(e.PodCIDRs) == 0 {
@@ -171,7 +174,7 @@ func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool,
 	key := objectid.Join(pool.Namespace, string(ref.Name))
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
-		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, does not exist", key)}
+		return nil, noAddress("Service %s, its picker, does not exist", key)
 	}
 	var port *corev1.ServicePort
 	for i := range svc.Spec.Ports {
@@ -181,16 +184,11 @@ func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool,
 		}
 	}
 	if port == nil {
-		return nil,
-			&missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
+		return nil, noAddress("Service %s, its picker, has no port %d", key, ref.Port.Number)
 	}
 	at, number := reached(r, c, svc, port)
 	if len(at.Addresses) == 0 {
-		return nil,
-			&missing{
-				NoAddressReason,
-				fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type),
-			}
+		return nil, noAddress("Service %s, its picker, is of type %s and has no address yet", key, at.Type)
 	}
 	out := &inferenceapi.EndpointPickerImport{Name: svc.Name, Service: inferenceapi.ServiceImports{at}}
 	for i := range svc.Spec.Ports {
@@ -282,21 +280,11 @@ func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport,
 	}
 	switch {
 	case len(gateways) == 0:
-		return nil,
-			&missing{
-				NoAddressReason,
-				"no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a Gateway with " +
-					"an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode",
-			}
+		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
+			"Gateway with an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode")
 	case len(out) == 0:
-		return nil,
-			&missing{
-				NoAddressReason,
-				fmt.Sprintf(
-					"Gateway %s/%s, which routes to it, has no address that other clusters reach: give it one in "+
-						"spec.addresses, or start penstock with "+
-						"--members-address", gateways[0].Namespace, gateways[0].Name),
-			}
+		return nil, noAddress("Gateway %s/%s, which routes to it, has no address that other clusters reach: give it "+
+			"one in spec.addresses, or start penstock with --members-address", gateways[0].Namespace, gateways[0].Name)
 	}
 	return out, nil
 }
@@ -322,20 +310,11 @@ func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	case len(out) > 0:
 		return out, nil
 	case len(gateways) == 0:
-		return nil,
-			&missing{
-				NoAddressReason,
-				"no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
-					"Gateway, or set " + ModeAnnotation + ": EndpointMode",
-			}
+		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
+			"Gateway, or set " + ModeAnnotation + ": EndpointMode")
 	case !slices.ContainsFunc(gateways, func(g Gateway) bool { return g.Peer != nil }):
-		return nil, &missing{NoAddressReason, noPeer}
+		return nil, noAddress(noPeer)
 	}
-	return nil,
-		&missing{
-			NoAddressReason,
-			fmt.Sprintf(
-				"Gateway %s/%s, which routes to it, has no address that members reach: set spec.peerListener.address "+
-					"of the ClusterSet", gateways[0].Namespace, gateways[0].Name),
-		}
+	return nil, noAddress("Gateway %s/%s, which routes to it, has no address that members reach: set "+
+		"spec.peerListener.address of the ClusterSet", gateways[0].Namespace, gateways[0].Name)
 }

@@ -123,16 +123,14 @@ func (e *Export) only() string {
 	switch {
 	case e.Offered:
 	case slices.ContainsFunc(e.Entry.Parents, func(p inferenceapi.ParentImport) bool { return p.Peer }):
-		return fmt.Sprintf(
-			"; only members can use it, by the peer listener of its Gateways: for others, start penstock with "+
-				"--offer %s/%s", e.Pool.Namespace, e.Pool.Name)
+		return fmt.Sprintf("; only members can use it, by the peer listener of its Gateways: for others, start "+
+			"penstock with --offer %s/%s", e.Pool.Namespace, e.Pool.Name)
 	case e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Peer:
 		return "; only members can use it, because its picker serves only their Gateways: for others, start " +
 			"penstock with --picker-open"
 	case e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Pool != "":
-		return fmt.Sprintf(
-			"; only members can use it, because its picker serves several pools and they name it: for others, start "+
-				"penstock with --offer %s/%s=PORT", e.Pool.Namespace, e.Pool.Name)
+		return fmt.Sprintf("; only members can use it, because its picker serves several pools and they name it: for "+
+			"others, start penstock with --offer %s/%s=PORT", e.Pool.Namespace, e.Pool.Name)
 	}
 	return ""
 }

@@ -380,9 +380,8 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		if s.reason == "" && slices.Contains(taken, e.Cluster) &&
 			!(i.cfg.Own != nil && slices.Contains(i.cfg.Own(p), e.Cluster)) {
 			s.reason = ConflictReason
-			s.message = fmt.Sprintf(
-				"status.clusters of InferencePoolImport %s/%s has an entry %s of another controller or user, which "+
-					"stays; remove it there", p.Namespace, p.Name, e.Cluster)
+			s.message = fmt.Sprintf("status.clusters of InferencePoolImport %s/%s has an entry %s of another "+
+				"controller or user, which stays; remove it there", p.Namespace, p.Name, e.Cluster)
 		}
 		out = append(out, s)
 	}

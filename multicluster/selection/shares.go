@@ -106,9 +106,8 @@ func tiers(members []Candidate, tier func(Candidate) int) (shares []Share, warni
 			most = m
 		}
 		if uint64(most.Weight) > MaxRatio*uint64(least.Weight) {
-			warning = fmt.Sprintf(
-				"the weights of %s (%d) and %s (%d) are more than %d:1 apart: a request that one member declines may "+
-					"not reach all others",
+			warning = fmt.Sprintf("the weights of %s (%d) and %s (%d) are more than %d:1 apart: a request that one "+
+				"member declines may not reach all others",
 				most.Name, most.Weight, least.Name, least.Weight, MaxRatio)
 		}
 		shares = append(shares, Share{Name: m.Name, Weight: m.Weight, Priority: priority})

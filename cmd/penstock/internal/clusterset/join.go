@@ -51,10 +51,8 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 			problems = append(problems, fmt.Errorf("%s: member %.100q: [%d].%w", from, list[i].Name, i, p))
 		}
 		if slices.ContainsFunc(list[:i], func(m v1alpha1.ClusterSetMember) bool { return m.Name == list[i].Name }) {
-			problems = append(problems,
-				fmt.Errorf(
-					"%s: member %q: [%d].name: another member has it too; give each cluster a name of its own "+
-						"(spec.cluster of its ClusterSet)", from, list[i].Name, i))
+			problems = append(problems, fmt.Errorf("%s: member %q: [%d].name: another member has it too; give each "+
+				"cluster a name of its own (spec.cluster of its ClusterSet)", from, list[i].Name, i))
 		}
 	}
 	return list, errors.Join(problems...)
@@ -73,10 +71,8 @@ func checkAddress(address string) error {
 
 func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []error) {
 	if bad := validation.IsDNS1123Label(m.Name); len(bad) > 0 {
-		problems = append(problems,
-			fmt.Errorf(
-				"name: %.100q is no DNS label; correct spec.cluster of the ClusterSet there: lower-case letters, "+
-					"digits and '-', 63 at most", m.Name))
+		problems = append(problems, fmt.Errorf("name: %.100q is no DNS label; correct spec.cluster of the ClusterSet "+
+			"there: lower-case letters, digits and '-', 63 at most", m.Name))
 	}
 	for _, ns := range m.Allow.Namespaces {
 		if len(validation.IsDNS1123Label(ns)) > 0 {
@@ -86,8 +82,8 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 		}
 	}
 	if claimed := m.Allow; !reflect.DeepEqual(claimed, v1alpha1.ClusterSetAllow{Namespaces: claimed.Namespaces}) {
-		problems = append(problems, errors.New("allow: it has more than the namespaces of what is exported there; "+
-			"what the member may do is decided here: remove the other fields, and write them into the ClusterSet here"))
+		problems = append(problems, errors.New("allow: it has more than the namespaces of the exports there; the "+
+			"ClusterSet here grants the rest: remove the other fields, and write them into that ClusterSet"))
 	}
 	if m.Peer == nil {
 		return append(problems, errors.New("peer: it is missing; write what `penstock clusters show` prints there"))
@@ -138,7 +134,7 @@ func parse(bundle string) (out []*x509.Certificate, err error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("it has a %.40s, which belongs nowhere but there", block.Type)
+			return nil, fmt.Errorf("it has a %.40s, which must not leave that cluster", block.Type)
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -184,15 +180,12 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 	replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
 	if m.Name == set.Spec.Cluster || own != nil && m.Name == own.Name {
-		return "",
-			fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of its own",
-				owner, m.Name)
+		return "", fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of "+
+			"its own", owner, m.Name)
 	}
 	if own != nil && own.Peer != nil && shared(own.Peer.Bundle, m.Peer.Bundle) {
-		return "",
-			fmt.Errorf(
-				"%s: member %s: peer.bundle: it has the certificate of this cluster; run `penstock clusters show` "+
-					"at %s, not here, and copy no state folder", owner, m.Name, m.Name)
+		return "", fmt.Errorf("%s: member %s: peer.bundle: it has the certificate of this cluster; run `penstock "+
+			"clusters show` at %s, not here, and copy no state folder", owner, m.Name, m.Name)
 	}
 	at := -1
 	for i, other := range set.Spec.Members {
@@ -201,17 +194,13 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 			at = i
 		case other.Peer == nil:
 		case other.Peer.Address == m.Peer.Address:
-			return "",
-				fmt.Errorf(
-					"%s: member %s: peer.address: %s is also the address of member %s; correct --members-address "+
-						"at one of "+
-						"them, or remove the member that is gone", owner, m.Name, m.Peer.Address, other.Name)
+			return "", fmt.Errorf("%s: member %s: peer.address: %s is also the address of member %s; correct "+
+				"--members-address at one of them, or remove the member that is gone",
+				owner, m.Name, m.Peer.Address, other.Name)
 		case shared(other.Peer.Bundle, m.Peer.Bundle):
-			return "",
-				fmt.Errorf(
-					"%s: member %s: peer.bundle: it has a certificate of member %s; run `penstock clusters "+
-						"show` at %s again, or remove %s if the cluster "+
-						"was renamed", owner, m.Name, other.Name, m.Name, other.Name)
+			return "", fmt.Errorf("%s: member %s: peer.bundle: it has a certificate of member %s; run `penstock "+
+				"clusters show` at %s again, or remove %s if the cluster was renamed",
+				owner, m.Name, other.Name, m.Name, other.Name)
 		}
 	}
 	if at < 0 {
@@ -227,20 +216,16 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 		strings.TrimSpace(old.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
 		return "", nil
 	case old.Peer == nil && !replace:
-		return "",
-			fmt.Errorf(
-				"%s: member %s: it is reached by kubeconfig or clusterProfile, for penstock hub, and has no peer: "+
-					"give the other cluster another spec.cluster, remove the member here if the hub is gone, or add "+
-					"--replace to have "+
-					"it exchange exports with this Penstock instead", owner, m.Name)
+		return "", fmt.Errorf("%s: member %s: it is reached by kubeconfig or clusterProfile, for penstock hub, and "+
+			"has no peer: give the other cluster another spec.cluster, remove the member here if the hub is gone, or "+
+			"add --replace to have it exchange exports with this Penstock instead", owner, m.Name)
 	case !replace:
 		if unknown := strangers(old.Peer.Bundle+"\n"+published, m.Peer, time.Now()); len(unknown) > 0 {
-			return "", fmt.Errorf("%s: member %s: peer.bundle: the member is not known to have the CA %s. "+
-				"Another cluster that has its name would get what is meant for it. Compare the fingerprints with "+
-				"those at %s "+
+			return "", fmt.Errorf("%s: member %s: peer.bundle: the member is not known to have the CA %s. Another "+
+				"cluster that has its name would get what is meant for it. Compare the fingerprints with those at %s "+
 				"(openssl x509 -noout -fingerprint -sha256). If they are the same, as after penstock credentials "+
-				"rotate or "+
-				"in a cluster that was made anew, add --replace; else give the other cluster another spec.cluster",
+				"rotate or in a cluster that was made anew, add --replace; else give the other cluster another "+
+				"spec.cluster",
 				owner, m.Name, strings.Join(unknown[:min(len(unknown), listed)], ", "), m.Name)
 		}
 	}

@@ -97,9 +97,8 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	switch {
 	case ok && uid == hub.UID && epoch == hub.Epoch && by.member != "" && by.member != hub.Member &&
 		hub.IsMember(by.member):
-		return fmt.Errorf(
-			"%w: this leader wrote it as member %s, and member %s is the same cluster: remove one of them; "+
-				"if their names were exchanged, start the hub again",
+		return fmt.Errorf("%w: this leader wrote it as member %s, and member %s is the same cluster: remove one of "+
+			"them; if their names were exchanged, start the hub again",
 			ErrFenced, by.member, hub.Member)
 	case !ok, hub.TakeOver && uid != hub.UID, uid == hub.UID && epoch <= hub.Epoch:
 		return nil

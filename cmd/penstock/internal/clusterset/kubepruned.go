@@ -14,8 +14,7 @@ import (
 )
 
 const prunedMessage = "the installed CRD of InferencePoolImport has no status.clusters: imports list the names of " +
-	"their clusters alone. Requests are " +
-	"routed all the same. For the whole status, apply the CRD of Penstock's chart"
+	"their clusters alone. Requests are routed all the same. For the whole status, apply the CRD of Penstock's chart"
 
 const prunedForHubMessage = "the installed CRD of InferencePoolImport has no status.clusters. Conditions " +
 	inferenceapi.ClustersCondition + " have them, which Penstock reads; " +

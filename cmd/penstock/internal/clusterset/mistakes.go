@@ -82,9 +82,8 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		case m.Peer.Hub:
 			add(report.Error, field+".peer.hub",
 				"member "+m.Name+": no hub relays between Penstocks any more, and the member is not used",
-				"remove the member, and join the clusters that it relayed to each other with `penstock "+
-					"clusters join`; "+
-					"or use penstock hub with kubeconfig or clusterProfile")
+				"remove the member, and join the clusters that it relayed to each other with `penstock clusters "+
+					"join`; or use penstock hub with kubeconfig or clusterProfile")
 		case m.Peer.Address == "":
 			add(report.Error, field+".peer.address", "member "+m.Name+": it is missing, and the member is not used",
 				"write the address that `penstock clusters show` prints there")

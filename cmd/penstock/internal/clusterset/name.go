@@ -24,28 +24,22 @@ func nameOf(r store.Reader, set *v1alpha1.ClusterSet) (name string, findings []r
 	name = set.Spec.Cluster
 	switch {
 	case name != "" && stands && property.Spec.Value != name:
-		return name,
-			found(report.Warning,
-				fmt.Sprintf("it is %s, and counts: ClusterProperty %s has another name in spec.value, %.100q", name,
-					about.ClusterName, property.Spec.Value),
-				"write the same name into both")
+		return name, found(report.Warning,
+			fmt.Sprintf("it is %s, and counts: ClusterProperty %s has another name in spec.value, %.100q", name,
+				about.ClusterName, property.Spec.Value), "write the same name into both")
 	case name != "":
 		return name, nil
 	case !stands:
-		return "",
-			found(report.Error,
-				fmt.Sprintf("this cluster has no name: the field is empty, and there is no ClusterProperty %s (%s)",
-					about.ClusterName, about.Group),
-				fmt.Sprintf("write the name of this cluster here, or into spec.value of a ClusterProperty %s",
-					about.ClusterName))
+		return "", found(report.Error,
+			fmt.Sprintf("this cluster has no name: the field is empty, and there is no ClusterProperty %s (%s)",
+				about.ClusterName, about.Group),
+			"write the name of this cluster here, or into spec.value of a ClusterProperty "+about.ClusterName)
 	}
 	if problem := v1alpha1.CheckClusterName(property.Spec.Value); problem != "" {
-		return "",
-			found(report.Error,
-				fmt.Sprintf(
-					"this cluster has no name: the field is empty, and spec.value of ClusterProperty %s is invalid: %s",
-					about.ClusterName, problem),
-				"correct the value there, or write the name of this cluster here")
+		return "", found(report.Error,
+			fmt.Sprintf(
+				"this cluster has no name: the field is empty, and spec.value of ClusterProperty %s is invalid: %s",
+				about.ClusterName, problem), "correct the value there, or write the name of this cluster here")
 	}
 	return property.Spec.Value, nil
 }

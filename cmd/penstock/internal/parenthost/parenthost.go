@@ -182,10 +182,8 @@ func (p *parent) report(id model.ClusterID, host inference.ClientHost) report.Re
 	}
 	return report.Report{Owner: owner, Findings: []report.Finding{{
 		Severity: report.Warning, Owner: owner, Field: host.Field,
-		Problem: fmt.Sprintf(
-			"cluster %s: %s answers 404 repeatedly, at first to a request for host %.100q: it receives the "+
-				"host that the "+
-				"client requests, and may have no route for it", id.Member, gateway, p.host),
+		Problem: fmt.Sprintf("cluster %s: %s answers 404 repeatedly, at first to a request for host %.100q: it "+
+			"receives the host that the client requests, and may have no route for it", id.Member, gateway, p.host),
 		Fix: "set parents[].hostname to the host of its route, or add the host to the route at that gateway",
 	}}}
 }
