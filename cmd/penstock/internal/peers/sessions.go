@@ -94,7 +94,7 @@ func (s *Sessions) take() []byte {
 
 func encodeSessions(list []picker.Session) []byte {
 	value, err := json.Marshal(list)
-	if err != nil { // of plain values
+	if err != nil { // plain values
 		return nil
 	}
 	return value
