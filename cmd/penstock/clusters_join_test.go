@@ -175,11 +175,11 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	}
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.1:9443", next)); err == nil ||
 		!strings.Contains(err.Error(),
-			"ClusterSet gpus: member west: peer.address: 192.0.2.1:9443 is that of member east too") {
+			"ClusterSet gpus: member west: peer.address: 192.0.2.1:9443 is also the address of member east") {
 		t.Errorf("one address for two: %v", err)
 	}
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.2:9443", other)); err == nil ||
-		!strings.Contains(err.Error(), "its certificate is that of member east too") {
+		!strings.Contains(err.Error(), "it has a certificate of member east") {
 		t.Errorf("one certificate for two: %v", err)
 	}
 }
@@ -430,7 +430,7 @@ func TestClusterSet_JoinNamesWhatIsWrong(t *testing.T) {
 				"there with --members-address HOST:PORT"},
 		"an expired certificate": {memberYAML(t, "east", at, caBundle(t, -time.Hour)),
 			"[0].peer.bundle: its certificates expired on"},
-		"this one's certificate": {memberYAML(t, "east", at, own), "its certificate is that of this cluster"},
+		"this one's certificate": {memberYAML(t, "east", at, own), "it has the certificate of this cluster"},
 		"a damaged certificate": {
 			memberYAML(t, "east", at, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
 			"[0].peer.bundle: a certificate is damaged",

@@ -91,7 +91,7 @@ func TestClusterSet_MistakesAreFindingsAndOthersServe(t *testing.T) {
 		clusterSetYAML("here", strings.Replace(good, "  name: ", "  draining: true\n  name: ", 1),
 			"- {name: west, kubeconfig: {file: west.yaml}}\n"),
 		"ClusterSet gpus spec.members[0].draining: member east: it has no effect on a member that has a peer",
-		"member west: it is a member of `penstock hub`, which reads its API server, and not of this process")
+		"member west: it is a member of `penstock hub`, which reads its API server; this process does not use it")
 	here.write("set.yaml", clusterSetYAML("here", good))
 	for what, c := range map[string]struct{ annotations, want string }{
 		"an unknown value": {`inference.networking.x-k8s.io/export: Everywhere`,

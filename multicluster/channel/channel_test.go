@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// process is a channel that serves, and what it has received.
+// process is a channel that serves, and the items it received.
 type process struct {
 	*Channel
 	t       *testing.T
@@ -103,7 +103,7 @@ func poll(t *testing.T, what string, ok func() bool, got func() string) {
 func TestPeers_SyncedBeforeServing(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	a.topic.Publish(Item{Key: "x", Value: []byte("1")}, Item{Key: "y", TTL: time.Hour})
-	b := start(t, "127.0.0.1:0", a.address, "127.0.0.1:1") // nothing listens at the second
+	b := start(t, "127.0.0.1:0", a.address, "127.0.0.1:1") // the second has no listener
 	if err := b.Synced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestPeers_FrozenPeerIsNotWaitedForForever(t *testing.T) {
 	b.hold = func(context.Context) { <-frozen }
 	b.mu.Unlock()
 	a.topic.Publish(Item{Key: "x"})
-	if err := a.topic.Acknowledged(t.Context()); err != nil { // returns at all
+	if err := a.topic.Acknowledged(t.Context()); err != nil { // must return
 		t.Fatal(err)
 	}
 	a.topic.Publish(Item{Key: "y"})
@@ -220,8 +220,8 @@ func TestPeers_OneListForAllAndItMayChange(t *testing.T) {
 	poll(t, "a process that is its own only peer is isolated", a.Isolated, func() string { return "" })
 }
 
-// Of two processes one subscribes to the other first. What the first publishes meanwhile must not
-// count as acknowledged.
+// Of two processes one subscribes to the other first. Items published meanwhile must not count as
+// acknowledged.
 func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	b := start(t, "127.0.0.1:0", a.address)
@@ -242,7 +242,7 @@ func TestPeers_ConnectedPeerThatSubscribesLateIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A topic of events keeps none for those that subscribe later: they get a snapshot.
+// A topic of events keeps no items for later subscribers: they get a snapshot.
 func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	made := make(chan struct{}, 10)
@@ -270,13 +270,13 @@ func TestPeers_SnapshotOnceForEachSubscriber(t *testing.T) {
 	poll(t, "the subscriber is gone", func() bool { return !a.topic.Subscribed() }, func() string { return "" })
 }
 
-// A process is given its own address too.
-// A subscriber receives what it may, and not even that something else has changed.
+// A process also has its own address.
+// A subscriber receives only visible items, and no signal of hidden changes.
 func TestTopic_HiddenItemsAreNotSent(t *testing.T) {
 	a := start(t, "127.0.0.1:0")
 	var mu sync.Mutex
 	hidden := true
-	a.Channel.mu.Lock() // it runs already
+	a.Channel.mu.Lock() // it already runs
 	a.topic.Visible(func(_, key string) bool {
 		mu.Lock()
 		defer mu.Unlock()

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// edit notes that an item was published, expired, or was retracted.
+// edit records that an item was published, expired, or was retracted.
 type edit struct {
 	seq uint64
 	key string
 }
 
-// keptEdits is how many edits are kept at least, whatever the number of items.
 const keptEdits = 256
 
-// note notes an edit at Topic.seq. Old ones are dropped in time: a subscriber that is further
-// behind is sent what a walk over all items finds. Channel.mu is held.
+// note records an edit at Topic.seq and drops old ones: a subscriber further behind is served by a
+// walk. Channel.mu is held.
 func (t *Topic) note(key string) {
 	t.edits = append(t.edits, edit{t.seq, key})
 	if len(t.edits) > 2*len(t.items)+keptEdits {
@@ -26,8 +25,8 @@ func (t *Topic) note(key string) {
 	}
 }
 
-// since returns the edits after a publication; false if some of them are forgotten, or what is
-// visible may have changed since. Channel.mu is held.
+// since returns the edits after a publication; false: some were dropped, or visibility changed.
+// Channel.mu is held.
 func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	if seq < t.forgotten || seq < t.judged {
 		return nil, false
@@ -35,7 +34,7 @@ func (t *Topic) since(seq uint64) (edits []edit, ok bool) {
 	return t.edits[sort.Search(len(t.edits), func(i int) bool { return t.edits[i].seq > seq }):], true
 }
 
-// Judge has Topic.Visible called again for all items: it may decide otherwise now.
+// Judge calls Topic.Visible again for all items.
 func (t *Topic) Judge() {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -46,15 +45,15 @@ func (t *Topic) Judge() {
 	}
 }
 
-// flush has the subscribers sent what is new since a publication. One that may receive none of it
-// is not woken. Channel.mu is held.
+// flush sends news since a publication. A subscriber that may receive none is not woken. Channel.mu
+// is held.
 func (t *Topic) flush(before uint64) {
 	edits, all := t.since(before)
 	passed := false
 	for s := range t.channel.subscribers {
 		sub := s.topics[t.name]
 		switch {
-		case sub == nil: // it gets a snapshot once it subscribes
+		case sub == nil:
 		case t.visible == nil, !all, !sub.begun, sub.busy(), sub.sent != before,
 			slices.ContainsFunc(edits, func(e edit) bool { return sub.known[e.key] || t.shows(s, e.key) }):
 			s.flush()
@@ -76,7 +75,6 @@ type walk struct {
 	out   *response
 }
 
-// put adds an item, unless the subscriber has it or it has expired.
 func (w *walk) put(key string, it published) {
 	if version, ok := w.sub.has[key]; it.expired(w.now) || ok && (version == it.version || faulty("resumption")) {
 		return
@@ -85,7 +83,6 @@ func (w *walk) put(key string, it published) {
 	w.sub.known[key] = true
 }
 
-// remove adds that an item is gone, if the subscriber has it.
 func (w *walk) remove(key string) {
 	if w.sub.known[key] {
 		w.out.RemovedResources = append(w.out.RemovedResources, key)
@@ -93,11 +90,10 @@ func (w *walk) remove(key string) {
 	}
 }
 
-// edited adds what the edits since the last response are about.
 func (w *walk) edited(edits []edit) {
 	for _, e := range edits {
 		switch it, ok := w.topic.items[e.key]; {
-		case ok && it.seq != e.seq: // a later edit is about it too
+		case ok && it.seq != e.seq: // a later edit has the item, too
 		case ok && w.topic.shows(w.to, e.key):
 			w.put(e.key, it)
 		default:
@@ -106,10 +102,9 @@ func (w *walk) edited(edits []edit) {
 	}
 }
 
-// all adds what the subscriber does not have of all items.
 func (w *walk) all() {
 	for key, it := range w.topic.items {
-		// one may have become visible since
+		// the item may have become visible since
 		sent := it.seq <= w.sub.sent && w.sub.begun && (w.topic.visible == nil || w.sub.known[key])
 		if !sent && w.topic.shows(w.to, key) {
 			w.put(key, it)

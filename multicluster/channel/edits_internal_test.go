@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A publication costs what it publishes: the items that stay are not judged, and a subscriber that
+// The cost of a publication depends on its items: other items are not judged, and a subscriber that
 // may not receive it is not woken.
 func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	c := New(Config{})
@@ -23,7 +23,7 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 			wake: make(chan struct{}, 1)}
 		subscribers[name], c.subscribers[s] = s, struct{}{}
 	}
-	// next is what a subscriber is sent if it was woken, and acknowledges.
+	// next returns what the subscriber is sent if it was woken, and acknowledges it.
 	next := func(name string) (got string) {
 		s := subscribers[name]
 		select {
@@ -33,8 +33,8 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 		}
 		for _, r := range c.responses(s) {
 			var put []string
-			for _, is := range r.GetResources() {
-				put = append(put, is.GetName())
+			for _, res := range r.GetResources() {
+				put = append(put, res.GetName())
 			}
 			slices.Sort(put)
 			got += fmt.Sprintf("%d put %.40s, removed %v", len(put), strings.Join(put, " "), r.GetRemovedResources())
@@ -81,8 +81,8 @@ func TestTopic_APublicationCostsWhatItPublishes(t *testing.T) {
 	expect("judged", "a", "0 put , removed [a/010]")
 }
 
-// The next response waits for the acknowledgement of the last, also where that was the snapshot of
-// a topic without publications: a peer ends the stream otherwise.
+// The next response waits for the acknowledgement of the last one, even of the snapshot of an empty
+// topic: otherwise a peer ends the stream.
 func TestTopic_OneResponseIsInFlight(t *testing.T) {
 	c := New(Config{})
 	topic := c.Topic("things")

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errExpired ends a stream whose certificate has expired. The peer connects again: a connection
+// errExpired ends a stream whose certificate has expired. The peer reconnects, because a connection
 // keeps the certificates of its handshake.
 var errExpired = status.Error(codes.Unauthenticated,
 	"the certificate of this connection has expired: connect again with its successor")
@@ -20,8 +20,7 @@ var errExpired = status.Error(codes.Unauthenticated,
 // stream is open.
 const expiryCheck = time.Minute
 
-// expires returns when the first certificate of the other end of a call expires; zero if it has
-// none.
+// expires returns when the first certificate of a call's other end expires; zero: it has none.
 func expires(ctx context.Context) (first time.Time) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -43,8 +42,7 @@ func expires(ctx context.Context) (first time.Time) {
 	return first
 }
 
-// untilExpiry returns errExpired once a time has come, or ctx's error. It never comes if it is
-// zero.
+// untilExpiry returns errExpired at a time, or ctx's error. A zero time never comes.
 func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 	if at.IsZero() {
 		<-ctx.Done()
@@ -65,8 +63,6 @@ func (c *Channel) untilExpiry(ctx context.Context, at time.Time) error {
 	}
 }
 
-// expired reports whether a stream ended because a certificate of its connection has expired, this
-// process's or the peer's.
 func expired(err error) bool {
 	return errors.Is(err, errExpired) || status.Code(err) == codes.Unauthenticated
 }

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// certificates are those of two processes, on a clock that tests set. A process presents a new one
-// in each handshake.
+// certificates issues the certificates of two processes, on a clock that tests set. A process
+// presents a new one in each handshake.
 type certificates struct {
 	t          *testing.T
 	past       atomic.Int64 // how far the clock is ahead
@@ -56,7 +56,7 @@ func (c *certificates) server(life time.Duration) credentials.TransportCredentia
 
 func (c *certificates) client(life time.Duration) credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Time: c.now, // who signed it is of no interest here
+		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Time: c.now, // the signer does not matter here
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.issue(life) },
 	})
 }
@@ -88,7 +88,7 @@ func (c *certificates) secured(life, clientLife time.Duration, peers ...string) 
 	return p
 }
 
-// A process whose key was stolen is out of the channel once its certificate has expired; one that
+// A process with a stolen key leaves the channel when its certificate expires; a process that
 // renews its certificate loses nothing.
 func TestPeers_StreamEndsWithCertificateAndItsSuccessorOpensAnother(t *testing.T) {
 	for name, life := range map[string]struct{ server, client time.Duration }{
@@ -134,7 +134,7 @@ func TestPeers_ExpiredCertificateReceivesNothing(t *testing.T) {
 			return err
 		}
 		s := &clientStream{ClientStream: raw}
-		// Recv has the status of a stream that has ended
+		// Recv has the status of an ended stream
 		if err := s.Send(&request{TypeUrl: "things"}); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -23,37 +23,36 @@ import (
 )
 
 const (
-	// retryInterval is the time between attempts to connect. It is short so that a process that
-	// starts is found at once.
+	// retryInterval is the time between attempts to connect. It is short so that a starting process
+	// is found at once.
 	retryInterval = 100 * time.Millisecond
-	// A stream that ends because of what the peer sent is followed by a longer interval, which
-	// doubles with each one.
+	// After a stream that ended because of the peer's messages the interval is longer. It doubles
+	// each time.
 	shortestPause = time.Second
 	longestPause  = 8 * time.Second
-	// calm is how long a stream lasts after which earlier ones do not count.
-	calm = time.Minute
-	// connectTimeout bounds one attempt.
+	// calm is how long a stream must last for earlier failures not to count.
+	calm           = time.Minute
 	connectTimeout = time.Second
 )
 
-// peer is one process that this one subscribes to. Guarded by Channel.mu.
+// peer is a process that this one subscribes to. Guarded by Channel.mu.
 type peer struct {
 	address string
-	id      string // Channel.id of the process that was connected last
+	id      string // Channel.id of the last connected process
 	conn    Connection
-	redial  context.CancelCauseFunc // ends an attempt to connect; nil: there is none
-	stop    context.CancelFunc      // ends the subscription; nil: not begun
-	tried   bool                    // an attempt has failed
-	self    bool                    // it is this process itself
-	seen    time.Time               // when it was connected last, or became a peer
-	synced  map[string]bool         // topics whose snapshot is in effect; nil: it is not connected
-	// versions of the items that are in effect, by key, of the topics that resume; none before
-	// their snapshot is, and after an error.
+	redial  context.CancelCauseFunc // ends an attempt to connect; nil: none
+	stop    context.CancelFunc
+	tried   bool
+	self    bool
+	seen    time.Time       // when it was last connected, or became a peer
+	synced  map[string]bool // topics whose snapshot is in effect; nil: not connected
+	// versions has the versions of items in effect, by key, of topics that resume. It is empty
+	// before their snapshot and after an error.
 	versions map[string]map[string]string
-	logs     quota // of what it causes
+	logs     quota
 }
 
-// maxVersion bounds a key with its version, in bytes. With a longer one the subscriber gets a
+// maxVersion bounds a key with its version, in bytes. With a longer one the subscriber requests a
 // snapshot.
 const maxVersion = 700
 
@@ -87,20 +86,17 @@ func (c *Channel) Run(ctx context.Context) error {
 	}
 }
 
-// topicsByName is a copy of the topics.
 func (c *Channel) topicsByName() map[string]*Topic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.topics)
 }
 
-// errRedial means that a peer that could not be reached is back: a new connection is made at once.
-// To reset the back-off of the one that waits would race with its resolver
-// (ClientConn.ResetConnectBackoff of grpc-go 1.85 reads a map without its lock).
+// errRedial means that an unreachable peer is back. ResetConnectBackoff of grpc-go 1.85 would race
+// with the resolver, so a new connection is made.
 var errRedial = errors.New("the peer is back")
 
-// dialAgain ends the wait for peers that could not be reached: one of them is likely to be back.
-// c.mu is held.
+// dialAgain ends the wait for unreachable peers, one of which is probably back. c.mu is held.
 func (c *Channel) dialAgain() {
 	for _, p := range c.peers {
 		if p.redial != nil && p.conn.GetState() == connectivity.TransientFailure {
@@ -109,10 +105,8 @@ func (c *Channel) dialAgain() {
 	}
 }
 
-// errSelf means that the address is this process's own.
 var errSelf = errors.New("this process itself")
 
-// dial makes the connection to a peer, which is established when it is used.
 func (c *Channel) dial(p *peer) (Connection, error) {
 	with := c.cfg.Credentials
 	if c.cfg.CredentialsOf != nil {
@@ -132,7 +126,6 @@ func (c *Channel) dial(p *peer) (Connection, error) {
 	return conn, nil
 }
 
-// connect implements Connect by gRPC.
 func (c *Channel) connect(peer string, with credentials.TransportCredentials) (Connection, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(with), grpc.WithMaxHeaderListSize(maxHeaders),
@@ -152,7 +145,6 @@ func (c *Channel) connect(peer string, with credentials.TransportCredentials) (C
 	return grpc.NewClient(peer, options...)
 }
 
-// log names a peer.
 func (c *Channel) log(p *peer) *slog.Logger {
 	l := c.cfg.Log.With("peer", p.address)
 	if c.cfg.NameOf != nil {
@@ -163,7 +155,6 @@ func (c *Channel) log(p *peer) *slog.Logger {
 	return l
 }
 
-// follow subscribes to one peer, again whenever the connection is lost, until its context ends.
 func (c *Channel) follow(ctx context.Context, p *peer) {
 	defer p.stop()
 	var conn Connection
@@ -173,7 +164,7 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 		}
 	}()
 	pause := shortestPause
-	logged := codes.OK // why it is disconnected, as the log has it; OK: the log has nothing
+	logged := codes.OK // the logged cause of the disconnection; OK: not logged
 	for {
 		if conn == nil {
 			var err error
@@ -225,13 +216,12 @@ func (c *Channel) follow(ctx context.Context, p *peer) {
 	}
 }
 
-// violation is an error of what a peer has sent.
 type violation struct{ error }
 
 func (v violation) Unwrap() error { return v.error }
 
-// exceeded reports whether a stream has ended because of what the peer sent, or because the peer
-// denies one more stream. gRPC has the code Internal for a message that does not decode.
+// exceeded reports whether the peer's messages ended the stream, or the peer denied it. gRPC uses
+// Internal for undecodable messages.
 func exceeded(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
@@ -240,7 +230,6 @@ func exceeded(err error) bool {
 	return errors.As(err, new(violation))
 }
 
-// lost notes that a peer is not connected, and reports it to the subscriptions.
 func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	c.mu.Lock()
 	synced := slices.Sorted(maps.Keys(p.synced))
@@ -259,8 +248,8 @@ func (c *Channel) lost(ctx context.Context, p *peer, self bool) {
 	}
 }
 
-// read is one connection: it subscribes to all topics, and delivers and acknowledges responses,
-// each topic on its own. connected is called with the first response.
+// read subscribes to all topics on one connection. It delivers and acknowledges responses, each
+// topic independently. connected is called with the first response.
 func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected func()) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -269,7 +258,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 	topics, tried := maps.Clone(c.topics), p.tried
 	p.redial = end
 	c.mu.Unlock()
-	// The first attempt fails at once if nothing listens there: Synced counts on it.
+	// The first attempt fails at once if the peer does not listen: Synced relies on it.
 	raw, err := conn.NewStream(ctx, &stream, method,
 		grpc.ForceCodecV2(newBounded(responseShape, c.cfg.Limits.items())),
 		grpc.MaxCallRecvMsgSize(c.cfg.Limits.message()), grpc.WaitForReady(tried))
@@ -283,7 +272,7 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 		return err
 	}
 	s := &clientStream{ClientStream: raw}
-	var sending sync.Mutex // gRPC takes one sender at a time
+	var sending sync.Mutex // gRPC allows one sender at a time
 	send := func(r *request) error {
 		sending.Lock()
 		defer sending.Unlock()
@@ -291,8 +280,8 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 	}
 	follows := make(map[string]*followed, len(topics))
 	for name, t := range topics {
-		is, first := c.begin(p, t)
-		follows[name] = is
+		f, first := c.begin(p, t)
+		follows[name] = f
 		if err := send(first); err != nil {
 			return err
 		}
@@ -317,64 +306,61 @@ func (c *Channel) read(ctx context.Context, p *peer, conn Connection, connected 
 			connected = nil
 			delivering.Go(func() { end(c.untilExpiry(ctx, expires(s.Context()))) })
 		}
-		is := follows[r.GetTypeUrl()]
-		if is == nil {
+		f := follows[r.GetTypeUrl()]
+		if f == nil {
 			return violation{fmt.Errorf("response for topic %.100q, which was not requested", r.GetTypeUrl())}
 		}
-		if !is.inEffect.CompareAndSwap(true, false) {
+		if !f.inEffect.CompareAndSwap(true, false) {
 			const early = "a response of topic %s came before the last one was acknowledged"
-			return violation{fmt.Errorf(early, is.topic.name)}
+			return violation{fmt.Errorf(early, f.topic.name)}
 		}
-		wait := c.received(p, is, r)
+		wait := c.received(p, f, r)
 		whole, err := incomplete.add(r)
 		if err != nil {
-			return violation{fmt.Errorf("topic %s: %w", is.topic.name, err)}
+			return violation{fmt.Errorf("topic %s: %w", f.topic.name, err)}
 		}
-		// The next message of this topic comes after this one's acknowledgement; other topics do
-		// not wait for it.
+		// The acknowledgement releases the next message of this topic; other topics do not wait for
+		// it.
 		delivering.Go(func() {
 			if whole == nil {
 				if !Pause(ctx, wait) {
 					return
 				}
-			} else if err := c.receive(ctx, p, is, whole); errors.Is(err, ErrSendAgain) {
+			} else if err := c.receive(ctx, p, f, whole); errors.Is(err, ErrSendAgain) {
 				end(err)
 				return
 			}
-			is.inEffect.Store(true)
-			_ = send(&request{TypeUrl: is.topic.name, ResponseNonce: r.GetNonce()}) // if it fails, so does Recv
+			f.inEffect.Store(true)
+			_ = send(&request{TypeUrl: f.topic.name, ResponseNonce: r.GetNonce()}) // if it fails, Recv fails, too
 		})
 	}
 }
 
-// followed is a topic to which one connection to a peer subscribes.
 type followed struct {
 	topic    *Topic
-	resumed  bool        // it began with the versions of what is in effect
+	resumed  bool
 	inEffect atomic.Bool // all messages so far are acknowledged
-	dropped  Problems    // of the response that arrives
+	dropped  Problems
 }
 
-// begin subscribes to a topic of a peer by the first request.
-func (c *Channel) begin(p *peer, t *Topic) (is *followed, first *request) {
-	is, first = &followed{topic: t}, &request{TypeUrl: t.name, Node: &corev3.Node{Id: c.id}}
-	is.inEffect.Store(true)
+func (c *Channel) begin(p *peer, t *Topic) (f *followed, first *request) {
+	f, first = &followed{topic: t}, &request{TypeUrl: t.name, Node: &corev3.Node{Id: c.id}}
+	f.inEffect.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if has := p.versions[t.name]; has != nil && nameable(has) {
-		first.InitialResourceVersions, is.resumed = maps.Clone(has), true
+	if versions := p.versions[t.name]; versions != nil && nameable(versions) {
+		first.InitialResourceVersions, f.resumed = maps.Clone(versions), true
 	} else {
 		delete(p.versions, t.name)
 	}
-	return is, first
+	return f, first
 }
 
-// received drops what has invalid keys from a message, and returns how long its acknowledgement
-// waits if it is not the last one of its response.
-func (c *Channel) received(p *peer, is *followed, r *response) time.Duration {
+// received drops items with invalid keys, and returns how long the acknowledgement of a part waits.
+func (c *Channel) received(p *peer, f *followed, r *response) time.Duration {
 	in := Received{Items: len(r.GetResources()) + len(r.GetRemovedResources()), Bytes: weight(r)}
-	if is.topic.drop(r, &is.dropped) {
-		in.Dropped = is.dropped.Err()
+	if f.topic.drop(r, &f.dropped) {
+		in.Dropped = f.dropped.Err()
 	}
 	if c.cfg.Received == nil {
 		return 0
@@ -397,17 +383,16 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// receive delivers one response.
 func (c *Channel) receive(ctx context.Context, p *peer, f *followed, r *response) error {
 	t, problems := f.topic, f.dropped
 	f.dropped = Problems{}
 	c.mu.Lock()
 	u := Update{Peer: p.address, Snapshot: !p.synced[t.name] && !f.resumed, Retracted: r.GetRemovedResources()}
 	c.mu.Unlock()
-	for _, is := range r.GetResources() {
-		it, bad := decode(is)
+	for _, res := range r.GetResources() {
+		it, bad := decode(res)
 		if bad != nil {
-			problems.Addf("%.200q: %w", is.GetName(), bad)
+			problems.Addf("%.200q: %w", res.GetName(), bad)
 			continue
 		}
 		u.Items = append(u.Items, it)
@@ -431,12 +416,12 @@ func (c *Channel) receive(ctx context.Context, p *peer, f *followed, r *response
 	return err
 }
 
-// note notes the versions that are in effect. Channel.mu is held.
+// Channel.mu is held.
 func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
 	switch {
 	case !t.resumes:
 		return
-	case err != nil: // what of the response is in effect is not known
+	case err != nil: // part of the response may be in effect
 		delete(p.versions, t.name)
 		return
 	case snapshot:
@@ -445,22 +430,21 @@ func (p *peer) note(t *Topic, r *response, snapshot bool, err error) {
 		}
 		p.versions[t.name] = make(map[string]string, len(r.GetResources()))
 	case p.versions[t.name] == nil:
-		return // there is one with the next snapshot
+		return
 	}
-	has := p.versions[t.name]
-	for _, is := range r.GetResources() {
-		has[is.GetName()] = is.GetVersion()
-		if len(has) > maxVersions || len(is.GetName())+len(is.GetVersion()) > maxVersion {
+	versions := p.versions[t.name]
+	for _, res := range r.GetResources() {
+		versions[res.GetName()] = res.GetVersion()
+		if len(versions) > maxVersions || len(res.GetName())+len(res.GetVersion()) > maxVersion {
 			delete(p.versions, t.name)
 			return
 		}
 	}
 	for _, key := range r.GetRemovedResources() {
-		delete(has, key)
+		delete(versions, key)
 	}
 }
 
-// mayLog reports whether one more line about a peer may be logged.
 func (c *Channel) mayLog(p *peer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

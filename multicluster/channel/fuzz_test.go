@@ -11,9 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzMirror_EqualsReference: after any updates of three peers, with values that cannot be decoded
-// among them, a Mirror has what a map of maps has that follows the rules, and its changes add up to
-// the same.
+// FuzzMirror_EqualsReference: after any updates of three peers, some with undecodable values, a
+// Mirror equals a reference of maps, and its changes add up to the same.
 func FuzzMirror_EqualsReference(f *testing.F) {
 	f.Add([]byte("sa1b2.pa3.d.sa1."), uint8(0))
 	f.Add([]byte("sa1b2.da.sb3.p-a.s."), uint8(1))
@@ -60,7 +59,7 @@ func FuzzMirror_EqualsReference(f *testing.F) {
 				if n, err := strconv.Atoi(string(it.Value)); err == nil {
 					mine[it.Key] = value{n, false}
 				} else {
-					invalid = true // the last value that could be read stays
+					invalid = true // the last decodable value stays
 				}
 			}
 			maps.DeleteFunc(mine, func(key string, _ value) bool {
@@ -123,8 +122,8 @@ func updates(program []byte) (out []Update) {
 	return out
 }
 
-// FuzzChannel_HostileMessageIsAnError: no message of a peer panics, and what is delivered of it has
-// keys, and times to live that are not negative.
+// FuzzChannel_HostileMessageIsAnError: no message of a peer panics, and delivered items have keys
+// and times to live that are not negative.
 func FuzzChannel_HostileMessageIsAnError(f *testing.F) {
 	for _, it := range []Item{{Key: "a", Value: []byte("1")}, {Key: "b", TTL: time.Second}, {}} {
 		until := time.Time{}

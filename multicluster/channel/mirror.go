@@ -8,51 +8,50 @@ import (
 	"time"
 )
 
-// KeepForever is a MirrorConfig.Retention: a peer's values stay until the peer itself retracts
-// them, or publishes a snapshot without them. A silent peer retracts nothing.
+// KeepForever is a MirrorConfig.Retention: values stay until the peer retracts them or publishes a
+// snapshot without them.
 const KeepForever time.Duration = -1
 
-// MirrorConfig is what a Mirror needs.
+// MirrorConfig configures a Mirror.
 type MirrorConfig[T any] struct {
-	// Decode makes a value of an item. An item that it rejects is left out, and logged.
+	// Decode decodes an item. Items with an error are skipped and logged.
 	Decode func(value []byte) (T, error)
-	// Retention is how long the values of a peer stay after the connection to it is lost, unless it
-	// publishes or retracts them again. 0: not at all.
+	// Retention is how long a peer's values stay after its connection is lost, unless it publishes
+	// or retracts them again. 0: not at all.
 	Retention time.Duration
-	// Changed is called with the changes of one update or expiry, in order, one call at a time,
-	// before the update is acknowledged. It may read the mirror. nil: none.
+	// Changed, if set, is called with the changes of one update or expiry, in order and one call at
+	// a time, before the acknowledgement. It may read the mirror.
 	Changed func(changes []Change[T])
 }
 
-// Change is one value that was published, for the first time or again, or that is gone.
+// Change is a value that was published, published again, or removed.
 type Change[T any] struct {
 	Peer, Key string
 	Value     T
-	Gone      bool // Value is the last one
-	// Before is the value that Value replaces. New: there was none, and it is zero.
+	Gone      bool
+	// Before is the value that Value replaces. New: there was none, and Before is zero.
 	Before T
 	New    bool
 }
 
-// Mirror holds what peers publish on a topic, decoded: peer -> key -> value. It is safe for
+// Mirror holds the decoded items of peers on a topic: peer -> key -> value. It is safe for
 // concurrent use.
 type Mirror[T any] struct {
 	cfg MirrorConfig[T]
 
-	order sync.Mutex // held from a change until Changed has returned; taken before mu
+	order sync.Mutex // held from a change until Changed returns; taken before mu
 	mu    sync.RWMutex
 	peers map[string]map[string]mirrored[T]
 	timer chan struct{} // has one element when expiries changed
 }
 
-// mirrored is a value of a peer.
 type mirrored[T any] struct {
 	value T
 	stale bool      // the peer is disconnected, or has not published it since
 	until time.Time // when a stale value expires; zero: never
 }
 
-// NewMirror subscribes to a topic. Call it before Channel.Run, which drops the values that expire.
+// NewMirror subscribes to a topic. Call it before Channel.Run, which drops expired values.
 func NewMirror[T any](t *Topic, cfg MirrorConfig[T]) *Mirror[T] {
 	m := &Mirror[T]{cfg: cfg, peers: map[string]map[string]mirrored[T]{}, timer: make(chan struct{}, 1)}
 	t.Subscribe(m.receive)
@@ -98,7 +97,7 @@ func (m *Mirror[T]) Values() iter.Seq[T] {
 	}
 }
 
-// DropStale drops the values of a key whose peers are disconnected: a newer value is known from
+// DropStale drops a key's values of disconnected peers, because a newer value is known from
 // elsewhere.
 func (m *Mirror[T]) DropStale(key string) {
 	m.change(func() (changes []Change[T]) {
@@ -111,7 +110,6 @@ func (m *Mirror[T]) DropStale(key string) {
 	})
 }
 
-// change makes changes with mu held and reports them.
 func (m *Mirror[T]) change(do func() []Change[T]) {
 	m.order.Lock()
 	defer m.order.Unlock()
@@ -125,7 +123,7 @@ func (m *Mirror[T]) change(do func() []Change[T]) {
 	}
 }
 
-// drop removes a value. mu is held.
+// mu is held.
 func (m *Mirror[T]) drop(peer, key string) Change[T] {
 	c := Change[T]{Peer: peer, Key: key, Value: m.peers[peer][key].value, Gone: true}
 	delete(m.peers[peer], key)
@@ -135,7 +133,6 @@ func (m *Mirror[T]) drop(peer, key string) Change[T] {
 	return c
 }
 
-// receive is the subscription's handler.
 func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 	var problems Problems
 	m.change(func() (changes []Change[T]) {
@@ -159,7 +156,8 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 				Change[T]{Peer: u.Peer, Key: it.Key, Value: value, Before: before.value, New: !known})
 		}
 		gone := u.Retracted
-		if u.Snapshot && m.cfg.Retention <= 0 { // else what is not published again stays for the rest of its retention
+		// otherwise values that are not published again stay for their retention
+		if u.Snapshot && m.cfg.Retention <= 0 {
 			for key := range m.peers[u.Peer] {
 				if !published[key] {
 					gone = append(gone, key)
@@ -176,7 +174,7 @@ func (m *Mirror[T]) receive(_ context.Context, u Update) error {
 	return problems.Err()
 }
 
-// disconnect starts the retention of a peer's values. mu is held.
+// mu is held.
 func (m *Mirror[T]) disconnect(peer string) (changes []Change[T]) {
 	until := time.Time{}
 	if m.cfg.Retention > 0 {
@@ -198,7 +196,6 @@ func (m *Mirror[T]) disconnect(peer string) (changes []Change[T]) {
 	return changes
 }
 
-// expire drops stale values when their retention is over, until ctx ends.
 func (m *Mirror[T]) expire(ctx context.Context) {
 	for {
 		next := time.Hour

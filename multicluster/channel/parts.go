@@ -8,21 +8,18 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// A response with more than partItems items, or more than partBytes bytes, is sent as several
-// messages, each after the acknowledgement of the one before. So neither end holds more of it than
-// it has agreed to. The subscriber takes the parts into effect together: a snapshot stays all that
-// the peer publishes, and a record and its parts leave together.
+// A response above partItems or partBytes is sent as several messages, each after the previous
+// one's acknowledgement, so neither end holds more than agreed. The parts take effect together.
 const (
 	partItems = 1024
 	partBytes = 1 << 20
-	// partOverhead is the size of an item on the wire beside its key and value, in bytes.
+	// partOverhead is the size of an item on the wire without key and value, in bytes.
 	partOverhead = 96
 )
 
-// Nonces of parts end with partMark; the last part of a response has the sequence alone.
+// Nonces of parts contain partMark; the last part of a response has only the sequence.
 const partMark = "/"
 
-// split divides a response into the messages that are sent.
 func split(whole *response) (parts []*response) {
 	part, items, bytes := (*response)(nil), 0, 0
 	take := func(size int) *response {
@@ -58,12 +55,12 @@ func sizeOf(r *discoveryv3.Resource) int {
 // assembly joins the parts of a peer's responses. It belongs to one connection.
 type assembly struct {
 	limits Limits
-	parts  map[string]*response // by topic
-	bytes  int                  // of all parts that wait
+	parts  map[string]*response
+	bytes  int
 }
 
-// add takes a message, and returns the response once it is complete. A peer that exceeds its limits
-// is an error, which ends its connection: what it has published before stays.
+// add returns a response once it is complete. Exceeding the limits is an error, which ends the
+// connection.
 func (a *assembly) add(r *response) (whole *response, err error) {
 	whole = a.parts[r.GetTypeUrl()]
 	last := !strings.Contains(r.GetNonce(), partMark)
@@ -91,7 +88,7 @@ func (a *assembly) add(r *response) (whole *response, err error) {
 	return nil, nil
 }
 
-// weight is how much a message takes, in bytes.
+// weight is the size of a message, in bytes.
 func weight(r *response) (n int) {
 	for _, key := range r.GetRemovedResources() {
 		n += len(key) + partOverhead
@@ -102,7 +99,6 @@ func weight(r *response) (n int) {
 	return n
 }
 
-// nameable reports whether a request has room for the versions that a subscriber has.
 func nameable(versions map[string]string) bool {
 	size := 0
 	for key, version := range versions {

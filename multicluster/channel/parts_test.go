@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// sizes records the largest message of the responses that a server sends.
+// sizes records the largest message of a server's responses.
 type sizes struct{ items, bytes, messages atomic.Int64 }
 
 func (s *sizes) intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
@@ -117,7 +117,7 @@ func TestTopic_LargeSnapshotTakesEffectAtOnceAndArrivesInParts(t *testing.T) {
 	}
 }
 
-// hostile serves streams that send what flood does.
+// hostile serves streams with the messages of flood.
 func hostile(t *testing.T, flood func(grpc.ServerStream) error) (address string, streams *atomic.Int32) {
 	t.Helper()
 	streams = &atomic.Int32{}
@@ -137,13 +137,13 @@ func hostile(t *testing.T, flood func(grpc.ServerStream) error) (address string,
 	return l.Addr().String(), streams
 }
 
-// A response that never ends may not take more than the peer's share.
+// An endless response may not take more than the peer's share.
 func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits Limits
 		items  int // of a message
 		size   int // of an item
-		most   int // messages that a stream can have sent
+		most   int // messages that a stream may have sent
 	}{
 		"items": {Limits{Items: 100}, 30, 1, 4},
 		"bytes": {Limits{Bytes: func() int { return 10_000 }}, 1, 1_000, 11},
@@ -194,13 +194,13 @@ func TestPeers_EndlessResponseEndsTheStream(t *testing.T) {
 	}
 }
 
-// A member that sends parts without end is read no faster than its messages may cost. Its other
-// topics do not wait.
+// A member that sends parts without end is read no faster than their cost allows. Its other topics
+// do not wait.
 func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	acknowledged := make(chan string, 10)
 	address, _ := hostile(t, func(stream grpc.ServerStream) error {
-		var of [2]request // subscriptions; hostile has read one
-		if err := stream.RecvMsg(&of[0]); err != nil {
+		var subscriptions [2]request // hostile has read one
+		if err := stream.RecvMsg(&subscriptions[0]); err != nil {
 			return err
 		}
 		for _, r := range []*response{{TypeUrl: "large", Nonce: "1/0"}, {TypeUrl: "small", Nonce: "2"}} {
@@ -209,10 +209,10 @@ func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 				return err
 			}
 		}
-		if err := stream.RecvMsg(&of[1]); err != nil {
+		if err := stream.RecvMsg(&subscriptions[1]); err != nil {
 			return err
 		}
-		acknowledged <- of[1].GetTypeUrl()
+		acknowledged <- subscriptions[1].GetTypeUrl()
 		return nil
 	})
 	subscriber := New(Config{
@@ -227,8 +227,8 @@ func TestPeers_PartWaitsForItsAcknowledgement(t *testing.T) {
 	}
 }
 
-// A peer that sends items with invalid keys has none of them kept until its response is complete.
-// Its valid items take effect.
+// Items with invalid keys are not stored until their response is complete. The valid items take
+// effect.
 func TestPeers_ItemWithInvalidKeyIsDroppedAsItArrives(t *testing.T) {
 	const parts = 20
 	limits := Limits{Items: 100, Bytes: func() int { return 20_000 }} // of all parts together
@@ -349,7 +349,7 @@ func TestPeers_UnsolicitedRequestsEndTheStream(t *testing.T) {
 			s := &clientStream{ClientStream: raw}
 			for n := range maxIdle + 3 {
 				if s.Send(flood(n)) != nil {
-					break // it has ended
+					break // it ended
 				}
 			}
 			for err == nil {

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A connection that is lost and made again costs what has changed meanwhile; an update that could
-// not be taken over has all sent again.
+// A reconnection costs only the changes made meanwhile; an update that could not be applied causes
+// a snapshot.
 func TestTopic_ResumesWithWhatHasChanged(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 
 var stream = grpc.StreamDesc{StreamName: "Follow", ServerStreams: true, ClientStreams: true}
 
-// Register adds the service to a gRPC server. Every client that the server admits may subscribe.
+// Register adds the service to a gRPC server. Every admitted client may subscribe.
 func (c *Channel) Register(g grpc.ServiceRegistrar) {
 	d := stream
 	d.Handler = func(_ any, s grpc.ServerStream) error { return c.serve(&serverStream{ServerStream: s}) }
@@ -40,16 +40,15 @@ func (c *Channel) Register(g grpc.ServiceRegistrar) {
 		c)
 }
 
-// subscriber is one process that subscribes to this one. Guarded by Channel.mu.
+// subscriber is a process that subscribes to this one. Guarded by Channel.mu.
 type subscriber struct {
-	id     string // Channel.id of that process
-	name   string // that Config.Identify gives it
+	id     string
+	name   string
 	topics map[string]*subscription
 	wake   chan struct{}
 	idle   int // requests without effect
 }
 
-// flush has the subscriber sent what is new.
 func (s *subscriber) flush() {
 	select {
 	case s.wake <- struct{}{}:
@@ -57,32 +56,28 @@ func (s *subscriber) flush() {
 	}
 }
 
-// subscription is one topic of a subscriber.
 type subscription struct {
 	begun       bool
 	made        bool   // the topic's snapshot, if it has one
-	first       []Item // which it consists of, until the first response
+	first       []Item // its items, until the first response
 	sent, acked uint64 // Topic.seq
-	// a response is not acknowledged yet; the first has a sent of 0 where nothing was published
+	// a response is not acknowledged yet; sent is 0 in the first one if nothing was published
 	// before
 	inFlight bool
 	sentAt   time.Time
-	known    map[string]bool   // keys that were sent and not retracted
-	has      map[string]string // the versions that the subscriber has, until the first response
-	nonce    string            // of the message in flight
-	rest     []*response       // the parts of the response that follow it
+	known    map[string]bool
+	has      map[string]string // the subscriber's versions, until the first response
+	nonce    string
+	rest     []*response
 }
 
-// busy reports whether a response is not acknowledged yet, in whole.
 func (s *subscription) busy() bool { return s.inFlight || len(s.rest) > 0 }
 
-// send makes a message the one in flight.
 func (s *subscription) send(r *response, now time.Time) *response {
 	s.begun, s.inFlight, s.sentAt, s.nonce = true, true, now, r.GetNonce()
 	return r
 }
 
-// serve is one subscriber, from its first message to its end, or until its certificate expires.
 func (c *Channel) serve(stream *serverStream) error {
 	until := expires(stream.Context())
 	if !until.IsZero() && !c.cfg.Now().Before(until) {
@@ -139,12 +134,11 @@ func (c *Channel) serve(stream *serverStream) error {
 			if errors.Is(err, errUnsolicited) {
 				return err
 			}
-			return nil // the subscriber has ended, as processes do
+			return nil
 		}
 	}
 }
 
-// debounced waits for Config.Debounce; false if ctx ends before.
 func (c *Channel) debounced(ctx context.Context) bool {
 	if c.cfg.Debounce <= 0 {
 		return true
@@ -159,7 +153,7 @@ func (c *Channel) debounced(ctx context.Context) bool {
 	}
 }
 
-// streamsOf returns how many subscribers a name has. mu is held.
+// mu is held.
 func (c *Channel) streamsOf(name string) (n int) {
 	for s := range c.subscribers {
 		if s.name == name {
@@ -183,12 +177,12 @@ func (c *Channel) leave(s *subscriber) {
 	}
 }
 
-// errUnsolicited ends the stream of a subscriber that does not follow the protocol.
+// errUnsolicited ends the stream of a subscriber that violates the protocol.
 var errUnsolicited = status.Errorf(codes.InvalidArgument,
 	"more than %d requests neither subscribe nor acknowledge a response", maxIdle)
 
-// request processes a subscription or an acknowledgement. A topic that does not exist here belongs
-// to a newer version: it gets no response.
+// request processes a subscription or an acknowledgement. An unknown topic belongs to a newer
+// version and gets no response.
 func (c *Channel) request(s *subscriber, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +216,6 @@ func (c *Channel) request(s *subscriber, r *request) error {
 	return nil
 }
 
-// unsolicited counts a request without effect.
 func (s *subscriber) unsolicited() error {
 	if s.idle++; s.idle > maxIdle {
 		return errUnsolicited
@@ -230,8 +223,8 @@ func (s *subscriber) unsolicited() error {
 	return nil
 }
 
-// snapshots makes the snapshots of the topics that a subscriber has just subscribed to. What is
-// published meanwhile stays published, so nothing is lost in between.
+// snapshots makes the snapshots for new subscriptions. Items published meanwhile stay published, so
+// none is lost.
 func (c *Channel) snapshots(s *subscriber) {
 	c.mu.Lock()
 	var begin []*Topic
@@ -254,7 +247,6 @@ func (c *Channel) snapshots(s *subscriber) {
 	}
 }
 
-// responses are the messages that a subscriber is sent now, at most one per topic.
 func (c *Channel) responses(s *subscriber) (out []*response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,15 +268,14 @@ func (c *Channel) responses(s *subscriber) (out []*response) {
 			}
 		}
 		sub.first = nil
-		is := walk{t, s, sub, now, r}
+		w := walk{t, s, sub, now, r}
 		if edits, ok := t.since(sub.sent); ok && sub.begun {
-			is.edited(edits)
+			w.edited(edits)
 		} else {
-			is.all()
+			w.all()
 		}
 		sub.has = nil
 		slices.Sort(r.RemovedResources)
-		// only what it may not receive has changed
 		if sub.begun && t.visible != nil && len(r.Resources) == 0 && len(r.RemovedResources) == 0 {
 			sub.sent, sub.acked = t.seq, t.seq
 			t.notify()
@@ -317,7 +308,6 @@ func decode(r *discoveryv3.Resource) (Item, error) {
 	return it, nil
 }
 
-// guard turns a panic of f into an error.
 func (c *Channel) guard(peer string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -17,16 +17,15 @@ import (
 type Item struct {
 	Key   string
 	Value []byte
-	// TTL is how long the item holds from its last publication on. 0: until it is retracted.
+	// TTL is how long the item lasts after its last publication. 0: until it is retracted.
 	TTL time.Duration
 }
 
-// Update is what one peer published on a topic, or that the peer is disconnected.
+// Update has the items of one peer on a topic, or its disconnection.
 type Update struct {
 	// Peer is the address of the process.
 	Peer string
-	// Snapshot: Items are all that the peer publishes. Items of an earlier connection that are not
-	// among them are retracted.
+	// Snapshot: Items are complete. Other items of an earlier connection are retracted.
 	Snapshot bool
 	// Disconnected: the connection is lost, or the address is no peer's any more. The other fields
 	// are empty.
@@ -34,12 +33,12 @@ type Update struct {
 	// Items are new or published again; Retracted are keys.
 	Items     []Item
 	Retracted []string
-	// Dropped describes items that are left out, because they or their keys are invalid
-	// (Topic.Keys); nil: none is.
+	// Dropped describes items that were dropped because they or their keys (Topic.Keys) are
+	// invalid; nil: none.
 	Dropped error
 }
 
-// Topic is one kind of items, published by this process and by its peers. It is safe for concurrent
+// Topic is one kind of items, published by this process and its peers. It is safe for concurrent
 // use.
 type Topic struct {
 	channel *Channel
@@ -48,25 +47,24 @@ type Topic struct {
 	// Set before Channel.Run.
 	handlers []func(context.Context, Update) error
 	snapshot func() []Item                     // nil: none
-	visible  func(subscriber, key string) bool // nil: all items are
-	keys     func(key string) error            // nil: all keys are valid
+	visible  func(subscriber, key string) bool // nil: all items
+	keys     func(key string) error            // nil: all keys
 	resumes  bool
-	run      []func(context.Context) // what Mirrors run beside the channel
+	run      []func(context.Context) // run by Mirrors in addition to the channel
 
 	subscribed atomic.Int64 // processes other than this one
 
 	// Guarded by Channel.mu.
-	seq   uint64 // counts publications
+	seq   uint64
 	items map[string]published
-	edits []edit // in their order
-	// forgotten is the newest publication whose edit may have been dropped, judged the one at which
-	// Visible was to be called again for all.
+	edits []edit
+	// forgotten is the newest publication whose edit may be dropped, judged the last one at which
+	// visibility changed.
 	forgotten, judged uint64
-	swept             int           // number of items after the last sweep
-	changed           chan struct{} // closed and replaced when a subscriber has acknowledged, or is gone
+	swept             int
+	changed           chan struct{} // closed and replaced when a subscriber acknowledged or left
 }
 
-// published is an item of this process.
 type published struct {
 	value   []byte
 	expires time.Time // zero: never
@@ -88,30 +86,26 @@ func (c *Channel) Topic(name string) *Topic {
 	return t
 }
 
-// Subscribe has handle called with every Update of a peer, one call at a time per peer. It returns
-// when the update is in effect here, which this process then acknowledges to the peer. An error is
-// logged; the update is not delivered again. Call Subscribe before Run.
+// Subscribe calls handle with every Update of a peer, one call at a time per peer, and acknowledges
+// the update when handle returns. Errors are logged; updates are not repeated. Call it before Run.
 func (t *Topic) Subscribe(handle func(ctx context.Context, u Update) error) {
 	t.handlers = append(t.handlers, handle)
 }
 
-// Snapshot has make called when another process subscribes. Its first response has the items that
-// make returns, besides those that are published: so what is published needs no longer to stay than
-// for the processes that are connected. make may publish. Call Snapshot before Run.
+// Snapshot calls make when another process subscribes. Its items are added to the first response,
+// so items need to stay published only for connected processes. make may publish. Call it before
+// Run.
 func (t *Topic) Snapshot(make func() []Item) { t.snapshot = make }
 
-// Visible has is decide which items a subscriber may receive, by the name that Config.Identify gave
-// the subscriber and by the item's key. is is called when the item is published, and for all items
-// when a subscriber connects and after Judge: an item that is no longer visible is retracted there
-// then, and one that has become visible is sent. Call Visible before Run.
-func (t *Topic) Visible(is func(subscriber, key string) bool) { t.visible = is }
+// Visible sets the filter: show(subscriber, key) reports whether a subscriber, by its name from
+// Config.Identify, may receive an item. It is called for a published item, and for all items when a
+// subscriber connects and after Judge, which sends and retracts accordingly. Call it before Run.
+func (t *Topic) Visible(show func(subscriber, key string) bool) { t.visible = show }
 
-// Keys sets the check of keys: check is called with the key of each item and retraction as a
-// message of a peer arrives. An item with an error is dropped before the next message is read. Call
-// Keys before Run.
+// Keys sets the check of items' keys, which runs when a peer's message arrives. Items with an error
+// are dropped before the next message is read. Call it before Run.
 func (t *Topic) Keys(check func(key string) error) { t.keys = check }
 
-// drop removes what has an invalid key from a message, and reports whether there was any.
 func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 	if t.keys == nil {
 		return false
@@ -120,31 +114,30 @@ func (t *Topic) drop(r *response, problems *Problems) (dropped bool) {
 		err := t.keys(key)
 		if err != nil {
 			dropped = true
-			problems.Addf("%.500v", err) // no error that is kept has the key, which may be long
+			problems.Addf("%.500v", err) // no stored error has the key, which may be long
 		}
 		return err != nil
 	}
-	r.Resources = slices.DeleteFunc(r.GetResources(), func(is *discoveryv3.Resource) bool {
-		return invalid(is.GetName())
+	r.Resources = slices.DeleteFunc(r.GetResources(), func(res *discoveryv3.Resource) bool {
+		return invalid(res.GetName())
 	})
 	r.RemovedResources = slices.DeleteFunc(r.GetRemovedResources(), invalid)
 	return dropped
 }
 
-// Resume has a subscriber that connects again be sent what has changed meanwhile, in place of a
-// snapshot: it names the version of each item that it has. The handlers of such a topic keep what a
-// disconnected peer has published. Both ends call Resume, before Run.
+// Resume makes a reconnecting subscriber receive changes in place of a snapshot. The handlers of
+// such a topic keep a disconnected peer's items. Both ends call it, before Run.
 func (t *Topic) Resume() { t.resumes = true }
 
-// ErrSendAgain is an error of a handler that could not take an update over and needs all that the
-// peer publishes: the channel connects again, and gets a snapshot.
+// ErrSendAgain is an error of a handler that needs all items of the peer: the channel reconnects
+// and receives a snapshot.
 var ErrSendAgain = errors.New("the peer is asked for all that it publishes")
 
 func (t *Topic) shows(s *subscriber, key string) bool {
 	return t.visible == nil || t.visible(s.name, key)
 }
 
-// Subscribed reports whether another process subscribes. One that does so later gets a snapshot.
+// Subscribed reports whether another process subscribes. Later subscribers get a snapshot.
 func (t *Topic) Subscribed() bool { return t.subscribed.Load() > 0 }
 
 // Subscribers returns how many other processes subscribe.
@@ -158,8 +151,8 @@ func (t *Topic) deliver(ctx context.Context, u Update) error {
 	return errors.Join(errs...)
 }
 
-// Publish sends items to every subscriber, present and future. An item that was published before
-// replaces its value and restarts its TTL.
+// Publish sends items to every subscriber, present and future. An item with a published key
+// replaces the value and restarts the TTL.
 func (t *Topic) Publish(items ...Item) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -183,8 +176,8 @@ func (t *Topic) Publish(items ...Item) {
 	}
 }
 
-// sweep drops expired items once there are twice as many as after the last sweep. Channel.mu is
-// held.
+// sweep drops expired items once there are twice as many items as after the last sweep. Channel.mu
+// is held.
 func (t *Topic) sweep(now time.Time) {
 	if len(t.items) < 2*t.swept+16 {
 		return
@@ -199,7 +192,7 @@ func (t *Topic) sweep(now time.Time) {
 	t.swept = len(t.items)
 }
 
-// Retract takes items back.
+// Retract retracts items.
 func (t *Topic) Retract(keys ...string) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
@@ -216,8 +209,8 @@ func (t *Topic) Retract(keys ...string) {
 	}
 }
 
-// Acknowledged returns when everything published until now is in effect at every subscriber and
-// every connected peer, those that exceed Config.AckTimeout excepted, or with the context's error.
+// Acknowledged returns when all publications so far are in effect at every subscriber and connected
+// peer, or Config.AckTimeout has passed, or with the context's error.
 func (t *Topic) Acknowledged(ctx context.Context) error {
 	c := t.channel
 	c.mu.Lock()
@@ -243,17 +236,16 @@ func (t *Topic) Acknowledged(ctx context.Context) error {
 	}
 }
 
-// Published returns how much was published until now, for AcknowledgedBy.
+// Published returns the number of publications so far, for AcknowledgedBy.
 func (t *Topic) Published() uint64 {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
 	return t.seq
 }
 
-// AcknowledgedBy reports whether what was published until a call of Published is in effect at every
-// process that subscribes by a name of Config.Identify, and there is one. changed is closed when
-// that may be otherwise.
-func (t *Topic) AcknowledgedBy(name string, published uint64) (is bool, changed <-chan struct{}) {
+// AcknowledgedBy reports whether subscribers with a name exist and have in effect what Published
+// counts. changed closes when the result may have changed.
+func (t *Topic) AcknowledgedBy(name string, published uint64) (acknowledged bool, changed <-chan struct{}) {
 	t.channel.mu.Lock()
 	defer t.channel.mu.Unlock()
 	for s := range t.channel.subscribers {
@@ -261,15 +253,15 @@ func (t *Topic) AcknowledgedBy(name string, published uint64) (is bool, changed 
 		if s.name != name || sub == nil {
 			continue
 		}
-		if is = sub.acked >= published; !is {
+		if acknowledged = sub.acked >= published; !acknowledged {
 			break
 		}
 	}
-	return is, t.changed
+	return acknowledged, t.changed
 }
 
-// behind is the time left until the last process that has not acknowledged a target exceeds the
-// timeout; 0: there is none. Channel.mu is held.
+// behind returns the time until the last process without acknowledgement times out; 0: none.
+// Channel.mu is held.
 func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration) {
 	subscribed := map[string]bool{}
 	for s := range t.channel.subscribers {
@@ -287,14 +279,14 @@ func (t *Topic) behind(target uint64, began, now time.Time) (left time.Duration)
 		left = max(left, t.channel.cfg.AckTimeout-now.Sub(since))
 	}
 	for _, p := range t.channel.peers {
-		if p.synced[t.name] && !subscribed[p.id] { // it is connected, and about to subscribe
+		if p.synced[t.name] && !subscribed[p.id] {
 			left = max(left, t.channel.cfg.AckTimeout-now.Sub(began))
 		}
 	}
 	return left
 }
 
-// notify ends every wait for subscribers. Channel.mu is held.
+// Channel.mu is held.
 func (t *Topic) notify() {
 	close(t.changed)
 	t.changed = make(chan struct{})

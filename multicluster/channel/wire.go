@@ -14,45 +14,39 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// What the process at the other end of a stream may have this one hold. It may be an attacker's:
-// other clusters are trusted with their own exports alone.
+// Bounds of what the other end of a stream, possibly an attacker, makes this process hold.
 const (
-	// maxRequest bounds a request in bytes, and maxVersions the items that it names: one that
-	// resumes names all that the subscriber has. With more than either, the subscriber asks for a
-	// snapshot.
+	// maxRequest bounds a request in bytes, maxVersions the items in it: a resuming request names
+	// all items of the subscriber. Beyond either limit the subscriber requests a snapshot.
 	maxRequest  = 4 << 20
 	maxVersions = 20_000
-	// maxIdle bounds the requests of a stream that neither begin a subscription nor acknowledge a
-	// response. A subscriber sends one for each topic that does not exist here.
+	// maxIdle bounds the requests of a stream that neither subscribe nor acknowledge. A subscriber
+	// sends one for each topic that does not exist here.
 	maxIdle = 64
-	// maxSubscribers bounds the streams of one name that Config.Identify gives. A cluster has one,
-	// and for a moment the stream of its next leader too.
+	// maxSubscribers bounds the streams of one name from Config.Identify. A cluster has one, and
+	// briefly its next leader's, too.
 	maxSubscribers = 3
-	// maxStreams bounds the streams of a connection, and window is the flow control window of a
-	// stream, in bytes: requests are small.
-	maxStreams = 4
-	window     = 64 << 10
-	// handshakeTimeout bounds the handshakes of a connection.
+	// maxStreams bounds the streams of a connection, window is a stream's flow control window in
+	// bytes: requests are small.
+	maxStreams       = 4
+	window           = 64 << 10
 	handshakeTimeout = 20 * time.Second
-	// maxHeaders bounds the headers of a stream, and its trailers.
-	maxHeaders = 32 << 10
-	// idleTimeout is how long a connection without a stream stays.
-	idleTimeout = 30 * time.Second
-	// maxText bounds what is kept and logged of a text of a peer.
-	maxText = 512
+	maxHeaders       = 32 << 10
+	idleTimeout      = 30 * time.Second
+	maxText          = 512
 )
 
 // Limits bound what one peer makes this process hold. The zero value has the limits for replicas,
 // which are trusted.
 type Limits struct {
-	// Items bounds the items of one response, and the items of one message. Default: 1,048,576. The
-	// smallest item takes two bytes on the wire, and a hundred times as many decoded.
+	// Items bounds the items of one response or message. Default: 1,048,576. The smallest item
+	// takes two bytes on the wire, and a hundred times as many decoded.
 	Items int
-	// Message bounds one message, in bytes. Default: 64 MiB. A publisher sends messages of at most
-	// 1 MiB, unless one item is larger.
+	// Message bounds one message, in bytes. Default: 64 MiB. A publisher sends at most 1 MiB,
+	// unless one item is larger.
 	Message int
-	// Bytes is how much a peer's responses take that are not complete yet, of all topics together,
-	// in bytes. It is called for each message. nil: 256 MiB.
+	// Bytes returns the limit of a peer's incomplete responses, of all topics together, in bytes.
+	// It is called for each message. nil: 256 MiB.
 	Bytes func() int
 }
 
@@ -66,20 +60,18 @@ func (l Limits) bytes() int {
 	return l.Bytes()
 }
 
-// shape has the fields of a message that may be there, by their numbers; nil: those of a value,
-// which are not looked into.
+// shape has the allowed fields of a message by number; nil: a value that is not inspected.
 type shape map[protowire.Number]shape
 
-// responseShape has the fields of delta xDS that responses of the channel use: version, resources
-// (version, value, name, ttl), type, nonce, removed names. Each other one would be decoded too, and
-// may have lists without end.
+// responseShape has the used fields of responses: version, resources (version, value, name, ttl),
+// type, nonce, removed names. Others may have endless lists.
 var responseShape = shape{1: nil, 2: {1: nil, 2: nil, 3: nil, 6: nil}, 4: nil, 5: nil, 6: nil}
 
-// requestShape has those of requests: node (id), type, versions (key, value), nonce.
+// requestShape has the fields of requests: node (id), type, versions (key, value), nonce.
 var requestShape = shape{1: {1: nil}, 2: nil, 5: {1: nil, 2: nil}, 6: nil}
 
-// bounded is the ordinary protobuf codec, except that it decodes no message of too many items, or
-// with other fields than the channel's.
+// bounded is the protobuf codec with an error for a message that has too many items or unused
+// fields.
 type bounded struct {
 	encoding.CodecV2
 	shape shape
@@ -90,8 +82,8 @@ func newBounded(s shape, items int) bounded {
 	return bounded{encoding.GetCodecV2(proto.Name), s, items}
 }
 
-// ServerOptions are those of a gRPC server whose clients are subscribers alone, such as members of
-// a cluster set. Until a client's certificate is verified, it may send what a handshake needs.
+// ServerOptions returns options for a gRPC server whose clients are only subscribers. Before its
+// certificate is verified, a client may only send its handshake.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBounded(requestShape, maxVersions+maxOwn)),
@@ -123,7 +115,6 @@ func (c bounded) Unmarshal(data mem.BufferSlice, v any) error {
 
 var errTooMany = errors.New("it has too many items")
 
-// check returns an error if a message has other fields, or more parts than are left.
 func (s shape) check(message []byte, left *int) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -134,16 +125,16 @@ func (s shape) check(message []byte, left *int) error {
 		if size < 0 {
 			return protowire.ParseError(size)
 		}
-		of, known := s[number]
+		fields, known := s[number]
 		if !known {
 			return fmt.Errorf("it has field %d, which the channel does not use", number)
 		}
 		if *left--; *left < 0 {
 			return errTooMany
 		}
-		if part, m := protowire.ConsumeBytes(message[n:]); of != nil && kind == protowire.BytesType && m >= 0 {
+		if part, m := protowire.ConsumeBytes(message[n:]); fields != nil && kind == protowire.BytesType && m >= 0 {
 			own := maxOwn
-			if err := of.check(part, &own); err != nil {
+			if err := fields.check(part, &own); err != nil {
 				return err
 			}
 		}
@@ -152,10 +143,8 @@ func (s shape) check(message []byte, left *int) error {
 	return nil
 }
 
-// maxOwn bounds the fields of an item.
 const maxOwn = 16
 
-// clip bounds a text of a peer.
 func clip(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -163,9 +152,9 @@ func clip(text string) string {
 	return fmt.Sprintf("%.*q and %d bytes more", maxText/2, text, len(text)-maxText/2)
 }
 
-// quota bounds how often something is logged: a few times at once, and then once an interval.
+// quota limits logging: some lines at once, and then one an interval.
 type quota struct {
-	since time.Time // when it has grown last; zero: it was never asked
+	since time.Time // when it last grew; zero: never used
 	left  int
 }
 
@@ -174,7 +163,6 @@ const (
 	quotaInterval = 10 * time.Second
 )
 
-// take reports whether it may be logged now.
 func (q *quota) take(now time.Time) bool {
 	if gained := int(now.Sub(q.since) / quotaInterval); q.since.IsZero() || gained > 0 {
 		if q.since.IsZero() {
@@ -189,8 +177,8 @@ func (q *quota) take(now time.Time) bool {
 	return true
 }
 
-// Problems collects errors of which a peer may cause any number: the first ones, and how many there
-// are.
+// Problems collects errors of which a peer may cause any number: the first ones, and the number of
+// the rest.
 type Problems struct {
 	first []error
 	more  int
@@ -216,7 +204,7 @@ func (p *Problems) Addf(format string, args ...any) {
 	p.more++
 }
 
-// Err is all of them; nil: there is none.
+// Err returns all of them; nil: none.
 func (p *Problems) Err() error {
 	if p.more == 0 {
 		return errors.Join(p.first...)

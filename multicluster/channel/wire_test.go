@@ -16,15 +16,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Handlers of one topic are called one after the other: those of other clusters' exports share what
-// is not locked.
+// Handlers of one topic are called one after the other, because they share state without locks.
 func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	var streams atomic.Int32
 	flooded := make(chan struct{}) // closed once ten responses were sent without an acknowledgement, or none could be
 	flood := sync.OnceFunc(func() { close(flooded) })
 	hostile := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		streams.Add(1)
-		defer flood() // the stream has ended
+		defer flood() // the stream ended
 		if err := stream.RecvMsg(&request{}); err != nil {
 			return err
 		}
@@ -63,8 +62,7 @@ func TestPeers_ResponsesWithoutAcknowledgementsEndTheStream(t *testing.T) {
 	}
 }
 
-// A million empty items are two megabytes on the wire, and a hundred times that once they are
-// decoded.
+// A million empty items are two megabytes on the wire, and a hundred times that decoded.
 func TestPeers_ResponseOfTooManyItemsIsNotDecoded(t *testing.T) {
 	good, err := proto.Marshal(&response{TypeUrl: "things", Nonce: "1", SystemVersionInfo: "a",
 		RemovedResources: []string{"x"}, Resources: []*discoveryv3.Resource{

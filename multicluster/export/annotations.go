@@ -16,42 +16,40 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The annotations of an InferencePool. The first two are the multi-cluster proposal's ("Export
+// The annotations of an InferencePool. The first two are from the multi-cluster proposal ("Export
 // Annotations").
 const (
-	// ModeAnnotation has EndpointMode (the default) or ParentMode.
+	// ModeAnnotation is EndpointMode (the default) or ParentMode.
 	ModeAnnotation = inferenceapi.ExportModeAnnotation
-	// ToAnnotation has the members that may import the pool, comma-separated; without it, all may.
+	// ToAnnotation lists the members that may import the pool, comma-separated; without it, all
+	// may.
 	ToAnnotation = "penstock.dev/export-to"
-	// WeightAnnotation is the share of this cluster among the exporters of a pool: 0 to 1,000,000,
-	// 1 without it.
+	// WeightAnnotation is this cluster's share among the exporters of a pool: 0 to 1,000,000,
+	// default 1.
 	WeightAnnotation = "penstock.dev/export-weight"
 )
 
-// Annotation asks for the export of a pool; its one value is ClusterSet.
+// Annotation requests the export of a pool; its only value is ClusterSet.
 var Annotation = upstream.ExportAnnotationKey
 
-// hub is the controller of the parent that a hub writes into the status of a pool that it exports.
 const hub = v1alpha1.Group + "/multicluster-hub"
 
-// known are the annotations above.
 var known = []string{Annotation, ModeAnnotation, ToAnnotation, WeightAnnotation}
 
-// Wish is what the valid annotations of a pool ask for.
+// Wish is the content of a pool's valid annotations.
 type Wish struct {
 	mode   inferenceapi.RoutingMode
-	to     []string // nil: all members
+	to     []string
 	weight *int32
 }
 
-// problem is a mistake in an annotation. With others the pool is not exported.
+// problem is a mistake in an annotation. Unless harmless, the pool is not exported.
 type problem struct {
 	annotation, text, fix string
 	harmless              bool
 }
 
-// parse reads the annotations of a pool. asked is false if they ask for no export. A pool with a
-// problem is not exported.
+// parse reads the annotations of a pool. asked is false if they request no export.
 func parse(annotations map[string]string, members []string) (w Wish, asked bool, problems []problem) {
 	add := func(annotation, fix, format string, args ...any) {
 		problems = append(problems, problem{annotation: annotation, text: fmt.Sprintf(format, args...), fix: fix})
@@ -101,7 +99,7 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 				"name members of the ClusterSet, separated by commas, or remove it: all of them may import "+
 					"the pool then", "it names no member")
 		}
-		for i := range problems[first:] { // one that has left takes nothing from the others
+		for i := range problems[first:] { // a member that left does not affect the others
 			problems[first+i].harmless = len(w.to) > 0
 		}
 	}
@@ -118,7 +116,6 @@ func parse(annotations map[string]string, members []string) (w Wish, asked bool,
 	return w, true, problems
 }
 
-// findings are problems for a reader.
 func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	for _, p := range problems {
 		severity := report.Error
@@ -131,9 +128,8 @@ func findings(owner report.Ref, problems []problem) (all []report.Finding) {
 	return all
 }
 
-// Check returns the findings of a pool's annotations where no export is decided. members are the
-// members of the ClusterSet; without one no cluster imports the pool, unless a hub reads the
-// annotations.
+// Check returns findings about a pool's annotations where exports are not decided. members are the
+// ClusterSet's; without one, only a hub can export the pool.
 func Check(pool *inferencev1.InferencePool, set bool, members []string) []report.Finding {
 	owner := store.InferencePools.Ref(pool)
 	_, asked, problems := parse(pool.Annotations, members)
@@ -154,7 +150,7 @@ func Check(pool *inferencev1.InferencePool, set bool, members []string) []report
 	return all
 }
 
-// Annotated reports whether a pool has an annotation about exports, a misspelled one included.
+// Annotated reports whether a pool has an annotation about exports, even a misspelled one.
 func Annotated(pool *inferencev1.InferencePool) bool {
 	for _, a := range known {
 		if _, ok := pool.Annotations[a]; ok {
@@ -164,15 +160,12 @@ func Annotated(pool *inferencev1.InferencePool) bool {
 	return unknown(pool.Annotations) != ""
 }
 
-// meant begin the names of annotations that are meant to be about exports.
 var meant = []string{"penstock.dev/", Annotation, "inference.networking.k8s.io/export"}
 
-// unknown is the first annotation by name that is meant to be one of an export, and has another
-// name; "" if there is no such annotation.
 func unknown(annotations map[string]string) (first string) {
 	for a := range annotations {
-		begins := func(prefix string) bool { return strings.HasPrefix(a, prefix) }
-		if slices.ContainsFunc(meant, begins) && !slices.Contains(known, a) && (first == "" || a < first) {
+		hasPrefix := func(prefix string) bool { return strings.HasPrefix(a, prefix) }
+		if slices.ContainsFunc(meant, hasPrefix) && !slices.Contains(known, a) && (first == "" || a < first) {
 			first = a
 		}
 	}

@@ -15,24 +15,24 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Reasons of the condition Exported, if it is False. The first is upstream's.
+// Reasons of a False condition Exported. The first is upstream's.
 const (
 	NotSupportedReason = "NotSupported"
 	NoAddressReason    = "NoAddress"
 )
 
-// Pool is what translation has decided of a pool.
+// Pool is translation's result for a pool.
 type Pool struct {
 	// Endpoints are its model servers that may take requests.
 	Endpoints []netip.AddrPort
-	// FailOpen: a request goes to any endpoint while Penstock's own picker does not answer. It
-	// counts without an endpointPickerRef alone.
+	// FailOpen: a request goes to any endpoint while Penstock's own picker does not respond. It
+	// counts only without an endpointPickerRef.
 	FailOpen bool
-	// Gateways are those that route to the pool, for ParentMode.
+	// Gateways route to the pool, for ParentMode.
 	Gateways []Gateway
-	// Before is Decision.Wish of the last decision; nil: there is none.
+	// Before is Decision.Wish of the last decision; nil: none.
 	Before *Wish
-	// Own is how the cluster's own Penstock exports the pool, for Config.Hub; nil: it does not.
+	// Own is the own Penstock's export of the pool, for Config.Hub; nil: none.
 	Own *inferenceapi.ImportedCluster
 }
 
@@ -40,8 +40,8 @@ type Pool struct {
 type Gateway struct {
 	Namespace, Name string
 	Addresses       []string
-	Ports           []inferenceapi.Port // those at which other clusters' requests arrive; the first one is used
-	// Peer is where members find the pool at its peer listener; nil: nowhere.
+	Ports           []inferenceapi.Port // for other clusters' requests; the first one is used
+	// Peer is the pool's address at the Gateway's peer listener; nil: none.
 	Peer *inferenceapi.ServiceImport
 }
 
@@ -50,7 +50,6 @@ func (g Gateway) Compare(o Gateway) int {
 	return cmp.Or(strings.Compare(g.Namespace, o.Namespace), strings.Compare(g.Name, o.Name))
 }
 
-// Maxima of an entry (InferencePoolImport's schema).
 const (
 	maxEndpoints = 1024
 	maxParents   = 16
@@ -59,14 +58,12 @@ const (
 	maxServices  = 16
 )
 
-// maxPickers bounds the addresses of a cluster's own picker in an entry, which may have
-// inferenceapi.MaxEntry bytes, and is one of many in an import.
+// maxPickers bounds the addresses of a cluster's own picker in an entry, which is one of many in an
+// import and may have inferenceapi.MaxEntry bytes.
 const maxPickers = 256
 
-// missing is why a pool can't be exported.
 type missing struct{ reason, message string }
 
-// entry returns how others reach a pool, and how many addresses of its picker there is no room for.
 func entry(
 	r store.Reader, c Config, pool *inferencev1.InferencePool, w Wish, has Pool,
 ) (e inferenceapi.ImportedCluster, cut int, no *missing) {
@@ -106,16 +103,16 @@ func entry(
 	return e, cut, nil
 }
 
-// ownPicker is this cluster's own picker, which other clusters reach if it is open. An entry has
-// room for some of its processes; cut is the number of the others.
+// ownPicker returns this cluster's own picker, if other clusters may reach it. cut is the number of
+// processes for which the entry has no room.
 func ownPicker(
 	c Config, pool *inferencev1.InferencePool,
 ) (out *inferenceapi.EndpointPickerImport, cut int, no *missing) {
 	if len(c.Pickers) == 0 {
 		return nil, 0,
 			&missing{NotSupportedReason, "its picker is Penstock's own, which other clusters do not reach: " +
-				"give the ClusterSet a peerListener, or start penstock with --picker-open, " +
-				"and with a reachable --picker; or export the pool in ParentMode"}
+				"give the ClusterSet a peerListener, or start penstock with --picker-open, and with a reachable " +
+				"--picker; or export the pool in ParentMode"}
 	}
 	out = &inferenceapi.EndpointPickerImport{Name: "penstock", Pool: objectid.PoolOf(pool).String(),
 		Peer: c.MembersPick}
@@ -142,7 +139,6 @@ func ownPicker(
 	return out, total - listed, nil
 }
 
-// distinctPickers sorts pickers by port, then by address; with a port other than 0, all are there.
 func distinctPickers(list []netip.AddrPort, port uint16) []netip.AddrPort {
 	list = slices.Clone(list)
 	for i, at := range list {
@@ -154,14 +150,17 @@ func distinctPickers(list []netip.AddrPort, port uint16) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
-// ofPenstock completes the entry of a pool without endpointPickerRef for a hub: its picker is the
-// cluster's gateway, and that is known of Penstock alone, by its PoolExport.
+func noAddress(format string, args ...any) *missing {
+	return &missing{NoAddressReason, fmt.Sprintf(format, args...)}
+}
+
+// ofPenstock completes a hub's entry for a pool without endpointPickerRef: its picker is part of
+// the cluster's gateway. A hub knows only Penstock's, by the PoolExport.
 func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedCluster) *missing {
 	if own == nil || own.EndpointPicker == nil || own.EndpointPicker.Peer {
 		return &missing{NotSupportedReason,
 			"it has no endpointPickerRef, and no PoolExport of its cluster's own Penstock that has the address of " +
-				"its picker: give Penstock there a ClusterSet " +
-				"and --picker-open, or export the pool in ParentMode"}
+				"its picker: give Penstock there a ClusterSet and --picker-open, or export the pool in ParentMode"}
 	}
 	e.EndpointPicker, e.FailureMode = own.EndpointPicker.DeepCopy(), own.FailureMode
 	if len(e.PodCIDRs) == 0 {
@@ -170,13 +169,12 @@ func ofPenstock(e *inferenceapi.ImportedCluster, own *inferenceapi.ImportedClust
 	return nil
 }
 
-// externalPicker is the Service of a pool's own picker.
 func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool,
 	ref *inferencev1.EndpointPickerRef) (*inferenceapi.EndpointPickerImport, *missing) {
 	key := objectid.Join(pool.Namespace, string(ref.Name))
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
-		return nil, &missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, does not exist", key)}
+		return nil, noAddress("Service %s, its picker, does not exist", key)
 	}
 	var port *corev1.ServicePort
 	for i := range svc.Spec.Ports {
@@ -186,16 +184,11 @@ func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool,
 		}
 	}
 	if port == nil {
-		return nil,
-			&missing{NoAddressReason, fmt.Sprintf("Service %s, its picker, has no port %d", key, ref.Port.Number)}
+		return nil, noAddress("Service %s, its picker, has no port %d", key, ref.Port.Number)
 	}
 	at, number := reached(r, c, svc, port)
 	if len(at.Addresses) == 0 {
-		return nil,
-			&missing{
-				NoAddressReason,
-				fmt.Sprintf("Service %s, its picker, is of type %s and has no address yet", key, at.Type),
-			}
+		return nil, noAddress("Service %s, its picker, is of type %s and has no address yet", key, at.Type)
 	}
 	out := &inferenceapi.EndpointPickerImport{Name: svc.Name, Service: inferenceapi.ServiceImports{at}}
 	for i := range svc.Spec.Ports {
@@ -213,7 +206,6 @@ func externalPicker(r store.Reader, c Config, pool *inferencev1.InferencePool,
 	return out, nil
 }
 
-// addresses are those at which other clusters may reach a Service.
 func addresses(svc *corev1.Service) (out []string) {
 	switch svc.Spec.Type {
 	case corev1.ServiceTypeExternalName:
@@ -242,8 +234,6 @@ func addresses(svc *corev1.Service) (out []string) {
 	return out[:min(len(out), maxAddresses)]
 }
 
-// endpoints are a pool's model servers, by address, with the ports of those whose ports are not the
-// target ports.
 func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferenceapi.ImportedEndpoint) {
 	usual := make([]int32, 0, len(target))
 	for _, p := range target {
@@ -274,8 +264,6 @@ func endpoints(list []netip.AddrPort, target []inferenceapi.Port) (out []inferen
 	return out
 }
 
-// parents are the gateways that front a pool: at their peer listeners, or at their ordinary
-// addresses.
 func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	if atPeers {
 		return peers(gateways)
@@ -292,34 +280,22 @@ func parents(atPeers bool, gateways []Gateway) (out []inferenceapi.ParentImport,
 	}
 	switch {
 	case len(gateways) == 0:
-		return nil,
-			&missing{
-				NoAddressReason,
-				"no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a Gateway with " +
-					"an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode",
-			}
+		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
+			"Gateway with an HTTP or HTTPS listener, or set " + ModeAnnotation + ": EndpointMode")
 	case len(out) == 0:
-		return nil,
-			&missing{
-				NoAddressReason,
-				fmt.Sprintf(
-					"Gateway %s/%s, which routes to it, has no address that other clusters reach: give it one in "+
-						"spec.addresses, or start penstock with "+
-						"--members-address", gateways[0].Namespace, gateways[0].Name),
-			}
+		return nil, noAddress("Gateway %s/%s, which routes to it, has no address that other clusters reach: give it "+
+			"one in spec.addresses, or start penstock with --members-address", gateways[0].Namespace, gateways[0].Name)
 	}
 	return out, nil
 }
 
-// noPeer is the message where Gateways may have a peer listener in a moment.
+// noPeer is the message while Gateways may soon have a peer listener.
 const noPeer = "no Gateway that routes to it has the peer listener of the ClusterSet: it needs members, and a port " +
 	"that no listener of the Gateway has and that its Service on Kubernetes has"
 
-// noMember is the message in its place while no cluster would reach it.
 const noMember = "its Gateways have the peer listener of the ClusterSet once that has a member: see penstock " +
 	"clusters join"
 
-// peers lists the peer listeners of Gateways.
 func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	for _, g := range gateways {
 		if g.Peer != nil && len(g.Peer.Addresses) > 0 && len(out) < maxParents {
@@ -334,20 +310,11 @@ func peers(gateways []Gateway) (out []inferenceapi.ParentImport, no *missing) {
 	case len(out) > 0:
 		return out, nil
 	case len(gateways) == 0:
-		return nil,
-			&missing{
-				NoAddressReason,
-				"no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
-					"Gateway, or set " + ModeAnnotation + ": EndpointMode",
-			}
+		return nil, noAddress("no Gateway routes to it, and ParentMode needs one: name the pool in an HTTPRoute of a " +
+			"Gateway, or set " + ModeAnnotation + ": EndpointMode")
 	case !slices.ContainsFunc(gateways, func(g Gateway) bool { return g.Peer != nil }):
-		return nil, &missing{NoAddressReason, noPeer}
+		return nil, noAddress(noPeer)
 	}
-	return nil,
-		&missing{
-			NoAddressReason,
-			fmt.Sprintf(
-				"Gateway %s/%s, which routes to it, has no address that members reach: set spec.peerListener.address "+
-					"of the ClusterSet", gateways[0].Namespace, gateways[0].Name),
-		}
+	return nil, noAddress("Gateway %s/%s, which routes to it, has no address that members reach: set "+
+		"spec.peerListener.address of the ClusterSet", gateways[0].Namespace, gateways[0].Name)
 }

@@ -11,32 +11,31 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Config is what Decide needs beside the store.
+// Config configures Decide.
 type Config struct {
-	// Cluster is this cluster's name in the set; Members are the names of the others.
+	// Cluster is this cluster's name in the set; Members are the others' names.
 	Cluster string
 	Members []string
-	// Pickers are where other clusters reach this cluster's own picker; none: they do not.
-	// Cleartext: it speaks gRPC without TLS.
+	// Pickers are the addresses of this cluster's own picker for other clusters, if any. Cleartext:
+	// it speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick: Pickers serve Gateways of members alone.
+	// MembersPick: Pickers serve only members' Gateways.
 	MembersPick bool
-	// Offers are the pools that gateways of others may use: in ParentMode by the Gateways' ordinary
-	// addresses, also where there is a peer listener; in EndpointMode at a port of Pickers that
-	// serves picks from this pool alone; 0: there is none.
+	// Offers are pools that other gateways may use: in ParentMode at the Gateways' ordinary
+	// addresses, in EndpointMode at a port of Pickers for this pool only; 0: no port.
 	Offers map[objectid.Pool]int32
-	// PeerListener: Gateways have one, or will, and members use it in ParentMode.
+	// PeerListener: Gateways have or will have one, and members use it in ParentMode.
 	PeerListener bool
-	// Region and Zone of this cluster; "": not known.
+	// Region and Zone of this cluster; "": unknown.
 	Region, Zone string
-	// PodCIDRs are the ranges of this cluster's pods, for importers; none: they are not known.
+	// PodCIDRs are this cluster's pod ranges, for importers; none: unknown.
 	PodCIDRs []string
-	// Hub: the decision is a hub's, about a cluster of which it has the objects alone. So its own
-	// picker is where Pool.Own has it.
+	// Hub: a hub decides, which has only the objects of the cluster. Pool.Own has the address of
+	// the cluster's own picker.
 	Hub bool
-	// NodeAddress is where other clusters reach a node, "" if that is not known; nil: Pods have it,
-	// as far as they are in the store.
+	// NodeAddress returns a node's address for other clusters, "": unknown; nil: read it from the
+	// Pods in the store.
 	NodeAddress func(name string) string
 }
 
@@ -44,39 +43,38 @@ type Config struct {
 type Export struct {
 	Pool  objectid.Pool
 	Entry inferenceapi.ImportedCluster
-	// To are the members that it is for; nil: all.
+	// To are the members that may import it; nil: all.
 	To []string
-	// Offered: it is one of Config.Offers that gateways of others can use.
+	// Offered: other gateways can use it by Config.Offers.
 	Offered bool
-	// Incarnation is another one after the pool was not exported, or not to a member that it is for
-	// now: what members report of an earlier one does not count. cmd sets it.
+	// Incarnation changes after the pool was not exported to all its present members: reports on an
+	// earlier one do not count. cmd sets it.
 	Incarnation uint64
 }
 
-// Decision is what becomes of a pool's wish to be exported.
+// Decision is the result for a pool with annotations about exports.
 type Decision struct {
 	Pool objectid.Pool
-	// Asked: the annotations ask for it. Else there are findings at most.
+	// Asked: the annotations request the export. Otherwise there are only findings.
 	Asked bool
-	// Valid: the annotations are, or those of Wish count. To are the members that they are for;
-	// nil: all.
+	// Valid: the annotations, or those in Wish, are valid. To are their members; nil: all.
 	Valid bool
 	To    []string
-	// Wish is what they ask for, or did when they were valid last; nil: they never were.
+	// Wish is the content of the last valid annotations; nil: none.
 	Wish *Wish
-	// Kept: they are invalid, and Export is by Wish. Reason and Message are what is wrong with
-	// them.
+	// Kept: the annotations are invalid, and Export follows Wish. Reason and Message describe the
+	// problem.
 	Kept bool
-	// Waiting: it is not exported because members reach the peer listener of no Gateway yet. What
-	// was exported before stays meanwhile.
+	// Waiting: members cannot reach a peer listener of any Gateway yet. The previous export stays
+	// meanwhile.
 	Waiting bool
-	Export  *Export // nil: it is not exported
+	Export  *Export
 	// Reason and Message are why it is not exported, for the condition Exported.
 	Reason, Message string
 	Findings        []report.Finding
 }
 
-// Decide decides on the pool with a key; false if there is none.
+// Decide decides on a pool; ok is false if it does not exist.
 func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, ok bool) {
 	pool, ok := store.InferencePools.Get(r, id.String())
 	if !ok {
@@ -92,7 +90,7 @@ func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, o
 	if problems = slices.DeleteFunc(problems, func(p problem) bool { return p.harmless }); len(problems) > 0 {
 		d.Reason, d.Message = NotSupportedReason,
 			fmt.Sprintf("annotation %s: %s; %s", problems[0].annotation, problems[0].text, problems[0].fix)
-		// An export-to without any member withdraws the pool from those that had it.
+		// An export-to without any member withdraws the pool from its former members.
 		if has.Before == nil || slices.ContainsFunc(problems,
 			func(p problem) bool { return p.annotation == ToAnnotation }) {
 			return d, true
@@ -118,7 +116,7 @@ func Decide(r store.Reader, c Config, id objectid.Pool, has Pool) (d Decision, o
 	if cut > 0 {
 		d.Findings = append(d.Findings, report.Finding{
 			Severity: report.Info, Owner: owner, Field: fmt.Sprintf("metadata.annotations[%s]", Annotation),
-			Problem: fmt.Sprintf("other clusters reach the picker at the first of its addresses alone: "+
+			Problem: fmt.Sprintf("other clusters reach only the first addresses of the picker: "+
 				"the export has no room for %d more", cut),
 		})
 	}

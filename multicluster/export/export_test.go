@@ -23,7 +23,7 @@ import (
 var llmPool = objectid.Pool{Namespace: "example", Name: "llm-pool"}
 
 // seedPool and seedPicker are the proposal's manifests ("Exporting Cluster (Cluster A) Manifests"),
-// and what Kubernetes adds.
+// with the fields that Kubernetes adds.
 const (
 	seedPool = `
 metadata:
@@ -53,8 +53,8 @@ spec:
 status:
   loadBalancer: {ingress: [{ip: 1.2.3.4}]}
 `
-	// seedEntry is what the proposal shows of the import, with the list that its Go types have for
-	// service ("Importing Cluster (Cluster B) Manifests").
+	// seedEntry is the proposal's import, with the list that its Go types have for service
+	// ("Importing Cluster (Cluster B) Manifests").
 	seedEntry = `
 name: cluster-a
 routingMode: EndpointMode
@@ -128,8 +128,8 @@ func TestExport_SeedsManifestsGiveItsStatus(t *testing.T) {
 	}
 }
 
-// Where Penstock's picker serves members alone, the entry states it: an importer that is none would
-// get no pick. A hub's importers are none.
+// If Penstock's picker serves only members, the entry states it: other importers, such as a hub's,
+// would get no pick.
 func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	pool := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	c := set
@@ -149,7 +149,7 @@ func TestExport_PickerForMembersIsNoOneElses(t *testing.T) {
 	}
 }
 
-// Before a cluster has joined there is no peer listener, and nothing is wrong.
+// Before a cluster has joined there is no peer listener, and no problem.
 func TestExport_PeerListenerBeforeTheFirstMember(t *testing.T) {
 	pool := strings.Replace(seedPool, `"EndpointMode"`, `"ParentMode"`, 1)
 	c := set
@@ -195,7 +195,7 @@ func TestExport_EndpointsHaveTheirOwnPortsOnly(t *testing.T) {
 	}
 }
 
-// A mistyped annotation is found, whether or not the pool is exported, and changes nothing else.
+// A mistyped annotation is found, whether or not the pool is exported, and has no other effect.
 func TestExport_UnknownAnnotationIsAFinding(t *testing.T) {
 	weighted := strings.Replace(seedPool, "  annotations:\n", "  annotations:\n    penstock.dev/export-wieght: \"3\"\n",
 		1)
@@ -212,8 +212,8 @@ func TestExport_UnknownAnnotationIsAFinding(t *testing.T) {
 	}
 }
 
-// A pool fails abroad as it does at home: with Penstock's own picker as translation has decided,
-// else as its endpointPickerRef demands.
+// A pool has the same failure mode in all clusters: by translation with Penstock's own picker, else
+// by its endpointPickerRef.
 func TestExport_PoolKeepsItsFailureMode(t *testing.T) {
 	own := strings.Replace(seedPool, "  endpointPickerRef:\n    name: epp\n    port: {number: 9002}\n", "", 1)
 	external := strings.Replace(seedPool, "    name: epp\n", "    name: epp\n    failureMode: FailOpen\n", 1)
@@ -309,15 +309,15 @@ func TestExport_WrongAnnotationsNameWhatToWrite(t *testing.T) {
 		}
 		before := decide(t, set, annotate("    penstock.dev/export-weight: \"7\"\n"), seedPicker, export.Pool{})
 		kept := decide(t, set, annotate(line), seedPicker, export.Pool{Before: before.Wish})
-		is := export.Exported(kept, set.Members, nil)
+		condition := export.Exported(kept, set.Members, nil)
 		if strings.Contains(line, "export-to") {
 			if kept.Export != nil {
 				t.Errorf("%s: a pool that is for no member any more is exported as before: %+v", line, kept.Export)
 			}
 		} else if kept.Export == nil || !cmp.Equal(kept.Export.Entry, before.Export.Entry) ||
-			is.Reason != "NotSupported" || !strings.Contains(is.Message, want) ||
-			!strings.Contains(is.Message, "exported as before") {
-			t.Errorf("%s: what was valid is not kept: %+v, %+v", line, kept, is)
+			condition.Reason != "NotSupported" || !strings.Contains(condition.Message, want) ||
+			!strings.Contains(condition.Message, "exported as before") {
+			t.Errorf("%s: what was valid is not kept: %+v, %+v", line, kept, condition)
 		}
 		if again := decide(t, set, annotate(line), seedPicker,
 			export.Pool{Before: kept.Wish}); (again.Export == nil) != (kept.Export == nil) {
@@ -395,7 +395,7 @@ func TestExported_IsTrueOnceEveryIntendedMemberHasTheImport(t *testing.T) {
 		"; only members can use it, because its picker serves several pools and they name it: for others, start " +
 			"penstock with --offer " +
 			"example/llm-pool=PORT": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool"}},
-		"; only members can use it, because its picker serves their Gateways alone: for others, start penstock with " +
+		"; only members can use it, because its picker serves only their Gateways: for others, start penstock with " +
 			"--picker-open": {EndpointPicker: &inferenceapi.EndpointPickerImport{Pool: "example/llm-pool", Peer: true}},
 	} {
 		d.Export.To, d.Export.Entry = nil, entry
@@ -467,7 +467,7 @@ func TestExport_ReplicasOfThePickerHaveAddressesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A hub has the objects of a cluster alone: its nodes, and what its Penstock exports itself.
+// A hub has only the objects of a cluster: its nodes, and its Penstock's exports.
 func TestExport_HubReachesNodesAndThePickerOfThePenstockThere(t *testing.T) {
 	slice := decode[discoveryv1.EndpointSlice](t, pickers)
 	for i := range slice.Endpoints {

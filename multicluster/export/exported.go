@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Controller is the controllerName of the parent that Exported is a condition of.
+// Controller is the controllerName of the parent with the condition Exported.
 const Controller = "penstock.dev/multicluster-controller"
 
 // The condition and its reason if it is True: upstream's InferencePoolConditionExported and
@@ -21,34 +21,31 @@ const (
 	ExportedReason    = "Exported"
 )
 
-// MemberUnreachableReason is that of Exported while an intended member has not confirmed the
-// import.
+// MemberUnreachableReason is the reason of Exported while a member has not confirmed the import.
 const MemberUnreachableReason = "MemberUnreachable"
 
-// named is how many members a message names.
 const named = 8
 
-// Has reports whether a placement is about this export, and not about an earlier one of that pool.
+// Has reports whether a placement is about this export, and not an earlier one of the pool.
 func (e *Export) Has(p registry.Placement) bool { return p.Any || p.Incarnation == e.Incarnation }
 
-// Continues reports whether an export has the incarnation of the one before: that one was for all
-// of its members. nil: there was none.
+// Continues reports whether an export keeps the incarnation of before (nil: none), because all of
+// its members had that one.
 func (e *Export) Continues(before *Export) bool {
 	return before != nil &&
 		(before.To == nil || e.To != nil && !slices.ContainsFunc(e.To,
 			func(m string) bool { return !slices.Contains(before.To, m) }))
 }
 
-// Exported is the condition of a pool whose export was asked for: True once every intended member
-// has its import. Where members have not, its message has for each reason what the first of them
-// reports.
+// Exported returns a pool's condition: True once every intended member imports it. Otherwise its
+// message has the first member's report for each reason.
 func Exported(d Decision, members []string, placements []registry.Placement) report.Condition {
 	out := report.Condition{Type: conditionExported, Status: report.False, Reason: d.Reason, Message: d.Message}
 	if d.Export == nil || d.Kept {
 		return out
 	}
-	failed := map[string][]string{} // members by reason
-	why := map[string]string{}      // messages by member
+	failed := map[string][]string{}
+	why := map[string]string{}
 	var reasons []string
 	imported := 0
 	for _, m := range members {
@@ -89,11 +86,11 @@ func Exported(d Decision, members []string, placements []registry.Placement) rep
 			text += fmt.Sprintf(" and %d more", more)
 		}
 		if i := slices.IndexFunc(list, func(m string) bool { return why[m] != "" }); i >= 0 {
-			of := ""
+			prefix := ""
 			if len(list) > 1 {
-				of = list[i] + ": "
+				prefix = list[i] + ": "
 			}
-			text += fmt.Sprintf(" (%s%s)", of, plain(why[list[i]]))
+			text += fmt.Sprintf(" (%s%s)", prefix, plain(why[list[i]]))
 		}
 		parts = append(parts, fmt.Sprintf("%s: %s", reason, text))
 	}
@@ -108,10 +105,9 @@ func counted(members int) string {
 	return fmt.Sprintf("%d members", members)
 }
 
-// longestMessage is how much of a message of another cluster a condition has, in bytes.
+// longestMessage bounds a message of another cluster in a condition, in bytes.
 const longestMessage = 640
 
-// plain is a message of another cluster without control characters, up to its longest.
 func plain(message string) string {
 	message = message[:min(len(message), longestMessage)]
 	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
@@ -122,22 +118,19 @@ func plain(message string) string {
 	}, message), "")
 }
 
-// only is who alone can use the export, for the end of a message; "" if every importer can,
-// whatever gateway it has.
+// only describes, at the end of a message, which importers can use the export; "": all.
 func (e *Export) only() string {
 	switch {
 	case e.Offered:
 	case slices.ContainsFunc(e.Entry.Parents, func(p inferenceapi.ParentImport) bool { return p.Peer }):
-		return fmt.Sprintf(
-			"; only members can use it, by the peer listener of its Gateways: for others, start penstock with "+
-				"--offer %s/%s", e.Pool.Namespace, e.Pool.Name)
+		return fmt.Sprintf("; only members can use it, by the peer listener of its Gateways: for others, start "+
+			"penstock with --offer %s/%s", e.Pool.Namespace, e.Pool.Name)
 	case e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Peer:
-		return "; only members can use it, because its picker serves their Gateways alone: for others, start " +
+		return "; only members can use it, because its picker serves only their Gateways: for others, start " +
 			"penstock with --picker-open"
 	case e.Entry.EndpointPicker != nil && e.Entry.EndpointPicker.Pool != "":
-		return fmt.Sprintf(
-			"; only members can use it, because its picker serves several pools and they name it: for others, start "+
-				"penstock with --offer %s/%s=PORT", e.Pool.Namespace, e.Pool.Name)
+		return fmt.Sprintf("; only members can use it, because its picker serves several pools and they name it: for "+
+			"others, start penstock with --offer %s/%s=PORT", e.Pool.Namespace, e.Pool.Name)
 	}
 	return ""
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// reached is how other clusters reach a port of a picker's Service. Where each of its pods is
-// reached, each has an address, so that one that does not answer is left out; others are the
-// addresses of the Service's type. number returns what another of its ports is there.
+// reached returns the address of a port of a picker's Service for other clusters. Where pods can be
+// reached individually, each has an address, so that failing ones are left out; otherwise the
+// Service's type has them. number returns the number of another port there.
 //
 //	LoadBalancer   its ingress           ExternalName   its name
 //	NodePort       nodes with its pods   ClusterIP      its pods, with or without a cluster IP
@@ -44,19 +44,17 @@ func reached(r store.Reader, c Config, svc *corev1.Service, port *corev1.Service
 	return at, number
 }
 
-// pods are the ready pods of a Service.
 type pods struct {
 	addresses []string
 	nodes     []string         // names; of ready pods, or of all if none is ready
 	ports     map[string]int32 // by the name of the Service's port; absent if they differ
 }
 
-// replicas reads the EndpointSlices of a Service, sorted.
 func replicas(r store.Reader, svc *corev1.Service) pods {
 	out := pods{ports: map[string]int32{}}
 	var list []netip.Addr
 	differ := map[string]bool{}
-	var others []string // nodes of pods that are not ready
+	var others []string
 	for _, s := range store.EndpointSlices.By(r, store.ByService, store.ID(svc)) {
 		if s.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
@@ -90,8 +88,8 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 			out.ports[name] = *p.Port
 		}
 	}
-	for name, is := range differ {
-		if is {
+	for name, different := range differ {
+		if different {
 			delete(out.ports, name)
 		}
 	}
@@ -105,7 +103,6 @@ func replicas(r store.Reader, svc *corev1.Service) pods {
 	return out
 }
 
-// nodeAddresses are those of the nodes that the pods run on, as far as they are known.
 func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out []string) {
 	if c.NodeAddress != nil {
 		for _, name := range p.nodes {
@@ -114,18 +111,18 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 			}
 		}
 	} else if key := NodePods(svc); key != "" {
-		var others []string // of pods that are not ready
+		var others []string
 		for _, pod := range store.Pods.By(r, store.ByLabel, key) {
-			switch is := pod.Status.HostIP; {
-			case is == "" || pod.Namespace != svc.Namespace ||
+			switch host := pod.Status.HostIP; {
+			case host == "" || pod.Namespace != svc.Namespace ||
 				!labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(pod.Labels)):
 			case slices.ContainsFunc(pod.Status.Conditions,
 				func(c corev1.PodCondition) bool {
 					return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 				}):
-				out = append(out, is)
+				out = append(out, host)
 			default:
-				others = append(others, is)
+				others = append(others, host)
 			}
 		}
 		if len(out) == 0 {
@@ -136,8 +133,8 @@ func (p pods) nodeAddresses(r store.Reader, c Config, svc *corev1.Service) (out 
 	return slices.Compact(out)
 }
 
-// NodePods is the key of store.ByLabel of the pods of a Service whose nodes are its addresses; ""
-// for one of another type.
+// NodePods returns the key of store.ByLabel for the pods of a NodePort Service, whose nodes are its
+// addresses; "": another type.
 func NodePods(svc *corev1.Service) string {
 	if svc.Spec.Type != corev1.ServiceTypeNodePort || len(svc.Spec.Selector) == 0 {
 		return ""

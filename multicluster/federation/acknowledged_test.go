@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// frozen has a site take no update over until thawed is called.
+// frozen makes a site apply no update until thawed is called.
 func (s *site) frozen() (thawed func()) {
 	hold := make(chan struct{})
 	s.mu.Lock()
@@ -37,11 +37,11 @@ func (s *site) waits(ctx context.Context) {
 // acknowledges polls until a member has acknowledged the last change of a site, or has not.
 func (s *site) acknowledges(what, member string, want bool) {
 	s.t.Helper()
-	poll.Until(s.t, what, func() bool { is, _ := s.Acknowledged(member); return is == want })
+	poll.Until(s.t, what, func() bool { acknowledged, _ := s.Acknowledged(member); return acknowledged == want })
 }
 
-// A drain is over once the members have it in effect. One that is frozen counts as connected until
-// its lease ends, and its Envoys send on.
+// A drain is over once the members have applied it. A frozen member counts as connected until its
+// lease ends, and its Envoys continue to send.
 func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)
@@ -51,15 +51,15 @@ func TestFederation_MemberThatIsFrozenHasNotAcknowledged(t *testing.T) {
 	if err := a.SetExports(nil, true); err != nil {
 		t.Fatal(err)
 	}
-	if is, changed := a.Acknowledged("b"); is || changed == nil {
+	if acknowledged, changed := a.Acknowledged("b"); acknowledged || changed == nil {
 		t.Error("a frozen member has acknowledged")
 	}
 	a.acknowledges("c is up to date", "c", true)
 	a.publishState() // a renewal is no change, and c stays up to date
-	if is, _ := a.Acknowledged("b"); is {
+	if acknowledged, _ := a.Acknowledged("b"); acknowledged {
 		t.Error("a frozen member has acknowledged a renewal")
 	}
-	if is, _ := a.Acknowledged("c"); !is {
+	if acknowledged, _ := a.Acknowledged("c"); !acknowledged {
 		t.Error("a renewal is a change")
 	}
 	thaw()

@@ -9,14 +9,14 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// forget has a site drop all of its members.
+// forget makes a site drop all of its members.
 func (s *site) forget() {
 	s.registry.SetMembers(nil)
 	s.SetMembers(nil)
 }
 
 // A member that is removed and added again, at the exporter or at the importer, has the exports
-// again, although no record of them has changed.
+// again without a change of their records.
 func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -37,8 +37,7 @@ func TestFederation_MemberThatIsAddedAgainHasTheExportsAgain(t *testing.T) {
 	b.has("a=10.0.0.1, draining")
 }
 
-// The epoch of a cluster is lost with its state folder, or its Lease, or is an old one after a
-// restore.
+// The epoch of a cluster may be lost with its state folder or Lease, or go back after a restore.
 func TestFederation_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)

@@ -8,33 +8,30 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience is which members receive each export. The channel reads it with its own lock held, so it
-// has a lock of its own.
+// audience maps exports to their receivers. The channel reads it while holding its own lock.
 type audience struct {
-	mu sync.RWMutex
-	of map[objectid.Pool][]string // nil: all members
+	mu    sync.RWMutex
+	pools map[objectid.Pool][]string // nil: all members
 }
 
-// receives reports whether a member receives an item of the topic exports.
 func (a *audience) receives(member, key string) bool {
 	at, err := parseKey(key)
 	return err == nil && (at.kind == stateKind || a.has(member, at.pool))
 }
 
-// has reports whether a pool is exported to a member.
 func (a *audience) has(member string, pool objectid.Pool) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	to, ok := a.of[pool]
+	to, ok := a.pools[pool]
 	return ok && (to == nil || slices.Contains(to, member))
 }
 
 func (a *audience) set(list []export.Export) {
-	of := make(map[objectid.Pool][]string, len(list))
+	pools := make(map[objectid.Pool][]string, len(list))
 	for _, e := range list {
-		of[e.Pool] = e.To
+		pools[e.Pool] = e.To
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.of = of
+	a.pools = pools
 }

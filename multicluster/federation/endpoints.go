@@ -13,22 +13,20 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A pool with more than maxInline endpoints has them in parts, each an item of its own with about
-// perPart of them: a change of one endpoint sends its part again and not the record. A pool has
-// maxParts of them at most.
+// A pool with more than maxInline endpoints has them in at most maxParts parts of about perPart, so
+// that a change of one endpoint sends only its part.
 const (
 	maxInline = 64
 	perPart   = 32
 	maxParts  = 1024
-	// maxAssemblies bounds the pools of a member whose endpoints come in parts. What they take here
-	// is bounded by the member's share (Config.Share), where a part takes partSize bytes beside its
-	// own.
+	// maxAssemblies bounds a member's pools with parts. Config.Share bounds their size; a part
+	// counts partSize more.
 	maxAssemblies = 10_000
 	partSize      = 256
 )
 
-// part is the wire form of some of the endpoints of a pool. Its key is that of the record, "#" and
-// its number.
+// part is the wire form of some endpoints of a pool. Its key is the record's key, "#" and its
+// number.
 type part struct {
 	Epoch     uint64                          `json:"epoch"`
 	Sequence  uint64                          `json:"sequence"`
@@ -37,8 +35,8 @@ type part struct {
 
 func partKey(key string, n int) string { return key + "#" + strconv.Itoa(n) }
 
-// partsFor is how many parts n endpoints have, a power of two; 0: they are in the record. It stays
-// as it was before while parts are neither empty nor large, because another number sends all again.
+// partsFor returns the number of parts for n endpoints, a power of two; 0: in the record. It keeps
+// before while parts are neither empty nor large, because a new number sends all again.
 func partsFor(n, before int) int {
 	if before > 0 && n > maxInline/2 && n > before*perPart/4 && n <= before*perPart*2 || before == 0 && n <= maxInline {
 		return before
@@ -53,7 +51,6 @@ func partsFor(n, before int) int {
 	return parts
 }
 
-// split divides endpoints among parts, by their addresses.
 func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
 	out := make([]part, parts)
 	for _, e := range list {
@@ -67,22 +64,21 @@ func split(list []inferenceapi.ImportedEndpoint, parts int) []part {
 
 // assembly is a pool of a member whose endpoints come in parts.
 type assembly struct {
-	head  registry.Export // "": without a routing mode, it has not arrived
-	count int             // of parts
+	head  registry.Export // without a routing mode: not received yet
+	count int
 	parts map[int]part
-	sizes map[int]int // with that of the head, as part -1
+	sizes map[int]int // by part, and the head's as part -1
 }
 
-// assemblies are the pools of a member whose endpoints come in parts.
 type assemblies struct {
-	of    map[objectid.Pool]*assembly
+	pools map[objectid.Pool]*assembly
 	bytes int
 	share int // in bytes
 	lack  shortage
 }
 
-// receive takes an item over: a record, or a part. whole: e is the export; else export makes it of
-// what has arrived. Without a pool, the key is none.
+// receive applies a record or a part. whole: e is complete; otherwise export assembles it. Without
+// a pool, the key is invalid.
 func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole bool, err error) {
 	at, err := receivedKey(key)
 	if err != nil {
@@ -99,32 +95,32 @@ func (a *assemblies) receive(key string, value []byte) (e registry.Export, whole
 		}
 		return e, err == nil, err
 	}
-	of, err := a.room(e.Pool, -1, len(value))
+	pool, err := a.room(e.Pool, -1, len(value))
 	if err != nil {
 		return e, false, err
 	}
-	of.head, of.count = e, parts
+	pool.head, pool.count = e, parts
 	return e, false, nil
 }
 
-// room is that for so many bytes of a part, or of the head with -1.
+// room reserves bytes for a part, or for the head with -1.
 func (a *assemblies) room(p objectid.Pool, n, size int) (*assembly, error) {
-	of := a.of[p]
-	if of == nil {
-		if len(a.of) >= maxAssemblies {
+	pool := a.pools[p]
+	if pool == nil {
+		if len(a.pools) >= maxAssemblies {
 			a.lack.crowded(maxAssemblies)
 			return nil, fmt.Errorf("its cluster exports more than %d pools of many endpoints", maxAssemblies)
 		}
-		of = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
+		pool = &assembly{parts: map[int]part{}, sizes: map[int]int{}}
 	}
-	if size += partSize; a.bytes+size-of.sizes[n] > a.share {
-		a.drop(p, n) // else the endpoints before would count as current
+	if size += partSize; a.bytes+size-pool.sizes[n] > a.share {
+		a.drop(p, n) // otherwise the previous endpoints would count as current
 		a.lack.short(size)
 		return nil, fmt.Errorf("the endpoints of its cluster take more than %d MiB, its share here", a.share>>20)
 	}
-	a.bytes += size - of.sizes[n]
-	a.of[p], of.sizes[n] = of, size
-	return of, nil
+	a.bytes += size - pool.sizes[n]
+	a.pools[p], pool.sizes[n] = pool, size
+	return pool, nil
 }
 
 func (a *assemblies) put(p objectid.Pool, n int, value []byte) error {
@@ -138,56 +134,54 @@ func (a *assemblies) put(p objectid.Pool, n int, value []byte) error {
 	if err := checkEndpoints(in.Endpoints); err != nil {
 		return err
 	}
-	of, err := a.room(p, n, len(value)+elementSize*len(in.Endpoints))
+	pool, err := a.room(p, n, len(value)+elementSize*len(in.Endpoints))
 	if err == nil {
-		of.parts[n] = in
+		pool.parts[n] = in
 	}
 	return err
 }
 
-// drop removes a part, or with -1 all of a pool.
+// drop removes a part, or with -1 the whole pool.
 func (a *assemblies) drop(p objectid.Pool, n int) {
-	of := a.of[p]
-	if of == nil {
+	pool := a.pools[p]
+	if pool == nil {
 		return
 	}
-	for i, size := range of.sizes {
+	for i, size := range pool.sizes {
 		if n < 0 || i == n {
 			a.bytes -= size
-			delete(of.parts, i)
-			delete(of.sizes, i)
+			delete(pool.parts, i)
+			delete(pool.sizes, i)
 		}
 	}
 	if n < 0 {
-		delete(a.of, p)
+		delete(a.pools, p)
 	}
 }
 
-// errIncomplete is a record some of whose parts are missing.
 var errIncomplete = errors.New("some of its endpoints have not arrived")
 
-// export is the pool with the endpoints of all parts.
 func (a *assemblies) export(p objectid.Pool) (registry.Export, error) {
-	of := a.of[p]
-	if of == nil || of.head.Entry.RoutingMode == "" {
-		a.drop(p, -1) // parts alone are of no use
+	pool := a.pools[p]
+	if pool == nil || pool.head.Entry.RoutingMode == "" {
+		a.drop(p, -1)
 		return registry.Export{Pool: p}, errIncomplete
 	}
-	e := of.head
+	e := pool.head
 	e.Entry.Endpoints = nil
-	for i := range of.count {
-		is, ok := of.parts[i]
+	for i := range pool.count {
+		part, ok := pool.parts[i]
 		if !ok {
 			return e, errIncomplete
 		}
-		at, err := stampOf(is.Epoch, is.Sequence)
+		at, err := stampOf(part.Epoch, part.Sequence)
 		if err != nil {
 			return e, err
 		}
 		if at.Compare(e.Stamp) > 0 {
 			e.Stamp = at
 		}
-		e.Entry.Endpoints, e.Size = append(e.Entry.Endpoints, is.Endpoints...), e.Size+of.sizes[i]
+		e.Entry.Endpoints, e.Size = append(e.Entry.Endpoints, part.Endpoints...), e.Size+pool.sizes[i]
 	}
 	slices.SortFunc(e.Entry.Endpoints, func(a, b inferenceapi.ImportedEndpoint) int {
 		return cmp.Compare(a.Address, b.Address)

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// servers are n endpoints, from the first on.
+// servers returns n endpoints, beginning with first.
 func servers(first, n int) (out []inferenceapi.ImportedEndpoint) {
 	for i := first; i < first+n; i++ {
 		out = append(out, inferenceapi.ImportedEndpoint{Address: fmt.Sprintf("10.0.%d.%d", i/200, i%200)})
@@ -23,7 +23,7 @@ func servers(first, n int) (out []inferenceapi.ImportedEndpoint) {
 	return out
 }
 
-// hasEndpoints polls until a site has exactly these of the pool chat.
+// hasEndpoints polls until a site has exactly these endpoints of the pool chat.
 func (s *site) hasEndpoints(want []inferenceapi.ImportedEndpoint) {
 	s.t.Helper()
 	addresses := func(list []inferenceapi.ImportedEndpoint) (out []string) {
@@ -114,7 +114,7 @@ func TestParts_MissingOnesHarmNoOther(t *testing.T) {
 			t.Errorf("%s is not among %v", name, got.Unread)
 		}
 	}
-	if a := f.parts["at"]; len(a.of) != 2 || a.of[objectid.Pool{Namespace: "ns", Name: "whole"}] == nil {
-		t.Errorf("%+v", a.of)
+	if a := f.parts["at"]; len(a.pools) != 2 || a.pools[objectid.Pool{Namespace: "ns", Name: "whole"}] == nil {
+		t.Errorf("%+v", a.pools)
 	}
 }

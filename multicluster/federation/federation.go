@@ -20,53 +20,46 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Names of topics.
 const (
 	exportsTopic = "exports"
 	importsTopic = "imports"
 )
 
-// stateKey is the key of the cluster's own state.
 const stateKey = ""
 
-// renewal is how often a cluster publishes its state: three times in a lease.
+// renewal is the interval at which a cluster publishes its state: three times in a lease.
 const renewal = 5 * time.Second
 
-// debounce makes one response of what a change of this cluster publishes: records, those that are
-// gone, and its state.
+// debounce collects the records, retractions and state that one change publishes into one response.
 const debounce = time.Millisecond
 
-// Config is what a Federation needs.
+// Config configures a Federation.
 type Config struct {
-	// Certificate is this process's, for both directions: its one URI is
+	// Certificate returns this process's certificate for both directions. Its only URI is
 	// spiffe://TRUSTDOMAIN/penstock.
 	Certificate func() (*tls.Certificate, error)
-	// Bundle has the CA certificates of this cluster's trust domain, in PEM, for the members to
+	// Bundle returns the CA certificates of this cluster's trust domain, in PEM, for members to
 	// trust; nil: none is published.
 	Bundle func() []byte
-	// Apply receives what a member exports, and returns false if not all of it has an effect: the
-	// member is asked for all again once an update of it has. Connected, that it is not connected
-	// any more.
+	// Apply receives members' exports, and returns false if part of an update has no effect: all
+	// are requested again after the next effective one. Connected reports a lost connection.
 	Apply     func(...registry.Update) bool
-	Connected func(member string, is bool)
-	// Problem receives what of a member's update had no effect, and why, also where its stream
-	// ended for that; optional.
+	Connected func(member string, connected bool)
+	// Problem, if set, receives why part of a member's update had no effect, or ended its stream.
 	Problem func(member, problem string)
-	// Share is how much a member's exports may take here, in bytes; nil: 64 MiB. Twice as much may
-	// be on its way, 4 MiB at least.
+	// Share returns the memory limit of a member's exports in bytes; nil: 64 MiB. Twice as much, at
+	// least 4 MiB, may be in transit.
 	Share func() int
-	// Denied receives why the process at a member's address is not connected to: it has no
-	// certificate of the member; optional.
+	// Denied, if set, receives why the process at a member's address is denied: its certificate is
+	// not valid for the member.
 	Denied func(member, problem string)
-	// Placed receives what a member reports of the exports of this cluster that are for it, once
-	// SetExports was called.
+	// Placed receives members' reports on the exports of this cluster, after the first SetExports.
 	Placed func(registry.Reports)
-	// Load receives what a member reports of a pool whose load was asked for (Want); nil: nothing
-	// does.
+	// Load, if set, receives members' reports on the pools passed to Want.
 	Load func(objectid.Member, Load)
-	// Connect makes the connections to members; nil: gRPC's, over TCP.
+	// Connect makes the connections to members; nil: gRPC over TCP.
 	Connect channel.Connect
-	// Now is the clock that certificates are compared with; time.Now if nil.
+	// Now is the clock for certificates; nil: time.Now.
 	Now     func() time.Time
 	Log     *slog.Logger
 	OnPanic func(peer string, value any, stack []byte)
@@ -86,21 +79,21 @@ type Federation struct {
 	paces   paces
 
 	mu       sync.Mutex
-	own      publisher                           // of this cluster
-	newest   uint64                              // Topic.Published of exports with its last change
-	members  map[string]Member                   // by address
-	left     map[string]bool                     // names of former members
+	own      publisher
+	newest   uint64            // Topic.Published of exports after its last change
+	members  map[string]Member // by address
+	left     map[string]bool
 	received map[string]cluster                  // the last state of a member, by address
-	missed   map[string]bool                     // addresses of members of which an update had no effect
+	missed   map[string]bool                     // addresses of members whose last update had no effect
 	parts    map[string]*assemblies              // by address; each is used by the goroutine that receives from there
-	placedAt map[objectid.Pool]map[string]placed // what exporters were sent about where their export stands here
-	wants    map[objectid.Member]bool            // whose load this cluster asks for
-	askedFor map[string]map[objectid.Pool]bool   // by address: whose load members ask for
+	placedAt map[objectid.Pool]map[string]placed // the states that exporters were sent about their exports here
+	wants    map[objectid.Member]bool            // pools whose load this cluster requests
+	askedFor map[string]map[objectid.Pool]bool   // by address: pools whose load members request
 
 	audience audience
 }
 
-// New makes a federation without members. It serves once Register and Run are called.
+// New makes a federation without members. It serves after Register and Run.
 func New(c Config) *Federation {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -138,8 +131,7 @@ func New(c Config) *Federation {
 	return f
 }
 
-// What a member sends is bounded: the items of a response, among them the parts of its endpoints,
-// and a message, which has one record more than channel sends by itself at most.
+// Bounds of members' messages. A message may exceed channel's limit by one record.
 const (
 	maxItems    = 1 << 15
 	maxReceived = 2 << 20
@@ -151,7 +143,6 @@ func (f *Federation) limits() channel.Limits {
 		Bytes: func() int { return max(2*f.share(), leastBytes) }}
 }
 
-// share is Config.Share.
 func (f *Federation) share() int {
 	if f.cfg.Share == nil {
 		return 64 << 20
@@ -159,23 +150,21 @@ func (f *Federation) share() int {
 	return f.cfg.Share()
 }
 
-// exceeded passes on why the stream of a member has ended.
 func (f *Federation) exceeded(address, problem string) {
 	if name := f.nameAt(address); name != "" && f.cfg.Problem != nil {
 		f.cfg.Problem(name, problem)
 	}
 }
 
-// nameAt is the name of the member at an address.
 func (f *Federation) nameAt(address string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.members[address].Name
 }
 
-// Publish has this process publish for a cluster from now on. epoch is higher than in each earlier
-// process that did. began is when this process began to be the one that publishes, which is earlier
-// than now if it could not save its epoch at first.
+// Publish makes this process publish for a cluster. epoch is higher than in all earlier processes.
+// began is when this process became the publisher: before now, if it could not save its epoch at
+// first.
 func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +173,6 @@ func (f *Federation) Publish(uid string, epoch uint64, began time.Time) {
 	f.newest = f.exports.Published()
 }
 
-// credentials are those with which the member at an address is dialled.
 func (f *Federation) credentials(address string) credentials.TransportCredentials {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +189,7 @@ func (f *Federation) credentials(address string) credentials.TransportCredential
 	return credentials.NewTLS(config)
 }
 
-// ServerOptions are those of a gRPC server that Register is called with: members alone may connect.
+// ServerOptions returns options for the gRPC server passed to Register: only members may connect.
 func (f *Federation) ServerOptions() []grpc.ServerOption {
 	return append(channel.ServerOptions(), grpc.Creds(f.ServerCredentials()))
 }
@@ -214,11 +202,11 @@ func (f *Federation) ServerCredentials() credentials.TransportCredentials {
 // Register adds the service to a gRPC server with ServerOptions.
 func (f *Federation) Register(g grpc.ServiceRegistrar) { f.channel.Register(g) }
 
-// Renewed publishes this cluster's state, because Config.Bundle returns another bundle.
+// Renewed publishes this cluster's state after a change of Config.Bundle.
 func (f *Federation) Renewed() { f.publishState() }
 
-// SetMembers replaces the members. A member whose address, or bundle in the ClusterSet, changes is
-// connected to again.
+// SetMembers replaces the members. It reconnects to members whose address or bundle in the
+// ClusterSet changed.
 func (f *Federation) SetMembers(members []Member) {
 	f.trust.set(members)
 	f.mu.Lock()
@@ -242,7 +230,7 @@ func (f *Federation) SetMembers(members []Member) {
 			delete(f.askedFor, address)
 		}
 	}
-	stays := func(address string) bool { _, is := next[address]; return is }
+	stays := func(address string) bool { _, ok := next[address]; return ok }
 	f.dialled.keep(stays)
 	f.paces.keep(stays)
 	f.mu.Unlock()
@@ -251,7 +239,7 @@ func (f *Federation) SetMembers(members []Member) {
 	}
 	f.channel.SetPeers(addresses...)
 	for _, t := range []*channel.Topic{f.exports, f.imports, f.wanted, f.loads} {
-		t.Judge() // what is for those that are none any more is retracted
+		t.Judge()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -262,8 +250,8 @@ func (f *Federation) SetMembers(members []Member) {
 	f.publish(f.own.begin(f.own.uid, f.own.epoch)...)
 }
 
-// noteLeft records the members that left, and reports whether one of those is a member again: it
-// may take a record that has not changed for one that was withdrawn since. mu is held.
+// noteLeft records members that left, and reports whether one of them returned: it may still have a
+// withdrawn record. mu is held.
 func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	stays := map[string]bool{}
 	for _, m := range next {
@@ -279,8 +267,7 @@ func (f *Federation) noteLeft(next map[string]Member) (back bool) {
 	return back
 }
 
-// SetExports replaces what this cluster exports. draining: it takes no new request of other
-// members.
+// SetExports replaces this cluster's exports. draining: it takes no new requests of other members.
 func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -290,8 +277,8 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 		return err
 	}
 	f.audience.set(list)
-	// first, so that a member is sent with one response that a record and its parts are gone: it
-	// drops both with the record
+	// Judge first, so that one response retracts a record and its parts: the member drops both with
+	// the record.
 	if c.others {
 		f.exports.Judge()
 	}
@@ -301,9 +288,9 @@ func (f *Federation) SetExports(list []export.Export, draining bool) error {
 	return err
 }
 
-// Acknowledged reports whether a member has the last change of what this cluster publishes in
-// effect. changed closes when the result may have changed; nil: nothing is published yet.
-func (f *Federation) Acknowledged(member string) (is bool, changed <-chan struct{}) {
+// Acknowledged reports whether a member has applied this cluster's last change. changed closes when
+// the result may have changed; nil: nothing is published yet.
+func (f *Federation) Acknowledged(member string) (acknowledged bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.own.uid == "" {
@@ -312,7 +299,7 @@ func (f *Federation) Acknowledged(member string) (is bool, changed <-chan struct
 	return f.exports.AcknowledgedBy(member, f.newest)
 }
 
-// decide has what members report taken over. mu is held.
+// decide lets queued member reports take effect. mu is held.
 func (f *Federation) decide() {
 	select {
 	case <-f.decided:
@@ -327,7 +314,6 @@ func (f *Federation) publishState() {
 	f.publish()
 }
 
-// publish publishes exports together with this cluster's state, unless Publish was not called yet.
 // mu is held.
 func (f *Federation) publish(exports ...channel.Item) {
 	if f.own.uid == "" {
@@ -340,22 +326,20 @@ func (f *Federation) publish(exports ...channel.Item) {
 	f.exports.Publish(append(exports, f.own.state(bundle))...)
 }
 
-// errNoEffect reports an update which Config.Apply does not take, or not all of it.
 var errNoEffect = errors.New("not all of the update has an effect")
 
-// receive passes what a member has published on to the registry.
 func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
 	state, known := f.received[in.Peer]
 	parts := f.parts[in.Peer]
 	if ok && (parts == nil || in.Snapshot) {
-		parts = &assemblies{of: map[objectid.Pool]*assembly{}}
+		parts = &assemblies{pools: map[objectid.Pool]*assembly{}}
 		f.parts[in.Peer] = parts
 	}
 	f.mu.Unlock()
 	if !ok {
-		return nil // it is none any more
+		return nil
 	}
 	parts.share = f.share()
 	if in.Disconnected {
@@ -403,7 +387,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 			u.Exports = append(u.Exports, e)
 		} else if unread[p] == "" {
 			unread[p] = err.Error()
-			problems.Add(fmt.Errorf("export %s: %w", p, err)) // the next connection gets all of them
+			problems.Add(fmt.Errorf("export %s: %w", p, err)) // the next connection receives them all
 		}
 	}
 	if len(unread) > 0 {
@@ -411,7 +395,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 		u.Exports = slices.DeleteFunc(u.Exports, func(e registry.Export) bool { return unread[e.Pool] != "" })
 	}
 	u.Withdrawn = withdrawn
-	for _, p := range withdrawn { // after its parts, which touched may have asked for
+	for _, p := range withdrawn { // after touched parts are exported
 		parts.drop(p, -1)
 	}
 	if !known {
@@ -427,7 +411,7 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	if state.Started > 0 {
 		u.Started = time.UnixMilli(state.Started)
 	}
-	for i := range u.Exports { // a stamp that is newer than the state's could not be withdrawn
+	for i := range u.Exports { // a stamp newer than the state's could not be withdrawn
 		if e := &u.Exports[i]; e.Stamp.Compare(u.Stamp) > 0 {
 			e.Stamp = u.Stamp
 		}
@@ -460,11 +444,11 @@ func (f *Federation) receive(ctx context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// slice is how many exports of an update are applied at once: some milliseconds.
+// slice is how many exports are applied at once: some milliseconds.
 const slice = 256
 
-// apply applies an update, a large one in slices at the member's pace: nothing else here waits for
-// all of it. It returns false if not all of it has an effect.
+// apply applies an update, a large one in slices at the member's pace, so that others do not wait
+// for all of it. It returns false if part of it had no effect.
 func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) bool {
 	all, applied := u.Exports, true
 	for len(all) > slice {
@@ -479,11 +463,12 @@ func (f *Federation) apply(ctx context.Context, peer string, u registry.Update) 
 		}
 	}
 	u.Exports = all
-	f.paces.spent(peer, time.Duration(len(all)+len(u.Withdrawn)+len(u.Unread))*exportCost, time.Now()) // paced waits
+	// paced waits for it
+	f.paces.spent(peer, time.Duration(len(all)+len(u.Withdrawn)+len(u.Unread))*exportCost, time.Now())
 	return f.cfg.Apply(u) && applied
 }
 
-// Run exchanges until its context ends.
+// Run exchanges exports until its context ends.
 func (f *Federation) Run(ctx context.Context) error {
 	go func() { // ends with ctx
 		t := time.NewTicker(renewal)

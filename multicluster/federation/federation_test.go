@@ -78,7 +78,7 @@ func (a *authority) issue(t *testing.T, id string) func() (*tls.Certificate, err
 	}
 }
 
-// site is a cluster: its federation, and a registry of what it has received.
+// site is a cluster: its federation, and a registry of its updates.
 type site struct {
 	*Federation
 	*authority
@@ -89,7 +89,7 @@ type site struct {
 	stop     func()
 	logs     *lines
 
-	bytes     atomic.Int64 // received of exports
+	bytes     atomic.Int64 // received on the topic exports
 	mu        sync.Mutex
 	presented func() (*tls.Certificate, error)
 	published []byte
@@ -97,7 +97,7 @@ type site struct {
 	hold      chan struct{} // frozen
 }
 
-// presents has a site use a certificate and publish a bundle from now on.
+// presents makes a site use a certificate and publish a bundle.
 func (s *site) presents(certificate func() (*tls.Certificate, error), bundle []byte) {
 	s.mu.Lock()
 	s.presented, s.published = certificate, bundle
@@ -138,12 +138,12 @@ func newSite(t *testing.T, name, id string) *site {
 		},
 		Log:       slog.New(slog.NewTextHandler(s.logs, nil)),
 		Apply:     func(u ...registry.Update) bool { _, no := s.registry.Apply(u...); return len(no) == 0 },
-		Connected: func(member string, is bool) { s.registry.Connected(member, is) },
+		Connected: func(member string, value bool) { s.registry.Connected(member, value) },
 		Placed:    s.registry.Place,
-		Load: func(of objectid.Member, is Load) {
+		Load: func(from objectid.Member, value Load) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.loaded[of] = append(s.loaded[of], is)
+			s.loaded[from] = append(s.loaded[from], value)
 		},
 	})
 	s.Federation.exports.Subscribe(func(ctx context.Context, u channel.Update) error {
@@ -200,7 +200,7 @@ func exported(address string, to ...string) export.Export {
 			}}}
 }
 
-// has polls until a site's registry has something.
+// has polls until a site's registry has some content.
 func (s *site) has(want string) {
 	s.t.Helper()
 	poll.NoError(s.t, fmt.Sprintf("%s has %q", s.name, want), poll.Limit, func() error {
@@ -280,8 +280,8 @@ func TestFederation_ExporterReceivesWhereItsExportsStand(t *testing.T) {
 	}
 }
 
-// A pool is exported, withdrawn and exported again. What its member reported of the first export
-// does not count for the second one, nor does what it reports of pools that are not exported to it.
+// A pool is exported, withdrawn and exported again. The member's report on the first export does
+// not count for the second one, nor do reports on pools that are not exported to it.
 func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	join(a, b)
@@ -297,9 +297,9 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		}
 	}
 	condition := func(e export.Export) string {
-		is := export.Exported(export.Decision{Asked: true, Pool: chat, Export: &e}, []string{"b"},
+		condition := export.Exported(export.Decision{Asked: true, Pool: chat, Export: &e}, []string{"b"},
 			a.registry.Placements(nil, chat))
-		return string(is.Status) + " " + is.Reason
+		return string(condition.Status) + " " + condition.Reason
 	}
 	until := func(what string, e export.Export, want string) {
 		t.Helper()
@@ -311,7 +311,7 @@ func TestFederation_PoolThatIsExportedAgainIsNotImportedBeforeItsMemberReportsIt
 		})
 	}
 	first := exported("10.0.0.1")
-	place([]objectid.Pool{chat, other}, 0) // before a has decided what it exports
+	place([]objectid.Pool{chat, other}, 0) // before a has decided on exports
 	a.exports(first)
 	until("the first export", first, "True Exported")
 	if got := a.registry.Placements(nil, other); len(got) > 0 {
@@ -341,7 +341,7 @@ func TestFederation_SilentMemberWithdrawsNothing(t *testing.T) {
 	b.has("a=10.0.0.1")
 	a.stop()
 	poll.Until(t, "b notices", func() bool {
-		// The lease runs on: until it expires, a member that is not connected is Ready.
+		// The lease continues: until it expires, a disconnected member is Ready.
 		return !b.channel.Connected(a.listener.Addr().String())
 	})
 	b.has("a=10.0.0.1")
@@ -414,8 +414,8 @@ func TestRecord_WrongOnesHarmNoOther(t *testing.T) {
 		"ns/deep": `{"entry":{"routingMode":"ParentMode"},"x":` + strings.Repeat("[", maxDepth) +
 			strings.Repeat("]", maxDepth) + `}`,
 	} {
-		of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
-		if e, _, err := of.receive(key, wiretest.Value(value)); err == nil {
+		pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
+		if e, _, err := pools.receive(key, wiretest.Value(value)); err == nil {
 			t.Errorf("%s is %v", key, e)
 		}
 	}
@@ -478,8 +478,8 @@ func FuzzRecord_DecodesOrFails(f *testing.F) {
 		wiretest.Value(`{"epoch":1,"sequence":3,"entry":{"routingMode":"ParentMode","parents":[{"name":"gw"}]}}`))
 	f.Add("ns/chat#7", wiretest.Value(`{"epoch":1,"sequence":3,"endpoints":[{"address":"10.0.0.1"}]}`))
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
-		e, whole, err := of.receive(key, value)
+		pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
+		e, whole, err := pools.receive(key, value)
 		if err == nil && (e.Pool.Name == "" || whole && e.Entry.RoutingMode == "") && key != stateKey {
 			t.Errorf("%+v", e)
 		}
@@ -495,7 +495,7 @@ func FuzzRecord_DecodesOrFails(f *testing.F) {
 	})
 }
 
-// check is whether a certificate is trusted.
+// check reports whether a certificate is trusted.
 func (t *trust) check(tt *testing.T, certificate func() (*tls.Certificate, error)) error {
 	tt.Helper()
 	c, err := certificate()
@@ -510,7 +510,7 @@ func (t *trust) check(tt *testing.T, certificate func() (*tls.Certificate, error
 	return err
 }
 
-// An empty object takes one byte on the wire, and a hundred times that once it is decoded.
+// An empty object takes one byte on the wire, and a hundred decoded.
 func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 	many := func(what string, n int) string { return strings.TrimSuffix(strings.Repeat(what+",", n), ",") }
 	for entry, good := range map[string]bool{
@@ -526,20 +526,20 @@ func TestFederation_ListsOfAnExportAreBounded(t *testing.T) {
 			t.Errorf("%.80s: %v", entry, err)
 		}
 	}
-	of := assemblies{of: map[objectid.Pool]*assembly{}, share: 64 << 20}
+	pools := assemblies{pools: map[objectid.Pool]*assembly{}, share: 64 << 20}
 	head := wiretest.Value(`{"parts":2,"entry":{"routingMode":"EndpointMode"}}`)
 	for i := range maxAssemblies {
-		if _, _, err := of.receive(fmt.Sprint("default/p", i), head); err != nil {
+		if _, _, err := pools.receive(fmt.Sprint("default/p", i), head); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := of.receive("default/more", head); err == nil {
+	if _, _, err := pools.receive("default/more", head); err == nil {
 		t.Error("heads of pools whose endpoints come in parts are not bounded")
 	}
 }
 
-// An update had no effect, because a cluster of the same name had a lease: its successor's exports
-// arrive once that has expired.
+// An update had no effect because a cluster of the same name had a lease: its successor's exports
+// arrive once the lease has expired.
 func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil }})
 	f.members["at"] = Member{Name: "m"}
@@ -557,8 +557,8 @@ func TestFederation_MemberIsAskedAgainForWhatHadNoEffect(t *testing.T) {
 	}
 }
 
-// Parts of a pool had no room in the share of their cluster. They arrive once another pool of the
-// cluster has gone, or the share is larger.
+// Parts of a pool had no room in their cluster's share. They arrive once another pool of the
+// cluster leaves, or the share grows.
 func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	endpoints := func(n int) string {
 		var list []string
@@ -628,7 +628,7 @@ func TestFederation_PartsWithoutRoomAreAskedForAgain(t *testing.T) {
 	}
 }
 
-// A pool whose head has no room drops its parts. That makes no room for it.
+// A pool whose head has no room drops its parts, which makes no room for it.
 func TestFederation_PoolThatNeverFitsIsNotAskedForWithoutEnd(t *testing.T) {
 	f := New(Config{Certificate: func() (*tls.Certificate, error) { return nil, nil },
 		Share: func() int { return 400 }})

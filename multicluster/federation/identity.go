@@ -19,33 +19,32 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ProcessPath is the path of the SPIFFE ID of a process that takes part in a federation.
+// ProcessPath is the path of the SPIFFE ID of a process in a federation.
 const ProcessPath = "/penstock"
 
-// Member is another cluster of the set whose Penstock is a peer. Its name is its trust domain.
+// Member is another cluster of the set that is a peer. Its name is its trust domain.
 type Member struct {
 	Name    string
 	Address string // HOST:PORT
-	// Bundle has CA certificates of the trust domain, in PEM, as the ClusterSet has them.
+	// Bundle has the trust domain's CA certificates from the ClusterSet, in PEM.
 	Bundle []byte
-	// Published is the bundle that the member published last, as registry.Update.Bundle had it;
-	// nil: none. It is trusted beside Bundle, unless it was received while the ClusterSet had
-	// another Bundle.
+	// Published is registry.Update.Bundle of the member's last update; nil: none. It is trusted in
+	// addition to the Bundle under which it was received.
 	Published []byte
 }
 
-// trust finds members by the certificates that they present. It is safe for concurrent use.
+// trust identifies members by their certificates. It is safe for concurrent use.
 type trust struct {
 	certificate func() (*tls.Certificate, error)
 	now         func() time.Time
 
 	mu     sync.RWMutex
-	byName map[string]trusted // trust domain
+	byName map[string]trusted
 }
 
 type trusted struct {
-	bundle    []byte // the ClusterSet's
-	published []byte // Member.Published
+	bundle    []byte
+	published []byte
 	roots     *x509.CertPool
 }
 
@@ -58,7 +57,7 @@ func (t *trust) set(members []Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range members {
-		if len(m.Bundle) > 0 { // else no certificate of it is valid here
+		if len(m.Bundle) > 0 { // without a bundle no certificate of the member is valid
 			byName[m.Name] = newTrusted(m.Bundle, m.Published)
 		}
 	}
@@ -71,8 +70,8 @@ func newTrusted(bundle, published []byte) trusted {
 	return trusted{bundle: bundle, published: published, roots: roots}
 }
 
-// TrustedBundle is what vouches for a member, in PEM: Member.Bundle, and Member.Published as far as
-// it counts.
+// TrustedBundle returns the certificates, in PEM, that vouch for a member: Member.Bundle, and
+// Member.Published if it was received under Bundle.
 func TrustedBundle(bundle, published []byte) []byte {
 	if rest, ok := bytes.CutPrefix(published, under(bundle)); ok {
 		return slices.Concat(bundle, []byte("\n"), rest)
@@ -80,8 +79,7 @@ func TrustedBundle(bundle, published []byte) []byte {
 	return bundle
 }
 
-// published has a bundle trusted that a member has published, and returns it as it is kept; nil if
-// it is no member.
+// published makes a member's published bundle trusted, and returns its stored form; nil: no member.
 func (t *trust) published(name string, pem []byte) (kept []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,14 +93,12 @@ func (t *trust) published(name string, pem []byte) (kept []byte) {
 	return kept
 }
 
-// under is the first line of a published bundle as it is kept: which bundle of the ClusterSet
-// vouched for the connection. An operator who replaces that one, because a key is known to others,
-// revokes with it what came over such a connection.
+// under returns the first line of a stored bundle: the ClusterSet's bundle that authenticated it.
+// Replacing a leaked bundle also revokes what arrived under it.
 func under(bundle []byte) []byte {
 	return fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle))
 }
 
-// has reports whether there is a member of a name.
 func (t *trust) has(name string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -110,7 +106,6 @@ func (t *trust) has(name string) bool {
 	return ok
 }
 
-// member returns the name of the member whose certificate a chain begins with.
 func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (string, error) {
 	if len(chain) == 0 {
 		return "", errors.New("no certificate")
@@ -129,7 +124,7 @@ func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (strin
 	t.mu.RUnlock()
 	switch {
 	case !ok:
-		return "", fmt.Errorf("trust domain %s is that of no member", name)
+		return "", fmt.Errorf("no member has trust domain %s", name)
 	case id.Path() != ProcessPath:
 		return "", fmt.Errorf("%s may not take part: its path is not %s", id, ProcessPath)
 	}
@@ -142,11 +137,10 @@ func (t *trust) member(chain []*x509.Certificate, usage x509.ExtKeyUsage) (strin
 	return name, err
 }
 
-// server admits members alone.
 func (t *trust) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
-		SessionTicketsDisabled: true, // no member resumes a session: each connection proves who is there
+		SessionTicketsDisabled: true, // each connection must prove its identity
 		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.certificate() },
 		VerifyConnection: func(s tls.ConnectionState) error {
 			_, err := t.member(s.PeerCertificates, x509.ExtKeyUsageClientAuth)
@@ -155,25 +149,23 @@ func (t *trust) server() *tls.Config {
 	}
 }
 
-// client connects to one member alone.
 func (t *trust) client(name string) *tls.Config {
 	return &tls.Config{
 		MinVersion:           tls.VersionTLS13,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.certificate() },
-		InsecureSkipVerify:   true, // VerifyConnection replaces the check of host names by that of the SPIFFE ID
+		InsecureSkipVerify:   true, // VerifyConnection checks the SPIFFE ID instead of the host name
 		VerifyConnection: func(s tls.ConnectionState) error {
-			switch is, err := t.member(s.PeerCertificates, x509.ExtKeyUsageServerAuth); {
+			switch at, err := t.member(s.PeerCertificates, x509.ExtKeyUsageServerAuth); {
 			case err != nil:
 				return err
-			case is != name:
-				return fmt.Errorf("it is member %s, not %s", is, name)
+			case at != name:
+				return fmt.Errorf("it is member %s, not %s", at, name)
 			}
 			return nil
 		},
 	}
 }
 
-// identify returns the member that a call is of.
 func (t *trust) identify(ctx context.Context) (string, error) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -183,7 +175,7 @@ func (t *trust) identify(ctx context.Context) (string, error) {
 	if !ok {
 		return "", status.Error(codes.Unauthenticated, "the connection has no certificate")
 	}
-	// again: the members may have changed since the handshake
+	// The members may have changed since the handshake.
 	name, err := t.member(info.State.PeerCertificates, x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return "", status.Error(codes.PermissionDenied, err.Error())

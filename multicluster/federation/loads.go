@@ -14,34 +14,32 @@ import (
 const (
 	wantedTopic = "wanted"
 	loadsTopic  = "loads"
-	// loadTTL is how long a report is sent to a member that subscribes late.
-	loadTTL = 5 * time.Second
-	// maxWanted bounds the pools whose load one member asks for.
+	// loadTTL is how long a report is sent to members that subscribe late.
+	loadTTL   = 5 * time.Second
 	maxWanted = 4096
-	// maxLoadBlocks and maxSenders bound a report, maxSender the name of a sender in bytes, and
-	// maxLoad a report in bytes.
+	// maxLoadBlocks and maxSenders bound a report's lists, maxSender a sender's name and maxLoad a
+	// report, in bytes.
 	maxLoadBlocks = 4096
 	maxSenders    = 64
 	maxSender     = 128
 	maxLoad       = 64 << 10
 )
 
-// Load is what a cluster reports of a pool to one member that imports it.
+// Load is the load of a pool that a cluster reports to an importer.
 type Load struct {
-	Least   float64 // seconds until a server of the pool begins a prompt that arrives now
-	Servers int     // that take requests
-	Rate    float64 // at which one of them reads prompts, in tokens a second; 0: not known
-	// Counted is how many requests of each sender of the member have arrived, since this cluster
-	// counts (Epoch).
+	Least   float64 // seconds until a server of the pool would begin a prompt that arrives now
+	Servers int
+	Rate    float64 // tokens a second at which one server reads prompts; 0: unknown
+	// Counted maps the member's senders to the requests that arrived from each since this cluster
+	// began to count (Epoch).
 	Counted map[string]uint64
 	Epoch   uint64
-	// Blocks of prompts that were sent to the pool recently, by any cluster (selection.Report).
+	// Blocks are prompt blocks recently sent to the pool by any cluster (selection.Report).
 	Blocks   []uint64
-	Capacity int           // how many blocks its servers cache together; 0: not known
-	Interval time.Duration // until the next report
+	Capacity int // blocks that its servers cache together; 0: unknown
+	Interval time.Duration
 }
 
-// load is the wire form of a Load.
 type load struct {
 	Least    float64           `json:"least"`
 	Servers  int               `json:"servers"`
@@ -50,10 +48,10 @@ type load struct {
 	Epoch    uint64            `json:"epoch"`
 	Blocks   []byte            `json:"blocks,omitempty"` // eight bytes each, little endian
 	Capacity int               `json:"capacity,omitempty"`
-	Interval int64             `json:"interval"` // in milliseconds
+	Interval int64             `json:"interval"` // milliseconds
 }
 
-// Want asks members for the load of pools, and of no others.
+// Want requests the load of exactly these pools from members.
 func (f *Federation) Want(list []objectid.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +73,7 @@ func (f *Federation) Want(list []objectid.Member) {
 	f.wanted.Publish(items...)
 }
 
-// Wanted returns the pools whose load members ask for: of those that are exported to them.
+// Wanted returns the pools whose load members request, among the pools exported to them.
 func (f *Federation) Wanted() (out []objectid.Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +88,7 @@ func (f *Federation) Wanted() (out []objectid.Member) {
 	return out
 }
 
-// receiveWanted notes which loads a member asks for. One that is away asks for none.
+// receiveWanted records a member's load requests. A disconnected member has none.
 func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,10 +124,10 @@ func (f *Federation) receiveWanted(_ context.Context, in channel.Update) error {
 }
 
 // PublishLoad publishes the load of a pool to a member.
-func (f *Federation) PublishLoad(to objectid.Member, is Load) error {
-	wire := load{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted, Epoch: is.Epoch,
-		Capacity: is.Capacity, Interval: is.Interval.Milliseconds()}
-	for _, b := range is.Blocks[:min(len(is.Blocks), maxLoadBlocks)] {
+func (f *Federation) PublishLoad(to objectid.Member, l Load) error {
+	wire := load{Least: l.Least, Servers: l.Servers, Rate: l.Rate, Counted: l.Counted, Epoch: l.Epoch,
+		Capacity: l.Capacity, Interval: l.Interval.Milliseconds()}
+	for _, b := range l.Blocks[:min(len(l.Blocks), maxLoadBlocks)] {
 		wire.Blocks = binary.LittleEndian.AppendUint64(wire.Blocks, b)
 	}
 	value, err := encoding.Marshal(wire)
@@ -140,7 +138,6 @@ func (f *Federation) PublishLoad(to objectid.Member, is Load) error {
 	return nil
 }
 
-// receiveLoads passes on what a member reports of the pools whose load was asked for.
 func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
@@ -151,17 +148,17 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	var problems channel.Problems
 	for _, it := range in.Items {
 		p, err := memberPool(it.Key)
-		of := objectid.Member{Member: m.Name, Pool: p}
+		from := objectid.Member{Member: m.Name, Pool: p}
 		if err == nil {
 			f.mu.Lock()
-			wanted := f.wants[of]
+			wanted := f.wants[from]
 			f.mu.Unlock()
 			if !wanted {
 				continue
 			}
-			var is Load
-			if is, err = decodeLoad(it.Value); err == nil {
-				f.cfg.Load(of, is)
+			var l Load
+			if l, err = decodeLoad(it.Value); err == nil {
+				f.cfg.Load(from, l)
 			}
 		}
 		if err != nil {
@@ -171,7 +168,7 @@ func (f *Federation) receiveLoads(_ context.Context, in channel.Update) error {
 	return problems.Err()
 }
 
-// decodeLoad reads a report. Figures are the member's own: selection brings them into range.
+// decodeLoad reads a report. selection brings the member's figures into range.
 func decodeLoad(value []byte) (Load, error) {
 	var wire load
 	if len(value) > maxLoad {
@@ -187,15 +184,14 @@ func decodeLoad(value []byte) (Load, error) {
 		Capacity: wire.Capacity,
 		Interval: time.Duration(min(max(wire.Interval, 0), time.Minute.Milliseconds())) * time.Millisecond}
 	for rest := wire.Blocks; len(rest) > 0; rest = rest[8:] {
-		if b := binary.LittleEndian.Uint64(rest); b != 0 { // no hash is
+		if b := binary.LittleEndian.Uint64(rest); b != 0 { // 0 is no hash
 			out.Blocks = append(out.Blocks, b)
 		}
 	}
 	return out, nil
 }
 
-// RoundTrip is how long a packet takes to a member and back, by its connection; 0 while there is
-// none.
+// RoundTrip returns the round trip time of the connection to a member; 0 without a connection.
 func (f *Federation) RoundTrip(member string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

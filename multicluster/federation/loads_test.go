@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// asked polls until a site is asked for some loads.
+// asked polls until some loads are requested from a site.
 func (s *site) asked(want ...objectid.Member) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" is asked for loads", poll.Limit, func() error {
@@ -40,19 +40,19 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	b.Want([]objectid.Member{at, {Member: "a", Pool: objectid.Pool{Namespace: "ns", Name: "other"}}})
 	a.asked(objectid.Member{Member: "b", Pool: chat})
 
-	is := Load{Least: 0.25, Servers: 3, Rate: 1500, Counted: map[string]uint64{"b/x": 7}, Epoch: 5,
+	load := Load{Least: 0.25, Servers: 3, Rate: 1500, Counted: map[string]uint64{"b/x": 7}, Epoch: 5,
 		Blocks: []uint64{1, math.MaxUint64}, Capacity: 10, Interval: 200 * time.Millisecond}
 	for _, to := range []objectid.Member{{Member: "b", Pool: chat}, {Member: "c", Pool: chat}} {
-		if err := a.PublishLoad(to, is); err != nil {
+		if err := a.PublishLoad(to, load); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.reported(at, is)
-	is.Least = 0.5
-	if err := a.PublishLoad(objectid.Member{Member: "b", Pool: chat}, is); err != nil {
+	b.reported(at, load)
+	load.Least = 0.5
+	if err := a.PublishLoad(objectid.Member{Member: "b", Pool: chat}, load); err != nil {
 		t.Fatal(err)
 	}
-	b.reported(at, is)
+	b.reported(at, load)
 	poll.NoError(t, "the connection's round trip is known", poll.Limit, func() error {
 		if d := b.RoundTrip("a"); d <= 0 || d > time.Second {
 			return fmt.Errorf("%s", d)
@@ -71,11 +71,11 @@ func TestFederation_LoadIsReportedToMembersThatAskForIt(t *testing.T) {
 	c.stop()
 	b.Want([]objectid.Member{at})
 	a.asked(objectid.Member{Member: "b", Pool: chat})
-	b.stop() // what it asked for is over with its connection
+	b.stop() // its requests end with its connection
 	a.asked()
 }
 
-// What a member reports in vain is not a line of the log alone.
+// An invalid report of a member is more than a log line.
 func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	problems := make(chan string, 100)
@@ -106,7 +106,7 @@ func TestFederation_ReportsWithoutEffectAreNoted(t *testing.T) {
 	}
 }
 
-// The parts of an update that name no pool are reported before the last of them has arrived.
+// Parts of an update that name no pool are reported before the last part arrives.
 func TestFederation_UnreadableUpdateIsReportedWithItsFirstPart(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
 	problems := make(chan string, 100)
@@ -131,11 +131,11 @@ func TestFederation_UnreadableUpdateIsReportedWithItsFirstPart(t *testing.T) {
 	}
 }
 
-// reported polls until a load has arrived.
-func (s *site) reported(of objectid.Member, want Load) {
+// reported polls until a load arrives.
+func (s *site) reported(from objectid.Member, want Load) {
 	s.t.Helper()
 	poll.NoError(s.t, s.name+" has a load", poll.Limit, func() error {
-		got := s.loadsOf(of)
+		got := s.loadsOf(from)
 		if len(got) == 0 {
 			return fmt.Errorf("none")
 		}
@@ -146,14 +146,13 @@ func (s *site) reported(of objectid.Member, want Load) {
 	})
 }
 
-func (s *site) loadsOf(of objectid.Member) []Load {
+func (s *site) loadsOf(from objectid.Member) []Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.loaded[of])
+	return slices.Clone(s.loaded[from])
 }
 
-// FuzzLoad_WhatAMemberReportsIsBounded: whatever bytes a member sends, a load that is taken is
-// within its bounds.
+// FuzzLoad_WhatAMemberReportsIsBounded: a load decoded from any bytes is within its bounds.
 func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
 	valid, _ := encoding.Marshal(load{Least: 1, Servers: 2, Counted: map[string]uint64{"a/b": 1},
 		Blocks: []byte("12345678"), Interval: 200})
@@ -165,13 +164,13 @@ func FuzzLoad_WhatAMemberReportsIsBounded(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		is, err := decodeLoad(value)
+		load, err := decodeLoad(value)
 		if err != nil {
 			return
 		}
-		if len(is.Blocks) > maxLoadBlocks || len(is.Counted) > maxSenders || is.Interval < 0 ||
-			is.Interval > time.Minute || slices.Contains(is.Blocks, 0) {
-			t.Errorf("%+v", is)
+		if len(load.Blocks) > maxLoadBlocks || len(load.Counted) > maxSenders || load.Interval < 0 ||
+			load.Interval > time.Minute || slices.Contains(load.Blocks, 0) {
+			t.Errorf("%+v", load)
 		}
 	})
 }

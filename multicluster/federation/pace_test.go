@@ -50,7 +50,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 			t.Errorf("got %s for an update after a minute, want no wait", took)
 		}
 		began := time.Now()
-		for range 20 { // parts of a response that is never complete
+		for range 20 { // parts of an endless response
 			time.Sleep(f.messageReceived("endless", channel.Received{Items: 1000, Bytes: 1 << 20}))
 		}
 		want = waits(20 * (1<<20*byteCost + 1000*itemCost))
@@ -65,7 +65,7 @@ func TestFederation_MemberKeepsNoCoreBusy(t *testing.T) {
 			t.Errorf("got %s for 20 parts with invalid keys, want %s", took, waits(20*problemCost))
 		}
 		f.paces.keep(func(address string) bool { return address == "other" })
-		if n := len(f.paces.of); n != 1 {
+		if n := len(f.paces.byAddress); n != 1 {
 			t.Errorf("got the debts of %d members, want 1", n)
 		}
 	})

@@ -9,12 +9,10 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// placed is the wire form of where an export stands at an importer.
 type placed struct {
 	Reason  string `json:"reason,omitempty"` // "": it is imported
 	Message string `json:"message,omitempty"`
-	// Incarnation is that of the record which it is about. nil: that is not known, or a release
-	// before it had one.
+	// Incarnation is the incarnation of the reported record; nil: unknown.
 	Incarnation *uint64 `json:"incarnation,omitempty"`
 }
 
@@ -23,14 +21,14 @@ func (p placed) equal(o placed) bool {
 		(p.Incarnation == nil || *p.Incarnation == *o.Incarnation)
 }
 
-// Bounds of what a member reports, in bytes.
+// Bounds of a member's reports, in bytes.
 const (
 	maxReason  = 64
 	maxMessage = 512
 )
 
-// SetPlaced publishes where the exports of some pools stand here, to their exporters:
-// Placement.Member is the exporting one.
+// SetPlaced publishes the state of pools' exports here to their exporters. Placement.Member is the
+// exporter.
 func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,8 +49,8 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	var items []channel.Item
 	for _, p := range list {
 		m := objectid.Member{Member: p.Member, Pool: p.Pool}
-		if was, ok := f.placedAt[p.Pool][p.Member]; ok && was.equal(next[m]) {
-			continue // a change of its endpoints changes nothing here
+		if old, ok := f.placedAt[p.Pool][p.Member]; ok && old.equal(next[m]) {
+			continue
 		}
 		if f.placedAt[p.Pool] == nil {
 			f.placedAt[p.Pool] = map[string]placed{}
@@ -74,14 +72,13 @@ func (f *Federation) SetPlaced(pools []objectid.Pool, list []registry.Placement)
 	return nil
 }
 
-// receiveImports passes what a member reports of this cluster's exports on: of those that are for
-// it, and no others. It waits until it is decided which those are.
+// receiveImports passes on reports on exports for the member, after the first decision on exports.
 func (f *Federation) receiveImports(ctx context.Context, in channel.Update) error {
 	f.mu.Lock()
 	m, ok := f.members[in.Peer]
 	f.mu.Unlock()
 	if !ok || in.Disconnected {
-		return nil // a silent member takes nothing back
+		return nil // a silent member retracts nothing
 	}
 	select {
 	case <-f.decided:
@@ -97,14 +94,14 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 			continue
 		}
 		if !f.audience.has(m.Name, pool) {
-			continue // the pool is not exported to it any more, or never was
+			continue
 		}
-		is, err := decodePlaced(pool, it.Value)
+		state, err := decodePlaced(pool, it.Value)
 		if err != nil {
 			problems.Add(err)
 			continue
 		}
-		out.Placed = append(out.Placed, is)
+		out.Placed = append(out.Placed, state)
 	}
 	for _, k := range in.Retracted {
 		if pool, err := memberPool(k); err == nil {
@@ -117,16 +114,15 @@ func (f *Federation) receiveImports(ctx context.Context, in channel.Update) erro
 	return problems.Err()
 }
 
-// decodePlaced reads where the export of a pool stands at a member.
-func decodePlaced(pool objectid.Pool, value []byte) (is registry.Placement, err error) {
+func decodePlaced(pool objectid.Pool, value []byte) (state registry.Placement, err error) {
 	var p placed
 	if err := decoding.Unmarshal(value, &p); err != nil || len(p.Reason) > maxReason {
-		return is, fmt.Errorf("the import of %s: %.100q is no state of one", pool, value)
+		return state, fmt.Errorf("the import of %s: %.100q is no state of an import", pool, value)
 	}
-	is = registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)],
+	state = registry.Placement{Pool: pool, Reason: p.Reason, Message: p.Message[:min(len(p.Message), maxMessage)],
 		Any: p.Incarnation == nil}
 	if p.Incarnation != nil {
-		is.Incarnation = *p.Incarnation
+		state.Incarnation = *p.Incarnation
 	}
-	return is, nil
+	return state, nil
 }

@@ -12,25 +12,23 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// publisher is what one cluster publishes on the topic exports: its state, and its records with the
-// stamp of their last change. The zero publisher exports nothing.
+// publisher has a cluster's published state and records, with the stamps of their last change. The
+// zero publisher exports nothing.
 type publisher struct {
-	uid             string // of the cluster; "": it does not publish yet
+	uid             string // of the cluster; "": not publishing yet
 	epoch, sequence uint64
-	started         time.Time // when it began to publish
+	started         time.Time
 	draining        bool
 	records         map[objectid.Pool]record
 }
 
-// publication is what a publisher's exports have changed.
 type publication struct {
-	some   bool // there is a change
+	some   bool
 	items  []channel.Item
 	gone   []string
-	others bool // a record of parts that do not change is for other members
+	others bool // the audience of unchanged parts changed
 }
 
-// begin has it publish for a cluster from now on. It returns its records, with newer stamps.
 func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	p.uid, p.epoch = uid, epoch
 	p.sequence++
@@ -39,7 +37,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 		for i := range r.parts {
 			r.parts[i].Epoch, r.parts[i].Sequence = p.epoch, p.sequence
 		}
-		if list, err := r.items(pool.String(), record{}); err == nil { // it did before
+		if list, err := r.items(pool.String(), record{}); err == nil { // it marshalled before
 			p.records[pool] = r
 			items = append(items, list...)
 		}
@@ -47,8 +45,7 @@ func (p *publisher) begin(uid string, epoch uint64) (items []channel.Item) {
 	return items
 }
 
-// set replaces what the cluster exports. An error is about exports that cannot be published: of
-// each what was before stays.
+// set replaces the exports. Exports with an error keep their previous version.
 func (p *publisher) set(list []export.Export, draining bool) (c publication, err error) {
 	p.sequence++
 	var problems []error
@@ -65,7 +62,7 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 			}
 		}
 		changed, err := r.items(k, old)
-		if err != nil { // the others are exported, and of this one what was before
+		if err != nil {
 			problems = append(problems, fmt.Errorf("export %s: %w", k, err))
 			continue
 		}
@@ -95,7 +92,6 @@ func (p *publisher) set(list []export.Export, draining bool) (c publication, err
 	return c, errors.Join(problems...)
 }
 
-// state is the item of the cluster's state.
 func (p *publisher) state(bundle []byte) channel.Item {
 	value, _ := encoding.Marshal(cluster{ // strings and numbers always marshal
 		UID: p.uid, Epoch: p.epoch, Sequence: p.sequence, Started: p.started.UnixMilli(), Draining: p.draining,
@@ -104,8 +100,7 @@ func (p *publisher) state(bundle []byte) channel.Item {
 	return channel.Item{Key: stateKey, Value: value}
 }
 
-// items are the record and its parts, as far as they differ from those of old. What does not differ
-// keeps old's stamp.
+// items returns the record and the parts that differ from old. The others keep old's stamp.
 func (r *record) items(key string, old record) (out []channel.Item, err error) {
 	add := func(key string, value any) {
 		raw, bad := encoding.Marshal(value)

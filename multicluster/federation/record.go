@@ -12,48 +12,43 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// maxRecord bounds a record, in bytes: 4,096 endpoints are about 80 KB. A hundred times as much is
-// decoded at most.
+// maxRecord bounds a record, in bytes: 4,096 endpoints take about 80 KB. Decoded, it takes at most
+// a hundred times as much.
 const maxRecord = 96 << 10
 
-// record is the wire form of an export.
 type record struct {
 	Epoch    uint64                       `json:"epoch"`
 	Sequence uint64                       `json:"sequence"`
 	Entry    inferenceapi.ImportedCluster `json:"entry"`
-	// Incarnation is export.Export's. A member returns it with where the export stands there.
+	// Incarnation is export.Export's. A member returns it in its report on the export.
 	Incarnation uint64 `json:"incarnation,omitempty"`
-	// Parts is how many parts the endpoints have; 0: Entry has them.
+	// Parts is the number of parts of the endpoints; 0: Entry has them.
 	Parts int `json:"parts,omitempty"`
 
 	parts []part
-	to    []string // export.Export.To; no member receives it
+	to    []string // export.Export.To; not sent
 }
 
-// cluster is the wire form of a cluster's state.
 type cluster struct {
 	UID      string `json:"uid"`
 	Epoch    uint64 `json:"epoch"`
 	Sequence uint64 `json:"sequence"`
-	// Started is when the process with that epoch began to publish, in milliseconds since 1970, by
-	// its own clock. An epoch that went back counts at once if it is later than before
-	// (registry.Update.Started).
+	// Started is when this epoch's process began to publish, in milliseconds since 1970 by its own
+	// clock. A lower epoch with a later Started is accepted.
 	Started  int64 `json:"started,omitempty"`
 	Draining bool  `json:"draining,omitempty"`
-	// Bundle has the CA certificates of its trust domain, in PEM: those that have signed, and those
-	// that will.
+	// Bundle has the CA certificates of its trust domain, in PEM: past and future signers.
 	Bundle string `json:"bundle,omitempty"`
 }
 
 const (
-	// maxUID bounds a cluster's UID, maxBundle its bundle, and maxState its state, in bytes.
+	// Bounds of a cluster's UID, bundle and state, in bytes.
 	maxUID    = 128
 	maxBundle = 16 << 10
-	maxState  = maxBundle + 8<<10 // line ends are escaped
+	maxState  = maxBundle + 8<<10
 )
 
-// decodeCluster reads a cluster's state. bundle is the bundle of its last state, which is not read
-// again.
+// decodeCluster reads a cluster's state. bundle is the last one, already checked.
 func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	if len(value) > maxState {
 		return c, fmt.Errorf("it has %d bytes", len(value))
@@ -74,8 +69,8 @@ func decodeCluster(value []byte, bundle string) (c cluster, err error) {
 	return c, nil
 }
 
-// stampOf is a stamp of a member. One that is too large is an error of that member: no later one
-// could replace it.
+// stampOf returns a member's stamp. One that is too large is an error: no later one could replace
+// it.
 func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	if epoch > registry.MaxStamp || sequence > registry.MaxStamp {
 		return registry.Stamp{},
@@ -84,30 +79,27 @@ func stampOf(epoch, sequence uint64) (registry.Stamp, error) {
 	return registry.Stamp{Epoch: epoch, Sequence: sequence}, nil
 }
 
-// keyKind is what an item of the topic exports is.
 type keyKind uint8
 
 const (
-	stateKind  keyKind = iota // of the cluster; the key is stateKey
-	recordKind                // of a pool; the key is its name
-	partKind                  // some of a pool's endpoints; the key is the pool's name, "#" and a number
+	stateKind  keyKind = iota // the cluster's; the key is stateKey
+	recordKind                // a pool's; the key is the pool's name
+	partKind                  // some endpoints of a pool; the key is the pool's name, "#" and a number
 )
 
-// exportKey is the key of an item of the topic exports.
 type exportKey struct {
 	kind keyKind
 	pool objectid.Pool
-	part int // its number
+	part int
 }
 
-// keyError reports a key that does not name what it should. Its text is made only if it is shown: a
-// hostile member sends such keys by the thousand.
+// keyError reports an invalid key. It formats its text on demand, because a hostile member sends
+// such keys by the thousand.
 type keyError struct{ key, want string }
 
 func (e keyError) Error() string { return fmt.Sprintf("%.300q is not the name of %s", e.key, e.want) }
 
-// parseKey reads the key of an item of the topic exports. The kind follows from its form alone: a
-// text of one form that is invalid is not taken for one of another.
+// parseKey reads a key of the topic exports. Its form alone determines the kind.
 func parseKey(key string) (out exportKey, err error) {
 	if key == stateKey {
 		return out, nil
@@ -137,8 +129,7 @@ func receivedKey(key string) (exportKey, error) {
 	return out, err
 }
 
-// memberPool reads the pool of a key of the other topics. Its member is the receiver, or the item
-// would not be here.
+// memberPool reads the pool in a key of the other topics, whose member is this cluster.
 func memberPool(key string) (objectid.Pool, error) {
 	m, ok := objectid.ParseMember(key)
 	if !ok || !m.Pool.IsValid() {
@@ -147,8 +138,8 @@ func memberPool(key string) (objectid.Pool, error) {
 	return m.Pool, nil
 }
 
-// decodeRecord reads an export, and of how many parts its endpoints are. An entry that is no
-// import's is an error.
+// decodeRecord reads an export and the number of parts of its endpoints. An entry that no import
+// may have is an error.
 func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts int, err error) {
 	if e.Pool = pool; len(value) > maxRecord {
 		return e, 0, fmt.Errorf("it has %d bytes, more than %d", len(value), maxRecord)
@@ -176,8 +167,8 @@ func decodeRecord(pool objectid.Pool, value []byte) (e registry.Export, parts in
 	return e, r.Parts, nil
 }
 
-// Bounds of the lists of an entry, those of its schema and no tighter. An empty object takes one
-// byte on the wire, and a hundred times that here.
+// Bounds of an entry's lists, as in its schema. An empty object takes one byte on the wire and a
+// hundred here.
 const (
 	maxEndpoints = 4096
 	maxParents   = 16
@@ -187,8 +178,6 @@ const (
 	maxRanges    = 64
 )
 
-// checkLists returns how many elements the lists of an entry have, or an error if one has more than
-// an import can have.
 func checkLists(e *inferenceapi.ImportedCluster) (elements int, err error) {
 	if e.Conditions = nil; len(e.Parents) > maxParents || len(e.TargetPorts) > maxPorts || len(e.PodCIDRs) > maxRanges {
 		return 0, errors.New("it has too many parents, ports or ranges")

@@ -17,8 +17,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// again has a site connect again to another one, and requires that it receives an export from it
-// then.
+// again makes a site reconnect to another one, and requires a new export from it.
 func (s *site) again(from *site, address string) {
 	s.t.Helper()
 	at := from.listener.Addr().String()
@@ -29,22 +28,22 @@ func (s *site) again(from *site, address string) {
 	s.has(from.name + "=" + address)
 }
 
-// knows polls until a site has received the bundle that another one publishes.
-func (s *site) knows(of *site) {
+// knows polls until a site has received another one's published bundle.
+func (s *site) knows(other *site) {
 	s.t.Helper()
 	poll.NoError(s.t, "the bundle arrives", poll.Limit, func() error {
-		m, _ := s.registry.Member(of.name)
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		if !strings.HasSuffix(string(m.Bundle), string(of.published)) {
+		m, _ := s.registry.Member(other.name)
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		if !strings.HasSuffix(string(m.Bundle), string(other.published)) {
 			return fmt.Errorf("%s has %q", s.name, m.Bundle)
 		}
 		return nil
 	})
 }
 
-// renewsTwice has the authority of a site renew, and its certificate with it. seen is called after
-// each step. It returns the last authority.
+// renewsTwice renews the authority of a site twice, with its certificate. seen is called after each
+// step. It returns the last authority.
 func (s *site) renewsTwice(seen func()) (signing *authority) {
 	s.t.Helper()
 	signing = s.authority
@@ -53,7 +52,7 @@ func (s *site) renewsTwice(seen func()) (signing *authority) {
 		for _, step := range []func(){
 			func() { s.presents(s.presented, slices.Concat(signing.bundle, next.bundle)) }, // it will sign
 			func() { s.presents(next.issue(s.t, id(s.name)), slices.Concat(signing.bundle, next.bundle)) },
-			func() { s.presents(s.presented, next.bundle) }, // the one before has expired
+			func() { s.presents(s.presented, next.bundle) }, // the previous one expired
 		} {
 			step()
 			seen()
@@ -63,7 +62,7 @@ func (s *site) renewsTwice(seen func()) (signing *authority) {
 	return signing
 }
 
-// An authority renews twice, certificates with it, and the ClusterSets keep the first bundle: no
+// An authority renews twice, with its certificates, and the ClusterSets keep the first bundle: no
 // connection fails in either direction.
 func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	a, b := newSite(t, "a", id("a")), newSite(t, "b", id("b"))
@@ -82,8 +81,8 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 		t.Errorf("a connection failed:\n%s", text)
 	}
 
-	// After a restart, what was published is still trusted; for a member that has only the
-	// ClusterSet's, it is not.
+	// After a restart, the published bundle is still trusted; by a member with only the
+	// ClusterSet's bundle it is not.
 	m, _ := b.registry.Member("a")
 	restarted, fresh := newTrust(nil, b.trust.now), newTrust(nil, b.trust.now)
 	restarted.set([]Member{{Name: "a", Address: "192.0.2.1:1", Bundle: a.bundle, Published: m.Bundle}})
@@ -100,7 +99,7 @@ func TestFederation_AuthorityRenewsWithoutAFailedConnection(t *testing.T) {
 	}
 }
 
-// A member publishes the authority of another one as its own.
+// A member publishes another one's authority as its own.
 func TestFederation_PublishedBundleVouchesForItsMemberAlone(t *testing.T) {
 	a, b, c := newSite(t, "a", id("a")), newSite(t, "b", id("b")), newSite(t, "c", id("c"))
 	join(a, b, c)
@@ -115,7 +114,7 @@ func TestFederation_PublishedBundleVouchesForItsMemberAlone(t *testing.T) {
 			t.Errorf("it vouches for %s", other)
 		}
 	}
-	a.presents(a.presented, bytes.Repeat([]byte("x"), maxBundle+1)) // is left out, with the rest of the state
+	a.presents(a.presented, bytes.Repeat([]byte("x"), maxBundle+1)) // dropped, with the rest of the state
 	a.exports(exported("10.0.0.7"))
 	poll.Until(t, "c reports it", func() bool { return strings.Contains(c.logs.String(), "its bundle is too long") })
 	a.presents(a.presented, a.bundle)

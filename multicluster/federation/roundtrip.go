@@ -7,31 +7,29 @@ import (
 	"time"
 )
 
-// connections are those to members, by the address of the member. The system measures the round
-// trip of each.
+// connections are the connections to members, by the member's address. The system measures their
+// round trip times.
 type connections struct {
-	mu sync.Mutex
-	of map[string]*net.TCPConn
+	mu       sync.Mutex
+	byMember map[string]*net.TCPConn
 }
 
-// dial connects to an address of a member.
 func (c *connections) dial(ctx context.Context, member, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.of == nil {
-			c.of = map[string]*net.TCPConn{}
+		if c.byMember == nil {
+			c.byMember = map[string]*net.TCPConn{}
 		}
-		c.of[member] = tcp
+		c.byMember[member] = tcp
 	}
 	return conn, err
 }
 
-// roundTrip returns the least round trip that was measured lately; 0 without a connection.
 func (c *connections) roundTrip(address string) (d time.Duration) {
 	c.mu.Lock()
-	conn := c.of[address]
+	conn := c.byMember[address]
 	c.mu.Unlock()
 	if conn == nil {
 		return 0
@@ -40,17 +38,16 @@ func (c *connections) roundTrip(address string) (d time.Duration) {
 	if err != nil {
 		return 0
 	}
-	_ = raw.Control(func(fd uintptr) { d = measured(int(fd)) }) // fails if it is closed
+	_ = raw.Control(func(fd uintptr) { d = measured(int(fd)) })
 	return d
 }
 
-// keep forgets the connections to addresses that are no member's.
-func (c *connections) keep(is func(address string) bool) {
+func (c *connections) keep(stays func(address string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for address := range c.of {
-		if !is(address) {
-			delete(c.of, address)
+	for address := range c.byMember {
+		if !stays(address) {
+			delete(c.byMember, address)
 		}
 	}
 }

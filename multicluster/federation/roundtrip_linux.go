@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// measured is the least round trip that the system has measured on a connection lately; 0: none.
 func measured(fd int) time.Duration {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil || info.Min_rtt == ^uint32(0) {

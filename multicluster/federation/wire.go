@@ -2,8 +2,8 @@ package federation
 
 import "github.com/fxamacker/cbor/v2"
 
-// The wire form is CBOR (RFC 8949) with the names of the JSON form. Members of one set may run
-// different releases, so a decoder ignores names that it does not have. Everything else is strict.
+// The wire form is CBOR (RFC 8949). Unknown names are ignored, because members may run different
+// releases. Everything else is strict.
 var (
 	encoding = mode(cbor.EncOptions{Sort: cbor.SortBytewiseLexical}.EncMode())
 	decoding = mode(cbor.DecOptions{
@@ -21,14 +21,14 @@ var (
 )
 
 const (
-	// maxDepth bounds how deep a message is nested: seven levels are used.
+	// maxDepth bounds the nesting of a message: seven levels are used.
 	maxDepth = 16
-	// elementSize is how many bytes an element of a list counts beside its own: the smallest takes
-	// one on the wire.
+	// elementSize is counted for a list element in addition to its bytes on the wire, of which the
+	// smallest has one.
 	elementSize = 32
 )
 
-// mode is a mode of the library, whose options are constants.
+// mode panics on an error, because the options are constants.
 func mode[M any](m M, err error) M {
 	if err != nil {
 		panic(err)
@@ -36,8 +36,8 @@ func mode[M any](m M, err error) M {
 	return m
 }
 
-// WireTypes are the types of what members send to each other, by name, with zero values. Tests
-// generate from their fields what a hostile member may send.
+// WireTypes returns the types of members' messages, by name, as zero values. Tests derive hostile
+// messages from their fields.
 func WireTypes() map[string]any {
 	return map[string]any{"state": cluster{}, "record": record{}, "part": part{}, "placed": placed{}, "load": load{}}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// A type with JSON names that is not listed would be sent without a test of what a hostile member
-// may write there.
+// A type with JSON names that is not listed would be sent without a test of hostile values.
 func TestWireTypes_NoneIsMissing(t *testing.T) {
 	var listed []string
 	for _, v := range federation.WireTypes() {

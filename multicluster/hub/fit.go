@@ -9,18 +9,16 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// unfit is an export that no import may have, and why. to are the members that it is for; nil: all.
 type unfit struct {
 	why string
 	to  []string
 }
 
-// overhead is what an export costs in memory beside its entry, in bytes: names, and entries of maps
-// and tables.
+// overhead is the memory of an export in addition to its entry, in bytes: names, maps and tables.
 const overhead = 512
 
-// fit leaves out the export of a decision that no import may have: the API servers of the others
-// would reject the import as a whole. The version before stays with them. h.mu is held.
+// fit removes an export that no import may have, because API servers would reject the whole import.
+// h.mu is held.
 func (m *member) fit(d export.Decision) export.Decision {
 	if d.Export == nil {
 		return d
@@ -34,13 +32,12 @@ func (m *member) fit(d export.Decision) export.Decision {
 	m.unfit[d.Pool] = unfit{why, d.Export.To}
 	d.Export, d.Reason = nil, export.NotSupportedReason
 	d.Message = "no import may have it: " + why +
-		"; until that is corrected, others keep the version before, if they have one"
+		"; until that is corrected, members that have a previous version keep it"
 	return d
 }
 
-// Unfit returns what a member exports that the others do not import because no import may have it,
-// or because they have no room: the first such pools by name, each with the reason, and how many
-// more there are.
+// Unfit returns a member's exports that no import may have or that have no room: the first pools by
+// name, with reasons, and the number of the rest.
 func (h *Hub) Unfit(name string, most int) (first []string, more int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,38 +19,36 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Config is what a Hub needs.
+// Config configures a Hub.
 type Config struct {
-	// Imports are called with the pools of which a member's import may have changed, and Exports
-	// with those of which a member's condition Exported may have. They must not call the Hub.
+	// Imports and Exports are called with pools whose import, or condition Exported, at a member
+	// may have changed. They must not call the Hub.
 	Imports, Exports func(member string, pools []objectid.Pool)
-	// Waited is called once all members have been read, or are waited for no longer: Settled has
-	// changed. It may call the Hub.
+	// Waited is called when Settled becomes true for all members. It may call the Hub.
 	Waited func()
-	// Drain is how long the requests of a withdrawn export may go on. Default: 10 minutes.
+	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
 	Drain time.Duration
-	// Grace is how long a member that has not been read yet is waited for. Default: 15 s, which is
-	// also the lease of one that was.
+	// Grace is how long the hub waits for a member that was not read yet, and the lease of the
+	// others. Default: 15 s.
 	Grace time.Duration
-	// Never is why an address may be in no import, as a phrase that follows it; "": it may. nil:
-	// all may.
+	// Never returns why no import may have an address, as a phrase that follows it; "": an import
+	// may. nil: all may.
 	Never func(netip.Addr) string
-	Now   func() time.Time // this process's monotonic clock; time.Now if nil
+	Now   func() time.Time // this process's monotonic clock; nil: time.Now
 }
 
 // Member is one cluster of the set.
 type Member struct {
 	Name string
-	// Allow limits what its exports do in the other members.
+	// Allow limits the effect of its exports in the other members.
 	Allow v1alpha1.ClusterSetAllow
-	// Draining: the others send it no new request.
+	// Draining: the others send it no new requests.
 	Draining bool
-	// Store has the objects of the member. Offers are put there, which only multicluster/imports
-	// reads.
+	// Store has the member's objects, and Offers for multicluster/imports.
 	Store *store.Store
-	// Namespace reports whether a namespace exists there, or may be made.
+	// Namespace reports whether a namespace exists there or may be created.
 	Namespace func(name string) bool
-	// Own are the clusters of an import there whose entries this hub has written.
+	// Own returns the clusters in an import there whose entries this hub wrote.
 	Own func(p objectid.Pool) []string
 }
 
@@ -64,27 +62,26 @@ type Hub struct {
 	sequence uint64
 }
 
-// member is a cluster of the set, as an importer and as an exporter.
 type member struct {
 	Member
-	registry *registry.Registry // what is exported to it
+	registry *registry.Registry
 	importer *imports.Importer
-	placed   map[objectid.Pool]map[string]registry.Placement // of Assemble, by exporter
+	placed   map[objectid.Pool]map[string]registry.Placement // by Assemble, by exporter
 	written  map[objectid.Pool]Writing
 
-	since     time.Time // when it became a member
-	restored  bool      // what its imports have from this hub is known: before that, nothing is exported to it
+	since     time.Time
+	restored  bool // this hub's entries in its imports are known; until then nothing is exported to it
 	uid       string
-	read      bool // Exports was called
+	read      bool
 	connected bool
 	contacted time.Time
 	stamp     registry.Stamp
 	decisions map[objectid.Pool]export.Decision
-	stamps    map[objectid.Pool]registry.Stamp // of the exports among them
-	sizes     map[objectid.Pool]int            // of their entries, in bytes
+	stamps    map[objectid.Pool]registry.Stamp
+	sizes     map[objectid.Pool]int // of their entries, in bytes
 	unfit     map[objectid.Pool]unfit
-	unnamed   int    // pools of which no name is valid
-	crowded   string // why not all of its exports have room at others; "": they have
+	unnamed   int    // number of pools with an invalid name
+	crowded   string // why some of its exports have no room at others; "": all have
 }
 
 // New makes a hub without members.
@@ -96,7 +93,6 @@ func New(c Config) *Hub {
 	return &Hub{cfg: c, members: map[string]*member{}}
 }
 
-// changes are what the callbacks are called with, once no lock is held.
 type changes struct {
 	imports, exports map[string][]objectid.Pool
 }
@@ -108,14 +104,13 @@ func (c *changes) add(to *map[string][]objectid.Pool, member string, pools ...ob
 	(*to)[member] = append((*to)[member], pools...)
 }
 
-// call calls the callbacks.
 func (h *Hub) call(c *changes) {
 	for _, side := range []struct {
-		of map[string][]objectid.Pool
-		f  func(string, []objectid.Pool)
+		pools map[string][]objectid.Pool
+		f     func(string, []objectid.Pool)
 	}{{c.imports, h.cfg.Imports}, {c.exports, h.cfg.Exports}} {
-		for _, name := range slices.Sorted(maps.Keys(side.of)) {
-			pools := side.of[name]
+		for _, name := range slices.Sorted(maps.Keys(side.pools)) {
+			pools := side.pools[name]
 			slices.SortFunc(pools, objectid.Pool.Compare)
 			if side.f != nil {
 				side.f(name, slices.Compact(pools))
@@ -124,8 +119,8 @@ func (h *Hub) call(c *changes) {
 	}
 }
 
-// SetMembers replaces the members. all: a pool that a member exports is an entry of its own import
-// too. The exports of a member that is none any more drain.
+// SetMembers replaces the members. all: a member's own exports are entries of its imports, too. The
+// exports of a former member drain.
 func (h *Hub) SetMembers(list []Member, all bool) {
 	var c changes
 	defer h.call(&c)
@@ -134,17 +129,17 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 	now := map[string]*member{}
 	h.all = all
 	for _, m := range list {
-		is := h.members[m.Name]
-		if is == nil || is.Store != m.Store {
-			is = &member{since: h.cfg.Now(), placed: map[objectid.Pool]map[string]registry.Placement{},
+		known := h.members[m.Name]
+		if known == nil || known.Store != m.Store {
+			known = &member{since: h.cfg.Now(), placed: map[objectid.Pool]map[string]registry.Placement{},
 				written: map[objectid.Pool]Writing{}, stamps: map[objectid.Pool]registry.Stamp{}}
-			is.registry = registry.New(registry.Config{Drain: h.cfg.Drain, Lease: h.cfg.Grace, Now: h.cfg.Now})
-			is.importer = imports.New(imports.Config{
-				Registry: is.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own, Self: m.Name,
+			known.registry = registry.New(registry.Config{Drain: h.cfg.Drain, Lease: h.cfg.Grace, Now: h.cfg.Now})
+			known.importer = imports.New(imports.Config{
+				Registry: known.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own, Self: m.Name,
 			})
 		}
-		is.Member = m
-		now[m.Name] = is
+		known.Member = m
+		now[m.Name] = known
 	}
 	h.members = now
 	h.meet(&c)
@@ -158,7 +153,7 @@ func (h *Hub) SetMembers(list []Member, all bool) {
 	}
 }
 
-// meet replaces the exporters of each member, and what they are allowed there. mu is held.
+// mu is held.
 func (h *Hub) meet(c *changes) {
 	for _, m := range h.sorted() {
 		allow := map[string]v1alpha1.ClusterSetAllow{}
@@ -176,9 +171,8 @@ func (h *Hub) sorted() []*member {
 	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Restore takes over what the imports of a member have from this hub, before its first Exports.
-// Only then do exports of others reach it: what they have withdrawn meanwhile is among its imports,
-// and drains.
+// Restore passes the hub's entries in a member's imports, before its first Exports. Only then do
+// others' exports reach it, so that withdrawn ones drain.
 func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
 	var c changes
 	defer h.call(&c)
@@ -207,8 +201,8 @@ func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.Impo
 	}
 }
 
-// Exports passes all that a member exports, or is asked to. uid is that of its cluster. It returns
-// how many exports have changed.
+// Exports passes all exports and requested exports of a member. uid is its cluster's. It returns
+// how many exports changed.
 func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
 	var c changes
 	defer h.call(&c)
@@ -227,7 +221,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
 	changed := !m.read || rebuilt
 	for _, d := range decisions {
-		if !d.Pool.IsValid() { // no API server has it
+		if !d.Pool.IsValid() {
 			m.unnamed++
 			continue
 		}
@@ -262,7 +256,7 @@ func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) 
 	return news
 }
 
-// distribute passes what a member exports to the registries of the others. mu is held.
+// mu is held.
 func (h *Hub) distribute(c *changes, m *member) {
 	m.crowded = ""
 	for _, o := range h.sorted() {
@@ -272,7 +266,7 @@ func (h *Hub) distribute(c *changes, m *member) {
 	}
 }
 
-// pass passes what a member exports to another one. mu is held.
+// mu is held.
 func (h *Hub) pass(c *changes, m, o *member) {
 	changed, rejected := o.registry.Apply(m.snapshot(o))
 	if len(rejected) > 0 {
@@ -281,37 +275,37 @@ func (h *Hub) pass(c *changes, m, o *member) {
 	h.assemble(c, o, changed)
 }
 
-// snapshot is all that a member exports to another one.
 func (m *member) snapshot(o *member) registry.Update {
 	u := registry.Update{
 		Member: m.Name, UID: m.uid, Stamp: m.stamp, Snapshot: true, Draining: m.Draining,
 		Unread: map[objectid.Pool]string{},
 	}
 	receives := func(to []string) bool { return to == nil || o == m || slices.Contains(to, o.Name) }
-	for p, d := range m.decisions { // registries share the lists of an entry: none changes them
+	for p, d := range m.decisions { // registries share the lists of an entry and do not change them
 		if e := d.Export; e != nil && receives(e.To) {
 			u.Exports = append(u.Exports, registry.Export{
 				Pool: p, Stamp: m.stamps[p], Entry: e.Entry, Size: m.sizes[p],
 			})
 		}
 	}
-	for p, not := range m.unfit {
-		if receives(not.to) {
-			u.Unread[p] = not.why
+	for p, bad := range m.unfit {
+		if receives(bad.to) {
+			u.Unread[p] = bad.why
 		}
 	}
 	slices.SortFunc(u.Exports, func(a, b registry.Export) int { return a.Pool.Compare(b.Pool) })
 	return u
 }
 
-// Contact notes that the API server of a member has answered, as the cluster with a UID.
+// Contact records that a member's API server responded as the cluster with a UID.
 func (h *Hub) Contact(name, uid string) {
 	h.reached(name, true, func(m, o *member) []objectid.Pool {
 		if !m.read || m.uid != uid {
 			return nil
 		}
 		u := registry.Update{Member: m.Name, UID: uid, Stamp: m.stamp, Draining: m.Draining}
-		if is, _ := o.registry.Member(m.Name); is.UID != uid { // another cluster has had the name, and its lease ran on
+		// another cluster had the name, and its lease continued
+		if old, _ := o.registry.Member(m.Name); old.UID != uid {
 			u = m.snapshot(o)
 		}
 		changed, _ := o.registry.Apply(u)
@@ -319,14 +313,14 @@ func (h *Hub) Contact(name, uid string) {
 	})
 }
 
-// Lost notes that it has not.
+// Lost records that a member's API server did not respond.
 func (h *Hub) Lost(name string) {
 	h.reached(name, false, func(m, o *member) []objectid.Pool {
 		return o.registry.Connected(m.Name, false)
 	})
 }
 
-func (h *Hub) reached(name string, is bool, f func(m, o *member) []objectid.Pool) {
+func (h *Hub) reached(name string, connected bool, f func(m, o *member) []objectid.Pool) {
 	var c changes
 	defer h.call(&c)
 	h.mu.Lock()
@@ -335,8 +329,8 @@ func (h *Hub) reached(name string, is bool, f func(m, o *member) []objectid.Pool
 	if m == nil {
 		return
 	}
-	was := m.connected
-	if m.connected = is; is {
+	before := m.connected
+	if m.connected = connected; connected {
 		m.contacted = h.cfg.Now()
 	}
 	for _, o := range h.sorted() {
@@ -344,12 +338,12 @@ func (h *Hub) reached(name string, is bool, f func(m, o *member) []objectid.Pool
 			h.assemble(&c, o, f(m, o))
 		}
 	}
-	if was != is {
+	if before != connected {
 		h.others(&c)
 	}
 }
 
-// others adds all exports: where they stand at a member may have changed. mu is held.
+// others adds all exports: their state at a member may have changed. mu is held.
 func (h *Hub) others(c *changes) {
 	for _, o := range h.sorted() {
 		for p := range o.decisions {
@@ -358,7 +352,7 @@ func (h *Hub) others(c *changes) {
 	}
 }
 
-// Namespaces notes that namespaces of a member have come or gone.
+// Namespaces records that namespaces of a member were created or deleted.
 func (h *Hub) Namespaces(name string) {
 	var c changes
 	defer h.call(&c)
@@ -369,7 +363,7 @@ func (h *Hub) Namespaces(name string) {
 	}
 }
 
-// Taken notes that entries of another controller in the import of a pool have come or gone.
+// Taken records that another controller's entries in the import of a pool changed.
 func (h *Hub) Taken(name string, p objectid.Pool) {
 	var c changes
 	defer h.call(&c)
@@ -380,7 +374,6 @@ func (h *Hub) Taken(name string, p objectid.Pool) {
 	}
 }
 
-// pools are all that is exported to a member.
 func (m *member) pools() (out []objectid.Pool) {
 	for _, o := range m.registry.Members(nil) {
 		for _, e := range m.registry.ExportsOf(o.Name) {
@@ -391,14 +384,14 @@ func (m *member) pools() (out []objectid.Pool) {
 	return slices.Compact(out)
 }
 
-// assemble brings the imports of some pools of a member up to date. mu is held.
+// mu is held.
 func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	if len(pools) == 0 {
 		return
 	}
 	a, err := m.importer.Assemble(pools)
 	if err != nil {
-		return // unreachable: a store in memory whose Offers have this one writer takes them
+		return // unreachable: a store in memory accepts Offers of their only writer
 	}
 	for _, p := range a.Pools {
 		delete(m.placed, p)
@@ -413,8 +406,8 @@ func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
 	c.add(&c.imports, m.Name, a.Pools...)
 }
 
-// Import is the status of an import at a member, as far as it is this hub's; generation is that of
-// the object. imported is false for one that needs no object.
+// Import returns this hub's part of the status of an import at a member; generation is the
+// object's. imported is false for an import that needs no object.
 func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus,
 	imported bool) {
 	h.mu.Lock()
@@ -430,7 +423,7 @@ func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenc
 	return s, imported
 }
 
-// Run ends leases and drains as they are due, until ctx ends.
+// Run ends leases and drains when they are due, until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -448,8 +441,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// expire is one step of Run. After Config.Grace, members that have not been read are waited for no
-// longer.
+// expire is one step of Run. It sets waited once all members were read or their Config.Grace ended.
 func (h *Hub) expire(waited *bool) {
 	var c changes
 	defer h.call(&c)

@@ -75,7 +75,7 @@ func (w *world) dirty() string {
 	return out
 }
 
-// exports has a member export chat at an address, to some members; "": nothing.
+// exports makes a member export chat at an address, to some members; "": nothing.
 func (w *world) exports(member, address string, to ...string) {
 	var list []export.Decision
 	if address != "" {
@@ -92,7 +92,7 @@ func (w *world) exports(member, address string, to ...string) {
 	w.Exports(member, "uid-"+member, list)
 }
 
-// imports describes what the import of chat is to have at a member.
+// imports describes the wanted import of chat at a member.
 func (w *world) imports(member string) string {
 	s, ok := w.Import(member, chat, 1)
 	if !ok {
@@ -104,9 +104,9 @@ func (w *world) imports(member string) string {
 		if c.EndpointPicker != nil {
 			text += " " + c.EndpointPicker.Service[0].Addresses[0]
 		}
-		for _, is := range c.Conditions {
-			if is.Type == "Ready" && is.Status != metav1.ConditionTrue {
-				text += fmt.Sprintf(" %s/%s", is.Status, is.Reason)
+		for _, condition := range c.Conditions {
+			if condition.Type == "Ready" && condition.Status != metav1.ConditionTrue {
+				text += fmt.Sprintf(" %s/%s", condition.Status, condition.Reason)
 			}
 		}
 		if len(c.Endpoints) > 0 {
@@ -126,16 +126,16 @@ func (w *world) has(member, want string) {
 
 func (w *world) condition(member, want string) {
 	w.t.Helper()
-	is, asked, known := w.Condition(member, chat)
+	condition, asked, known := w.Condition(member, chat)
 	got := "not known"
 	switch {
 	case known && !asked:
 		got = "not asked"
 	case known:
-		got = fmt.Sprintf("%s/%s", is.Status, is.Reason)
+		got = fmt.Sprintf("%s/%s", condition.Status, condition.Reason)
 	}
 	if got != want {
-		w.t.Errorf("Exported of %s: %s, want %s (%s)", member, got, want, is.Message)
+		w.t.Errorf("Exported of %s: %s, want %s (%s)", member, got, want, condition.Message)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestHub_ClusterThatWasMadeAnewTakesItsNameOver(t *testing.T) {
 		w.exports("east", "192.0.2.1")
 		list := []export.Decision{}
 		w.Exports("east", "another", list)
-		w.has("west", "east 192.0.2.1") // the lease of the first one runs
+		w.has("west", "east 192.0.2.1") // the first one's lease runs
 		time.Sleep(20 * time.Second)
 		w.Contact("east", "another")
 		w.has("west", "east 192.0.2.1 False/Draining")
@@ -288,8 +288,8 @@ func TestHub_ImportsAllHasTheOwnPoolToo(t *testing.T) {
 	w.has("east", "east 192.0.2.1 False/Draining, west 192.0.2.2")
 }
 
-// A hub that starts reads the exporters and the importers in any order: what was withdrawn while no
-// hub ran drains all the same.
+// A starting hub reads exporters and importers in any order: exports withdrawn while no hub ran
+// still drain.
 func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "east")
@@ -308,8 +308,7 @@ func TestHub_ExportWithdrawnWhileNoHubRanDrains(t *testing.T) {
 	})
 }
 
-// An import that a hub writes sends no prompts in cleartext to gateways of a member that may not
-// have them.
+// A hub's import sends no prompts in cleartext to gateways of a member without that permission.
 func TestHub_GatewaysInCleartextAreExportedOnlyIfAllowed(t *testing.T) {
 	w := newWorld(t, "east", "west")
 	w.exports("west", "")

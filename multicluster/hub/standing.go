@@ -17,20 +17,19 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Writing is what was written of an import at a member.
+// Writing is the result of writing an import at a member.
 type Writing struct {
-	// Clusters are those that the import has from this hub.
+	// Clusters are this hub's entries in the import.
 	Clusters []string
-	// Reason is why others are missing, for the condition Exported; "": none are. Message describes
-	// it.
+	// Reason is why others are missing, for the condition Exported; "": none. Message describes it.
 	Reason, Message string
-	// Left are clusters that are left out of it because its API server does not take them, and why.
+	// Left maps the clusters that the API server rejects to the reason.
 	Left map[string]string
-	// Pruned: the object has no field for clusters, so Penstock alone reads them there.
+	// Pruned: the object has no field for clusters, so only Penstock reads them there.
 	Pruned bool
 }
 
-// Written notes what the import of a pool at a member has now.
+// Written records the content of the import of a pool at a member.
 func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	var c changes
 	defer h.call(&c)
@@ -56,7 +55,7 @@ func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
 	}
 }
 
-// Settled reports whether the exports of a cluster are known, or are waited for no longer.
+// Settled reports whether a cluster's exports are known or its grace period ended.
 func (h *Hub) Settled(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,23 +67,23 @@ func (h *Hub) settled(m *member) bool {
 	return m.read || h.cfg.Now().Sub(m.since) >= h.cfg.Grace
 }
 
-// Condition is the condition Exported of a pool of a member. asked is false if its annotations ask
-// for no export, and known if where it stands is not known yet: then what was written before stays.
-func (h *Hub) Condition(name string, p objectid.Pool) (is report.Condition, asked, known bool) {
+// Condition returns the condition Exported of a member's pool. asked: its annotations request an
+// export. Until the state is known, the previous condition stays.
+func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.members[name]
 	if m == nil || !m.read {
-		return is, false, false
+		return condition, false, false
 	}
 	return h.exported(m, p)
 }
 
 // exported is Condition of a member that was read. mu is held.
-func (h *Hub) exported(m *member, p objectid.Pool) (is report.Condition, asked, known bool) {
+func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, asked, known bool) {
 	d, ok := m.decisions[p]
 	if !ok || !d.Asked {
-		return is, false, true
+		return condition, false, true
 	}
 	var names, pruned []string
 	var list []registry.Placement
@@ -97,9 +96,9 @@ func (h *Hub) exported(m *member, p objectid.Pool) (is report.Condition, asked, 
 			continue
 		}
 		pl, pending := o.standing(m.Name, p)
-		// One that answers, and that cannot be read within the grace period, delays no condition.
+		// A member that responds but cannot be read within the grace period delays no condition.
 		if pending && (!h.settled(o) || o.read && o.connected) {
-			return is, true, false
+			return condition, true, false
 		}
 		if !pending {
 			list = append(list, pl)
@@ -108,19 +107,18 @@ func (h *Hub) exported(m *member, p objectid.Pool) (is report.Condition, asked, 
 			pruned = append(pruned, o.Name)
 		}
 	}
-	if is = export.Exported(d, names, list); len(pruned) > 0 {
+	if condition = export.Exported(d, names, list); len(pruned) > 0 {
 		more := ""
 		if n := len(pruned) - mostPruned; n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		is.Message += fmt.Sprintf(
+		condition.Message += fmt.Sprintf(
 			"; by Penstock alone in %s%s, where the CRD of InferencePoolImport has no status.clusters",
 			strings.Join(pruned[:min(len(pruned), mostPruned)], ", "), more)
 	}
-	return is, true, true
+	return condition, true, true
 }
 
-// brief is what an API server of a member reports, as far as another member gets it in a condition.
 func brief(message string) string {
 	if len(message) <= longestMessage {
 		return message
@@ -131,32 +129,31 @@ func brief(message string) string {
 // longestMessage is in bytes.
 const longestMessage = 512
 
-// States of exports and imports, beside reasons.
+// States of exports and imports, in addition to reasons.
 const (
 	Imported = "Imported"
-	Pending  = "Pending" // to be written
+	Pending  = "Pending"
 )
 
-// mostPruned is how many members a message names.
 const mostPruned = 8
 
-// Status is a member as penstock hub shows it.
+// Status is a member's state for penstock hub.
 type Status struct {
 	Name string `json:"name"`
-	// Read: all that it exports is known. Connected: its API server answers.
+	// Read: all its exports are known. Connected: its API server responds.
 	Read      bool `json:"read"`
 	Connected bool `json:"connected"`
-	// Contacted is when its API server answered last; zero: never.
+	// Contacted is when its API server last responded; zero: never.
 	Contacted time.Time `json:"contacted,omitzero"`
-	// Exports are the pools that it exports, or is to, by state: Exported, Pending, or the reason
+	// Exports counts its pools with a requested export by state: Exported, Pending, or the reason
 	// of the condition Exported.
 	Exports map[string]int `json:"exports"`
-	// Imports are the exports of others to it by state: Imported, Pending, or why they are not
-	// imported; Missing names those that are not, and why.
+	// Imports counts the others' exports to it by state: Imported, Pending, or the reason why not.
+	// Missing maps the missing ones to the reason.
 	Imports map[string]int    `json:"imports"`
 	Missing map[string]string `json:"missing,omitempty"`
-	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so Penstock alone reads
-	// them.
+	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so only Penstock reads
+	// the clusters.
 	Pruned bool `json:"pruned,omitempty"`
 }
 
@@ -164,22 +161,22 @@ type Status struct {
 func (h *Hub) Status() []Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := []Status{} // in JSON it is a list, too, while there are none
+	out := []Status{} // a list in JSON even without members
 	for _, m := range h.sorted() {
-		is := Status{Name: m.Name, Read: m.read, Connected: m.connected, Contacted: m.contacted,
+		status := Status{Name: m.Name, Read: m.read, Connected: m.connected, Contacted: m.contacted,
 			Exports: map[string]int{}, Imports: map[string]int{}}
 		for p := range m.decisions {
 			condition, asked, known := h.exported(m, p)
 			switch {
 			case !known:
-				is.Exports[Pending]++
+				status.Exports[Pending]++
 			case asked:
-				is.Exports[condition.Reason]++
+				status.Exports[condition.Reason]++
 			}
 		}
-		for p, of := range m.placed {
-			is.Pruned = is.Pruned || m.written[p].Pruned
-			for cluster := range of {
+		for p, byCluster := range m.placed {
+			status.Pruned = status.Pruned || m.written[p].Pruned
+			for cluster := range byCluster {
 				pl, pending := m.standing(cluster, p)
 				state := Imported
 				if pending {
@@ -187,28 +184,28 @@ func (h *Hub) Status() []Status {
 				} else if pl.Reason != "" {
 					state = pl.Reason
 				}
-				if is.Imports[state]++; state != Imported {
-					if is.Missing == nil {
-						is.Missing = map[string]string{}
+				if status.Imports[state]++; state != Imported {
+					if status.Missing == nil {
+						status.Missing = map[string]string{}
 					}
-					is.Missing[objectid.Member{Member: cluster, Pool: p}.String()] = strings.TrimSuffix(
+					status.Missing[objectid.Member{Member: cluster, Pool: p}.String()] = strings.TrimSuffix(
 						pl.Reason+": "+pl.Message, ": ")
 				}
 			}
 		}
-		out = append(out, is)
+		out = append(out, status)
 	}
 	return out
 }
 
-// standing is where the export of a cluster stands at a member. pending: it has not been written
+// standing returns the state of a cluster's export at a member. pending: it has not been written
 // there yet.
 func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
 	pl, placed := m.placed[p][cluster]
 	pl.Member, pl.Pool, pl.Any = m.Name, p, true
 	w := m.written[p]
 	switch {
-	case !placed, !m.read: // before that, no namespace of it is known either
+	case !placed, !m.read: // an unread member's namespaces are unknown
 		return pl, true
 	case pl.Reason != "" && pl.Reason != imports.ConflictReason:
 		return pl, false
@@ -225,7 +222,7 @@ func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placemen
 	return pl, pl.Reason == ""
 }
 
-// within is a decision within what the ClusterSet allows its member. Endpoints do not pass through
+// within limits a decision to what the ClusterSet allows its member. Endpoints do not pass through
 // an API server.
 func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
 	if d.Export == nil {
@@ -258,14 +255,13 @@ func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.D
 	return d
 }
 
-// never is an address of an entry that no import may have, and why; "" if there is none.
 func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
 	if h.cfg.Never == nil {
 		return "", ""
 	}
 	for _, s := range services(e) {
 		for _, a := range s.Addresses {
-			if ip, err := netip.ParseAddr(a); err == nil { // importers judge what names resolve to
+			if ip, err := netip.ParseAddr(a); err == nil { // importers check the addresses of host names
 				if why := h.cfg.Never(ip); why != "" {
 					return a, why
 				}
@@ -275,7 +271,6 @@ func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
 	return "", ""
 }
 
-// encrypted are the gateways that are reached over TLS.
 func encrypted(parents []inferenceapi.ParentImport) (out []inferenceapi.ParentImport) {
 	for _, p := range parents {
 		cleartext := func(s inferenceapi.ServiceImport) bool {
@@ -288,7 +283,6 @@ func encrypted(parents []inferenceapi.ParentImport) (out []inferenceapi.ParentIm
 	return out
 }
 
-// services are those of an entry.
 func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) {
 	if e.EndpointPicker != nil {
 		out = append(out, e.EndpointPicker.Service...)
@@ -299,8 +293,8 @@ func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) 
 	return out
 }
 
-// outside is an address of an entry that is in none of some ranges. Without ranges there is none;
-// with ranges, a host name is one.
+// outside returns an address of an entry outside of all ranges. Without ranges no address is; with
+// ranges, a host name counts as outside.
 func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
 	if len(ranges) == 0 {
 		return "", false

@@ -21,8 +21,8 @@ const (
 	NotAllowedReason        = "NotAllowed"
 	NamespaceNotFoundReason = "NamespaceNotFound"
 	NotSupportedReason      = "NotSupported"
-	// ConflictReason: the import of that name has an entry of the cluster that another controller,
-	// or a user, wrote.
+	// ConflictReason: the import of that name has an entry of the cluster from another controller
+	// or a user.
 	ConflictReason = "Conflict"
 )
 
@@ -31,17 +31,16 @@ const (
 	defaultEndpoints = 10_000 // ClusterSetAllow.Endpoints
 )
 
-// Config is what an Importer needs.
+// Config configures an Importer.
 type Config struct {
 	Registry *registry.Registry
 	Store    *store.Store
 	// Namespace reports whether a namespace exists here; nil: all do.
 	Namespace func(name string) bool
-	// Self is a cluster whose exports are imported without being allowed; "": none is. It is that
-	// of the store, in a hub.
+	// Self is a cluster whose exports need no permission, in a hub the store's cluster; "": none.
 	Self string
-	// Own are the clusters of an import whose entries the store has though the writer of this
-	// Importer's Status has written them; nil: none.
+	// Own returns the clusters in an import whose entries in the store were written from this
+	// Importer's Status; nil: none.
 	Own func(p objectid.Pool) []string
 }
 
@@ -51,16 +50,16 @@ type Importer struct {
 
 	mu    sync.Mutex
 	allow map[string]v1alpha1.ClusterSetAllow // by member
-	// members that export more than they are allowed: what their pools have, as assembled last
+	// by member that exceeds its limits: its pools' shares, as last assembled
 	over map[string]map[objectid.Pool]share
-	// unnamed are exports that the ClusterSet does not name, by member, and unnamedAt are their
-	// members.
+	// unnamed are exports that the ClusterSet does not name, by member; unnamedAt are the members,
+	// by pool.
 	unnamed   map[string]map[objectid.Pool]struct{}
 	unnamedAt map[objectid.Pool][]string
-	own       string                       // this cluster's name
-	local     map[objectid.Pool]*int32     // weights of this cluster's own entries
-	down      map[picker]map[string]string // why pickers cannot be reached, by who has noticed
-	// unusable are the clusters of imports that translation cannot use, and why.
+	own       string
+	local     map[objectid.Pool]*int32
+	down      map[picker]map[string]string // why pickers cannot be reached, by source
+	// unusable are the clusters of imports that translation cannot use, with the reason.
 	unusable map[objectid.Pool]map[string]Unusable
 }
 
@@ -68,7 +67,6 @@ type Importer struct {
 // NotSupportedReason, and a sentence.
 type Unusable struct{ Reason, Message string }
 
-// picker is that of an exporting cluster of an import.
 type picker struct {
 	pool    objectid.Pool
 	cluster string
@@ -85,7 +83,7 @@ func New(c Config) *Importer {
 		unnamed:  map[string]map[objectid.Pool]struct{}{}, unnamedAt: map[objectid.Pool][]string{}}
 }
 
-// SetAllow replaces what each member may have imported. It returns the pools to assemble: all.
+// SetAllow replaces the limits of members. It returns the pools to assemble: all.
 func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -93,8 +91,8 @@ func (i *Importer) SetAllow(allow map[string]v1alpha1.ClusterSetAllow) []objecti
 	return i.all()
 }
 
-// SetLocal replaces the pools of this cluster that are entries of their imports too, with their
-// weights (nil: 1). It returns the pools to assemble.
+// SetLocal replaces the own pools that are entries of their imports, with their weights (nil: 1).
+// It returns the pools to assemble.
 func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (changed []objectid.Pool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -112,22 +110,22 @@ func (i *Importer) SetLocal(cluster string, pools map[objectid.Pool]*int32) (cha
 	return changed
 }
 
-// SetPickerDown notes why the picker of an exporting cluster of an import cannot be reached, by
-// source, which names who has noticed; "": it can be. It returns the pools to assemble.
+// SetPickerDown records why an exporting cluster's picker cannot be reached; "": it can. source
+// names the observer. It returns the pools to assemble.
 func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	at := picker{p, cluster}
 	before := i.pickerDown(at)
-	switch of := i.down[at]; {
+	switch reasons := i.down[at]; {
 	case why == "":
-		if delete(of, source); len(of) == 0 {
+		if delete(reasons, source); len(reasons) == 0 {
 			delete(i.down, at)
 		}
-	case of == nil:
+	case reasons == nil:
 		i.down[at] = map[string]string{source: why}
 	default:
-		of[source] = why
+		reasons[source] = why
 	}
 	if i.pickerDown(at) == before || !i.cfg.Registry.Exported(p) {
 		return nil
@@ -135,8 +133,8 @@ func (i *Importer) SetPickerDown(p objectid.Pool, cluster, source, why string) [
 	return []objectid.Pool{p}
 }
 
-// SetUnusable replaces the exporting clusters of an import that translation cannot use: its Offers
-// stay, and their exporters learn of it. It returns the pools to assemble.
+// SetUnusable replaces the clusters of an import that translation cannot use. Placements report it
+// to the exporters. It returns the pools to assemble.
 func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []objectid.Pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -149,13 +147,13 @@ func (i *Importer) SetUnusable(p objectid.Pool, clusters map[string]Unusable) []
 	return []objectid.Pool{p}
 }
 
-// pickerDown is why a picker cannot be reached, for Source.PickerDown. mu is held.
+// mu is held.
 func (i *Importer) pickerDown(at picker) string {
-	of := i.down[at]
-	if len(of) == 0 {
+	reasons := i.down[at]
+	if len(reasons) == 0 {
 		return ""
 	}
-	return "its picker fails: " + of[slices.Min(slices.Collect(maps.Keys(of)))]
+	return "its picker fails: " + reasons[slices.Min(slices.Collect(maps.Keys(reasons)))]
 }
 
 func weight(w *int32) int32 {
@@ -165,10 +163,10 @@ func weight(w *int32) int32 {
 	return *w
 }
 
-// all lists the pools that a member exports, or that have an Offer. mu is held.
+// mu is held.
 func (i *Importer) all() (pools []objectid.Pool) {
 	for _, m := range i.cfg.Registry.Members(nil) {
-		pools = append(pools, i.of(m.Name)...)
+		pools = append(pools, i.poolsOf(m.Name)...)
 	}
 	for _, o := range store.Offers.All(i.cfg.Store.View()) {
 		pools = append(pools, objectid.Pool{Namespace: o.Namespace, Name: o.Import})
@@ -176,7 +174,7 @@ func (i *Importer) all() (pools []objectid.Pool) {
 	return sorted(pools)
 }
 
-func (i *Importer) of(member string) (pools []objectid.Pool) {
+func (i *Importer) poolsOf(member string) (pools []objectid.Pool) {
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
 		pools = append(pools, e.Pool)
 	}
@@ -188,23 +186,22 @@ func sorted(pools []objectid.Pool) []objectid.Pool {
 	return slices.Compact(pools)
 }
 
-// Assembled is what a call of Assemble was about.
+// Assembled is the result of Assemble.
 type Assembled struct {
-	// Pools are those of the call, with others that have less or more room since.
+	// Pools are the pools of the call, and others whose share of a limit changed.
 	Pools []objectid.Pool
-	// Placed is where their exports of other clusters stand here, for their exporters:
-	// Placement.Member is the exporting one. Of an export that is withdrawn there is nothing.
+	// Placed are the states of their exports here, for the exporters in Placement.Member. Withdrawn
+	// exports have none.
 	Placed []registry.Placement
-	// Turned are the exports of members that got an Offer, or lost it.
+	// Turned are the exports of members that got or lost an Offer.
 	Turned []registry.RecordID
-	// Ready are Pools whose clusters are all imported and Ready: there is nothing to report on
-	// them.
+	// Ready are Pools whose clusters are all imported and Ready, so there is nothing to report.
 	Ready []objectid.Pool
-	// Revision of the store has their Offers.
+	// Revision of the store that has their Offers.
 	Revision uint64
 }
 
-// Assemble brings the Offers of some pools up to date with the registry.
+// Assemble updates the Offers of pools from the registry.
 func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -225,12 +222,12 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 				unnamed = append(unnamed, s.Entry.Name)
 			}
 			if !s.local && !s.gone {
-				is := registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message,
+				pl := registry.Placement{Member: s.Entry.Name, Pool: p, Reason: s.reason, Message: s.message,
 					Incarnation: s.incarnation}
-				if not := i.unusable[p][is.Member]; s.imported() && is.Reason == "" {
-					is.Reason, is.Message = not.Reason, not.Message
+				if bad := i.unusable[p][pl.Member]; s.imported() && pl.Reason == "" {
+					pl.Reason, pl.Message = bad.Reason, bad.Message
 				}
-				out.Placed = append(out.Placed, is)
+				out.Placed = append(out.Placed, pl)
 			}
 			if !s.imported() {
 				continue
@@ -240,7 +237,7 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 			if !s.local && !offered(view, p, s.Entry.Name) {
 				out.Turned = append(out.Turned, registry.RecordID{Cluster: s.Entry.Name, Pool: p})
 			}
-			ops = append(ops, store.Offers.Put(o)) // one that is equal changes nothing
+			ops = append(ops, store.Offers.Put(o))
 		}
 		i.noteUnnamed(p, unnamed)
 		for _, o := range store.Offers.By(view, store.ByImport, p.String()) {
@@ -262,8 +259,8 @@ func (i *Importer) Assemble(pools []objectid.Pool) (out Assembled, err error) {
 	return out, nil
 }
 
-// dated returns the sources of some pools, and dates their exports: one that is imported, and has
-// no age, has one from now on, and one that is not imported has none any more. mu is held.
+// dated returns the sources of pools and dates their exports: imported ones without an age begin
+// now, others lose it. mu is held.
 func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	out := make([][]Source, len(pools))
 	var begun, ceased []registry.RecordID
@@ -291,9 +288,8 @@ func (i *Importer) dated(r store.Reader, pools []objectid.Pool) [][]Source {
 	return out
 }
 
-// Status is the status of an import, as far as it is the cluster set's: every exporting cluster
-// that has an entry, with conditions. generation is that of the object, 0 without one. imported is
-// false if none of the exports is imported: such an import needs no object.
+// Status returns the cluster set's part of an import's status. generation is the object's, 0
+// without one. imported is false if no export is imported: such an import needs no object.
 func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus, imported bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -301,9 +297,7 @@ func (i *Importer) Status(p objectid.Pool, generation int64) (s inferenceapi.Inf
 	return StatusOf(sources, generation), slices.ContainsFunc(sources, func(s Source) bool { return s.imported() })
 }
 
-// limit notes what members have of what they are allowed that export pools of a list. It adds their
-// pools that have more or less of it than before: what one pool takes, another one has not. mu is
-// held.
+// limit computes exporters' shares of their limits. It adds pools whose share changed. mu is held.
 func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	members := i.cfg.Registry.Exporters(pools)
 	for name := range i.over {
@@ -322,10 +316,10 @@ func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 		if before == nil && now == nil {
 			continue
 		}
-		for _, p := range i.of(name) {
-			was, limitedThen := before[p]
-			is, limited := now[p]
-			if was != is || limitedThen != limited {
+		for _, p := range i.poolsOf(name) {
+			old, limitedThen := before[p]
+			next, limited := now[p]
+			if old != next || limitedThen != limited {
 				pools = append(pools, p)
 			}
 		}
@@ -333,18 +327,16 @@ func (i *Importer) limit(pools []objectid.Pool) []objectid.Pool {
 	return sorted(pools)
 }
 
-// share is what a pool has of what its member is allowed.
 type share struct {
 	none      bool // it is one too many
 	endpoints int
 }
 
-// share divides what a member is allowed among its pools, the first by namespace and name first.
 func (i *Importer) share(member string, exports, endpoints int) map[objectid.Pool]share {
 	out, allow := map[objectid.Pool]share{}, i.allow[member]
 	for _, e := range i.cfg.Registry.ExportsOf(member) {
 		if e.Withdrawn() || !allows(&allow, e.Pool) {
-			continue // it takes no new request, and its endpoints have those in flight; or it is not imported at all
+			continue // a draining pool takes no new requests and keeps its endpoints; others are not imported
 		}
 		out[e.Pool] = share{none: exports <= 0, endpoints: min(endpoints, len(e.Entry.Endpoints))}
 		exports--
@@ -353,7 +345,7 @@ func (i *Importer) share(member string, exports, endpoints int) map[objectid.Poo
 	return out
 }
 
-// sources are the exporting clusters of an import, sorted by name. mu is held.
+// mu is held.
 func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 	taken := Taken(r, p)
 	for _, e := range i.cfg.Registry.Exports(nil, p) {
@@ -372,9 +364,9 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		allow, member := i.allow[e.Cluster]
 		s.unnamed = member && !allows(&allow, p)
 		if s.reason, s.message = i.problem(r, e); s.reason == "" {
-			if of, limited := i.over[e.Cluster][p]; limited {
-				s.most = of.endpoints
-				if of.none {
+			if part, limited := i.over[e.Cluster][p]; limited {
+				s.most = part.endpoints
+				if part.none {
 					s.reason = NotAllowedReason
 					s.message = fmt.Sprintf(
 						"the ClusterSet lets it export %d pools, and others come first by namespace and name",
@@ -388,13 +380,12 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 		if s.reason == "" && slices.Contains(taken, e.Cluster) &&
 			!(i.cfg.Own != nil && slices.Contains(i.cfg.Own(p), e.Cluster)) {
 			s.reason = ConflictReason
-			s.message = fmt.Sprintf(
-				"status.clusters of InferencePoolImport %s/%s has an entry %s of another controller or user, which "+
-					"stays; remove it there", p.Namespace, p.Name, e.Cluster)
+			s.message = fmt.Sprintf("status.clusters of InferencePoolImport %s/%s has an entry %s of another "+
+				"controller or user, which stays; remove it there", p.Namespace, p.Name, e.Cluster)
 		}
 		out = append(out, s)
 	}
-	if w, ok := i.local[p]; ok { // also while no other cluster exports it: routes that name the import go on
+	if w, ok := i.local[p]; ok { // even without other exporters: routes that name the import continue
 		out = append(out,
 			Source{Entry: inferenceapi.ImportedCluster{Name: i.own, RoutingMode: inferenceapi.EndpointMode, Weight: w},
 				State: registry.Ready, local: true})
@@ -403,7 +394,7 @@ func (i *Importer) sources(r store.Reader, p objectid.Pool) (out []Source) {
 	return out
 }
 
-// Beyond is how many exports of a member are not imported because it is allowed fewer.
+// Beyond returns how many exports of a member exceed its limit.
 func (i *Importer) Beyond(member string) (n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -415,9 +406,8 @@ func (i *Importer) Beyond(member string) (n int) {
 	return n
 }
 
-// NoneAllowed reports whether no cluster that exports a pool may: the ClusterSet does not name the
-// pool for it, or it exports more than it may, and this pool is one too many. Findings about the
-// members count such exports.
+// NoneAllowed reports whether no exporter of a pool may export it, by name or number. Findings
+// about members count such exports.
 func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -428,7 +418,7 @@ func (i *Importer) NoneAllowed(p objectid.Pool) bool {
 	})
 }
 
-// Taken are the clusters of an import whose entries are another controller's, or a user's, sorted.
+// Taken returns the clusters of an import with an entry of another controller or a user, sorted.
 func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
 	obj, ok := store.InferencePoolImports.Get(r, p.String())
 	if !ok {
@@ -441,13 +431,12 @@ func Taken(r store.Reader, p objectid.Pool) (clusters []string) {
 	return clusters
 }
 
-// problem returns why an export is not imported, beside the number of its member's exports.
 func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message string) {
 	allow, ok := i.allow[e.Cluster]
 	switch {
 	case !ok:
 		if _, imported := store.Offers.Get(r, offerID(e.Pool, e.Cluster)); imported && e.Draining {
-			return "", "" // the member has left the set, and what was imported drains
+			return "", ""
 		}
 		return NotAllowedReason, fmt.Sprintf("%s is no member here", e.Cluster)
 	case !allows(&allow, e.Pool) && !faulty("allow") && e.Cluster != i.cfg.Self:
@@ -461,13 +450,12 @@ func (i *Importer) problem(r store.Reader, e *registry.Export) (reason, message 
 	return "", ""
 }
 
-// allows reports whether a member may export a pool here.
 func allows(allow *v1alpha1.ClusterSetAllow, p objectid.Pool) bool {
 	return slices.Contains(allow.Namespaces, p.Namespace) || slices.Contains(allow.Pools, p.String())
 }
 
-// Unnamed lists exports of a member that the ClusterSet does not name, up to a number, and how many
-// there are, as assembled last.
+// Unnamed returns the first exports of a member that the ClusterSet does not name, and their
+// number, as last assembled.
 func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -475,8 +463,7 @@ func (i *Importer) Unnamed(member string, most int) (first []objectid.Pool, n in
 	return first[:min(most, len(first))], len(first)
 }
 
-// noteUnnamed notes which members export a pool that the ClusterSet does not name for them. mu is
-// held.
+// mu is held.
 func (i *Importer) noteUnnamed(p objectid.Pool, now []string) {
 	for _, member := range i.unnamedAt[p] {
 		if !slices.Contains(now, member) {
@@ -500,29 +487,30 @@ func (i *Importer) Imports(id registry.RecordID) bool {
 }
 
 func offered(r store.Reader, p objectid.Pool, cluster string) bool {
-	_, is := store.Offers.Get(r, offerID(p, cluster))
-	return is
+	_, ok := store.Offers.Get(r, offerID(p, cluster))
+	return ok
 }
 
 func offerID(p objectid.Pool, cluster string) string {
 	return objectid.Join(p.Namespace, store.OfferName(p.Name, cluster))
 }
 
-func count(is *int32, otherwise int) int {
-	if is == nil {
+func count(n *int32, otherwise int) int {
+	if n == nil {
 		return otherwise
 	}
-	return int(*is)
+	return int(*n)
 }
 
-// offer is an export as this cluster's translation reads it. It shares the entry's lists with the
-// registry: neither changes them.
+// offer converts an export for translation. It shares the entry's lists with the registry; neither
+// changes them.
 func (i *Importer) offer(r store.Reader, p objectid.Pool, s *Source) *store.Offer {
 	allow, member := i.allow[s.Entry.Name]
 	o := &store.Offer{Import: p.Name, Cluster: s.Entry, Allowed: allow.Addresses, Pods: allow.PodCIDRs,
 		Cleartext: allow.Cleartext || !member, Local: s.local, Since: s.since}
 	o.Namespace, o.Name = p.Namespace, store.OfferName(p.Name, s.Entry.Name)
-	if before, ok := store.Offers.Get(r, offerID(p, s.Entry.Name)); ok && !member { // it drains, as it was allowed
+	// it drains within its former limits
+	if before, ok := store.Offers.Get(r, offerID(p, s.Entry.Name)); ok && !member {
 		o.Allowed, o.Pods, o.Cleartext = before.Allowed, before.Pods, before.Cleartext
 	}
 	c := &o.Cluster

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// world is an importer with what it reads and writes.
+// world is an importer with its registry and store.
 type world struct {
 	*imports.Importer
 	t        *testing.T
@@ -44,7 +44,7 @@ func newWorld(t *testing.T, allow map[string]v1alpha1.ClusterSetAllow) *world {
 	return w
 }
 
-// export has a member export pools, "namespace/name", of n endpoints each, and nothing else.
+// export makes a member export exactly these pools, "namespace/name", with n endpoints each.
 func (w *world) export(member string, n int, pools ...string) (placed string) {
 	w.t.Helper()
 	w.sequence++
@@ -80,7 +80,7 @@ func (w *world) assemble(changed []objectid.Pool) (placed string) {
 	return strings.Join(parts, "; ")
 }
 
-// offers describes what is in the store.
+// offers describes the Offers in the store.
 func (w *world) offers() string {
 	var parts []string
 	for _, o := range store.Offers.All(w.store.View()) {
@@ -93,7 +93,7 @@ func (w *world) offers() string {
 	return strings.Join(parts, "; ")
 }
 
-// A member that is removed because it is not trusted gets nothing that it was denied before.
+// A member that is removed because it is not trusted gets no permission that it lacked before.
 func TestImports_ThatDrainAreWithinWhatTheMemberWasAllowed(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{
 		"east": {Namespaces: []string{"ns"}, Addresses: []string{"192.0.2.0/24"}, Exports: new(int32(1))},
@@ -128,7 +128,7 @@ func TestImports_FollowWhatMembersExport(t *testing.T) {
 			o.Pods[0] != "10.0.0.0/8" || o.Cluster.Name != "east" || o.Import != "chat" {
 			t.Errorf("%+v", o)
 		}
-		if got := w.export("east", 0); got != "ns/chat of west: " { // nothing is reported of what is withdrawn
+		if got := w.export("east", 0); got != "ns/chat of west: " { // withdrawn exports have no report
 			t.Errorf("placed: %s", got)
 		}
 		if got := w.offers(); got != "ns/chat.east 2 Ready=False Draining; ns/chat.west 1" {
@@ -190,7 +190,7 @@ func TestImports_MemberStaysWithinWhatItIsAllowed(t *testing.T) {
 	}
 }
 
-// What one pool takes of what its member is allowed, another one has not: both are assembled again.
+// One pool's share of a limit reduces another's: both are assembled again.
 func TestImports_PoolsShareWhatTheirMemberIsAllowed(t *testing.T) {
 	two := int32(2)
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}})
@@ -241,7 +241,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	if got := w.offers(); got != "a/1.east 1; a/2.east 1 Ready=False Draining; a/3.east 1" {
 		t.Errorf("exported again: %s", got)
 	}
-	// What was imported drains after a restart, too: its record was kept.
+	// Imports also drain after a restart, because their records were saved.
 	records := slices.DeleteFunc(w.registry.Records(), func(r registry.Record) bool {
 		return r.Pool != (objectid.Pool{}) && !w.Imports(r.RecordID)
 	})
@@ -254,8 +254,7 @@ func TestImports_WithdrawnExportThatWasNotImportedDrainsNothing(t *testing.T) {
 	}
 }
 
-// A member with many more exports than it may have costs one finding, and an update of one export
-// the work of one.
+// A member far above its limit of exports costs one finding, and an update of one export costs one.
 func TestImports_ExportsBeyondWhatAMemberIsAllowedCostNothing(t *testing.T) {
 	two := int32(2)
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {Exports: &two}, "west": {}})
@@ -308,8 +307,8 @@ func TestImports_ExportThatCannotBeTakenKeepsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// An entry that another controller or a user wrote stays, and the exporter learns why its own is
-// not there. Its requests are routed all the same.
+// An entry of another controller or a user stays, and the exporter receives the reason. The
+// import's requests are routed all the same.
 func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
 	written := &inferenceapi.InferencePoolImport{}
@@ -343,7 +342,7 @@ func TestImports_EntryOfAnotherIsAConflict(t *testing.T) {
 	}
 }
 
-// A picker that fails takes no request from its cluster: the wiring stays, and the status has why.
+// A cluster whose picker fails keeps its Offer, and the status has the reason.
 func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
@@ -371,7 +370,7 @@ func TestImports_PickerThatFailsKeepsItsOffer(t *testing.T) {
 	}
 }
 
-// What translation cannot use stays, with what its exporter receives.
+// An export that translation cannot use stays, and its exporter receives the reason.
 func TestImports_ClusterThatTranslationCannotUseIsReportedToItsExporter(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 	chat := objectid.Pool{Namespace: "ns", Name: "chat"}
@@ -469,8 +468,7 @@ func BenchmarkImports_OneOfManyExportsChanges(b *testing.B) {
 	}
 }
 
-// A member that the ClusterSet allows nothing by name exports nothing here, and its exports take
-// nothing away from others.
+// A member without permissions in the ClusterSet exports nothing here, and does not affect others.
 func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}, "west": {}})
 	w.assemble(
@@ -505,8 +503,7 @@ func TestImports_MemberExportsOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
-// A weight that no export may have is not taken: the one before counts, and a first one is no
-// export.
+// An invalid weight is rejected: the previous one stays, and an export without one is not imported.
 func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 	for _, weight := range []int32{-1, -2147483648, 1_000_001, 2147483647} {
 		w := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
@@ -535,7 +532,7 @@ func TestImports_WeightOutOfRangeIsNotTaken(t *testing.T) {
 		}
 		records := w.registry.Records()
 		for i := range records {
-			records[i].Entry.Weight = &weight // as an earlier release kept it
+			records[i].Entry.Weight = &weight // as an earlier release stored it
 		}
 		again := newWorld(t, map[string]v1alpha1.ClusterSetAllow{"east": {}})
 		again.assemble(again.registry.Restore(records))

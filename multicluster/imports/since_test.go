@@ -22,12 +22,12 @@ func (w *world) since(name string) int64 {
 	return -1
 }
 
-// allow replaces what member east may export.
+// allow replaces the permissions of member east.
 func (w *world) allow(a v1alpha1.ClusterSetAllow) {
 	w.assemble(w.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": a}))
 }
 
-// publish has member east export ns/chat with a weight.
+// publish makes east export ns/chat with a weight.
 func (w *world) publish(weight int32) {
 	w.t.Helper()
 	w.sequence++
@@ -43,8 +43,8 @@ func (w *world) publish(weight int32) {
 	w.assemble(changed)
 }
 
-// An export that a member announces early, and that this cluster does not import, gains no age by
-// it: once it is imported, it is younger than every name in use since.
+// An export that is announced early and not imported gains no age: once it is imported, it is
+// younger than every name in use since.
 func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 	const invalid = 2_000_000_000 // a weight that no export may have
 	named := v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}
@@ -85,7 +85,7 @@ func TestImports_HiddenExportIsAsOldAsItsFirstOffer(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				w.publish(2)
-				w.publish(invalid) // what is known of it stays an Offer
+				w.publish(invalid) // the previous version stays an Offer
 				w.allow(v1alpha1.ClusterSetAllow{Pools: []string{"ns/chat"}})
 				if got := w.since("ns/chat.east"); got != first {
 					t.Errorf("changed, it is an Offer since %d, want %d", got, first)
@@ -112,8 +112,7 @@ func TestImports_ExportWithoutANamespaceHasNoAge(t *testing.T) {
 	})
 }
 
-// The records have the age of an Offer, and a restart keeps it; an export that is hidden when the
-// process starts has none.
+// Records keep the age of an Offer over a restart; an export that is hidden at the start has none.
 func TestImports_AgeOfAnOfferOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		named := v1alpha1.ClusterSetAllow{Namespaces: []string{"ns"}}
@@ -122,8 +121,8 @@ func TestImports_AgeOfAnOfferOutlivesARestart(t *testing.T) {
 		w.publish(1)
 		first := w.since("ns/chat.east")
 		records, _ := w.registry.TakeUnsaved()
-		of := func(r registry.Record) bool { return r.Pool.Name == "chat" }
-		if i := slices.IndexFunc(records, of); i < 0 || records[i].Since != first || first <= 0 {
+		isChat := func(r registry.Record) bool { return r.Pool.Name == "chat" }
+		if i := slices.IndexFunc(records, isChat); i < 0 || records[i].Since != first || first <= 0 {
 			t.Fatalf("the records are %+v, want one since %d", records, first)
 		}
 		time.Sleep(time.Hour)

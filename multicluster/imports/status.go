@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// The conditions of an import, and of its clusters.
 const (
 	ConditionAccepted     = "Accepted"
 	ConditionReady        = "Ready"
@@ -18,13 +17,13 @@ const (
 	ConditionParentsReady = "ParentsReady" // of a cluster in ParentMode: its gateways
 )
 
-// Reasons of these conditions. A cluster whose condition Ready is Unknown keeps its wiring and gets
-// requests; one with False gets no new one.
+// Reasons of these conditions. A cluster whose condition Ready is Unknown still gets requests; one
+// with False gets no new ones.
 const (
 	AcceptedReason       = "Accepted"
 	ReadyReason          = "Ready"
 	NoReadyClusterReason = "NoReadyCluster" // of an import, False: no cluster gets requests
-	// of an import, Unknown: clusters get requests, and none is known to be Ready
+	// of an import, Unknown: clusters get requests, but none is known to be Ready
 	StaleReason       = "Stale"
 	UnreachableReason = "Unreachable" // Unknown
 	PickerDownReason  = "PickerDown"  // Unknown
@@ -33,43 +32,39 @@ const (
 
 // Source is one exporting cluster of an import.
 type Source struct {
-	// Entry is how it is reached, with its name.
 	Entry inferenceapi.ImportedCluster
-	// State of the member; "" if it is none any more.
+	// State of the member; "": a former member.
 	State registry.State
-	// Draining: the member has withdrawn the export, or drains.
+	// Draining: the member withdrew the export, or drains.
 	Draining bool
 	// NotAllowed is why the export is not imported; "": it is.
 	NotAllowed string
-	// PickerDown is how its picker fails; "": it is not known to.
+	// PickerDown is how its picker fails; "": no failure is known.
 	PickerDown string
 
-	reason, message string // of the placement
-	most            int    // endpoints
-	gone            bool   // withdrawn
-	incarnation     uint64 // of the export
-	unnamed         bool   // the ClusterSet does not name it for its member
-	since           int64  // Export.Since; 0 of this cluster itself, whose own users wrote the export
-	local           bool   // it is this cluster itself
+	reason, message string
+	most            int // limit of endpoints
+	gone            bool
+	incarnation     uint64
+	unnamed         bool  // the ClusterSet does not name it for its member
+	since           int64 // Export.Since; 0 for this cluster, whose own users wrote the export
+	local           bool
 }
 
-// imported reports whether routes may lead there: a version of it is known, and allowed.
+// imported reports whether routes may lead there: a version of it is known and allowed.
 func (s *Source) imported() bool {
 	return s.Entry.RoutingMode != "" && s.routed()
 }
 
-// routed reports whether what the placement has against the export, if anything, leaves its known
-// version in use.
+// routed reports whether the placement's reason, if any, leaves the known version in use.
 func (s *Source) routed() bool {
 	return s.reason == "" || s.reason == NotSupportedReason || s.reason == ConflictReason
 }
 
-// well reports whether the cluster is imported and Ready.
 func (s *Source) well() bool {
 	return s.Entry.RoutingMode != "" && s.reason == "" && s.ready().Status == metav1.ConditionTrue
 }
 
-// ready is the condition Ready of the cluster.
 func (s *Source) ready() metav1.Condition {
 	out := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionUnknown}
 	switch {
@@ -90,7 +85,6 @@ func (s *Source) ready() metav1.Condition {
 	return out
 }
 
-// conditions are those of the cluster.
 func (s *Source) conditions(generation int64) []metav1.Condition {
 	ready := s.ready()
 	servers := ready
@@ -105,10 +99,9 @@ func (s *Source) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{servers, ready}
 }
 
-// StatusOf is the status of an import of some clusters, less the entries of controllers. It is
-// pure: conditions have no transition times. Its lists are those of the sources. A cluster that is
-// not allowed has its name, mode and target ports, weight 0, and the reason. generation is that of
-// the object.
+// StatusOf returns the status of an import, without the entries of controllers and transition
+// times. It shares lists with the sources. A cluster that is not allowed has its name, mode, target
+// ports, weight 0, and the reason.
 func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoolImportStatus) {
 	out.ObservedGeneration = generation
 	var ready, unknown int
@@ -118,48 +111,47 @@ func StatusOf(sources []Source, generation int64) (out inferenceapi.InferencePoo
 			s.NotAllowed = s.message
 		}
 		if s.Entry.RoutingMode == "" {
-			continue // no version of it could be read
+			continue
 		}
 		c := s.Entry
-		c.Local = s.local // whatever the exporter has written
+		c.Local = s.local // the exporter's value does not count
 		if s.NotAllowed != "" {
 			none := int32(0)
 			c = inferenceapi.ImportedCluster{Name: c.Name, RoutingMode: c.RoutingMode,
 				TargetPortNumber: c.TargetPortNumber, TargetPorts: c.TargetPorts, Weight: &none}
 		}
 		c.Conditions = s.conditions(generation)
-		switch is := c.Conditions[1]; is.Status {
+		switch r := c.Conditions[1]; r.Status {
 		case metav1.ConditionTrue:
 			ready++
 		case metav1.ConditionUnknown:
 			unknown++
-			not = append(not, c.Name+" is "+is.Reason)
+			not = append(not, c.Name+" is "+r.Reason)
 		default:
-			not = append(not, c.Name+" is "+is.Reason)
+			not = append(not, c.Name+" is "+r.Reason)
 		}
 		out.Clusters = append(out.Clusters, c)
 	}
-	is := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation,
+	condition := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation,
 		Message: fmt.Sprintf("%d of %d exporting clusters are ready", ready, len(out.Clusters))}
 	if len(not) > 0 {
-		is.Message += ": " + strings.Join(not[:min(len(not), named)], ", ")
+		condition.Message += ": " + strings.Join(not[:min(len(not), named)], ", ")
 		if more := len(not) - named; more > 0 {
-			is.Message += fmt.Sprintf(" and %d more", more)
+			condition.Message += fmt.Sprintf(" and %d more", more)
 		}
 	}
 	switch {
 	case ready > 0:
-		is.Status, is.Reason = metav1.ConditionTrue, ReadyReason
+		condition.Status, condition.Reason = metav1.ConditionTrue, ReadyReason
 	case unknown > 0:
-		is.Status, is.Reason = metav1.ConditionUnknown, StaleReason
+		condition.Status, condition.Reason = metav1.ConditionUnknown, StaleReason
 	default:
-		is.Status, is.Reason = metav1.ConditionFalse, NoReadyClusterReason
+		condition.Status, condition.Reason = metav1.ConditionFalse, NoReadyClusterReason
 	}
 	accepted := metav1.Condition{Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: AcceptedReason,
 		ObservedGeneration: generation}
-	out.Conditions = []metav1.Condition{accepted, is}
+	out.Conditions = []metav1.Condition{accepted, condition}
 	return out
 }
 
-// named is how many clusters a message names.
 const named = 8

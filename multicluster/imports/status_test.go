@@ -13,37 +13,37 @@ func TestImportStatus_Conditions(t *testing.T) {
 	endpoint := inferenceapi.ImportedCluster{Name: "a", RoutingMode: inferenceapi.EndpointMode, TargetPortNumber: 8000,
 		Endpoints: []inferenceapi.ImportedEndpoint{{Address: "10.0.0.1"}}}
 	parent := inferenceapi.ImportedCluster{Name: "b", RoutingMode: inferenceapi.ParentMode}
-	of := func(s ...Source) []Source { return s }
+	list := func(s ...Source) []Source { return s }
 	for _, c := range []struct {
 		what    string
 		sources []Source
 		want    string
 	}{
 		{"no cluster", nil, "Accepted=True Accepted, Ready=False NoReadyCluster"},
-		{"ready", of(Source{Entry: endpoint, State: registry.Ready}, Source{Entry: parent, State: registry.Ready}),
+		{"ready", list(Source{Entry: endpoint, State: registry.Ready}, Source{Entry: parent, State: registry.Ready}),
 			"Accepted=True Accepted, Ready=True Ready; a: EPPReady=True Ready, Ready=True Ready; b: " +
 				"ParentsReady=True Ready, Ready=True Ready"},
-		{"silent", of(Source{Entry: endpoint, State: registry.Stale}),
+		{"silent", list(Source{Entry: endpoint, State: registry.Stale}),
 			"Accepted=True Accepted, Ready=Unknown Stale; a: EPPReady=Unknown Stale, Ready=Unknown Stale"},
 		{"gone, and one is ready",
-			of(Source{Entry: endpoint, State: registry.Unreachable}, Source{Entry: parent, State: registry.Ready}),
+			list(Source{Entry: endpoint, State: registry.Unreachable}, Source{Entry: parent, State: registry.Ready}),
 			"Accepted=True Accepted, Ready=True Ready; a: EPPReady=Unknown Unreachable, Ready=Unknown Unreachable; " +
 				"b: ParentsReady=True Ready, Ready=True Ready"},
 		{"gone, and one drains",
-			of(Source{Entry: endpoint, State: registry.Unreachable},
+			list(Source{Entry: endpoint, State: registry.Unreachable},
 				Source{Entry: parent, Draining: true, State: registry.Ready}),
 			"Accepted=True Accepted, Ready=Unknown Stale; a: EPPReady=Unknown Unreachable, Ready=Unknown " +
 				"Unreachable; b: ParentsReady=False Draining, Ready=False Draining"},
-		{"its picker fails", of(Source{Entry: endpoint, State: registry.Ready, PickerDown: "connection refused"}),
+		{"its picker fails", list(Source{Entry: endpoint, State: registry.Ready, PickerDown: "connection refused"}),
 			"Accepted=True Accepted, Ready=Unknown Stale; a: EPPReady=False PickerDown, Ready=Unknown PickerDown"},
-		{"the member drains", of(Source{Entry: endpoint, State: registry.Draining}),
+		{"the member drains", list(Source{Entry: endpoint, State: registry.Draining}),
 			"Accepted=True Accepted, Ready=False NoReadyCluster; a: EPPReady=False Draining, Ready=False Draining"},
-		{"left, and drains", of(Source{Entry: endpoint, Draining: true}),
+		{"left, and drains", list(Source{Entry: endpoint, Draining: true}),
 			"Accepted=True Accepted, Ready=False NoReadyCluster; a: EPPReady=False Draining, Ready=False Draining"},
-		{"not allowed", of(Source{Entry: endpoint, State: registry.Ready, NotAllowed: "namespace"}),
+		{"not allowed", list(Source{Entry: endpoint, State: registry.Ready, NotAllowed: "namespace"}),
 			"Accepted=True Accepted, Ready=False NoReadyCluster; a weight 0: EPPReady=False NotAllowed, Ready=False " +
 				"NotAllowed"},
-		{"never read", of(Source{Entry: inferenceapi.ImportedCluster{Name: "c"}, State: registry.Ready}),
+		{"never read", list(Source{Entry: inferenceapi.ImportedCluster{Name: "c"}, State: registry.Ready}),
 			"Accepted=True Accepted, Ready=False NoReadyCluster"},
 	} {
 		got := StatusOf(c.sources, 7)

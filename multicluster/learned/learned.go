@@ -15,44 +15,44 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Store stores what was learned. *store.Store implements it.
+// Store stores addresses. *store.Store implements it.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 }
 
-// Delivery reports when Envoys have what was learned.
+// Delivery reports when Envoys have the stored addresses.
 type Delivery interface {
-	// Reachable returns when an Envoy gets its configuration from this process or from one of
-	// Peers; waited reports whether none did at first.
+	// Reachable returns when an Envoy gets its configuration from this process or one of Peers;
+	// waited reports whether none did at first.
 	Reachable(ctx context.Context) (waited bool, err error)
-	// Delivered returns when every Envoy that is connected to this process has the endpoints that a
-	// revision of the store gives a pool.
+	// Delivered returns when every Envoy connected to this process has the pool's endpoints of a
+	// revision.
 	Delivered(ctx context.Context, rev uint64, pool objectid.Target) error
 	// Isolated reports whether Reachable may wait for long: no Envoy is connected here, and no peer
-	// can be reached.
+	// is reachable.
 	Isolated() bool
 }
 
-// Config of a Keeper.
+// Config configures a Keeper.
 type Config struct {
 	Store    Store
 	Delivery Delivery
-	// Object returns namespace and name of the store's object that holds a pool's addresses
+	// Object returns namespace and name of the store's object for a pool's addresses
 	// (store.LearnedName); false for a pool that is not of an import.
 	Object func(pool objectid.Target) (namespace, name string, ok bool)
-	// Peers are sent what is learned here, and what they learn is stored here; nil: there are none.
+	// Peers exchange addresses with this process; nil: none.
 	Peers Peers
-	// For is how long an address stays after it was named last. 10 minutes by default: longer than
-	// a retry or a session, and short enough to drop the addresses of deleted pods.
+	// For is how long an address stays after it was last named. Default: 10 minutes, longer than a
+	// retry or a session, and short enough to drop deleted pods.
 	For time.Duration
-	Now func() time.Time // time.Now if nil
+	Now func() time.Time // nil: time.Now
 }
 
-// maxAddresses is how many addresses of one pool are kept. A remote picker that names more replaces
-// those that it named longest ago: each is an endpoint in every Envoy.
+// maxAddresses bounds a pool's addresses, which are endpoints in every Envoy. New ones replace the
+// ones named longest ago.
 const maxAddresses = 1024
 
-// Keeper holds the learned addresses of all pools. Its methods may be called concurrently.
+// Keeper stores the addresses of all pools. Its methods may be called concurrently.
 type Keeper struct {
 	cfg Config
 
@@ -115,8 +115,8 @@ func (k *Keeper) Learn(ctx context.Context, pool objectid.Target, addrs []netip.
 	return nil
 }
 
-// ackTimeout is how long an Envoy may take to acknowledge endpoints. A frozen Envoy asks for
-// nothing and must not delay those that do.
+// ackTimeout is how long an Envoy may take to acknowledge endpoints. A frozen Envoy sends no
+// requests and must not delay others.
 const ackTimeout = time.Second
 
 // deliver returns when the Envoys of this process have a revision or exceed ackTimeout, or with the
@@ -130,11 +130,11 @@ func (k *Keeper) deliver(ctx context.Context, rev uint64, pool objectid.Target) 
 	return ctx.Err()
 }
 
-// Isolated reports whether what is learned here may reach no Envoy.
+// Isolated reports whether addresses may reach no Envoy.
 func (k *Keeper) Isolated() bool { return k.cfg.Delivery.Isolated() }
 
-// known reports whether all addresses are delivered already, and extends their expiry. It is the
-// path of almost every request.
+// known reports whether all addresses are delivered, and extends their expiry. Almost every request
+// takes this path.
 func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	now := k.cfg.Now()
 	k.mu.RLock()
@@ -160,10 +160,9 @@ func (k *Keeper) known(pool objectid.Target, addrs []netip.AddrPort) bool {
 	return true
 }
 
-// step is the precision of expiries: a smaller extension is not published.
+// step is the precision of expiries: smaller extensions are not published.
 func (k *Keeper) step() time.Duration { return k.cfg.For / 10 }
 
-// add stores new addresses and returns the revision that has them.
 func (k *Keeper) add(pool objectid.Target, addrs []netip.AddrPort) (uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,7 +195,7 @@ func (k *Keeper) extend(pool objectid.Target, addr netip.AddrPort, until time.Ti
 	}
 }
 
-// dropOldest drops the address that was named longest ago. mu is held.
+// mu is held.
 func (k *Keeper) dropOldest(pool objectid.Target) {
 	var oldest netip.AddrPort
 	var until time.Time
@@ -208,7 +207,6 @@ func (k *Keeper) dropOldest(pool objectid.Target) {
 	delete(k.pools[pool], oldest)
 }
 
-// publish publishes addresses again.
 func (k *Keeper) publish(pool objectid.Target, addrs []netip.AddrPort) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -219,7 +217,7 @@ func (k *Keeper) publish(pool objectid.Target, addrs []netip.AddrPort) {
 	}
 }
 
-// write stores a pool's addresses and returns the revision. mu is held.
+// mu is held.
 func (k *Keeper) write(pool objectid.Target) (uint64, error) {
 	namespace, name, ok := k.cfg.Object(pool)
 	if !ok {
@@ -240,7 +238,7 @@ func (k *Keeper) write(pool objectid.Target) (uint64, error) {
 	return rev.N, err
 }
 
-// Run drops addresses that expire, until its context ends.
+// Run drops expired addresses until its context ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.cfg.For / 10)
 	defer tick.Stop()
@@ -256,7 +254,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// expire drops addresses whose time is over.
 func (k *Keeper) expire() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

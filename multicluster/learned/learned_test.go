@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// proxies stands in for the Envoys: it holds revisions until they are let through.
+// proxies stand in for the Envoys: they hold revisions until they are let through.
 type proxies struct{ asked, through chan uint64 }
 
 func (p *proxies) Delivered(ctx context.Context, rev uint64, _ objectid.Target) error {
@@ -133,12 +133,12 @@ func TestLearned_OnlyPoolsOfImports(t *testing.T) {
 	}
 }
 
-// object is Config.Object for the pools of these tests, all of them chatEast.
+// object is Config.Object for the pools of these tests, which are all chatEast.
 func object(pool objectid.Target) (namespace, name string, ok bool) {
 	return "ns", store.LearnedName("chat", "east"), pool == chatEast
 }
 
-// Each address is an endpoint in every Envoy, and the picker that names them is another cluster's.
+// Each address is an endpoint in every Envoy, and another cluster's picker names them.
 func TestLearned_AddressesOfAPoolAreBounded(t *testing.T) {
 	s := store.New()
 	now := time.Unix(1000, 0)
@@ -162,6 +162,6 @@ func TestLearned_AddressesOfAPoolAreBounded(t *testing.T) {
 	}
 	if slices.Contains(got, addr(0).String()) || !slices.Contains(got, addr(64).String()) ||
 		!slices.Contains(got, addr(maxAddresses+63).String()) {
-		t.Error("those that were named longest ago must go first")
+		t.Error("addresses that were named longest ago must go first")
 	}
 }

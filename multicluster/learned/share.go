@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Topic is the channel's topic on which Keepers publish what they learn.
+// Topic is the channel topic of Keepers.
 const Topic = "learned"
 
 // Peers are the other processes that serve the same Envoys. *channel.Topic implements it.
@@ -19,12 +19,11 @@ type Peers interface {
 	// Subscribe is called once, by New.
 	Subscribe(handle func(context.Context, channel.Update) error)
 	Publish(items ...channel.Item)
-	// Acknowledged returns when what was published is in effect at all of them, those that exceed a
-	// timeout excepted.
+	// Acknowledged returns when publications are in effect at all peers, except ones that exceed a
+	// timeout.
 	Acknowledged(ctx context.Context) error
 }
 
-// noPeers are the Peers of a process that is the only one.
 type noPeers struct{}
 
 func (noPeers) Subscribe(func(context.Context, channel.Update) error) {}
@@ -36,8 +35,8 @@ func itemKey(pool objectid.Target, addr netip.AddrPort) string {
 	return pool.String() + " " + addr.String()
 }
 
-// receive stores what a peer has learned, and returns when the Envoys of this process have it too.
-// Retractions and disconnects change nothing: an address ends here by its own time to live.
+// receive stores a peer's addresses, and returns when this process's Envoys have them. Retractions
+// have no effect: addresses end by their time to live.
 func (k *Keeper) receive(ctx context.Context, u channel.Update) error {
 	pools := map[objectid.Target]uint64{} // with the revision that has the new addresses
 	var problems []error

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// wire carries what one Keeper publishes to another one, at once.
+// wire carries one Keeper's items to another one at once.
 type wire struct {
 	t         *testing.T
 	to        *Keeper
@@ -34,7 +34,7 @@ func (w *wire) Acknowledged(ctx context.Context) error {
 	return nil
 }
 
-// deliver has the other Keeper receive everything.
+// deliver sends everything to the other Keeper.
 func (w *wire) deliver(ctx context.Context, snapshot bool) {
 	u := channel.Update{Peer: "peer", Snapshot: snapshot}
 	for _, it := range w.all {
@@ -45,7 +45,7 @@ func (w *wire) deliver(ctx context.Context, snapshot bool) {
 	}
 }
 
-// two makes two processes that share what they learn.
+// two makes two processes that share addresses.
 func two(t *testing.T) (stores [2]*store.Store, keepers [2]*Keeper, wires [2]*wire, now *time.Time) {
 	at := time.Unix(1000, 0)
 	for i := range keepers {
@@ -70,7 +70,7 @@ func TestLearned_EveryProcessHasWhatOneLearned(t *testing.T) {
 	if got := stored(stores[1]); !slices.Equal(got, want) {
 		t.Fatalf("the other process has %v", got)
 	}
-	// The first one starts again with nothing, and asks the second one.
+	// The first one restarts without addresses, and subscribes to the second one.
 	s := store.New()
 	again := New(Config{Store: s, Delivery: eager{}, Object: object, For: time.Minute, Now: keepers[0].cfg.Now})
 	wires[1].to = again
@@ -103,7 +103,7 @@ func TestLearned_StaysEverywhereWhileOneProcessUsesIt(t *testing.T) {
 	if got := stored(stores[1]); len(got) != 1 {
 		t.Fatalf("the other process has %v", got)
 	}
-	// What processes publish to each other keeps nothing alive.
+	// Publications between processes keep no address alive.
 	for range 20 {
 		*now = now.Add(5 * time.Second)
 		for i, k := range keepers {
@@ -145,7 +145,7 @@ func TestLearned_PeersAddressIsNotPickedBeforeEnvoyHasIt(t *testing.T) {
 	if err := <-received; err != nil || !slices.Equal(stored(s), []string{pod1.String()}) {
 		t.Fatalf("stored %v: %v", stored(s), err)
 	}
-	// The Envoys of the other process may not have it yet: so a pick here is held until they do.
+	// The Envoys of the other process may not have it yet, so a pick here waits for them.
 	done := make(chan error, 1)
 	go func() { done <- k.Learn(t.Context(), chatEast, []netip.AddrPort{pod1}) }()
 	<-p.asked

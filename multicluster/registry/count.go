@@ -8,22 +8,21 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// Budgets of the exports of all members together, whatever each is allowed: their number, withdrawn
-// ones included, and the bytes of their wire form, which take some three times as much here. Each
-// member has an equal share, at least the least and at most maxExports. What a member has stays
-// when its share shrinks, and grows no more.
+// Budgets of all members' exports: their number, and the bytes of their wire form, which take three
+// times as much here. Each member has an equal share within the bounds. A member above a reduced
+// share keeps its exports but may not grow.
 const (
 	allExports, leastExports, maxExports = 40_000, 400, 10_000
 	allBytes, leastBytes                 = 64 << 20, 1 << 20
 )
 
-// Share is how much of each budget one of several members has. all is Config.Exports.
+// Share returns each member's part of the budgets. all is Config.Exports.
 func Share(all, members int) (exports, bytes int) {
 	n := max(members, 1)
 	return min(max(all/n, leastExports), maxExports), max(allBytes/n, leastBytes)
 }
 
-// Share is how much of each budget a member has now.
+// Share returns a member's current part of the budgets.
 func (r *Registry) Share() (exports, bytes int) { return r.read().share() }
 
 func (t txn) share() (exports, bytes int) {
@@ -40,18 +39,17 @@ func (t txn) share() (exports, bytes int) {
 	return Share(t.exports, n)
 }
 
-// Count is how much a member exports.
+// Count is the number of a member's exports.
 type Count struct {
 	Cluster string
-	// Exports that are not withdrawn, and Endpoints of these.
+	// Exports counts exports that are not withdrawn, Endpoints their endpoints.
 	Exports, Endpoints int
-	// Unread are exports whose newest version could not be taken.
+	// Unread counts exports whose newest version is invalid or had no room.
 	Unread int
 
-	rows, bytes int // of all, withdrawn ones included
+	rows, bytes int // of all exports, withdrawn ones included
 }
 
-// add counts an export n times: 1 or -1.
 func (c *Count) add(e *Export, n int) {
 	c.rows, c.bytes = c.rows+n, c.bytes+n*e.Size
 	if e.Unread != "" {
@@ -62,8 +60,8 @@ func (c *Count) add(e *Export, n int) {
 	}
 }
 
-// put stores an export, and counts it. The names of Secrets are left out: they are Secrets of this
-// cluster, and would have a member choose which of them it is sent.
+// put stores and counts an export, without names of Secrets: a member could choose which of this
+// cluster's Secrets it receives.
 func (t txn) put(e *Export) {
 	e.Entry.EndpointPicker = withoutSecrets(e.Entry.EndpointPicker)
 	c := t.count(e.Cluster)
@@ -75,7 +73,6 @@ func (t txn) put(e *Export) {
 	t.counts[e.Cluster] = c
 }
 
-// drop removes an export.
 func (t txn) drop(e *Export) {
 	c := t.count(e.Cluster)
 	c.add(e, -1)
@@ -83,7 +80,6 @@ func (t txn) drop(e *Export) {
 	t.counts[e.Cluster] = c
 }
 
-// storeCounts writes the counts that the transaction has changed: once each, not once an export.
 func (t txn) storeCounts() {
 	for _, c := range t.counts {
 		if c.rows > 0 {
@@ -104,11 +100,9 @@ func (t txn) count(cluster string) Count {
 	return Count{Cluster: cluster}
 }
 
-// room is why there is no room for an export in place of what is held under its name; "" if there
-// is.
 func (t txn) room(e, old *Export) string {
 	c := t.count(e.Cluster)
-	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every share has room for it
+	if faulty("share") || c.rows < leastExports && c.bytes+e.Size <= leastBytes { // every share has this room
 		return ""
 	}
 	exports, bytes := t.share()
@@ -125,21 +119,20 @@ func (t txn) room(e, old *Export) string {
 	return ""
 }
 
-// fits reports whether a member has room for one more export of a size.
 func (t txn) fits(cluster string, size int) bool {
 	exports, bytes := t.share()
 	c := t.count(cluster)
 	return c.rows < exports && c.bytes+size <= bytes
 }
 
-// unread notes why the newest version of an export could not be taken. What is known of it stays.
+// unread records why the newest version of an export is not used. The previous version stays.
 func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	next := Export{Cluster: cluster, Pool: p, Entry: inferenceapi.ImportedCluster{Name: cluster}}
 	old := rows.First[Export](t, exportTable, exportKey(cluster, p))
 	if old != nil {
 		next = *old
 	} else if t.room(&next, nil) != "" {
-		return // it is counted, and named by the source
+		return // it is counted and named by the source
 	}
 	if next.Unread != why {
 		next.Unread = why
@@ -147,10 +140,9 @@ func (r *Registry) unread(t txn, cluster string, p objectid.Pool, why string) {
 	}
 }
 
-// Count returns how much a member exports.
+// Count returns the number of a member's exports.
 func (r *Registry) Count(cluster string) Count { return r.read().count(cluster) }
 
-// withoutSecrets is a picker without references to Secrets.
 func withoutSecrets(p *inferenceapi.EndpointPickerImport) *inferenceapi.EndpointPickerImport {
 	names := func(at *inferenceapi.EndpointImport) bool { return at != nil && at.SecretRef != nil }
 	if p == nil || !names(p.Health) && !names(p.Metrics) {

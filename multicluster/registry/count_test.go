@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// publishes applies an update of a member with n more exports of some size, and returns what was
-// rejected.
+// publishes applies an update of a member with n more exports of some size, and returns the
+// rejection.
 func publishes(r *registry.Registry, member string, sequence uint64, n, size int) string {
 	stamp := registry.Stamp{Epoch: 1, Sequence: sequence}
 	u := registry.Update{Member: member, UID: "uid-" + member, Stamp: stamp}
@@ -28,7 +28,7 @@ func publishes(r *registry.Registry, member string, sequence uint64, n, size int
 	return rejected[0].Problem
 }
 
-// An export that came while its member's share was full is asked for again once there is room.
+// An export without room in its member's share is requested again once there is room.
 func TestRegistry_DeniedExportsAreAskedForAgain(t *testing.T) {
 	now := time.Now()
 	r := registry.New(registry.Config{Exports: 1, Now: func() time.Time { return now }}) // the least share
@@ -105,7 +105,7 @@ func TestRegistry_EachMemberHasAShareOfTheBudgets(t *testing.T) {
 	})
 }
 
-// A large update comes in slices: what a snapshot withdraws leaves with the last one.
+// A large update comes in slices: exports withdrawn by a snapshot leave with the last slice.
 func TestRegistry_SlicesOfASnapshotAreOneSnapshot(t *testing.T) {
 	r := registry.New(registry.Config{Exports: 1}) // the least share
 	r.SetMembers([]string{"east"})

@@ -10,14 +10,13 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// State is what is known of a member's condition.
+// State is the condition of a member.
 type State string
 
-// The states of a member.
 const (
 	// Ready: its lease runs.
 	Ready State = "Ready"
-	// Draining: it is leaving the set, or was drained. Its exports take no new request.
+	// Draining: it leaves the set, or was drained. Its exports take no new requests.
 	Draining State = "Draining"
 	// Stale: it is connected and silent. Its exports stay.
 	Stale State = "Stale"
@@ -25,12 +24,12 @@ const (
 	Unreachable State = "Unreachable"
 )
 
-// Stamp orders the updates of a cluster: by the transitions of its exporting process's lease, then
-// by what that process has counted.
+// Stamp orders a cluster's updates: by the transitions of its exporting process's lease, then by
+// that process's counter.
 type Stamp struct{ Epoch, Sequence uint64 }
 
-// MaxStamp bounds both parts of a stamp. No cluster counts so far: at a million updates a second it
-// takes 285 years.
+// MaxStamp bounds both parts of a stamp. No cluster reaches it: a million updates a second take 285
+// years.
 const MaxStamp = 1 << 53
 
 // Compare orders stamps.
@@ -38,33 +37,32 @@ func (s Stamp) Compare(o Stamp) int {
 	return cmp.Or(cmp.Compare(s.Epoch, o.Epoch), cmp.Compare(s.Sequence, o.Sequence))
 }
 
-// Member is one other cluster of the set.
+// Member is another cluster of the set.
 type Member struct {
 	Name  string
 	State State
 	// UID of the cluster; "" before its first update.
 	UID string
-	// Known is the stamp up to which all exports of the member are known, and Started when the
-	// process with that epoch began to publish, by the member's clock; zero: it is not known.
+	// Known is the stamp up to which all exports are known. Started is when that epoch's process
+	// began to publish, by the member's clock; zero: unknown.
 	Known   Stamp
 	Started time.Time
-	// Bundle has the CA certificates that the member published last, in PEM.
+	// Bundle has the member's last published CA certificates, in PEM.
 	Bundle []byte
 
 	connected bool
 	drained   bool          // by its own update
-	lapsed    time.Duration // when its lease expired last, since the registry was made
+	lapsed    time.Duration // when its lease last expired, since the registry was made
 	denied    denied
 }
 
-// denied is why exports of a member are not known here: there was no room for them. least is the
-// smallest of them, in bytes.
+// denied is why exports of a member had no room. least is the size of the smallest one, in bytes.
 type denied struct {
 	problem string
 	least   int
 }
 
-// Connected reports whether there is a connection to the member.
+// Connected reports whether the member is connected.
 func (m Member) Connected() bool { return m.connected }
 
 func (m *Member) equal(o *Member) bool {
@@ -73,14 +71,13 @@ func (m *Member) equal(o *Member) bool {
 		m.connected == o.connected && m.drained == o.drained && bytes.Equal(m.Bundle, o.Bundle) && m.denied == o.denied
 }
 
-// lease is until when a member is Ready without a further update.
 type lease struct {
 	cluster  string
 	deadline time.Duration // since the registry was made
 }
 
-// SetMembers replaces the members of the set, and returns the pools to assemble again. The exports
-// of a member that left drain.
+// SetMembers replaces the members, and returns the pools to assemble again. The exports of former
+// members drain.
 func (r *Registry) SetMembers(names []string) []objectid.Pool {
 	return r.write(func(t txn) {
 		for _, m := range slices.Collect(rows.Walk[Member](t, nil, memberTable, rows.ByID, nil)) {
@@ -112,24 +109,23 @@ func (r *Registry) withdrawAll(t txn, m *Member) {
 	}
 }
 
-// Connected notes whether there is a connection to a member. A member that is connected again is
-// Ready with its next update.
-func (r *Registry) Connected(name string, is bool) []objectid.Pool {
+// Connected records whether a member is connected. A reconnected member is Ready after its next
+// update.
+func (r *Registry) Connected(name string, connected bool) []objectid.Pool {
 	return r.write(func(t txn) {
 		m := rows.First[Member](t, memberTable, rows.Key(name))
-		if m == nil || m.connected == is {
+		if m == nil || m.connected == connected {
 			return
 		}
 		next := *m
-		next.connected = is
+		next.connected = connected
 		if m.State == Stale || m.State == Unreachable {
-			next.State = silent(is)
+			next.State = silent(connected)
 		}
 		rows.Must(t.Insert(memberTable, &next))
 	})
 }
 
-// silent is the state of a member whose lease has expired.
 func silent(connected bool) State {
 	if connected {
 		return Stale
@@ -137,7 +133,6 @@ func silent(connected bool) State {
 	return Unreachable
 }
 
-// renew has a member's lease run from now on.
 func (r *Registry) renew(t txn, m *Member) {
 	deadline := r.now() + r.cfg.Lease
 	if faulty("lease") {
@@ -146,13 +141,11 @@ func (r *Registry) renew(t txn, m *Member) {
 	rows.Must(t.Insert(leaseTable, &lease{m.Name, deadline}))
 }
 
-// running reports whether a member's lease runs.
 func (r *Registry) running(t txn, m *Member) bool {
 	l := rows.First[lease](t, leaseTable, rows.Key(m.Name))
 	return l != nil && l.deadline > r.now()
 }
 
-// expireLeases gives the members whose lease has expired their state.
 func (r *Registry) expireLeases(t txn) {
 	now := r.now()
 	for _, l := range slices.Collect(until(t, leaseTable, byDeadline,
@@ -173,8 +166,8 @@ func (r *Registry) expireLeases(t txn) {
 	}
 }
 
-// Members returns all members, sorted by name. ws, which may be nil, fires when Members would
-// return something else.
+// Members returns all members, sorted by name. ws, which may be nil, fires when the result may have
+// changed.
 func (r *Registry) Members(ws WatchSet) (out []Member) {
 	for m := range rows.Walk[Member](r.read(), ws, memberTable, rows.ByID, nil) {
 		out = append(out, *m)
@@ -182,7 +175,7 @@ func (r *Registry) Members(ws WatchSet) (out []Member) {
 	return out
 }
 
-// Member returns a member; false if there is none of that name.
+// Member returns a member; false if it does not exist.
 func (r *Registry) Member(name string) (Member, bool) {
 	if m := rows.First[Member](r.read(), memberTable, rows.Key(name)); m != nil {
 		return *m, true

@@ -7,30 +7,30 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// Placement is where an export of this cluster has arrived: at one member.
+// Placement is the state of an export of this cluster at one member.
 type Placement struct {
 	Member string
 	Pool   objectid.Pool
-	// Reason is why the member does not import it; "" if it does. Message describes it.
+	// Reason is why the member does not import it; "": it does. Message describes the reason.
 	Reason, Message string
-	// Incarnation is that of the export which it is about, unless Any: the member's release does
+	// Incarnation is the export's incarnation at that time, unless Any: the member's release does
 	// not report it.
 	Incarnation uint64
 	Any         bool
 }
 
-// Reports are what a member reports of this cluster's exports.
+// Reports are a member's reports on this cluster's exports.
 type Reports struct {
 	Member string
-	// Snapshot: Placed are all that the member reports.
+	// Snapshot: Placed is complete.
 	Snapshot bool
 	Placed   []Placement
-	// Gone are the pools of which the member reports nothing any more.
+	// Gone are the pools whose reports the member retracts.
 	Gone []objectid.Pool
 }
 
-// Place stores what a member reports of this cluster's exports. Of a cluster that is no member
-// nothing is stored.
+// Place stores a member's reports on this cluster's exports. It ignores clusters that are no
+// members.
 func (r *Registry) Place(in Reports) {
 	r.write(func(t txn) {
 		if rows.First[Member](t, memberTable, rows.Key(in.Member)) == nil {
@@ -57,17 +57,16 @@ func (r *Registry) Place(in Reports) {
 	})
 }
 
-// unplace removes placements of a member.
-func (t txn) unplace(member string, of func(objectid.Pool) bool) {
+func (t txn) unplace(member string, match func(objectid.Pool) bool) {
 	for _, p := range slices.Collect(rows.Walk[Placement](t, nil, placementTable, rows.ByID, rows.Key(member))) {
-		if of(p.Pool) {
+		if match(p.Pool) {
 			rows.Must(t.Delete(placementTable, p))
 		}
 	}
 }
 
-// Placements returns where an export of this cluster has arrived, sorted by member. ws, which may
-// be nil, fires when Placements would return something else.
+// Placements returns the placements of an export of this cluster, sorted by member. ws, which may
+// be nil, fires when the result may have changed.
 func (r *Registry) Placements(ws WatchSet, p objectid.Pool) (out []Placement) {
 	for pl := range rows.Walk[Placement](r.read(), ws, placementTable, byPool, poolKey(p)) {
 		out = append(out, *pl)
@@ -75,7 +74,7 @@ func (r *Registry) Placements(ws WatchSet, p objectid.Pool) (out []Placement) {
 	return out
 }
 
-// Failed returns the placements that have failed at a member, sorted by pool.
+// Failed returns the failed placements at a member, sorted by pool.
 func (r *Registry) Failed(member string) (out []Placement) {
 	for pl := range rows.Walk[Placement](r.read(), nil, placementTable, byFailed, rows.Key(member)) {
 		out = append(out, *pl)

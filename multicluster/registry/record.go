@@ -11,25 +11,25 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// RecordID names what a Record is of: an export, or, without a pool, a member.
+// RecordID identifies a Record: of an export, or without a pool, of a member.
 type RecordID struct {
 	Cluster string
 	Pool    objectid.Pool
 }
 
-// Compare orders the ids of records by cluster, the member before its exports.
+// Compare orders ids by cluster, the member before its exports.
 func (id RecordID) Compare(o RecordID) int {
 	return cmp.Or(cmp.Compare(id.Cluster, o.Cluster), id.Pool.Compare(o.Pool))
 }
 
-// Record is what is kept of a member, or of one of its exports, over a restart of this process.
+// Record is the state of a member, or of one of its exports, that survives a restart of this
+// process.
 type Record struct {
 	RecordID
-	// UID of the member's cluster.
 	UID string
-	// Stamp of the export; of a member, the one up to which all its exports are known.
+	// Stamp of the export; of a member, the stamp up to which all its exports are known.
 	Stamp Stamp
-	// Entry is how to reach the pool; empty in the record of a member.
+	// Entry is the cluster's entry; empty for a member.
 	Entry inferenceapi.ImportedCluster
 	// Since is Export.Since.
 	Since int64
@@ -37,20 +37,18 @@ type Record struct {
 	Withdrawn bool
 	// Draining: the member drains.
 	Draining bool
-	// Bundle has the CA certificates that the member published last, in PEM, and Started is when
-	// its process began to publish; empty in the record of an export.
+	// Bundle and Started are Member's; empty for an export.
 	Bundle  []byte
 	Started time.Time
 }
 
-// Restore applies records, of members of the set without an update so far, and returns the pools to
-// assemble. Those members are Unreachable until their first update, and have a lease in which
-// nothing older than their records counts. A record of another UID than its member's own record is
-// left out.
+// Restore applies records of members without an update, and returns the pools to assemble. The
+// members are Unreachable until their first update, and for a lease older updates have no effect.
+// Records whose UID differs from their member's are skipped.
 func (r *Registry) Restore(records []Record) []objectid.Pool {
 	records = slices.SortedFunc(slices.Values(records), func(a, b Record) int { return a.Compare(b.RecordID) })
 	return r.write(func(t txn) {
-		known := map[string]bool{} // whether a member has an update already
+		known := map[string]bool{}
 		for i := range records {
 			rec := &records[i]
 			m := rows.First[Member](t, memberTable, rows.Key(rec.Cluster))
@@ -63,7 +61,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 			if known[m.Name] || m.UID != "" && m.UID != rec.UID {
 				continue
 			}
-			if m.UID == "" { // a process of it that was replaced may connect first
+			if m.UID == "" { // a replaced process of it may connect first
 				r.renew(t, m)
 			}
 			next := *m
@@ -79,7 +77,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 					Draining: rec.Withdrawn || m.drained, withdrawn: rec.Withdrawn, restored: true,
 				}
 				e.Entry.Name = m.Name
-				if e.Unread = e.invalid(); e.Unread != "" { // an earlier release took it
+				if e.Unread = e.invalid(); e.Unread != "" { // an earlier release accepted it
 					e.Entry = inferenceapi.ImportedCluster{Name: m.Name}
 				}
 				if e.withdrawn {
@@ -93,7 +91,7 @@ func (r *Registry) Restore(records []Record) []objectid.Pool {
 	})
 }
 
-// Records returns all that is to be kept, sorted.
+// Records returns all records, sorted.
 func (r *Registry) Records() (out []Record) {
 	t := r.read()
 	for m := range rows.Walk[Member](t, nil, memberTable, rows.ByID, nil) {
@@ -117,8 +115,7 @@ func (m *Member) record() Record {
 	}
 }
 
-// record is false for an export of a cluster that is no member any more, and for one that could
-// never be read.
+// record returns false for an export of a former member, and for one without any valid version.
 func (e *Export) record(t txn) (Record, bool) {
 	m := rows.First[Member](t, memberTable, rows.Key(e.Cluster))
 	if m == nil || e.Entry.RoutingMode == "" {
@@ -131,8 +128,7 @@ func (e *Export) record(t txn) (Record, bool) {
 // Unsaved has one element when records have changed since the last TakeUnsaved.
 func (r *Registry) Unsaved() <-chan struct{} { return r.wake }
 
-// TakeUnsaved returns the records that have changed since the last call, and the ids of those that
-// are not to be kept any more, sorted.
+// TakeUnsaved returns the records changed since the last call, and the ids of deleted ones, sorted.
 func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	r.mu.Lock()
 	ids := r.unsaved
@@ -160,7 +156,7 @@ func (r *Registry) TakeUnsaved() (changed []Record, gone []RecordID) {
 	return changed, gone
 }
 
-// MarkUnsaved has TakeUnsaved return some records again: they could not be saved.
+// MarkUnsaved makes TakeUnsaved return records again, because they could not be saved.
 func (r *Registry) MarkUnsaved(ids ...RecordID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +171,6 @@ func (r *Registry) MarkUnsaved(ids ...RecordID) {
 	}
 }
 
-// recorded is the id of the record that a change of a row changes; false if it changes none.
 func recorded(before, after any) (id RecordID, ok bool) {
 	switch row := cmp.Or(after, before).(type) {
 	case *Export:

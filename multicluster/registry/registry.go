@@ -16,22 +16,21 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// WatchSet collects what a reader has read. WatchCtx returns once any of it has changed.
+// WatchSet collects a reader's reads. WatchCtx returns once any of them has changed.
 type WatchSet = memdb.WatchSet
 
 // NewWatchSet makes an empty WatchSet.
 func NewWatchSet() WatchSet { return memdb.NewWatchSet() }
 
-// Config is what a Registry needs.
+// Config configures a Registry.
 type Config struct {
 	// Lease is how long a member is Ready after its last update. Default: 15 s.
 	Lease time.Duration
-	// Drain is how long a withdrawn export stays, for its requests in flight. Default: 10 minutes.
+	// Drain is how long a withdrawn export stays for its requests in flight. Default: 10 minutes.
 	Drain time.Duration
-	// Exports is how many exports all members have together, withdrawn ones included. Default:
-	// 40,000.
+	// Exports limits the exports of all members together, withdrawn ones included. Default: 40,000.
 	Exports int
-	// Now is this process's monotonic clock; time.Now if nil.
+	// Now is this process's monotonic clock; nil: time.Now.
 	Now func() time.Time
 }
 
@@ -41,7 +40,7 @@ type Registry struct {
 	began  time.Time
 	db     *memdb.MemDB
 	wake   chan struct{} // has one element when there are unsaved records
-	latest atomic.Int64  // the newest Export.Since of all so far; write transactions change it
+	latest atomic.Int64  // the newest Export.Since so far; changed in write transactions
 
 	mu      sync.Mutex
 	unsaved map[RecordID]struct{}
@@ -55,50 +54,47 @@ func New(c Config) *Registry {
 		c.Now = time.Now
 	}
 	db, err := memdb.NewMemDB(schema())
-	rows.Must(err) // the schema is a constant
+	rows.Must(err)
 	return &Registry{cfg: c, began: c.Now(), db: db, wake: make(chan struct{}, 1), unsaved: map[RecordID]struct{}{}}
 }
 
-// now is how long the registry has been.
 func (r *Registry) now() time.Duration { return max(r.cfg.Now().Sub(r.began), 0) }
 
-// Update is what a source has received of one member.
+// Update has the data that a source received from one member.
 type Update struct {
 	Member string
-	UID    string // of the member's cluster
-	// Stamp is that of the update: with it, all that the member exports up to Stamp is known.
+	UID    string
+	// Stamp is the update's stamp: with it, all exports of the member up to Stamp are known.
 	Stamp Stamp
-	// Started is when the member began to publish, by its own clock; zero: it is not known.
+	// Started is when the member began to publish, by its own clock; zero: unknown.
 	Started time.Time
-	// Snapshot: Exports are all that the member exports. Others are withdrawn.
+	// Snapshot: Exports are complete. Others are withdrawn.
 	Snapshot bool
-	// Partial: other updates follow with the rest of what the member has published at Stamp. Until
-	// the last of them nothing is withdrawn, and Stamp is not known. Before are the exports of a
-	// snapshot in the updates before the last one.
+	// Partial: other updates follow with the rest of the exports at Stamp. Until the last one,
+	// nothing is withdrawn. Before lists a snapshot's exports in the earlier updates.
 	Partial bool
 	Before  []objectid.Pool
 	// Exports are new or changed, and Withdrawn ended, at their own stamps or before Stamp.
 	Exports   []Export
 	Withdrawn []objectid.Pool
-	// Unread are exports that the member has and that the source cannot take, and why: what is
-	// known of them stays.
+	// Unread maps exports that the source cannot decode to the reason: their previous version
+	// stays.
 	Unread map[objectid.Pool]string
 	// Draining: the member itself drains.
 	Draining bool
-	// Bundle has the CA certificates that the member publishes, in PEM.
+	// Bundle has the member's published CA certificates, in PEM.
 	Bundle []byte
 }
 
-// Rejection is an update that changed nothing, or not all that it has, or one after an update for
-// which there is still no room. Once none of a member is rejected, all its exports are asked for
-// again.
+// Rejection is an update without full effect, or after one for which there is still no room. Once
+// no update of a member is rejected, all its exports are requested again.
 type Rejection struct {
 	Member  string
 	Problem string
 }
 
-// Apply processes updates in one transaction. It returns the pools to assemble again, sorted, and
-// what was rejected. An update renews its member's lease, even one that has nothing new.
+// Apply applies updates in one transaction, and returns the pools to assemble again, sorted. Every
+// accepted update renews its member's lease.
 func (r *Registry) Apply(updates ...Update) (changed []objectid.Pool, rejected []Rejection) {
 	changed = r.write(func(t txn) {
 		for i := range updates {
@@ -118,7 +114,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 	next := *m
 	older := (u.Stamp.Compare(m.Known) < 0 || r.replaced(m, u)) && !faulty("fence")
 	switch {
-	case m.UID == "": // it is a member again, perhaps with a lost epoch: what drains of it has old stamps
+	case m.UID == "": // a new member, or one again, perhaps with a lost epoch: its draining exports have old stamps
 		next.Known = t.forget(m.Name)
 	case m.UID != u.UID:
 		if r.running(t, m) {
@@ -127,12 +123,12 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		next.Known = t.forget(m.Name)
 	case older && !r.startsAgain(t, m, u):
 		if u.Stamp.Compare(m.Known) >= 0 {
-			return fmt.Sprintf("its process has begun before the one that is known, and has the same epoch %d",
+			return fmt.Sprintf("its process began before the known one, and has the same epoch %d",
 				u.Stamp.Epoch)
 		}
-		return fmt.Sprintf("it is older (%d.%d) than what is known (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence,
+		return fmt.Sprintf("it is older (%d.%d) than the known update (%d.%d)", u.Stamp.Epoch, u.Stamp.Sequence,
 			m.Known.Epoch, m.Known.Sequence)
-	case older, r.repeats(m, u): // the member has lost its state
+	case older, r.repeats(m, u):
 		next.Known = t.forget(m.Name)
 	}
 	if r.plausible(u.Started) {
@@ -144,7 +140,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		next.State = Draining
 	}
 	known := next.Known
-	if u.Snapshot { // it has all exports as they are at its stamp; an update with some may have had no effect
+	if u.Snapshot { // a snapshot has all exports at its stamp; partial updates may have had no effect
 		known = Stamp{}
 	}
 	named, least := make(map[objectid.Pool]bool, len(u.Exports)+len(u.Before)), math.MaxInt
@@ -157,7 +153,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 		e.Draining = u.Draining
 		named[e.Pool] = true
 		if why := r.export(t, &e, known); why != "" {
-			problem = why // not which export: a member with many more could have each of them reported
+			problem = why // without the export's name: a member with many could cause a report for each
 			least = min(least, e.Size)
 		}
 	}
@@ -184,7 +180,7 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 			r.withdraw(t, e, u.Stamp)
 		}
 	}
-	if u.Snapshot && len(u.Before) == 0 { // all comes again
+	if u.Snapshot && len(u.Before) == 0 {
 		next.denied = denied{}
 	}
 	switch before := next.denied; {
@@ -209,17 +205,15 @@ func (r *Registry) apply(t txn, u *Update) (problem string) {
 // maxAhead is how far ahead of this process's clock a member's start may be.
 const maxAhead = time.Hour
 
-// plausible reports whether a member may have started then. A time before 1970 has no form that an
-// API server takes, where the starts of all members are kept in one status.
+// plausible reports whether a member may have started then. API servers, which store all starts in
+// one status, reject times before 1970.
 func (r *Registry) plausible(started time.Time) bool {
 	return started.Unix() > 0 && started.Before(r.cfg.Now().Add(maxAhead))
 }
 
-// startsAgain reports whether a member whose update is older than what is known may begin anew: its
-// epoch is lost with its state folder, its Lease or its namespace. Its lease here has expired, so
-// that it is silent; or it has begun to publish after the process that published what is known. One
-// that began before that was replaced by it, unless a clock went back: it counts after an hour of
-// silence.
+// startsAgain reports whether a member with an older update may begin anew, because its epoch is
+// lost: if its lease here expired, or it began to publish after the known process. An earlier
+// process was replaced, unless a clock went back: it may after an hour of silence.
 func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	switch {
 	case m.Started.IsZero(), !r.plausible(u.Started):
@@ -230,20 +224,20 @@ func (r *Registry) startsAgain(t txn, m *Member, u *Update) bool {
 	return !r.running(t, m) || u.Started.After(m.Started)
 }
 
-// repeats reports whether a member's update is of a later process than what is known, and its epoch
-// is not: an older state folder was restored. So records that are newer may have older stamps.
+// repeats reports whether a later process than the known one has no later epoch: an older state
+// folder was restored, so newer records may have older stamps.
 func (r *Registry) repeats(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) && u.Started.After(m.Started)
 }
 
-// replaced reports whether a member's update is of an earlier process than what is known, and its
-// epoch is no later: both have it, because the later one could not save its own, as on a full disk.
+// replaced reports whether an earlier process than the known one has no earlier epoch: the later
+// one could not save its own, as on a full disk.
 func (r *Registry) replaced(m *Member, u *Update) bool {
 	return u.Stamp.Epoch <= m.Known.Epoch && !m.Started.IsZero() && r.plausible(u.Started) &&
 		u.Started.Before(m.Started)
 }
 
-// forget makes every stamp of a member's next update newer than what is known. Its exports stay
+// forget makes every stamp in a member's next update newer than the known ones. Its exports stay
 // until then.
 func (t txn) forget(member string) Stamp {
 	for _, e := range slices.Collect(rows.Walk[Export](t, nil, exportTable, rows.ByID, rows.Key(member))) {
@@ -254,7 +248,7 @@ func (t txn) forget(member string) Stamp {
 	return Stamp{}
 }
 
-// export stores an export, unless it is older than what is known. It returns why there is no room
+// export stores an export, unless it is older than the known one. It returns why there is no room
 // for it.
 func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	old := rows.First[Export](t, exportTable, exportKey(e.Cluster, e.Pool))
@@ -283,7 +277,7 @@ func (r *Registry) export(t txn, e *Export, known Stamp) (problem string) {
 	return ""
 }
 
-// Next returns how long it is until Expire has something to do; false if nothing will expire.
+// Next returns the time until Expire has something to do; false: never.
 func (r *Registry) Next() (time.Duration, bool) {
 	t := r.read()
 	next, ok := time.Duration(0), false
@@ -304,8 +298,7 @@ func (r *Registry) Next() (time.Duration, bool) {
 	return max(next-r.now(), 0), ok
 }
 
-// Expire ends the leases that have expired and drops the exports that have drained. It returns the
-// pools to assemble again.
+// Expire ends expired leases and drops drained exports. It returns the pools to assemble again.
 func (r *Registry) Expire() []objectid.Pool {
 	return r.write(func(t txn) {
 		r.expireLeases(t)
@@ -313,11 +306,11 @@ func (r *Registry) Expire() []objectid.Pool {
 	})
 }
 
-// write runs change in a write transaction, and returns the pools whose exports, or whose exports'
-// members, have changed, sorted.
+// write runs change in a write transaction, and returns the pools whose exports or exporting
+// members changed, sorted.
 func (r *Registry) write(change func(t txn)) []objectid.Pool {
 	t := txn{r.db.Txn(true), r.cfg.Exports, map[string]Count{}, new(int)}
-	defer t.Abort() // after a panic; a committed one stays
+	defer t.Abort()
 	t.TrackChanges()
 	change(t)
 	t.storeCounts()

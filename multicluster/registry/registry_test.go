@@ -40,7 +40,7 @@ func set() *registry.Registry {
 	return r
 }
 
-// apply applies an update that nothing is rejected of.
+// apply applies an update that must not be rejected.
 func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Pool {
 	t.Helper()
 	changed, rejected := r.Apply(u)
@@ -50,8 +50,8 @@ func apply(t *testing.T, r *registry.Registry, u registry.Update) []objectid.Poo
 	return changed
 }
 
-// of describes what is exported under a pool's name.
-func of(r *registry.Registry, p objectid.Pool) string {
+// exports describes members' exports of a pool's name.
+func exports(r *registry.Registry, p objectid.Pool) string {
 	var out []string
 	for _, e := range r.Exports(nil, p) {
 		text := e.Cluster + "=" + e.Entry.EndpointPicker.Service[0].Addresses[0]
@@ -72,12 +72,12 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 		apply(t, r,
 			registry.Update{Member: "west", UID: "w", Stamp: stamp(1, 9), Snapshot: true,
 				Exports: []registry.Export{export(chat, stamp(1, 3), "b")}})
-		if got := of(r, chat); got != "east=a; west=b" {
+		if got := exports(r, chat); got != "east=a; west=b" {
 			t.Errorf("exports: %s", got)
 		}
 		changed := apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 2), Withdrawn: []objectid.Pool{chat}})
-		if got := of(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
+		if got := exports(r, chat); !slices.Equal(changed, []objectid.Pool{chat}) || got != "east=a, draining; west=b" {
 			t.Errorf("after the withdrawal %v have changed: %s", changed, got)
 		}
 		time.Sleep(10 * time.Minute)
@@ -85,13 +85,13 @@ func TestExport_WithdrawnDrainsAndIsCollected(t *testing.T) {
 			t.Errorf("next in %v", wait)
 		}
 		r.Expire()
-		if got := of(r, chat); got != "west=b" {
+		if got := exports(r, chat); got != "west=b" {
 			t.Errorf("after the drain time: %s", got)
 		}
 		apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 3),
 				Exports: []registry.Export{export(chat, stamp(1, 3), "c")}})
-		if got := of(r, chat); got != "east=c; west=b" {
+		if got := exports(r, chat); got != "east=c; west=b" {
 			t.Errorf("exported again: %s", got)
 		}
 	})
@@ -121,7 +121,7 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 		}
 		time.Sleep(1000 * time.Hour)
 		r.Expire()
-		if got := of(r, chat); got != "east=a" {
+		if got := exports(r, chat); got != "east=a" {
 			t.Errorf("its export: %q", got)
 		}
 		apply(t, r, registry.Update{Member: "east", UID: "e", Stamp: stamp(1, 1)})
@@ -129,8 +129,8 @@ func TestMember_SilenceWithdrawsNothing(t *testing.T) {
 			t.Errorf("after an update that has nothing new it is %s", state())
 		}
 		if changed := r.SetMembers([]string{"west"}); !slices.Equal(changed, []objectid.Pool{chat}) ||
-			of(r, chat) != "east=a, draining" {
-			t.Errorf("removed from the set, its export is %q; changed: %v", of(r, chat), changed)
+			exports(r, chat) != "east=a, draining" {
+			t.Errorf("removed from the set, its export is %q; changed: %v", exports(r, chat), changed)
 		}
 	})
 }
@@ -157,9 +157,10 @@ func TestStamp_OlderUpdatesChangeNothing(t *testing.T) {
 		},
 	} {
 		changed, rejected := r.Apply(u)
-		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || of(r, chat) != "east=new" ||
-			of(r, code) != "" {
-			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, of(r, chat), of(r, code))
+		if len(changed) > 0 || len(rejected) != 1 || rejected[0].Member != u.Member || exports(r, chat) != "east=new" ||
+			exports(r, code) != "" {
+			t.Errorf("%s: changed %v, rejected %v, now %q and %q", what, changed, rejected, exports(r, chat),
+				exports(r, code))
 		}
 	}
 }
@@ -193,9 +194,9 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 	} {
 		r := prepared(t)
 		_, rejected := r.Apply(lost(c.started))
-		if served := len(rejected) == 0 && of(r, chat) == "east=again" &&
-			of(r, code) == "east=first, draining"; served != c.served {
-			t.Errorf("%s: %q and %q, rejected %v", what, of(r, chat), of(r, code), rejected)
+		if served := len(rejected) == 0 && exports(r, chat) == "east=again" &&
+			exports(r, code) == "east=first, draining"; served != c.served {
+			t.Errorf("%s: %q and %q, rejected %v", what, exports(r, chat), exports(r, code), rejected)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -204,11 +205,11 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		time.Sleep(16 * time.Second)
 		r.Expire()
 		apply(t, r, lost(time.Time{}))
-		if of(r, chat) != "east=again" || of(r, code) != "east=first, draining" {
-			t.Errorf("once its lease has expired: %q and %q", of(r, chat), of(r, code))
+		if exports(r, chat) != "east=again" || exports(r, code) != "east=first, draining" {
+			t.Errorf("once its lease has expired: %q and %q", exports(r, chat), exports(r, code))
 		}
 	})
-	// A process that goes on after it was replaced is all that can be reached of the member.
+	// A process that continues after it was replaced is the only reachable one of the member.
 	synctest.Test(t, func(t *testing.T) {
 		began = time.Now()
 		r := prepared(t)
@@ -221,14 +222,14 @@ func TestStamp_MemberThatLostItsEpochIsServedAgain(t *testing.T) {
 		kept.Expire()
 		for what, r := range map[string]*registry.Registry{"": r, "after a restart here": kept} {
 			_, rejected := r.Apply(lost(began.Add(-time.Second)))
-			if len(rejected) != 1 || strings.HasSuffix(of(r, chat), "again") {
+			if len(rejected) != 1 || strings.HasSuffix(exports(r, chat), "again") {
 				t.Errorf("%s: a process that was replaced revives what its successor has withdrawn: %q", what,
-					of(r, chat))
+					exports(r, chat))
 			}
 		}
 		time.Sleep(time.Hour)
-		if apply(t, r, lost(began.Add(-time.Second))); of(r, chat) != "east=again" { // a clock went back
-			t.Errorf("after an hour: %q", of(r, chat))
+		if apply(t, r, lost(began.Add(-time.Second))); exports(r, chat) != "east=again" { // a clock went back
+			t.Errorf("after an hour: %q", exports(r, chat))
 		}
 	})
 }
@@ -244,15 +245,14 @@ func TestMember_NameOfALostClusterCanBeTakenOver(t *testing.T) {
 		apply(t, r,
 			registry.Update{Member: "east", UID: "rebuilt", Stamp: stamp(1, 1), Snapshot: true,
 				Exports: []registry.Export{export(chat, stamp(1, 1), "b")}})
-		if of(r, chat) != "east=b" || of(r, code) != "east=a, draining" {
-			t.Errorf("%q and %q", of(r, chat), of(r, code))
+		if exports(r, chat) != "east=b" || exports(r, code) != "east=a, draining" {
+			t.Errorf("%q and %q", exports(r, chat), exports(r, code))
 		}
 	})
 }
 
-// While the lease of the cluster before runs, updates of the one in its place have no effect. The
-// first one that has is a renewal, and what it exported before comes with the snapshot that is
-// asked for then.
+// While the previous cluster's lease runs, updates of its replacement have no effect. The first
+// effective one is a renewal; the earlier exports come with the snapshot that is requested then.
 func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 	for _, uid := range []string{"e", "rebuilt"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -265,33 +265,32 @@ func TestMember_ThatStartsAgainHasAllItsExports(t *testing.T) {
 			r.Expire()
 			apply(t, r, registry.Update{Member: "east", UID: uid, Stamp: stamp(1, 4)})
 			snapshot(uid, stamp(1, 4), export(chat, stamp(1, 2), "b"), export(code, stamp(1, 2), "b"))
-			if of(r, chat) != "east=b" || of(r, code) != "east=b" {
-				t.Errorf("%s: %q and %q", uid, of(r, chat), of(r, code))
+			if exports(r, chat) != "east=b" || exports(r, code) != "east=b" {
+				t.Errorf("%s: %q and %q", uid, exports(r, chat), exports(r, code))
 			}
 		})
 	}
 }
 
-// A user removes a member and adds it again while its exports drain. Meanwhile it has lost its
-// epoch.
+// A user removes a member and adds it again while its exports drain. Meanwhile it lost its epoch.
 func TestMember_ThatJoinsAgainWithALostEpochHasItsExports(t *testing.T) {
 	r := set()
 	east := registry.Update{Member: "east", UID: "1", Stamp: stamp(7, 2), Snapshot: true}
 	east.Exports = []registry.Export{export(chat, stamp(7, 1), "10.0.0.1")}
 	apply(t, r, east)
 	r.SetMembers([]string{"west"})
-	if got := of(r, chat); got != "east=10.0.0.1, draining" {
+	if got := exports(r, chat); got != "east=10.0.0.1, draining" {
 		t.Fatal(got)
 	}
 	r.SetMembers([]string{"east", "west"})
 	east.Stamp, east.Exports = stamp(1, 1), []registry.Export{export(chat, stamp(1, 1), "10.0.0.2")}
 	apply(t, r, east)
-	if got := of(r, chat); got != "east=10.0.0.2" {
+	if got := exports(r, chat); got != "east=10.0.0.2" {
 		t.Error(got)
 	}
 }
 
-// A restored disk gives a process the epoch of one before it, whose stamps it may pass before it
+// A restored disk gives a process the epoch of an earlier one, whose stamps it may exceed before it
 // connects.
 func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	r, began := set(), time.Now()
@@ -302,13 +301,13 @@ func TestMember_ThatRepeatsAnEpochHasItsExports(t *testing.T) {
 	east.Stamp, east.Started, east.Draining = stamp(2, 5), began, false
 	east.Exports = []registry.Export{export(chat, stamp(2, 1), "10.0.0.2")}
 	apply(t, r, east)
-	if got := of(r, chat); got != "east=10.0.0.2" {
+	if got := exports(r, chat); got != "east=10.0.0.2" {
 		t.Error(got)
 	}
 }
 
-// On a full disk a process cannot save its epoch, and its successor has the same one. The one
-// before, which goes on, changes nothing from then on.
+// On a full disk a process cannot save its epoch, and its successor has the same one. The earlier
+// process, which continues, changes nothing from then on.
 func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testing.T) {
 	r, began := set(), time.Now()
 	replaced := registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true,
@@ -316,13 +315,13 @@ func TestMember_ReplacedProcessWithTheEpochOfItsSuccessorChangesNothing(t *testi
 	replaced.Exports = []registry.Export{export(chat, stamp(2, 2), "10.0.0.1")}
 	apply(t, r, replaced)
 	apply(t, r, registry.Update{Member: "east", UID: "1", Stamp: stamp(2, 2), Snapshot: true, Started: began})
-	before := of(r, chat)
+	before := exports(r, chat)
 	for _, sequence := range []uint64{2, 9} {
 		replaced.Stamp = stamp(2, sequence)
 		replaced.Exports = []registry.Export{export(chat, stamp(2, sequence), "10.0.0.1")}
 		_, rejected := r.Apply(replaced)
-		if got := of(r, chat); got != before || len(rejected) != 1 ||
-			!strings.Contains(rejected[0].Problem, "has begun before the one that is known") {
+		if got := exports(r, chat); got != before || len(rejected) != 1 ||
+			!strings.Contains(rejected[0].Problem, "began before the known one") {
 			t.Errorf("2.%d: %q after %q, %v", sequence, got, before, rejected)
 		}
 	}
@@ -336,9 +335,9 @@ func TestMember_ThatDrainsTakesNoNewRequest(t *testing.T) {
 	for i, draining := range []bool{true, false} {
 		changed := apply(t, r,
 			registry.Update{Member: "east", UID: "e", Stamp: stamp(1, uint64(2+i)), Draining: draining})
-		if got := strings.HasSuffix(of(r, chat), ", draining"); got != draining ||
+		if got := strings.HasSuffix(exports(r, chat), ", draining"); got != draining ||
 			!slices.Equal(changed, []objectid.Pool{chat}) {
-			t.Errorf("draining %v: %s; changed: %v", draining, of(r, chat), changed)
+			t.Errorf("draining %v: %s; changed: %v", draining, exports(r, chat), changed)
 		}
 	}
 	if _, ok := r.Next(); !ok || len(r.InState(registry.Ready)) != 1 || len(r.InState(registry.Unreachable)) != 1 {
@@ -399,9 +398,9 @@ func TestPlacement_GoesWithTheReport(t *testing.T) {
 	has("west chat")
 }
 
-// A cluster changes its exports at random. Two sources bring its updates, each late and each from
-// its own snapshot on, in an order of their own. The registry never has what the cluster had only
-// before the newest update that has arrived, and ends with what it has.
+// A cluster changes its exports at random. Two sources bring its updates late, each beginning with
+// its own snapshot and in its own order. The registry never has an export that the cluster had only
+// before the newest update received, and ends with the cluster's exports.
 func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -436,7 +435,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			history = append(history, u)
 		}
 		snapshots = append(snapshots, snapshot())
-		var sources [2][]registry.Update // the rest of what each brings
+		var sources [2][]registry.Update // the rest of each source's updates
 		for i := range sources {
 			from := rng.IntN(len(history))
 			sources[i] = append([]registry.Update{snapshots[from]}, history[from:]...)
@@ -449,7 +448,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			}
 			u := sources[i][0]
 			sources[i] = sources[i][1:]
-			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // it connects again, to an older replica or a newer one
+			if rng.IntN(5) == 0 && len(sources[i]) > 0 { // it reconnects to an older or newer replica
 				sources[i][0] = snapshots[len(history)-len(sources[i])+1]
 			}
 			r.Apply(u)
@@ -465,7 +464,7 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 			if truth[p] != "" {
 				want = "east=" + truth[p]
 			}
-			got := of(r, p)
+			got := exports(r, p)
 			if strings.HasSuffix(got, ", draining") {
 				got = ""
 			}
@@ -476,8 +475,8 @@ func TestRegistry_SourcesInAnyOrderEndWithTheExportersPools(t *testing.T) {
 	}
 }
 
-// A name of a Secret is one of the importer's Secrets: a member that chose it could have any of
-// them sent to itself.
+// A Secret's name is one of the importer's Secrets: a member that chose it could receive any of
+// them.
 func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "10.0.0.1")
 	e.Entry.EndpointPicker.Health = &inferenceapi.EndpointImport{
@@ -497,8 +496,7 @@ func TestSecretRef_MemberDoesNotChooseIt(t *testing.T) {
 	}
 }
 
-// hostile are forms of an export that no API server takes in an import, and what is wrong with
-// each.
+// hostile returns forms of an export that no API server accepts in an import, by the problem.
 func hostile() map[string]func(*registry.Export) {
 	service := func(addresses, ports int) inferenceapi.ServiceImports {
 		s := inferenceapi.ServiceImport{}
@@ -583,9 +581,9 @@ func hostile() map[string]func(*registry.Export) {
 		at := &inferenceapi.EndpointImport{Port: port}
 		picker := func(change func(*inferenceapi.EndpointPickerImport)) func(*registry.Export) {
 			return func(e *registry.Export) {
-				of := *e.Entry.EndpointPicker
-				change(&of)
-				e.Entry.EndpointPicker = &of
+				picker := *e.Entry.EndpointPicker
+				change(&picker)
+				e.Entry.EndpointPicker = &picker
 			}
 		}
 		for what, change := range map[string]func(*registry.Export){
@@ -612,8 +610,8 @@ func hostile() map[string]func(*registry.Export) {
 	return out
 }
 
-// An API server rejects an import as a whole. So an export that no import may have is judged alone:
-// the member's other exports, those of others and the version before stay.
+// An API server rejects an import as a whole. So an export that no import may have is rejected
+// alone: other exports, and its previous version, stay.
 func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 	for why, change := range hostile() {
 		r := set()
@@ -632,14 +630,14 @@ func TestExport_WhatNoImportMayHaveIsNotTaken(t *testing.T) {
 			t.Errorf("%s: %q", why, got.Unread)
 		}
 		for p, want := range map[objectid.Pool]string{chat: "east=192.0.2.1; west=192.0.2.7", code: "east=192.0.2.2"} {
-			if is := of(r, p); is != want {
-				t.Errorf("%s: %s is %s, want %s", why, p, is, want)
+			if got := exports(r, p); got != want {
+				t.Errorf("%s: %s is %s, want %s", why, p, got, want)
 			}
 		}
 	}
 }
 
-// Ports, weights and texts up to the limits of the schema are taken.
+// Ports, weights and texts up to the schema's limits are accepted.
 func TestExport_LimitsOfTheSchemaAreTaken(t *testing.T) {
 	r, e := set(), export(chat, stamp(1, 1), "192.0.2.1")
 	most := int32(registry.MaxWeight)
@@ -652,7 +650,8 @@ func TestExport_LimitsOfTheSchemaAreTaken(t *testing.T) {
 	}
 }
 
-// The starts of all members are one status on Kubernetes, which has no form of a year before 0.
+// On Kubernetes the starts of all members are in one status, which cannot represent a year before
+// 0.
 func TestRegistry_StartThatIsNoTimeIsNotKept(t *testing.T) {
 	r := set()
 	apply(t, r,

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store/rows"
 )
 
-// The tables.
 const (
 	memberTable    = "member"    // *Member
 	exportTable    = "export"    // *Export
@@ -20,13 +19,12 @@ const (
 	countTable     = "count"     // *Count
 )
 
-// Indexes, beside rows.ByID.
 const (
-	byState    = "state"    // members
-	byPool     = "pool"     // exports and placements
-	byDraining = "draining" // exports that are withdrawn, the first to be collected first
-	byFailed   = "failed"   // placements that have failed
-	byDeadline = "deadline" // leases, the first to expire first
+	byState    = "state"
+	byPool     = "pool"
+	byDraining = "draining" // withdrawn exports, the next to be collected first
+	byFailed   = "failed"
+	byDeadline = "deadline" // leases, the next to expire first
 )
 
 func schema() *memdb.DBSchema {
@@ -37,11 +35,11 @@ func schema() *memdb.DBSchema {
 		}
 		return t
 	}
-	unique := func(of func(row any) []byte) *memdb.IndexSchema {
-		return &memdb.IndexSchema{Name: rows.ByID, Unique: true, Indexer: rows.Index{Key: of}}
+	unique := func(key func(row any) []byte) *memdb.IndexSchema {
+		return &memdb.IndexSchema{Name: rows.ByID, Unique: true, Indexer: rows.Index{Key: key}}
 	}
-	index := func(name string, of func(row any) []byte) *memdb.IndexSchema {
-		return &memdb.IndexSchema{Name: name, AllowMissing: true, Indexer: rows.Index{Key: of}}
+	index := func(name string, key func(row any) []byte) *memdb.IndexSchema {
+		return &memdb.IndexSchema{Name: name, AllowMissing: true, Indexer: rows.Index{Key: key}}
 	}
 	tables := []*memdb.TableSchema{
 		table(memberTable,
@@ -88,19 +86,17 @@ func exportKey(cluster string, p objectid.Pool) []byte { return rows.Key(cluster
 // deadlineKey orders durations since the registry was made, which are not negative.
 func deadlineKey(d time.Duration) []byte { return binary.BigEndian.AppendUint64(nil, uint64(d)) }
 
-// txn is a transaction with typed rows.
 type txn struct {
 	*memdb.Txn
-	exports int              // Config.Exports
-	counts  map[string]Count // by cluster: those that a write transaction has changed
-	members *int             // how many there are, in a write transaction that has counted them
+	exports int
+	counts  map[string]Count // by cluster: the counts that a write transaction has changed
+	members *int             // the number of members, once a write transaction has counted them
 }
 
-// read begins a transaction that reads.
 func (r *Registry) read() txn { return txn{Txn: r.db.Txn(false), exports: r.cfg.Exports} }
 
-// until iterates over the rows of a table whose deadline in an index is not after now, the first
-// deadline first. The table must not be changed meanwhile.
+// until iterates over the rows of a table whose deadline in an index is not after now, in order.
+// The table must not be changed meanwhile.
 func until[Row any](t txn, table, index string, deadline func(*Row) time.Duration, now time.Duration) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		list, err := t.LowerBound(table, index, deadlineKey(0))

@@ -18,7 +18,7 @@ func since(r *registry.Registry, member string, p objectid.Pool) int64 {
 	return -1
 }
 
-// imported has a registry's cluster import exports of a member.
+// imported makes a registry's cluster import exports of a member.
 func imported(r *registry.Registry, member string, pools ...objectid.Pool) int64 {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -27,8 +27,8 @@ func imported(r *registry.Registry, member string, pools ...objectid.Pool) int64
 	return r.Imported(ids, nil)
 }
 
-// Nothing that a member publishes changes when its export began to be imported, so that it cannot
-// take over what a name means.
+// No update of a member changes when its export began to be imported, so it cannot take over a
+// name's meaning.
 func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
@@ -77,7 +77,7 @@ func TestSince_IsWhenAnExportBeganToBeImported(t *testing.T) {
 	})
 }
 
-// One that is not imported any more has no age, and begins with none.
+// An export that is no longer imported loses its age.
 func TestSince_EndsWithTheImport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()
@@ -89,7 +89,7 @@ func TestSince_EndsWithTheImport(t *testing.T) {
 		if r.Imported(nil, []registry.RecordID{id}); since(r, "east", chat) != 0 || r.Newest() != first {
 			t.Errorf("not imported any more: since %d, the newest %d", since(r, "east", chat), r.Newest())
 		}
-		// one of them, as the export has a mode or has none
+		// one of them: gone if the export has no mode, else changed
 		if changed, gone := r.TakeUnsaved(); len(changed)+len(gone) != 1 {
 			t.Errorf("the records to save are %v, to drop %v", changed, gone)
 		}
@@ -100,7 +100,7 @@ func TestSince_EndsWithTheImport(t *testing.T) {
 	})
 }
 
-// A restart, and another process of this cluster, decide the same about a name.
+// After a restart, and in another process of this cluster, a name has the same meaning.
 func TestSince_IsKeptAndAgreedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := set()

@@ -2,14 +2,14 @@ package selection
 
 import "math/bits"
 
-// blocks are those of prompts that were sent to a member: an LRU list, and a hash table with open
-// addressing of its places.
+// blocks are the prompt blocks that were sent to a member: an LRU list, and a hash table with open
+// addressing of its nodes.
 type blocks struct {
 	secret uint64
 	max    int
 	count  int
-	nodes  []node // 0 is no block: its next is the one used last, its prev the one to be evicted
-	free   uint32 // the first unused node, which leads to the others by next; 0: none
+	nodes  []node // 0 is no block: its next is the last used one, its prev the next to evict
+	free   uint32 // the first unused node, linked by next; 0: none
 	slots  []uint32
 }
 
@@ -20,8 +20,8 @@ type node struct {
 
 func newBlocks(secret uint64) blocks { return blocks{secret: secret} }
 
-// match returns how many blocks of a chain, from its beginning, are known. Add keeps the beginning
-// of a prompt longer than its end, so a search by halves finds the last one.
+// match returns how many blocks of a chain are known. add keeps a prompt's beginning longest, so a
+// binary search finds the last one.
 func (b *blocks) match(chain []uint64) int {
 	if b.count == 0 || len(chain) == 0 || b.find(chain[0]) == 0 {
 		return 0
@@ -37,7 +37,7 @@ func (b *blocks) match(chain []uint64) int {
 	return low
 }
 
-// add makes the blocks of a chain those used last, its beginning foremost.
+// add makes the blocks of a chain the last used ones, the first block foremost.
 func (b *blocks) add(chain []uint64) {
 	if len(chain) > b.max {
 		chain = chain[:b.max]
@@ -56,7 +56,6 @@ func (b *blocks) add(chain []uint64) {
 	}
 }
 
-// limit sets how many blocks are kept.
 func (b *blocks) limit(n int) {
 	b.max = n
 	if b.count <= n {
@@ -65,7 +64,7 @@ func (b *blocks) limit(n int) {
 	for b.count > n {
 		b.evict()
 	}
-	// The memory of what was evicted is returned.
+	// Rebuild, to free the memory of evicted blocks.
 	old, last := b.nodes, b.nodes[0].prev
 	b.nodes, b.slots, b.free, b.count = nil, nil, 0, 0
 	for n := last; n != 0; n = old[n].prev {
@@ -108,7 +107,6 @@ func (b *blocks) unlink(n uint32) {
 	b.nodes[prev].next, b.nodes[next].prev = next, prev
 }
 
-// find returns the node of a block; 0 if it is not known.
 func (b *blocks) find(hash uint64) uint32 {
 	if len(b.slots) == 0 {
 		return 0
@@ -116,14 +114,12 @@ func (b *blocks) find(hash uint64) uint32 {
 	return b.slots[b.place(hash)]
 }
 
-// home is where a block belongs. Who writes prompts cannot compute it, and so cannot make a long
-// run of blocks.
+// home returns a block's preferred slot. Authors of prompts cannot compute it to create a long run.
 func (b *blocks) home(hash uint64) int {
 	high, low := bits.Mul64(hash^b.secret, 0x9e3779b97f4a7c15)
 	return int(high^low) & (len(b.slots) - 1)
 }
 
-// place returns the slot of a block, or the free one where it belongs.
 func (b *blocks) place(hash uint64) int {
 	at := b.home(hash)
 	for b.slots[at] != 0 && b.nodes[b.slots[at]].hash != hash {
@@ -132,8 +128,7 @@ func (b *blocks) place(hash uint64) int {
 	return at
 }
 
-// unslot frees the slot of a node, and moves later ones of its run so that each stays reachable
-// from its own place.
+// unslot frees the slot of a node, and moves later nodes of its run so that each stays reachable.
 func (b *blocks) unslot(n uint32) {
 	mask := len(b.slots) - 1
 	at := b.place(b.nodes[n].hash)
@@ -144,7 +139,7 @@ func (b *blocks) unslot(n uint32) {
 			break
 		}
 		if (next-b.home(b.nodes[other].hash))&mask < (next-at)&mask {
-			continue // its place is behind the free one
+			continue // its preferred slot is behind the free one
 		}
 		b.slots[at] = other
 		at = next
@@ -152,7 +147,6 @@ func (b *blocks) unslot(n uint32) {
 	b.slots[at] = 0
 }
 
-// grow doubles the room, up to what is kept.
 func (b *blocks) grow() {
 	size := min(max(2*len(b.nodes), 64), b.max+1)
 	nodes := make([]node, size)

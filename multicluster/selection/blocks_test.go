@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// model is blocks as a plain list, the block used last first.
+// model is blocks as a plain list, the last used one first.
 type model struct {
 	list []uint64
 	max  int

@@ -3,55 +3,51 @@ package selection
 import "time"
 
 const (
-	// maxUnreported is how many requests of a member's books are kept one by one. The oldest are
-	// taken to be counted.
+	// maxUnreported bounds the requests of a member that are tracked one by one. The oldest ones
+	// then count as reported.
 	maxUnreported = 1024
-	// settled is how long after its arrival a request must be counted; one that is not never
-	// arrived.
+	// settled is how long after its arrival a request must be counted; otherwise it never arrived.
 	settled = time.Second
 )
 
-// books are the requests that this gateway sent to a member.
 type books struct {
-	// Those that no report counts, in the order in which they were sent.
-	queue  []sent // a ring, a power of two long
+	// The requests that no report counts, in the order of sending.
+	queue  []sent // a ring whose length is a power of two
 	head   int
 	length int
-	// pending and tokens are those of the queue that the member did not decline, and their uncached
-	// tokens.
+	// pending counts the queue's requests that were not declined, tokens their uncached tokens.
 	pending int
 	tokens  float64
-	number  uint64 // of the next one
-	// taken of them left the queue as counted, since the member had counted base of them. synced:
-	// base is known.
+	number  uint64
+	// taken counts requests that left the queue as counted, since the member's count was base.
+	// synced: base is known.
 	taken, base uint64
 	synced      bool
 
-	// Those that go on, for a member that does not report: Q, W and how many they are.
+	// The requests in flight, for a member without reports: Q, W and their number.
 	unserved, backlog float64
-	at                time.Time // of backlog
+	at                time.Time
 	inFlight          int
 }
 
-// sent is a request in the queue.
 type sent struct {
 	at       time.Time
 	tokens   float64
 	declined bool
 }
 
-// unreported is what the requests that no report counts cost one server, in seconds.
+// unreported returns the cost for one server of the requests that no report counts, in seconds.
 func (b *books) unreported(rate float64) float64 {
 	return b.tokens/rate + perRequest*float64(b.pending)
 }
 
-// wait is what the requests that go on cost each of the servers, in seconds.
+// wait returns the cost of the requests in flight for each server, in seconds.
 func (b *books) wait(now time.Time, rate, servers float64) float64 {
 	work := min(max(b.leaked(now, rate*servers), b.unserved/2), b.unserved)
 	return (work/rate + perRequest*float64(b.inFlight)) / servers
 }
 
-// leaked returns the tokens that the servers have not read yet, at a rate of all of them.
+// leaked returns the tokens that the servers have not read yet, at their common rate.
 func (b *books) leaked(now time.Time, rate float64) float64 {
 	if passed := now.Sub(b.at).Seconds(); passed > 0 {
 		b.backlog, b.at = max(0, b.backlog-rate*passed), now
@@ -59,7 +55,6 @@ func (b *books) leaked(now time.Time, rate float64) float64 {
 	return b.backlog
 }
 
-// begin adds a request, and returns its number.
 func (b *books) begin(now time.Time, tokens, rate float64) uint64 {
 	if b.at.IsZero() {
 		b.at = now
@@ -90,15 +85,13 @@ func (b *books) grow() {
 	b.queue, b.head = queue, 0
 }
 
-// firstByte ends the prefill of a request.
 func (b *books) firstByte(tokens float64) { b.unserved = max(0, b.unserved-tokens) }
 
-// decline removes a request that the member did not take.
 func (b *books) decline(number uint64, tokens float64) {
 	b.backlog = max(0, b.backlog-tokens)
 	i := number - (b.number - uint64(b.length))
 	if i >= uint64(b.length) {
-		return // it has left the queue
+		return
 	}
 	s := &b.queue[(b.head+int(i))&(len(b.queue)-1)]
 	s.declined = true
@@ -106,7 +99,6 @@ func (b *books) decline(number uint64, tokens float64) {
 	b.tokens -= s.tokens
 }
 
-// pop removes the oldest request of the queue.
 func (b *books) pop() {
 	s := &b.queue[b.head]
 	b.head, b.length = (b.head+1)&(len(b.queue)-1), b.length-1
@@ -120,11 +112,11 @@ func (b *books) pop() {
 	}
 }
 
-// restart forgets what the member had counted: it counts from another beginning.
+// restart drops base, because the member counts anew.
 func (b *books) restart() { b.synced = false }
 
-// counted takes over how many requests the member has received, in a report that has those that
-// were sent before a time.
+// counted applies the number of requests that the member received, by a report on requests sent
+// before a time.
 func (b *books) counted(before time.Time, n uint64) {
 	if !b.synced || n < b.base {
 		for b.length > 0 && b.queue[b.head].at.Before(before) {
@@ -140,7 +132,7 @@ func (b *books) counted(before time.Time, n uint64) {
 		b.pop()
 	}
 	for limit := before.Add(-settled); b.length > 0 && b.queue[b.head].at.Before(limit); {
-		b.pop() // it never arrived
+		b.pop()
 	}
 	if b.length == 0 {
 		b.base, b.taken = n, 0

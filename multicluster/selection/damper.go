@@ -2,19 +2,19 @@ package selection
 
 import "time"
 
-// Recovery is how long a member must have been up without interruption before it counts as up
-// again. A member that flaps once a second stays down; one that recovers is back within 5 s.
+// Recovery is how long a member must be up to count as up again. A member that flaps once a second
+// stays down; one that recovers is back within 5 s.
 const Recovery = 3 * time.Second
 
-// Damper keeps Envoys from following a member that comes and goes: they follow within milliseconds.
-// It is for one member. The zero value is up.
+// Damper keeps Envoys, which react within milliseconds, from following a flapping member. The zero
+// value is up.
 type Damper struct {
 	down  bool
-	since time.Time // of the last observation that it was down, if it is
-	rises bool      // it is observed as up since then
+	since time.Time // of the last observation as down
+	rises bool      // observed as up since then
 }
 
-// Observe notes whether the member is up. A member that goes down is down at once.
+// Observe records whether the member is up. A member goes down at once.
 func (d *Damper) Observe(now time.Time, up bool) {
 	switch {
 	case !up:
@@ -29,7 +29,7 @@ func (d *Damper) Up(now time.Time) bool {
 	return !d.down || d.rises && now.Sub(d.since) >= Recovery
 }
 
-// Next returns when Up changes without a further observation; false if it does not.
+// Next returns when Up changes without another observation; false: never.
 func (d *Damper) Next(now time.Time) (at time.Time, ok bool) {
 	if !d.down || !d.rises || d.Up(now) {
 		return time.Time{}, false

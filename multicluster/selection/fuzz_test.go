@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// FuzzLeastLoad_EveryMemberIsRankedOnce has members join, leave, report and decline, and requests
-// begin and end, in any order: each Rank has all members once, with costs that are numbers, and
-// memory stays bounded.
+// FuzzLeastLoad_EveryMemberIsRankedOnce makes members join, leave, report and decline, and requests
+// begin and end, in any order: each Rank has all members once with numeric costs, and memory stays
+// bounded.
 func FuzzLeastLoad_EveryMemberIsRankedOnce(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07"))
 	f.Add([]byte{0, 7, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 2, 3, 2, 9, 3, 1, 4, 1, 5, 200, 2, 1})

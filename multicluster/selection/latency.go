@@ -3,25 +3,22 @@ package selection
 import "time"
 
 const (
-	// answerWeight is that of the newest answer in a member's mean.
 	answerWeight = 0.2
-	// answerAge is how long a mean counts. After it the member is as one that has never answered.
+	// answerAge is how long a mean counts. After it the member is unknown.
 	answerAge = 10 * time.Minute
-	// A member whose last answer is older than recheck is tried by every recheckPicks-th request at
-	// most.
+	// A member whose last response is older than recheck is tried by at most every recheckPicks-th
+	// request.
 	recheck      = 30 * time.Second
 	recheckPicks = 20
 )
 
-// answers are those of a member, for Latency.
 type answers struct {
-	mean    float64   // from when a request was sent until the first byte arrived, less the round trip, in seconds
-	at      time.Time // of the last one; zero: there was none
-	waiting int       // requests without an answer
-	pick    uint64    // number of the last request
+	mean    float64   // from sending a request to the first byte, less the round trip, in seconds
+	at      time.Time // of the last response; zero: none
+	waiting int
+	pick    uint64
 }
 
-// add takes an answer into the mean.
 func (a *answers) add(now time.Time, seconds float64) {
 	if a.known(now) {
 		seconds = (1-answerWeight)*a.mean + answerWeight*seconds
@@ -31,14 +28,13 @@ func (a *answers) add(now time.Time, seconds float64) {
 
 func (a *answers) known(now time.Time) bool { return !a.at.IsZero() && now.Sub(a.at) < answerAge }
 
-// due reports whether the next request should show how fast the member is. One at a time does.
+// due reports whether the next request should try the member. Only one at a time does.
 func (a *answers) due(now time.Time, picks uint64) bool {
 	return a.waiting == 0 && (!a.known(now) || now.Sub(a.at) >= recheck && picks-a.pick >= recheckPicks)
 }
 
-// firstByte is what is expected of a member, in seconds: the mean of its answers, and nothing if it
-// is tried, so that it is chosen unless its round trip alone takes longer than another member.
-// While the first request to a member waits, the slowest other one stands for it.
+// firstByte returns the expected seconds to a member's first byte: the mean, or 0 for a trial.
+// While its first request waits, the slowest other member's mean is used.
 func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Basis) {
 	switch a := &m.answers; {
 	case a.due(now, l.picks):
@@ -54,7 +50,6 @@ func (l *LeastLoad) firstByte(m *member, now time.Time) (seconds float64, by Bas
 	return seconds, Tried
 }
 
-// latency is choice for Latency.
 func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	c := Choice{Member: m.Name, Barred: m.bar(now), RoundTrip: m.RoundTrip.Seconds(), member: m}
 	c.Wait, c.Basis = l.firstByte(m, now)
@@ -62,16 +57,15 @@ func (l *LeastLoad) latency(m *member, now time.Time) Choice {
 	return c
 }
 
-// FirstByteAfter is FirstByte, with how long after the request was sent the first byte arrived; 0:
-// that is unknown.
+// FirstByteAfter is FirstByte with the time from sending the request to the first byte; 0: unknown.
 func (e *Lease) FirstByteAfter(now time.Time, after time.Duration) {
-	if e.of == nil || e.read {
+	if e.set == nil || e.read {
 		return
 	}
 	if after > 0 {
-		e.of.mu.Lock()
+		e.set.mu.Lock()
 		e.member.answers.add(now, max(after-e.member.RoundTrip, 0).Seconds())
-		e.of.mu.Unlock()
+		e.set.mu.Unlock()
 	}
 	e.FirstByte()
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// byLatency are three, of which each answers after a time that includes the round trip.
+// byLatency has three members, each of which responds after a time that includes the round trip.
 type byLatency struct {
 	t     *testing.T
 	l     *LeastLoad
@@ -38,7 +38,7 @@ func (b *byLatency) send(n int) {
 	}
 }
 
-// expect has n requests go to a member, but for those that try others.
+// expect sends n requests, which go to a member except for the tries of others.
 func (b *byLatency) expect(member string, n, tries int) {
 	b.t.Helper()
 	clear(b.went)
@@ -57,15 +57,15 @@ func TestSelection_LatencyGoesToTheFastestAndTriesTheOthers(t *testing.T) {
 		math.Abs(c[0].Wait-.26) > 1e-9 || c[0].RoundTrip != .04 || c[0].Basis != Answered {
 		t.Errorf("%+v", c[0])
 	}
-	b.expect("north", 200, 20) // one in 20 to either other at most
+	b.expect("north", 200, 20) // at most one in 20 to either other
 	if b.went["east"] < 4 || b.went["west"] < 4 {
 		t.Errorf("%v went to each in 200 s: the others are not tried", b.went)
 	}
-	// Another one becomes the fastest, and is found.
+	// Another one becomes the fastest, and is detected.
 	b.after["west"] = 200 * time.Millisecond
 	b.send(400)
 	b.expect("west", 100, 12)
-	// The fastest becomes slow, and is left within some answers.
+	// The fastest becomes slow, and is left within some responses.
 	b.after["west"] = 2 * time.Second
 	b.send(5)
 	b.expect("north", 20, 3)
@@ -74,7 +74,7 @@ func TestSelection_LatencyGoesToTheFastestAndTriesTheOthers(t *testing.T) {
 func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 	b := newByLatency(t, 0)
 	b.send(3)
-	b.now = b.now.Add(11 * time.Minute) // nothing is known any more
+	b.now = b.now.Add(11 * time.Minute) // all means have expired
 	if c := b.l.Rank(b.now, Prompt{}, nil); c[0].Member != "east" || c[0].Cost != 0 || c[0].Basis != Tried ||
 		b.l.Standings(b.now)[0].FirstByte != 0 {
 		t.Fatalf("%+v", c[0])
@@ -90,7 +90,7 @@ func TestSelection_LatencyTriesWithOneRequestAtATime(t *testing.T) {
 		t.Errorf("while two members are tried, %v requests went to each", b.went)
 	}
 	for i := range open {
-		open[i].End() // without an answer: it is tried again
+		open[i].End() // without a response: it is tried again
 	}
 	if _, c := b.begin(); c.Member != "north" {
 		t.Errorf("the next one goes to %s", c.Member)

@@ -9,68 +9,64 @@ import (
 )
 
 const (
-	// MaxMembers is how many members an import may have; further ones take no request.
+	// MaxMembers is how many members an import may have; further ones take no requests.
 	MaxMembers = 64
-	// DefaultMargin by which another member must be cheaper than the own cluster. A margin of 0.1 s
-	// has 0.45 instead of 0.65 of the requests leave their cluster, and costs less than 1 % of TTFT
-	// p90 at 70 % load.
+	// DefaultMargin is the default of Config.Margin. With 0.1 s, 0.45 instead of 0.65 of the
+	// requests leave their cluster, at a cost of less than 1 % of TTFT p90 at 70 % load.
 	DefaultMargin = 100 * time.Millisecond
-	// DefaultBlocks is the default of Config.Blocks. They take about 8 MiB once they are all in
-	// use.
+	// DefaultBlocks is the default of Config.Blocks. They take about 8 MiB when all are in use.
 	DefaultBlocks = 1 << 18
 
-	// uncachedWeight is how often an uncached token counts: a prompt that is read twice delays all
-	// later requests, too.
+	// uncachedWeight is the weight of an uncached token: a prompt that is read twice also delays
+	// all later requests.
 	uncachedWeight = 3
-	// perRequest is what a request in flight costs, in seconds.
+	// perRequest is the cost of a request in flight, in seconds.
 	perRequest = 0.020
-	// defaultRate, in tokens a second, is assumed until some member has reported a rate.
+	// defaultRate, in tokens a second, is assumed until a member reports a rate.
 	defaultRate = 4000
-	// barredFor is how long a member takes no request after it has declined one, or has missed its
-	// reports.
+	// barredFor is how long a member takes no requests after it declined one or missed its reports.
 	barredFor = 10 * time.Second
-	// missed is how many reports a member may miss.
-	missed = 3
+	missed    = 3
 )
 
-// Config of a LeastLoad.
+// Config configures a LeastLoad.
 type Config struct {
-	// Local is the member that is this cluster itself; "" if it takes no part.
+	// Local is the member that is this cluster itself; "": none.
 	Local string
 	// Margin by which another member must be cheaper than Local.
 	Margin time.Duration
 	// End returns the tokens up to and including block i of a prompt's chain. Required; equal in
 	// all clusters of the set.
 	End func(i int) int
-	// Latency has members judged by how fast they answer instead of by their load (latency.go).
+	// Latency ranks members by response times instead of load (latency.go).
 	Latency bool
-	// Blind has prompts decide by their length alone, as if no server cached any.
+	// Blind ranks prompts by length alone, as if no server cached any.
 	Blind bool
-	// Blocks that are kept of all members together; default DefaultBlocks.
+	// Blocks limits the blocks of all members together; default DefaultBlocks.
 	Blocks int
-	// Random returns uniform random numbers. Required. It is never called twice at a time.
+	// Random returns uniform random numbers. Required. Calls do not overlap.
 	Random func() uint64
 }
 
 // Member is a cluster that a request may go to.
 type Member struct {
 	Name string
-	// RoundTrip to the member and back; of the own cluster 0.
+	// RoundTrip to the member and back; 0 for the own cluster.
 	RoundTrip time.Duration
-	// Servers that the member is known to have before it has reported any; 0: not known.
+	// Servers that the member has before it reports any; 0: unknown.
 	Servers int
-	// Empty: the member is known to have no server that takes requests. What it reports itself
-	// counts more.
+	// Empty: the member is known to have no server that takes requests. Its own report overrides
+	// this.
 	Empty bool
 }
 
-// Prompt is what is known of a request.
+// Prompt describes a request.
 type Prompt struct {
-	Tokens int // of its prompt; 0 or less: not known
+	Tokens int // of its prompt; 0 or less: unknown
 	// Chain has a hash for each block of the prompt, which covers everything up to the block's end;
-	// nil: not known.
+	// nil: unknown.
 	Chain []uint64
-	// Stay is the member that the request's session is at; "": it has none.
+	// Stay is the member of the request's session; "": none.
 	Stay string
 }
 
@@ -78,16 +74,15 @@ type Prompt struct {
 // called concurrently.
 type LeastLoad struct {
 	cfg    Config
-	secret uint64 // of the places in tables: prompts, and so hashes, are written by clients
+	secret uint64 // for the places in tables, because clients write prompts, and so hashes
 
 	mu      sync.Mutex
 	members []*member // sorted by name
-	// rate and servers are the means over the members that have reported, for those that have not.
+	// rate and servers are the means of the members with reports, for the others.
 	rate, servers float64
-	picks         uint64 // requests that were charged, for Latency
+	picks         uint64 // charged requests, for Latency
 }
 
-// member is one cluster, and what is known of it.
 type member struct {
 	Member
 	books   books
@@ -96,8 +91,8 @@ type member struct {
 
 	reported bool
 	report   facts
-	at       time.Time // of the last report
-	barred   time.Time // until when, since it declined a request; zero: it is not
+	at       time.Time
+	barred   time.Time // until when, after it declined a request
 }
 
 // New returns a LeastLoad without members.
@@ -106,8 +101,8 @@ func New(c Config) *LeastLoad {
 	return &LeastLoad{cfg: c, secret: c.Random(), rate: defaultRate, servers: 1}
 }
 
-// SetMembers replaces the members. What is known of those that stay is kept. Members beyond
-// MaxMembers, by name, are left out.
+// SetMembers replaces the members, and keeps the state of those with the same name. It ignores
+// members beyond MaxMembers, by name.
 func (l *LeastLoad) SetMembers(members []Member) {
 	members = slices.SortedFunc(slices.Values(members), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 	members = slices.CompactFunc(members, func(a, b Member) bool { return a.Name == b.Name })
@@ -134,7 +129,6 @@ func (l *LeastLoad) SetMargin(d time.Duration) {
 	l.cfg.Margin = d
 }
 
-// find returns a member; nil if there is none.
 func (l *LeastLoad) find(name string) *member {
 	i, ok := slices.BinarySearchFunc(l.members, name,
 		func(m *member, name string) int { return cmp.Compare(m.Name, name) })
@@ -144,7 +138,7 @@ func (l *LeastLoad) find(name string) *member {
 	return l.members[i]
 }
 
-// shareBlocks gives each member its part of Config.Blocks, or what its servers cache if that is
+// shareBlocks gives each member its part of Config.Blocks, or its servers' capacity if that is
 // less.
 func (l *LeastLoad) shareBlocks() {
 	for _, m := range l.members {
@@ -156,7 +150,6 @@ func (l *LeastLoad) shareBlocks() {
 	}
 }
 
-// average computes what is assumed of members that have not reported.
 func (l *LeastLoad) average() {
 	var n, rate, servers float64
 	for _, m := range l.members {
@@ -170,18 +163,17 @@ func (l *LeastLoad) average() {
 	}
 }
 
-// Basis is by what a member's wait is known.
+// Basis is the source of a member's wait.
 type Basis string
 
-// The bases.
 const (
-	// Reported: by its last report.
+	// Reported: its last report.
 	Reported Basis = "report"
-	// Own: by this gateway's own requests alone, because the member does not report.
+	// Own: this gateway's own requests, because the member does not report.
 	Own Basis = "own requests"
-	// Answered: by the time until the first byte of its answers, for Latency.
+	// Answered: the times to its first bytes, for Latency.
 	Answered Basis = "its answers"
-	// Tried: it has not answered recently, and is tried, for Latency.
+	// Tried: it has no recent response and is tried, for Latency.
 	Tried Basis = "a trial"
 )
 
@@ -194,7 +186,7 @@ type Choice struct {
 	Basis                           Basis
 	// Uncached is how many tokens of the prompt were not sent to the member before.
 	Uncached int
-	// Barred is why the member comes last; "" if it does not.
+	// Barred is why the member comes last; "": it does not.
 	Barred string
 	// Session: the request's session is at the member, so it comes first unless it is barred and
 	// others are not.
@@ -204,16 +196,14 @@ type Choice struct {
 	lot    uint64
 }
 
-// The values of Choice.Barred.
 const (
 	BarredDeclined = "it declined a request less than 10 s ago"
 	BarredSilent   = "it has missed three reports"
-	BarredEmpty    = "it reports no server that takes requests" // or its picker's page does
+	BarredEmpty    = "it reports no server that takes requests" // or its picker's page shows none
 )
 
-// Rank appends all members to out: that of the request's session, then the cheapest first, and
-// those that are barred last. Equal ones are in random order. Begin charges the request to one of
-// them.
+// Rank appends all members to out: the session's first, then by cost, barred ones last, equal ones
+// in random order. Begin charges the request to one of them.
 func (l *LeastLoad) Rank(now time.Time, p Prompt, out []Choice) []Choice {
 	first := len(out)
 	l.mu.Lock()
@@ -245,7 +235,6 @@ func (c *Choice) before(o *Choice) bool {
 	return c.lot < o.lot
 }
 
-// choice returns the cost of a member.
 func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
 	if l.cfg.Latency {
 		c := l.latency(m, now)
@@ -268,7 +257,6 @@ func (l *LeastLoad) choice(m *member, now time.Time, p Prompt) Choice {
 	return c
 }
 
-// sum adds up the cost of a member.
 func (l *LeastLoad) sum(c *Choice) {
 	if l.cfg.Local != "" && c.Member != l.cfg.Local {
 		c.Margin = l.cfg.Margin.Seconds()
@@ -276,8 +264,6 @@ func (l *LeastLoad) sum(c *Choice) {
 	c.Cost = c.Wait + c.Prompt + c.RoundTrip + c.Margin
 }
 
-// figures returns how many prompt tokens a second a server of a member reads, and how many servers
-// it has.
 func (l *LeastLoad) figures(m *member) (rate, servers float64) {
 	rate, servers = l.rate, l.servers
 	if m.Servers > 0 {
@@ -292,13 +278,10 @@ func (l *LeastLoad) figures(m *member) (rate, servers float64) {
 	return rate, servers
 }
 
-// fresh reports whether a member's last report counts.
 func (m *member) fresh(now time.Time) bool { return m.reported && now.Before(m.silent()) }
 
-// silent is when a member has missed its reports.
 func (m *member) silent() time.Time { return m.at.Add(missed * m.report.interval) }
 
-// bar returns why a member takes no request; "" if it does.
 func (m *member) bar(now time.Time) string {
 	switch {
 	case now.Before(m.barred):
@@ -311,8 +294,8 @@ func (m *member) bar(now time.Time) string {
 	return ""
 }
 
-// cached is how many tokens at the beginning of a prompt were sent to a member. A chain's hash
-// covers all before it: the last block that is known decides.
+// cached returns how many tokens at the beginning of a prompt were sent to a member. A hash covers
+// everything before it, so the last known block decides.
 func (m *member) cached(chain []uint64, end func(int) int) int {
 	if n := m.blocks.match(chain); n > 0 {
 		return end(n - 1)
@@ -320,7 +303,7 @@ func (m *member) cached(chain []uint64, end func(int) int) int {
 	return 0
 }
 
-// bring returns a figure within a range; one that is no number is the lower end.
+// bring limits a figure to a range; NaN becomes the lower end.
 func bring(v, low, high float64) float64 {
 	if math.IsNaN(v) {
 		return low

@@ -36,7 +36,7 @@ func three(t testing.TB, change func(*Config)) *LeastLoad {
 	return l
 }
 
-// idle reports of members with 8 servers that read 8,000 tokens a second.
+// idle is a report of a member with 8 servers that read 8,000 tokens a second.
 func idle(least float64) Report {
 	return Report{Least: least, Servers: 8, Rate: 8000, Interval: 200 * time.Millisecond, Capacity: 12_000}
 }
@@ -73,8 +73,8 @@ func TestSelection_CostIsThatOfTheFormula(t *testing.T) {
 	if diff := cmp.Diff(want, ranked, cmpopts.IgnoreUnexported(Choice{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Error(diff)
 	}
-	// The request is charged to north's 8 servers, and its prompt is there now: a longer one lacks
-	// what is new alone.
+	// The request is charged to north's 8 servers, which have its prompt now: of a longer one only
+	// the rest is uncached.
 	l.Begin(start, ranked[0], p)
 	ranked = l.Rank(start, Prompt{Tokens: 8292, Chain: chain(1, 16)}, ranked[:0])
 	if c := ranked[0]; c.Member != "north" || c.Uncached != 100 || math.Abs(c.Wait-(.25+(8192./8000+.02)/8)) > 1e-9 {
@@ -171,8 +171,8 @@ func TestSelection_RequestsSinceTheReportCountUntilAReportHasThem(t *testing.T) 
 			t.Errorf("a report that counts %g: wait %g, want that of %g requests", report.counted, got, report.left)
 		}
 	}
-	// It counts 9 although 5 were sent: those of a process before this one. The next one is number
-	// 10.
+	// The count is 9 although 5 were sent: an earlier process sent the others. The next one is
+	// number 10.
 	l.Begin(after(.2), west(after(.2)), Prompt{Tokens: 8000})
 	r := idle(0)
 	r.Counted = 10
@@ -215,7 +215,7 @@ func TestSelection_RestartedMemberCountsFromZero(t *testing.T) {
 	l.Begin(after(.5), at(), Prompt{})
 	l.Begin(after(1.1), at(), Prompt{})
 	r.Counted, r.Epoch = 0, 2
-	l.Report(after(1.2), "west", r) // was sent before the second arrived
+	l.Report(after(1.2), "west", r) // sent before the second arrived
 	if got := l.Standings(after(1.2))[2].Unreported; got != 1 {
 		t.Errorf("after the restart %d requests are not counted", got)
 	}
@@ -247,7 +247,7 @@ func TestSelection_OwnRequestsCountWithoutReports(t *testing.T) {
 	if c := choose(after(.4)); math.Abs(c.Wait-.62) > 1e-9 {
 		t.Errorf("0.4 s of it are read: %+v", c)
 	}
-	// What is read by the books and has no first byte counts half.
+	// Tokens that the books count as read, without a first byte, count half.
 	if c := choose(after(5)); math.Abs(c.Wait-.52) > 1e-9 {
 		t.Errorf("it should have been read: %+v", c)
 	}
@@ -298,7 +298,7 @@ func TestSelection_MemberThatDeclinesIsBarredFor10Seconds(t *testing.T) {
 		lease.Declined(now)
 		lease.Declined(after(100))
 	}
-	// If all are barred, none is: the cheapest serves.
+	// If all members are barred, the cheapest serves.
 	ranked := l.Rank(after(1), Prompt{Tokens: 100}, nil)
 	if got := names(ranked); !cmp.Equal(got, []string{"east", "north", "west"}) || ranked[0].Barred != BarredDeclined {
 		t.Errorf("%v %q", got, ranked[0].Barred)
@@ -361,7 +361,8 @@ func TestSelection_MemberWithoutServersServesLast(t *testing.T) {
 	}
 }
 
-// A picker of others shows that its cluster has no server. A report of the cluster itself is newer.
+// The page of an external picker shows that its cluster has no server. The cluster's own report is
+// newer.
 func TestSelection_MemberThatIsKnownToBeEmptyServesLast(t *testing.T) {
 	l := three(t, nil)
 	l.SetMembers([]Member{{Name: "east", Empty: true}, {Name: "north"}, {Name: "west"}})

@@ -2,27 +2,26 @@ package selection
 
 import "sync"
 
-// News collects what a member's reports have of prompts: the blocks that were sent to it and that
-// its recent reports do not have. A block is reported again once half as many as its servers cache
-// were reported after it, if a prompt still has it: so the others keep it, too. Its methods may be
-// called concurrently.
+// News collects prompt blocks for a member's reports that recent ones lack. A block is reported
+// again after half the servers' capacity of other blocks, so that the others keep it. Its methods
+// may be called concurrently.
 type News struct {
 	mu       sync.Mutex
-	recent   blocks // reported before, in the order of their reports
-	prompts  []int  // where the blocks of each prompt begin in pending
+	recent   blocks // reported before, in order
+	prompts  []int  // where each prompt's blocks begin in pending
 	pending  []uint64
-	overflow int // blocks that were dropped since the last Take
+	overflow int
 }
 
-// NewNews returns a News of servers that cache a number of blocks together, of which it remembers
-// at most DefaultBlocks. secret is random.
+// NewNews returns a News for servers that cache capacity blocks, of which it tracks at most
+// DefaultBlocks. secret is random.
 func NewNews(secret uint64, capacity int) *News {
 	n := &News{recent: newBlocks(secret)}
 	n.recent.limit(max(min(capacity, DefaultBlocks)/2, 1))
 	return n
 }
 
-// Add adds a prompt that was sent to the member, by any gateway.
+// Add adds a prompt that any gateway sent to the member.
 func (n *News) Add(chain []uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -33,7 +32,7 @@ func (n *News) Add(chain []uint64) {
 		}
 		if len(n.pending) == MaxReportBlocks {
 			n.overflow++
-			continue // the next prompt with it reports it
+			continue
 		}
 		n.recent.insert(hash, 0)
 		n.pending = append(n.pending, hash)
@@ -43,8 +42,8 @@ func (n *News) Add(chain []uint64) {
 	}
 }
 
-// Take appends the blocks since the last call to out, in the order of Report.Blocks. dropped is how
-// many there were beyond MaxReportBlocks.
+// Take appends the blocks since the last call to out, in the order of Report.Blocks. dropped is the
+// number of blocks beyond MaxReportBlocks.
 func (n *News) Take(out []uint64) (blocks []uint64, dropped int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

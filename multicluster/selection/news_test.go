@@ -25,7 +25,7 @@ func TestSelection_ReportHasNewBlocksNewestPromptFirst(t *testing.T) {
 	if got := take(); !slices.Equal(got, []uint64{6, 5}) {
 		t.Error(got)
 	}
-	// Half of 12 blocks are reported after 1, and with it after 2.
+	// Half of 12 blocks are reported after 1, and together with it after 2.
 	n.Add([]uint64{1, 2, 7})
 	n.Add([]uint64{1, 2, 7})
 	if got := take(); !slices.Equal(got, []uint64{1, 2, 7}) {

@@ -2,7 +2,6 @@ package selection
 
 import "time"
 
-// Limits of what is believed of a report.
 const (
 	maxLeast    = 3600.0 // seconds
 	minRate     = 1.0    // tokens a second
@@ -14,27 +13,26 @@ const (
 	MaxReportBlocks = 4096
 )
 
-// Report is what a member publishes of its pool to one gateway.
+// Report is a member's report on its pool to one gateway.
 type Report struct {
 	// Least is the wait at its least loaded server, in seconds.
 	Least float64
 	// Servers that take requests. A member without any takes none.
 	Servers int
-	// Rate at which one of them reads prompts, in tokens a second; 0: not known.
+	// Rate at which one server reads prompts, in tokens a second; 0: unknown.
 	Rate float64
-	// Counted is how many requests of this gateway the member has received, in all. Another Epoch
-	// counts from 0 again.
+	// Counted is the total number of this gateway's requests that the member received. A new Epoch
+	// restarts at 0.
 	Counted, Epoch uint64
-	// Blocks of prompts that were sent to the member since its last report, by any gateway: the
-	// newest prompt first, and of each prompt its beginning first.
+	// Blocks of prompts that any gateway sent to the member since its last report: the newest
+	// prompt first, each from its beginning.
 	Blocks []uint64
-	// Capacity is how many blocks its servers cache together; 0: not known.
+	// Capacity is how many blocks its servers cache together; 0: unknown.
 	Capacity int
 	// Interval until the next report.
 	Interval time.Duration
 }
 
-// facts are what is believed of a report.
 type facts struct {
 	least, rate float64
 	servers     int
@@ -43,8 +41,7 @@ type facts struct {
 	epoch       uint64
 }
 
-// Report takes a report of a member over, which arrived now. That of an unknown member has no
-// effect.
+// Report applies a member's report that arrived now. It ignores unknown members.
 func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,19 +70,19 @@ func (l *LeastLoad) Report(now time.Time, name string, r Report) {
 	l.average()
 }
 
-// Standing is what is known of a member, for status and metrics.
+// Standing is the state of a member, for status and metrics.
 type Standing struct {
 	Member
 	// Report is the last one that counts; nil: none. Its Blocks are empty.
 	Report *Report
-	Age    time.Duration // of the report
-	Barred string        // as in Choice
-	// InFlight are the requests of this gateway there, Unreported those that the last report does
+	Age    time.Duration
+	Barred string
+	// InFlight counts this gateway's requests there, Unreported the ones that the last report does
 	// not count.
 	InFlight, Unreported int
 	Blocks               int // of prompts that are known to have been sent there
-	// FirstByte is the mean of the member's answers less the round trip, in seconds, with Latency;
-	// 0: it has not answered recently.
+	// FirstByte is the mean time to the first byte less the round trip, in seconds, with Latency;
+	// 0: no recent response.
 	FirstByte float64
 }
 

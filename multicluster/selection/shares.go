@@ -6,39 +6,39 @@ import (
 	"slices"
 )
 
-// MaxRatio is the largest ratio of two weights with which a request that members decline still
-// reaches each of the others: Envoy draws by weight until it meets a member that was not asked.
-// With 10,000:1:1, 132 of 200 requests were not sent to all.
+// MaxRatio is the largest ratio of two weights at which a declined request still reaches all
+// members: Envoy draws by weight until it meets an untried one. With 10,000:1:1, 132 of 200
+// requests did not reach all.
 const MaxRatio = 100
 
 // Candidate is a member that a policy shares requests among.
 type Candidate struct {
 	Place
-	// Weight within the import; 0 takes no request.
+	// Weight within the import; 0: no requests.
 	Weight uint32
-	// Down means that the member takes no request now. Only Priority reads it: for the others
-	// health is the data plane's.
+	// Down: the member takes no requests now. Only Priority reads it: elsewhere the data plane
+	// checks health.
 	Down bool
 }
 
-// Share is a member's endpoint in EDS. Members without a Share are not in EDS at all.
+// Share is a member's endpoint in EDS. EDS lists no member without a Share.
 type Share struct {
 	Name string
 	// Weight within its priority.
 	Weight uint32
-	// Priority is 0 for those that serve first. There are no gaps.
+	// Priority is 0 for the first members. There are no gaps.
 	Priority uint32
 }
 
-// Weighted shares first attempts by the members' weights, exactly with Envoy's round_robin. The
-// shares are sorted by name. warning is not empty if the weights are too far apart.
+// Weighted shares first attempts by weight, exactly with Envoy's round_robin, sorted by name.
+// warning reports weights that are too far apart.
 func Weighted(members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(Candidate) int { return 0 })
 }
 
-// Locality sends requests to members of the own zone, then to those of the own region, then to the
-// rest, and within each by weight. The own cluster is in its zone; a member whose zone or region is
-// not known is in none. The shares are sorted by priority, then by name.
+// Locality prefers members of the own zone, then of the own region, each by weight. The own cluster
+// is in its zone; a member with an unknown zone or region is in none. The shares are sorted by
+// priority, then by name.
 func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 	return tiers(members, func(c Candidate) int {
 		near := own.Region != "" && c.Region == own.Region
@@ -53,8 +53,7 @@ func Locality(own Place, members []Candidate) (shares []Share, warning string) {
 }
 
 // Priority sends all requests to one member: the first of order that is not down, then the own
-// cluster, then the others by name. If all are down, they serve in that order. The shares are
-// sorted by priority.
+// cluster, then the others by name. If all are down, they serve in that order.
 func Priority(own string, order []string, members []Candidate) []Share {
 	place := func(c Candidate) int {
 		if i := slices.Index(order, c.Name); i >= 0 {
@@ -82,12 +81,10 @@ func Priority(own string, order []string, members []Candidate) []Share {
 	return shares
 }
 
-// serving are the members with a weight.
 func serving(members []Candidate) []Candidate {
 	return slices.DeleteFunc(slices.Clone(members), func(c Candidate) bool { return c.Weight == 0 })
 }
 
-// tiers gives each member the priority of its tier, without gaps.
 func tiers(members []Candidate, tier func(Candidate) int) (shares []Share, warning string) {
 	members = serving(members)
 	slices.SortFunc(members, func(a, b Candidate) int {
@@ -109,9 +106,8 @@ func tiers(members []Candidate, tier func(Candidate) int) (shares []Share, warni
 			most = m
 		}
 		if uint64(most.Weight) > MaxRatio*uint64(least.Weight) {
-			warning = fmt.Sprintf(
-				"the weights of %s (%d) and %s (%d) are more than %d:1 apart: a request that one member declines may "+
-					"not reach all others",
+			warning = fmt.Sprintf("the weights of %s (%d) and %s (%d) are more than %d:1 apart: a request that one "+
+				"member declines may not reach all others",
 				most.Name, most.Weight, least.Name, least.Weight, MaxRatio)
 		}
 		shares = append(shares, Share{Name: m.Name, Weight: m.Weight, Priority: priority})

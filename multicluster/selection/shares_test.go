@@ -44,7 +44,7 @@ func TestSelection_LocalityServesZoneThenRegionThenRest(t *testing.T) {
 	if diff := cmp.Diff(want, shares); diff != "" || warning != "" {
 		t.Error(diff, warning)
 	}
-	// Without members in the own region the rest is priority 0: Envoy takes no gaps.
+	// Without members in the own region the rest has priority 0: Envoy allows no gaps.
 	shares, _ = Locality(Place{Name: "else"}, members[:2])
 	if diff := cmp.Diff([]Share{{"far", 5, 0}, {"unknown", 1, 0}}, shares); diff != "" {
 		t.Error(diff)
@@ -94,7 +94,7 @@ func TestSelection_MemberThatFlapsOnceASecondStaysDown(t *testing.T) {
 			}
 			time.Sleep(500 * time.Millisecond)
 		}
-		// It stays up from the last change on, half a second ago.
+		// It stays up after the last change, half a second ago.
 		recovered := time.Now().Add(-500 * time.Millisecond)
 		for !d.Up(time.Now()) {
 			d.Observe(time.Now(), true)

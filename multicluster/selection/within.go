@@ -2,23 +2,20 @@ package selection
 
 import "slices"
 
-// Place is where a member is.
+// Place is the location of a member.
 type Place struct {
-	Name         string // of the cluster in its set
-	Region, Zone string // "": not known
+	Name         string
+	Region, Zone string // "": unknown
 }
 
-// Within bounds the members that requests may go to; the zero value bounds none. With both lists a
+// Within bounds the members that requests may go to; the zero value allows all. With both lists a
 // member must be in both.
 type Within struct {
 	Clusters []string
 	Regions  []string
 }
 
-// Bounds reports whether w excludes anything.
-func (w *Within) Bounds() bool { return len(w.Clusters)+len(w.Regions) > 0 }
-
-// Allows reports whether requests may go to a member. One whose region is not known is in none.
+// Allows reports whether requests may go to a member. A member with an unknown region is in none.
 func (w *Within) Allows(p Place) bool {
 	return (len(w.Clusters) == 0 || slices.Contains(w.Clusters, p.Name)) &&
 		(len(w.Regions) == 0 || p.Region != "" && slices.Contains(w.Regions, p.Region))

@@ -1,5 +1,5 @@
-// Package wiretest writes messages of members as JSON, for tests that play a hostile member. The
-// wire form is CBOR with the same names (multicluster/federation).
+// Package wiretest writes members' messages as JSON, for tests with a hostile member. The wire form
+// is CBOR with the same names (multicluster/federation).
 //
 // Tests: go test ./multicluster/federation
 package wiretest
@@ -14,10 +14,10 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// Value returns the wire form of a JSON text. Text that is not JSON stays as it is.
+// Value returns the wire form of a JSON text. Other text stays unchanged.
 func Value(text string) []byte {
 	in := json.NewDecoder(bytes.NewReader([]byte(text)))
-	in.UseNumber() // numbers of 64 bits are exact
+	in.UseNumber() // 64-bit numbers stay exact
 	var value any
 	if in.Decode(&value) != nil || in.More() {
 		return []byte(text)
@@ -43,30 +43,30 @@ func Text(value []byte) (text string, ok bool) {
 	return string(out), err == nil
 }
 
-// exact replaces numbers by those of Go.
+// exact replaces JSON numbers by Go's.
 func exact(value any) any {
-	switch is := value.(type) {
+	switch v := value.(type) {
 	case map[string]any:
-		for key := range is {
-			is[key] = exact(is[key])
+		for key := range v {
+			v[key] = exact(v[key])
 		}
-		if text, ok := is["blocks"].(string); ok { // of a load: bytes
+		if text, ok := v["blocks"].(string); ok { // a load's blocks are bytes
 			if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
-				is["blocks"] = raw
+				v["blocks"] = raw
 			}
 		}
 	case []any:
-		for i := range is {
-			is[i] = exact(is[i])
+		for i := range v {
+			v[i] = exact(v[i])
 		}
 	case json.Number:
-		if n, err := strconv.ParseUint(is.String(), 10, 64); err == nil {
+		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
 			return n
 		}
-		if n, err := is.Int64(); err == nil {
+		if n, err := v.Int64(); err == nil {
 			return n
 		}
-		n, _ := is.Float64() // a number too large is an infinity
+		n, _ := v.Float64() // a number that is too large becomes infinite
 		return n
 	}
 	return value

@@ -15,21 +15,20 @@ import (
 
 const (
 	maxMembers = 10_000
-	// maxKept is how many requests are known: at 100 a second those of the last 80 s. They take 4
-	// MiB at most.
+	// maxKept bounds the stored requests: 80 s at 100 a second, 4 MiB at most.
 	maxKept = 8192
-	// maxID bounds the ID of a request that is kept, in bytes.
+	// maxID bounds the ID of a stored request, in bytes.
 	maxID       = 64
 	forgetAfter = 10 * time.Minute
 )
 
-// Traffic is what became of the requests that were sent to an exporting cluster.
+// Traffic counts the requests that were sent to an exporting cluster, by outcome.
 type Traffic struct {
-	Served   uint64 // answered with a status below 500
-	Failed   uint64 // with another status, or not at all
-	Declined uint64 // no server there has begun it: it goes on to another cluster or spill target, if one is left
-	Spilled  uint64 // of all these, those that a pool has spilled
-	// Bytes of the answers' bodies, and the total time to the first byte, of Served.
+	Served   uint64 // responses with a status below 500
+	Failed   uint64 // another status, or no response
+	Declined uint64 // no server there began the request: it goes on to another cluster or spill target, if one is left
+	Spilled  uint64 // among all of these, the requests that a pool spilled
+	// Bytes of the responses' bodies, and the total time to the first byte, of Served.
 	Bytes     uint64
 	FirstByte time.Duration
 }
@@ -61,23 +60,23 @@ func (t *Traffic) add(o *Traffic) {
 	t.FirstByte += o.FirstByte
 }
 
-// Config of a Counter.
+// Config configures a Counter.
 type Config struct {
-	// Allowed reports whether the proxies of a Gateway have the clusters of a pool.
+	// Allowed reports whether a Gateway's proxies have the clusters of a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
 	// Exists reports whether an import has an exporting cluster.
 	Exists func(objectid.Target) bool
 	Now    func() time.Time // nil: time.Now
 }
 
-// Counter counts and keeps. It is a prometheus.Collector.
+// Counter counts and stores requests. It is a prometheus.Collector.
 type Counter struct {
 	cfg Config
 
 	mu      sync.Mutex
 	members map[objectid.Target]*member
 	kept    []kept
-	next    int // where the next one is kept, once there are maxKept
+	next    int // index of the oldest once there are maxKept
 }
 
 type member struct {
@@ -85,7 +84,6 @@ type member struct {
 	last time.Time
 }
 
-// kept is a request that is known by its ID.
 type kept struct {
 	accesslog.Attempt
 	to      objectid.Target
@@ -100,7 +98,7 @@ func New(c Config) *Counter {
 	return &Counter{cfg: c, members: map[objectid.Target]*member{}}
 }
 
-// Count takes over what became of a request (picker.Config.Attempts).
+// Count counts the outcome of a request (picker.Config.Attempts).
 func (c *Counter) Count(a accesslog.Attempt) {
 	to, spilled := exportingCluster(&a)
 	through, also := spilledThrough(&a)
@@ -130,17 +128,17 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	}
 	a.Request, a.There, a.Details = short(a.Request), short(a.There), strings.Clone(a.Details)
 	a.Cluster, a.Route, a.Host, a.Served = "", "", "", ""
-	is := kept{Attempt: a, to: to, spilled: spilled}
+	k := kept{Attempt: a, to: to, spilled: spilled}
 	if len(c.kept) < maxKept {
-		c.kept = append(c.kept, is)
+		c.kept = append(c.kept, k)
 		return
 	}
-	c.kept[c.next] = is
+	c.kept[c.next] = k
 	c.next = (c.next + 1) % maxKept
 }
 
-// exportingCluster is where a request was sent, and whether a pool has spilled it; zero for what is
-// in no other cluster, and for an import with several.
+// exportingCluster returns where a request was sent, and whether a pool spilled it; zero for this
+// cluster and for an import with several clusters.
 func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	if !a.Member.IsZero() {
 		return a.Member, false
@@ -153,9 +151,8 @@ func exportingCluster(a *accesslog.Attempt) (to objectid.Target, spilled bool) {
 	return cluster.Pool(), ok && hop.Import && hop.Member == ""
 }
 
-// spilledThrough is the exporting cluster that has served a request which a pool has spilled to an
-// import with several: its own hop, behind that of the import, has what became of the request
-// there.
+// spilledThrough returns the exporting cluster that served a request spilled to an import with
+// several clusters: its own hop, behind the import's, reports the outcome.
 func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	if hop, known := model.ParseHopID(a.Route); !known || !hop.Import || hop.Member != "" {
 		return to, false
@@ -166,8 +163,8 @@ func spilledThrough(a *accesslog.Attempt) (to objectid.Target, ok bool) {
 	return to, ok && to.Member != ""
 }
 
-// allowed reports whether a Gateway sends requests to an exporting cluster. This cluster itself has
-// no clusters of its own as one: those of the import stand for it.
+// allowed reports whether a Gateway sends requests to an exporting cluster. For this cluster itself
+// the import's clusters decide.
 func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 	whole := objectid.Target{Pool: id.Pool, Import: true}
 	return gateway == "" || c.cfg.Allowed(gateway, id) || c.cfg.Allowed(gateway, whole)
@@ -175,7 +172,7 @@ func (c *Counter) allowed(gateway string, id objectid.Target) bool {
 
 func short(id string) string { return strings.Clone(id[:min(len(id), maxID)]) }
 
-// each calls f for the exporting clusters, and drops those that are gone. mu is held.
+// mu is held.
 func (c *Counter) each(f func(objectid.Target, *member)) {
 	now := c.cfg.Now()
 	for id, m := range c.members {
@@ -200,8 +197,8 @@ func (c *Counter) Traffic() map[string]Traffic {
 	return out
 }
 
-// Records returns the requests with an ID (picker.Picks.Request) that are kept, the newest first;
-// none if q asks for no request.
+// Records returns the stored requests with an ID (picker.Picks.Request), newest first; none if q
+// has no ID.
 func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 	if q.Request == "" {
 		return nil
@@ -230,7 +227,7 @@ func (c *Counter) Records(q picker.Picks) (out []*picker.Record) {
 var (
 	requestsDesc = prometheus.NewDesc("penstock_import_ended_requests_total",
 		"Requests that ended at an exporting cluster of an import, by outcome: served, failed (status 500 and above, "+
-			"or no response), or declined (no server there has begun it: it goes on to another cluster or spill "+
+			"or no response), or declined (no server there began it: it goes on to another cluster or spill "+
 			"target, if one is left).", []string{"import", "cluster", "outcome"}, nil)
 	spilledDesc = prometheus.NewDesc("penstock_import_spilled_requests_total",
 		"Requests that ended at an exporting cluster of an import, of any outcome, which a pool here has spilled.",
@@ -250,7 +247,7 @@ func (c *Counter) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. There is no series before the first request.
+// Collect implements prometheus.Collector. There are no series before the first request.
 func (c *Counter) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

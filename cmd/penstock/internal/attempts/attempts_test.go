@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 )
 
-// newCounter makes a Counter of the imports of namespace ns, for Gateway ns/gw, and returns its
+// newCounter makes a Counter for the imports of namespace ns and Gateway ns/gw, and returns its
 // clock.
 func newCounter(exists func(objectid.Target) bool) (*Counter, *time.Time) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -46,7 +46,7 @@ func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 		func(a *accesslog.Attempt) { a.Status, a.Canceled = 0, true },
 		func(a *accesslog.Attempt) { a.Declined, a.Status, a.Route = true, 429, "hop.ns.import.chat" },
 		func(a *accesslog.Attempt) { a.Cluster, a.Route = "", "hop.ns.import.chat@east" },
-		func(a *accesslog.Attempt) { a.Cluster, a.Route = "members/ns/chat", "ns/route" }, // it counts behind its hop
+		func(a *accesslog.Attempt) { a.Cluster, a.Route = "members/ns/chat", "ns/route" }, // the hop behind it counts
 		func(a *accesslog.Attempt) { a.Cluster, a.Route = "last/pool/ns/chat", "hop.ns.pool.chat" },
 		func(a *accesslog.Attempt) { a.Cluster = "" },
 	} {
@@ -93,12 +93,12 @@ func TestAttempts_CountWhatBecameOfRequestsByCluster(t *testing.T) {
 	}
 }
 
-// A Gateway reports what its own proxies can have sent.
+// A Gateway reports only requests that its own proxies can have sent.
 func TestAttempts_OfAGatewayCountForItsOwnClustersAlone(t *testing.T) {
 	c, _ := newCounter(always)
 	for _, a := range []accesslog.Attempt{
 		{Gateway: "ns/gw", Cluster: "last/parent/ns/chat/west", Status: 200},
-		// this cluster itself, of an import with several
+		// this cluster itself, in an import with several clusters
 		{Gateway: "ns/gw", Route: "hop.ns.import.both@here", Cluster: "last/pool/ns/both", Status: 200},
 		{Gateway: "ns/gw", Cluster: "peer/ns/chat/other", Status: 200},
 		{Gateway: "ns/other", Cluster: "last/parent/ns/chat/west", Status: 200},

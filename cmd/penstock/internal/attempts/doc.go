@@ -1,16 +1,15 @@
-// Package attempts counts and keeps what became of requests to exporting clusters of imports,
-// whatever policy chose the cluster.
+// Package attempts counts and stores the outcomes of requests to exporting clusters of imports,
+// under every selection policy.
 //
-// Envoys report each request to an exporting cluster when it has ended there (accesslog.Attempt):
-// one that a cluster declines, and another serves, is two. A Counter sums them up by import and
-// cluster, for metrics and `penstock clusters list`, and keeps the last ones without a lease, for
-// `penstock explain --why`; the picker's records have the others. Each process counts what its own
-// Envoys report to it.
+// Envoys report each request to an exporting cluster when it ends there (accesslog.Attempt): a
+// request that one cluster declines and another serves counts twice. A Counter sums them by import
+// and cluster, for metrics and `penstock clusters list`. It also stores the last ones without a
+// lease for `penstock explain --why`; the picker's records have the others. Each process counts the
+// reports of its own Envoys.
 //
-// Invariants: it counts for maxMembers clusters of imports and keeps maxKept requests at most. A
-// report counts for what a Gateway's proxies have clusters of (Config.Allowed); others are dropped.
-// A cluster that has left its import is counted no more once no request has been sent there for
-// forgetAfter.
+// Invariants: it counts for maxMembers clusters of imports and stores maxKept requests at most. A
+// report counts if the Gateway's proxies have the cluster (Config.Allowed); others are dropped. A
+// cluster that left its import is dropped after forgetAfter without requests.
 //
 // Package app connects it to the picker. Tests: go test ./cmd/penstock/internal/attempts
 package attempts

@@ -18,22 +18,22 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Config is what a Loads needs.
+// Config configures a Loads.
 type Config struct {
-	// Waiting is what a request finds at a pool of this process's picker, and how many blocks of
-	// prompts its servers cache; false if that is not known.
+	// Waiting returns what a request would meet at a pool of this process's picker, and how many
+	// prompt blocks its servers cache; false if unknown.
 	Waiting func(pool objectid.Pool) (w schedule.Wait, capacity int, ok bool)
-	// Federation is this cluster's end of the exchange with members; nil while there is none.
+	// Federation returns this cluster's end of the exchange with members; nil without one.
 	Federation func() Federation
-	// Cluster is the name of this cluster in its set; "" while it is in none.
+	// Cluster returns the name of this cluster in its set; "" without a set.
 	Cluster func() string
-	// OnPage receives why the metrics page of the picker of an import's cluster cannot be read, if
-	// it is read over TLS; "": it is read. It may be nil.
-	OnPage func(of objectid.Pool, member, why string)
+	// OnPage, if set, receives why the metrics page of an import cluster's picker cannot be read
+	// over TLS; "": it can.
+	OnPage func(pool objectid.Pool, member, why string)
 	Log    *slog.Logger
 }
 
-// Loads chooses clusters, and reports the load of this one. It is safe for concurrent use.
+// Loads chooses clusters and reports this cluster's load. It is safe for concurrent use.
 type Loads struct {
 	cfg    Config
 	id     string // of this process, random
@@ -42,7 +42,7 @@ type Loads struct {
 
 	mu      sync.RWMutex
 	imports map[objectid.Target]*choosable
-	changed bool // members are to be asked for other loads
+	changed bool // other loads must be requested from members
 
 	pools pools
 
@@ -50,14 +50,13 @@ type Loads struct {
 	pages   map[pageKey]*page
 }
 
-// choosable are the clusters of an import.
 type choosable struct {
 	pool  objectid.Pool
-	local string // the cluster of the list that is this one; "": none
-	// latency: by how fast clusters answer. Nothing is reported of their load.
+	local string // this cluster's name in list; "": it is not in it
+	// latency: the choice is by response times, without reports of load.
 	latency bool
 	hops    map[string]string
-	noGRPC  map[string]bool // by member, as hops
+	noGRPC  map[string]bool
 	load    *selection.LeastLoad
 	list    []picker.Cluster
 }
@@ -68,7 +67,7 @@ var _ picker.Chooser = (*Loads)(nil)
 func New(c Config) *Loads {
 	l := &Loads{cfg: c, id: rand.Text()[:16], epoch: uint64(time.Now().UnixNano()),
 		imports: map[objectid.Target]*choosable{}, pages: map[pageKey]*page{}}
-	l.pools.of = map[objectid.Pool]*counted{}
+	l.pools.byPool = map[objectid.Pool]*counted{}
 	return l
 }
 
@@ -85,27 +84,27 @@ func (l *Loads) SetClusters(id objectid.Target, c *picker.Clusters) {
 	if i := slices.IndexFunc(c.List, func(m picker.Cluster) bool { return m.Local }); i >= 0 {
 		local = c.List[i].Name
 	}
-	was, is := l.imports[id], &choosable{pool: id.Pool, local: local, latency: c.Latency, list: c.List}
-	is.hops, is.noGRPC = make(map[string]string, len(c.List)), map[string]bool{}
+	old, next := l.imports[id], &choosable{pool: id.Pool, local: local, latency: c.Latency, list: c.List}
+	next.hops, next.noGRPC = make(map[string]string, len(c.List)), map[string]bool{}
 	for _, m := range c.List {
-		is.hops[m.Name], is.noGRPC[m.Name] = m.Hop, m.NoGRPC
+		next.hops[m.Name], next.noGRPC[m.Name] = m.Hop, m.NoGRPC
 	}
-	if was != nil && was.local == local && was.latency == c.Latency {
-		was.load.SetMargin(c.Margin)
-		is.load = was.load
+	if old != nil && old.local == local && old.latency == c.Latency {
+		old.load.SetMargin(c.Margin)
+		next.load = old.load
 	} else {
-		is.load = selection.New(selection.Config{Local: local, Margin: c.Margin, Latency: c.Latency, End: prefix.End,
+		next.load = selection.New(selection.Config{Local: local, Margin: c.Margin, Latency: c.Latency, End: prefix.End,
 			Random: mathrand.Uint64})
 	}
-	is.setMembers(l.roundTrips(), l.servers)
-	l.imports[id], l.changed = is, true
+	next.setMembers(l.roundTrips(), l.servers)
+	l.imports[id], l.changed = next, true
 	l.mu.Unlock()
 }
 
-// setMembers passes the clusters on, with how far away each is, and how many servers each has: as
-// its picker's page shows, or else as its exporter declares.
+// setMembers passes on the clusters with their round trip times and server counts. The page of a
+// cluster's picker has the count, or else the exporter's declaration.
 func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
-	servers func(of objectid.Pool, member string) int) {
+	servers func(pool objectid.Pool, member string) int) {
 	members := make([]selection.Member, len(c.list))
 	for i, m := range c.list {
 		members[i] = selection.Member{Name: m.Name, Servers: m.Servers}
@@ -118,7 +117,6 @@ func (c *choosable) setMembers(roundTrip func(member string) time.Duration,
 	c.load.SetMembers(members)
 }
 
-// roundTrips returns how far members are away; 0 while that is not known.
 func (l *Loads) roundTrips() func(string) time.Duration {
 	if f := l.cfg.Federation(); f != nil {
 		return f.RoundTrip
@@ -126,7 +124,6 @@ func (l *Loads) roundTrips() func(string) time.Duration {
 	return func(string) time.Duration { return 0 }
 }
 
-// rankings is the memory of Choose, which the next one takes over.
 var rankings = sync.Pool{New: func() any { return new([]selection.Choice) }}
 
 // Choose implements picker.Chooser.
@@ -143,7 +140,7 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	prompt, now := selection.Prompt{Tokens: p.Tokens, Chain: p.Chain, Stay: p.Stay}, time.Now()
 	ranked := c.load.Rank(now, prompt, (*memory)[:0])
 	*memory = ranked
-	first := -1 // of those that may be named
+	first := -1
 	for i := range ranked {
 		r := &ranked[i]
 		if hop, ok := c.hops[r.Member]; ok && !(p.GRPC && c.noGRPC[r.Member]) {
@@ -163,8 +160,7 @@ func (l *Loads) Choose(id objectid.Target, p picker.ClusterPrompt, charged bool,
 	return out, &charge{lease: c.load.Begin(now, ranked[first], prompt)}
 }
 
-// charge is a request at the cluster that was named first. The access log reports on it from
-// several streams.
+// charge is a request at the cluster that was named first. Several access log streams report on it.
 type charge struct {
 	mu    sync.Mutex
 	lease selection.Lease
@@ -191,7 +187,7 @@ func (c *charge) End() {
 	c.lease.End()
 }
 
-// Sender implements picker.Chooser: the name of this cluster, and of this process in it.
+// Sender implements picker.Chooser: this cluster's name and this process's ID.
 func (l *Loads) Sender() string {
 	if s := l.sender.Load(); s != nil {
 		return *s
@@ -199,13 +195,12 @@ func (l *Loads) Sender() string {
 	return l.id
 }
 
-// standings returns what is known of the clusters of each import, by the import's name, sorted.
-func (l *Loads) standings() (names []string, of map[string][]selection.Standing) {
+func (l *Loads) standings() (names []string, byName map[string][]selection.Standing) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	of = make(map[string][]selection.Standing, len(l.imports))
+	byName = make(map[string][]selection.Standing, len(l.imports))
 	for _, c := range l.imports {
-		of[c.pool.String()] = c.load.Standings(time.Now())
+		byName[c.pool.String()] = c.load.Standings(time.Now())
 	}
-	return slices.SortedFunc(maps.Keys(of), cmp.Compare), of
+	return slices.SortedFunc(maps.Keys(byName), cmp.Compare), byName
 }

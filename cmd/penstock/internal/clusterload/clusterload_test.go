@@ -18,20 +18,20 @@ import (
 )
 
 var (
-	pool  = objectid.Pool{Namespace: "default", Name: "chat"}
-	of    = objectid.Target{Pool: pool}               // at its picker
-	whole = objectid.Target{Pool: pool, Import: true} // at an importer's
+	pool   = objectid.Pool{Namespace: "default", Name: "chat"}
+	target = objectid.Target{Pool: pool}               // at its picker
+	whole  = objectid.Target{Pool: pool, Import: true} // at an importer's
 )
 
-// link stands for the federation: what one cluster publishes arrives at the other at once.
+// link replaces the federation: publications of one cluster arrive at the other at once.
 type link struct {
-	member string // at the other end, and what it calls this one
+	member string // at the other end, with its name for this one
 	self   string
 
 	mu     sync.Mutex
 	wanted []objectid.Member // by this cluster
 	other  *link
-	sink   *Loads // that receives what is published here
+	sink   *Loads // receives publications
 	sent   []federation.Load
 }
 
@@ -52,17 +52,17 @@ func (k *link) Wanted() (out []objectid.Member) {
 	return out
 }
 
-func (k *link) PublishLoad(to objectid.Member, is federation.Load) error {
+func (k *link) PublishLoad(to objectid.Member, load federation.Load) error {
 	k.mu.Lock()
-	k.sent = append(k.sent, is)
+	k.sent = append(k.sent, load)
 	k.mu.Unlock()
-	k.sink.Receive(objectid.Member{Member: k.self, Pool: to.Pool}, is)
+	k.sink.Receive(objectid.Member{Member: k.self, Pool: to.Pool}, load)
 	return nil
 }
 
 func (k *link) RoundTrip(string) time.Duration { return 20 * time.Millisecond }
 
-// reports are those that were published.
+// reports are the published reports.
 func (k *link) reports() []federation.Load {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,8 +82,8 @@ func newPair(t *testing.T) *pair {
 	to := &link{member: "east", self: "here"}
 	p.from = &link{member: "here", self: "east", other: to}
 	to.other = p.from
-	loads := func(name string, of *link, waiting func(objectid.Pool) (schedule.Wait, int, bool)) *Loads {
-		return New(Config{Waiting: waiting, Federation: func() Federation { return of },
+	loads := func(name string, to *link, waiting func(objectid.Pool) (schedule.Wait, int, bool)) *Loads {
+		return New(Config{Waiting: waiting, Federation: func() Federation { return to },
 			Cluster: func() string { return name }, Log: slog.New(slog.DiscardHandler)})
 	}
 	p.here = loads("here", to, func(objectid.Pool) (schedule.Wait, int, bool) { return schedule.Wait{}, 0, false })
@@ -96,7 +96,7 @@ func newPair(t *testing.T) *pair {
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for _, l := range []*Loads{p.here, p.east} {
-		all.Go(func() { _ = l.Run(ctx) }) // it ends with the context
+		all.Go(func() { _ = l.Run(ctx) }) // ends with the context
 	}
 	t.Cleanup(func() { stop(); all.Wait() })
 	return p
@@ -116,7 +116,7 @@ func clusters() *picker.Clusters {
 	}
 }
 
-// costs returns what a request costs at each cluster now.
+// costs returns the cost of a request at each cluster now.
 func (p *pair) costs(t *testing.T, prompt picker.ClusterPrompt) map[string]picker.ClusterCost {
 	t.Helper()
 	ranked, charge := p.here.Choose(whole, prompt, false, nil)
@@ -136,7 +136,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		p.here.SetClusters(whole, clusters())
 		chain := []uint64{1, 2, 3}
 		time.Sleep(2*interval + time.Millisecond)
-		p.east.Sent(picker.Sent{Pool: of, Chain: chain}) // by a gateway there
+		p.east.Sent(picker.Sent{Pool: target, Chain: chain}) // by a gateway there
 		time.Sleep(interval)
 		got := p.costs(t, picker.ClusterPrompt{Tokens: 300, Chain: chain})
 		if east := got["east"]; east.Basis != "report" || east.Wait != 0.5 || east.RoundTrip != 0.02 ||
@@ -158,7 +158,7 @@ func TestLeastLoad_ClusterIsJudgedByItsReports(t *testing.T) {
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got < 0.9 {
 			t.Errorf("after a request of 8,000 tokens the wait is %.3f s", got)
 		}
-		p.east.Sent(picker.Sent{Pool: of, Sender: p.here.Sender()})
+		p.east.Sent(picker.Sent{Pool: target, Sender: p.here.Sender()})
 		time.Sleep(interval)
 		if got := p.costs(t, picker.ClusterPrompt{})["east"].Wait; got != 0 {
 			t.Errorf("once the cluster counts the request, the wait is %.3f s", got)
@@ -171,14 +171,14 @@ func TestLeastLoad_PoolThatRestsIsReportedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.here.SetClusters(whole, clusters())
-		time.Sleep(time.Second + time.Millisecond) // behind a report
+		time.Sleep(time.Second + time.Millisecond) // after a report
 		before := len(p.from.reports())
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()) - before; n < 3 || n > 5 {
 			t.Errorf("%d reports in 20 s without a change, want one in 5 s", n)
 		}
 		if got := p.costs(t, picker.ClusterPrompt{})["east"]; got.Basis != "report" || got.Barred != "" {
-			t.Errorf("a pool that rests is judged by %s, barred: %q", got.Basis, got.Barred)
+			t.Errorf("an idle pool is judged by %s, barred: %q", got.Basis, got.Barred)
 		}
 		p.setLeast(3)
 		time.Sleep(interval)
@@ -223,39 +223,39 @@ func TestLeastLoad_DeclinedClusterComesLast(t *testing.T) {
 	})
 }
 
-// Only a member's own requests are reported to it, and what a client could write as a sender takes
-// no memory without end.
+// A member receives only the counts of its own requests, and senders written by clients use bounded
+// memory.
 func TestLeastLoad_CountsAreTheMembersOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.here.SetClusters(whole, clusters())
 		time.Sleep(2*interval + time.Millisecond)
-		p.east.Sent(picker.Sent{Pool: of, Sender: "here/a"})
-		p.east.Sent(picker.Sent{Pool: of, Sender: "hereafter/b"})
-		p.east.Sent(picker.Sent{Pool: of, Sender: "mars/c"})
+		p.east.Sent(picker.Sent{Pool: target, Sender: "here/a"})
+		p.east.Sent(picker.Sent{Pool: target, Sender: "hereafter/b"})
+		p.east.Sent(picker.Sent{Pool: target, Sender: "mars/c"})
 		time.Sleep(interval)
 		reports := p.from.reports()
 		if d := cmp.Diff(map[string]uint64{"here/a": 1}, reports[len(reports)-1].Counted); d != "" {
 			t.Errorf("counted (-want +got):\n%s", d)
 		}
 		for i := range 10 * maxSenders {
-			p.east.Sent(picker.Sent{Pool: of, Sender: "mars/" + string(rune('a'+i%26)) + time.Duration(i).String()})
+			p.east.Sent(picker.Sent{Pool: target, Sender: "mars/" + string(rune('a'+i%26)) + time.Duration(i).String()})
 		}
 		p.east.pools.mu.Lock()
 		defer p.east.pools.mu.Unlock()
-		if n := len(p.east.pools.of[pool].senders); n > maxSenders {
+		if n := len(p.east.pools.byPool[pool].senders); n > maxSenders {
 			t.Errorf("%d senders are kept", n)
 		}
 	})
 }
 
-// By Latency, no load is asked for or reported, and the time of answers decides.
+// By Latency, no load is requested or reported, and response times decide.
 func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
-		of := clusters()
-		of.Latency, of.List[1].Local = true, true // west is this cluster
-		p.here.SetClusters(whole, of)
+		policy := clusters()
+		policy.Latency, policy.List[1].Local = true, true // west is this cluster
+		p.here.SetClusters(whole, policy)
 		time.Sleep(20 * time.Second)
 		if n := len(p.from.reports()); n != 0 {
 			t.Errorf("%d reports", n)
@@ -266,7 +266,7 @@ func TestLatency_AnswersDecideAndNoReports(t *testing.T) {
 			charge.End()
 			return ranked[0].Cluster
 		}
-		for range 3 { // west, whose margin is a second, until it is slower than a trial of east
+		for range 3 { // west has a margin of one second, until it is slower than a trial of east
 			if got := answer(2 * time.Second); got != "west" {
 				break
 			}

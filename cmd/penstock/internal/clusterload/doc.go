@@ -1,26 +1,25 @@
 // Package clusterload chooses the cluster of an import for each request, and reports to other
-// clusters what they need for that. The decision is multicluster/selection's, the pick is package
-// picker's, and multicluster/federation has what passes between clusters.
+// clusters the load that they need for their choice. multicluster/selection decides, package picker
+// picks, and multicluster/federation connects the clusters.
 //
 //	choose.go   Loads: the clusters of each import, and picker.Chooser
-//	metrics.go  what is known of the clusters, for Prometheus
-//	pages.go    Page: the metrics pages of clusters' pickers, which show how many servers take requests there
-//	report.go   what this cluster reports of the pools that it exports, and what it takes from others' reports
+//	metrics.go  the state of the clusters, for Prometheus
+//	pages.go    Page: metrics pages of clusters' pickers, with their numbers of servers
+//	report.go   reports on exported pools, and others' reports
 //
-// Importer: the picker names the clusters of an import in the order of their costs, and the first
-// is charged with the request until the access log shows its end. What clusters report arrives by
-// Receive. A cluster that does not report is judged by this process's own requests, divided among
-// its servers: the metrics page of its picker shows how many there are, where the import names one.
-// This cluster itself, where it is among them, is read directly.
+// Importer: the picker ranks the clusters of an import by cost. The first one is charged with the
+// request until the access log shows its end. Receive takes clusters' reports. A cluster without
+// reports is judged by this process's own requests, divided among its servers. The metrics page of
+// its picker shows their number, where the import names one. This cluster itself, where it is among
+// the clusters, is read directly.
 //
-// Exporter: picks of this process, and of its replicas, arrive by Sent. Every 200 ms each member is
-// sent the load of the pools that it asks for, if it changed; a pool that rests is reported every 5
+// Exporter: Sent takes the picks of this process and its replicas. Every 200 ms each member
+// receives the load of the pools that it requested, if it changed; an idle pool is reported every 5
 // s.
 //
-// Invariants: nothing is reported of a pool to a member that it is not exported to. A member that
-// reports nonsense, or nothing, is judged by this process's own requests. What is kept is bounded:
-// selection's limits for each import, and senders and prompts for each pool of which a member asks
-// for the load.
+// Invariants: a member receives no report of a pool that is not exported to it. A member with no or
+// invalid reports is judged by this process's own requests. Memory is bounded: by selection's
+// limits for each import, and by limits on senders and prompts for each requested pool.
 //
 // Tests: go test ./cmd/penstock/internal/clusterload; with two clusters and the real Envoy:
 // conformance/features/leastload_test.go

@@ -8,29 +8,29 @@ var (
 	requestsDesc = prometheus.NewDesc("penstock_selection_requests",
 		"Requests in flight that this process sent to the cluster of an import.", []string{"import", "cluster"}, nil)
 	waitDesc = prometheus.NewDesc("penstock_selection_reported_wait_seconds",
-		"How long a request waits at the least loaded server of the cluster, by its last report. A cluster that does "+
+		"Wait of a request at the least loaded server of the cluster, by its last report. A cluster that does "+
 			"not report has no series.", []string{"import", "cluster"}, nil)
 	firstByteDesc = prometheus.NewDesc("penstock_selection_first_byte_seconds",
-		"Mean time until the first byte of the bodies of the cluster's recent answers, less the round trip, of an "+
-			"import by Latency. A cluster without recent answers has no series.", []string{"import", "cluster"}, nil)
+		"Mean time to the first byte of the cluster's recent response bodies, less the round trip, for an "+
+			"import by Latency. A cluster without recent responses has no series.", []string{"import", "cluster"}, nil)
 	ageDesc = prometheus.NewDesc("penstock_selection_report_age_seconds",
 		"Time since the last report of the cluster. A cluster that never reported has no series.",
 		[]string{"import", "cluster"}, nil)
 	roundTripDesc = prometheus.NewDesc("penstock_selection_round_trip_seconds",
-		"Round trip to the cluster, as the connection to the member has measured it; 0 while that is not known.",
+		"Round trip to the cluster, measured on the connection to the member; 0 while it is unknown.",
 		[]string{"import", "cluster"}, nil)
 	serversDesc = prometheus.NewDesc("penstock_selection_servers",
-		"Servers of the cluster that take requests: by its last report, by the metrics page of its picker, or as its "+
-			"exporter declares them. A cluster of which that is not known has "+
-			"no series.", []string{"import", "cluster"}, nil)
+		"Servers of the cluster that take requests: by its last report, by its picker's metrics page, or as "+
+			"its exporter "+
+			"declares them. A cluster with an unknown number has no series.", []string{"import", "cluster"}, nil)
 	barredDesc = prometheus.NewDesc("penstock_selection_barred",
 		"1 if the cluster comes last: it declined a request less than 10 s ago, is silent, or has no server.",
 		[]string{"import", "cluster"}, nil)
 	blocksDesc = prometheus.NewDesc("penstock_selection_prompt_blocks",
-		"Blocks of prompts that are known to have been sent to the cluster, by any gateway.",
+		"Prompt blocks that any gateway is known to have sent to the cluster.",
 		[]string{"import", "cluster"}, nil)
 	arrivedDesc = prometheus.NewDesc("penstock_selection_arrived_requests_total",
-		"Requests of the exported pool that LeastLoad of another cluster chose this one for, of members that ask for "+
+		"Requests to the exported pool for which LeastLoad in another cluster chose this one, by members that request "+
 			"the pool's load.", []string{"pool", "member"}, nil)
 )
 
@@ -42,13 +42,13 @@ func (l *Loads) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Without imports that are chosen among, here or in a
-// member, there is no series.
+// Collect implements prometheus.Collector. Without a choice among clusters, here or at a member,
+// there are no series.
 func (l *Loads) Collect(out chan<- prometheus.Metric) {
 	l.collectArrived(out)
-	names, of := l.standings()
+	names, byName := l.standings()
 	for _, name := range names {
-		for _, s := range of[name] {
+		for _, s := range byName[name] {
 			gauge := func(d *prometheus.Desc, value float64) {
 				out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, name, s.Name)
 			}
@@ -81,7 +81,7 @@ func (l *Loads) Collect(out chan<- prometheus.Metric) {
 func (l *Loads) collectArrived(out chan<- prometheus.Metric) {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	for pool, c := range l.pools.of {
+	for pool, c := range l.pools.byPool {
 		for _, member := range c.to {
 			if member == own {
 				continue

@@ -28,47 +28,46 @@ import (
 const (
 	pageInterval = 5 * time.Second
 	pageTimeout  = 2 * time.Second
-	maxPage      = 1 << 20 // bytes of a page that are read
+	maxPage      = 1 << 20 // bytes read of a page
 	pagesAtOnce  = 8
 )
 
-// readyServers are the series of a picker's page with the number of its servers that take requests:
+// readyServers are the series of a picker's page with the number of servers that take requests:
 // llm-d's and the inference extension's.
 var readyServers = []string{"llm_d_epp_ready_endpoints{", "inference_pool_ready_pods{"}
 
-// Page is the metrics page of the picker of an exporting cluster of an import.
+// Page is the metrics page of the picker of an import's exporting cluster.
 type Page struct {
 	Import objectid.Pool
 	Member string
 	// Pool is the pool's name there.
 	Pool      string
-	Addresses []netip.Addr // of equal pickers; the first that answers counts
-	Port      uint16       // 0: it has no page
-	// TLS is how the page is read; nil: in cleartext.
+	Addresses []netip.Addr // of equal pickers; the first that responds counts
+	Port      uint16       // 0: no page
+	// TLS configures the connection; nil: cleartext.
 	TLS *dial.TLS
-	// Authorization is the header of requests; "" for none. It needs a TLS that verifies.
+	// Authorization is the request header; "": none. It needs a TLS that verifies.
 	Authorization string
 }
 
 type pageKey struct {
-	of     objectid.Pool
+	pool   objectid.Pool
 	member string
 }
 
-// page is one that may be read, and the way to it.
 type page struct {
 	Page
 	client  *http.Client // nil before the first reading
-	servers int          // 0: not known; or noServers
+	servers int          // 0: unknown; or noServers
 	failure string
 }
 
-// noServers is the number of servers of a page that shows that no server takes requests: none that
-// it shows is not the same.
+// noServers is the number of servers of a page that shows 0. A page without the number is unknown
+// instead.
 const noServers = -1
 
-// SetPage notes where the page of a cluster's picker is. It is read while LeastLoad chooses among
-// the clusters of the import.
+// SetPage sets the page of a cluster's picker. It is read while LeastLoad chooses among the
+// import's clusters.
 func (l *Loads) SetPage(p Page) {
 	l.pagesMu.Lock()
 	defer l.pagesMu.Unlock()
@@ -78,7 +77,7 @@ func (l *Loads) SetPage(p Page) {
 		return
 	}
 	next := &page{Page: p}
-	if old != nil { // what was read stands until the next reading
+	if old != nil {
 		next.servers, next.failure = old.servers, old.failure
 		if old.client != nil {
 			old.client.CloseIdleConnections()
@@ -89,12 +88,10 @@ func (l *Loads) SetPage(p Page) {
 	}
 }
 
-// servers is how many servers of a cluster take requests, as the page of its picker shows; 0: not
-// known; noServers: none does.
-func (l *Loads) servers(of objectid.Pool, member string) int {
+func (l *Loads) servers(pool objectid.Pool, member string) int {
 	l.pagesMu.Lock()
 	defer l.pagesMu.Unlock()
-	if p := l.pages[pageKey{of, member}]; p != nil {
+	if p := l.pages[pageKey{pool, member}]; p != nil {
 		return p.servers
 	}
 	return 0
@@ -114,7 +111,6 @@ func (l *Loads) RunPages(ctx context.Context) error {
 	}
 }
 
-// readPages reads the pages of the clusters that are chosen among by their load.
 func (l *Loads) readPages(ctx context.Context) {
 	keys := map[pageKey]bool{}
 	l.mu.RLock()
@@ -147,11 +143,10 @@ func (l *Loads) readPages(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = group.Wait() // no reading returns an error
+	_ = group.Wait()
 	l.measure()
 }
 
-// forgetPages takes back what was read of pages that are not read any more.
 func (l *Loads) forgetPages(read map[pageKey]bool) {
 	var resolved []pageKey
 	l.pagesMu.Lock()
@@ -166,15 +161,14 @@ func (l *Loads) forgetPages(read map[pageKey]bool) {
 	l.pagesMu.Unlock()
 	for _, key := range resolved {
 		if l.cfg.OnPage != nil {
-			l.cfg.OnPage(key.of, key.member, "")
+			l.cfg.OnPage(key.pool, key.member, "")
 		}
 	}
 }
 
-// pageRead takes what a page shows over.
 func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	failure := ""
-	if err != nil && p.TLS != nil { // one in cleartext may be closed to other clusters
+	if err != nil && p.TLS != nil { // a cleartext page may be closed to other clusters
 		failure = err.Error()
 	}
 	l.pagesMu.Lock()
@@ -182,12 +176,11 @@ func (l *Loads) pageRead(key pageKey, p *page, servers int, err error) {
 	p.servers, p.failure = servers, failure
 	l.pagesMu.Unlock()
 	if changed && l.cfg.OnPage != nil {
-		l.cfg.OnPage(key.of, key.member, failure)
+		l.cfg.OnPage(key.pool, key.member, failure)
 	}
 }
 
-// newClient returns one that connects to the picker alone: it asks no proxy, and follows no
-// redirect.
+// newClient returns a client that connects to the picker only, without proxies and redirects.
 func (p *page) newClient() *http.Client {
 	t := &http.Transport{DialContext: (&net.Dialer{Timeout: pageTimeout}).DialContext, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: 4 * pageInterval}
@@ -202,8 +195,8 @@ func (p *page) newClient() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// read reads the page at the first address that answers. The error has no text of the server, which
-// could be the credential.
+// read reads the page at the first address that responds. The error has no text of the server,
+// which could contain the credential.
 func (p *page) read(ctx context.Context) (servers int, err error) {
 	err = errors.New("its picker has no address")
 	for _, ip := range p.Addresses {
@@ -231,12 +224,12 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
-		var of *url.Error
-		if errors.As(err, &of) {
-			err = of.Err
+		var urlErr *url.Error
+		if errors.As(err, &urlErr) {
+			err = urlErr.Err
 		}
 		if strings.Contains(err.Error(), "malformed") {
-			return 0, errors.New("its answer is not HTTP")
+			return 0, errors.New("its response is not HTTP")
 		}
 		return 0, errors.New(extproc.Reason(err))
 	}
@@ -250,9 +243,8 @@ func (p *page) readAt(ctx context.Context, ip netip.Addr) (int, error) {
 	return 0, fmt.Errorf("it answers %d", resp.StatusCode)
 }
 
-// parse finds the number of servers that take requests on a page in Prometheus's text format: those
-// of the series with a pool's name, or of the only one. 0: the page does not have it; noServers: it
-// shows 0.
+// parse returns a page's number of servers that take requests, from the series with a pool's name
+// or the only one. 0: none there; noServers: it shows 0.
 func parse(page io.Reader, pool string) int {
 	found := map[string]int{}
 	lines := bufio.NewScanner(page)
@@ -264,7 +256,7 @@ func parse(page io.Reader, pool string) int {
 		end := strings.LastIndexByte(text, '}')
 		_, name, labelled := strings.Cut(text, `name="`)
 		name, _, ended := strings.Cut(name, `"`)
-		fields := strings.Fields(text[end+1:]) // a value, and perhaps a time
+		fields := strings.Fields(text[end+1:])
 		if end < 0 || !labelled || !ended || len(fields) == 0 {
 			continue
 		}
@@ -272,7 +264,7 @@ func parse(page io.Reader, pool string) int {
 		if err != nil || n != 0 && (n < 1 || n > 1<<16) || math.IsNaN(n) {
 			continue
 		}
-		// of two series one may be out of use
+		// One of two series may be out of use.
 		if shown := cmp.Or(int(n), noServers); found[name] == 0 || found[name] < shown {
 			found[name] = shown
 		}

@@ -20,13 +20,13 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// pageServer serves the metrics page of a picker with ready servers to requests with a token alone.
+// pageServer serves the metrics page of a picker with ready servers, only to requests with a token.
 type pageServer struct {
 	*httptest.Server
 	mu       sync.Mutex
 	ready    int
 	received []string // Authorization headers
-	moved    string   // where a redirect leads
+	moved    string   // target of a redirect
 }
 
 func newPageServer(t *testing.T, start func(http.Handler) *httptest.Server) *pageServer {
@@ -61,8 +61,8 @@ func (s *pageServer) page(tls *dial.TLS) Page {
 		Addresses: []netip.Addr{at.Addr()}, Port: at.Port(), TLS: tls, Authorization: "Bearer s3cret"}
 }
 
-// A cluster that does not report is judged by this process's requests there, divided among as many
-// servers as its picker's page shows.
+// A cluster without reports is judged by this process's requests there, divided among the servers
+// on its picker's page.
 func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	s := newPageServer(t, httptest.NewTLSServer)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -100,7 +100,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	c := l.imports[whole]
 	l.mu.RUnlock()
 	for {
-		ranked, charge := l.Choose(whole, picker.ClusterPrompt{Tokens: 8000}, true, nil) // one that lasts
+		ranked, charge := l.Choose(whole, picker.ClusterPrompt{Tokens: 8000}, true, nil) // a long request
 		if ranked[0].Cluster == "east" {
 			break
 		}
@@ -135,7 +135,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 		t.Errorf("once it is read again: %q, %d servers", failure, l.servers(other.Import, "east"))
 	}
 
-	// Nor does one receive it that the picker names, or that is spoken to in cleartext.
+	// Neither a server named by the picker nor a cleartext server receives it.
 	open := newPageServer(t, httptest.NewServer)
 	s.mu.Lock()
 	s.moved = open.URL + "/metrics"
@@ -159,7 +159,7 @@ func TestSecretRef_PageOfAClustersPickerIsReadWithItsCredential(t *testing.T) {
 	}
 }
 
-// Zero is not the same as a figure that is missing, or a page that cannot be read.
+// Zero differs from a missing figure, and from an unreadable page.
 func TestMetricsPage_ClusterWithoutReadyServersTakesNoRequest(t *testing.T) {
 	var text atomic.Value
 	s := httptest.NewServer(

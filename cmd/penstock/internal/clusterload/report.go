@@ -16,45 +16,40 @@ import (
 )
 
 const (
-	// interval is the time between two reports of a pool that is in use, and resting that of one
-	// which is not.
+	// interval is the time between reports of a pool in use, resting of an idle pool.
 	interval = 200 * time.Millisecond
 	resting  = 5 * time.Second
-	// kept is how many reports have a block: one that is lost, or replaced before it is sent, costs
-	// nothing.
+	// kept is how many reports repeat a block, so that a lost or replaced report costs nothing.
 	kept = 4
-	// maxSenders bounds the senders of a pool that are counted. A sender is a process of a member.
+	// maxSenders bounds the counted senders of a pool. A sender is a process of a member.
 	maxSenders = 256
-	// forgotten is when a sender without requests is forgotten.
-	forgotten = 10 * time.Minute
+	forgotten  = 10 * time.Minute
 )
 
-// Federation is what passes between clusters. *federation.Federation implements it.
+// Federation connects clusters. *federation.Federation implements it.
 type Federation interface {
 	Want([]objectid.Member)
 	Wanted() []objectid.Member
-	PublishLoad(to objectid.Member, is federation.Load) error
+	PublishLoad(to objectid.Member, l federation.Load) error
 	RoundTrip(member string) time.Duration
 }
 
 // own stands for this cluster among members.
 const own = ""
 
-// pools are those whose load is asked for.
 type pools struct {
-	asked atomic.Bool // there are some: picks take no lock where no cluster asks
-	mu    sync.Mutex
-	of    map[objectid.Pool]*counted
+	asked  atomic.Bool // byPool is not empty: otherwise picks take no lock
+	mu     sync.Mutex
+	byPool map[objectid.Pool]*counted
 }
 
-// counted is what picks show of a pool.
 type counted struct {
 	senders map[string]*sender
 	news    *selection.News // nil before the first report
-	recent  [kept][]uint64  // blocks of the last reports
+	recent  [kept][]uint64
 	last    federation.Load
-	to      []string  // members that the last report was for
-	next    time.Time // of the next report, if nothing changes
+	to      []string
+	next    time.Time
 }
 
 type sender struct {
@@ -62,14 +57,14 @@ type sender struct {
 	at       time.Time
 }
 
-// Sent notes a pick of this process, or of a replica.
+// Sent records a pick of this process or of a replica.
 func (l *Loads) Sent(s picker.Sent) {
 	if !l.pools.asked.Load() {
 		return
 	}
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	c := l.pools.of[s.Pool.Pool]
+	c := l.pools.byPool[s.Pool.Pool]
 	if c == nil || s.Pool.Imported() {
 		return
 	}
@@ -79,28 +74,27 @@ func (l *Loads) Sent(s picker.Sent) {
 	if s.Sender == "" {
 		return
 	}
-	of := c.senders[s.Sender]
-	if of == nil {
+	from := c.senders[s.Sender]
+	if from == nil {
 		if len(c.senders) == maxSenders {
-			return // it goes by its own requests
+			return // this sender relies on its own requests
 		}
-		of = &sender{}
-		c.senders[s.Sender] = of
+		from = &sender{}
+		c.senders[s.Sender] = from
 	}
-	of.requests++
-	of.at = time.Now()
+	from.requests++
+	from.at = time.Now()
 }
 
-// Receive takes the report of a member over.
-func (l *Loads) Receive(of objectid.Member, is federation.Load) {
-	l.take(of.Pool, of.Member, is)
+// Receive passes on a member's report.
+func (l *Loads) Receive(from objectid.Member, load federation.Load) {
+	l.take(from.Pool, from.Member, load)
 }
 
-// take passes the report of a cluster to the imports that have it.
-func (l *Loads) take(pool objectid.Pool, cluster string, is federation.Load) {
+func (l *Loads) take(pool objectid.Pool, cluster string, load federation.Load) {
 	sender, now := l.Sender(), time.Now()
-	r := selection.Report{Least: is.Least, Servers: is.Servers, Rate: is.Rate, Counted: is.Counted[sender],
-		Epoch: is.Epoch, Blocks: is.Blocks, Capacity: is.Capacity, Interval: is.Interval}
+	r := selection.Report{Least: load.Least, Servers: load.Servers, Rate: load.Rate, Counted: load.Counted[sender],
+		Epoch: load.Epoch, Blocks: load.Blocks, Capacity: load.Capacity, Interval: load.Interval}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, c := range l.imports {
@@ -139,16 +133,14 @@ func (l *Loads) Run(ctx context.Context) error {
 	}
 }
 
-// takeChanged reports whether imports have changed since the last call.
 func (l *Loads) takeChanged() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	is := l.changed
+	changed := l.changed
 	l.changed = false
-	return is
+	return changed
 }
 
-// measure takes over how far members are away.
 func (l *Loads) measure() {
 	l.mu.RLock()
 	for _, c := range l.imports {
@@ -157,7 +149,6 @@ func (l *Loads) measure() {
 	l.mu.RUnlock()
 }
 
-// want asks members for the load of the pools that are chosen among.
 func (l *Loads) want() {
 	f := l.cfg.Federation()
 	if f == nil {
@@ -176,11 +167,9 @@ func (l *Loads) want() {
 	f.Want(list)
 }
 
-// report sends members the load of the pools that they ask for, and takes that of this cluster
-// itself over.
 func (l *Loads) report(now time.Time) {
 	f := l.cfg.Federation()
-	asked := map[objectid.Pool][]string{} // members, and own
+	asked := map[objectid.Pool][]string{}
 	if f != nil {
 		for _, m := range f.Wanted() {
 			asked[m.Pool] = append(asked[m.Pool], m.Member)
@@ -197,16 +186,16 @@ func (l *Loads) report(now time.Time) {
 	l.mu.RUnlock()
 	l.keep(asked)
 	for pool, members := range asked {
-		is, due := l.load(now, pool, members)
+		load, due := l.load(now, pool, members)
 		if !due {
 			continue
 		}
 		for _, m := range members {
 			if m == own {
-				l.take(pool, local[pool], is)
+				l.take(pool, local[pool], load)
 				continue
 			}
-			theirs := is
+			theirs := load
 			theirs.Counted = l.countedFor(pool, m)
 			if err := f.PublishLoad(objectid.Member{Member: m, Pool: pool}, theirs); err != nil {
 				l.cfg.Log.Error("the load of a pool cannot be reported", "error", err)
@@ -215,65 +204,64 @@ func (l *Loads) report(now time.Time) {
 	}
 }
 
-// keep has picks noted of the pools that are asked for, and of no others.
 func (l *Loads) keep(asked map[objectid.Pool][]string) {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
 	for p := range asked {
-		if l.pools.of[p] == nil {
-			l.pools.of[p] = &counted{senders: map[string]*sender{}}
+		if l.pools.byPool[p] == nil {
+			l.pools.byPool[p] = &counted{senders: map[string]*sender{}}
 		}
 	}
-	for p := range l.pools.of {
+	for p := range l.pools.byPool {
 		if asked[p] == nil {
-			delete(l.pools.of, p)
+			delete(l.pools.byPool, p)
 		}
 	}
-	l.pools.asked.Store(len(l.pools.of) > 0)
+	l.pools.asked.Store(len(l.pools.byPool) > 0)
 }
 
-// load is the report of a pool for members, with the requests of all senders. It is not due if
-// nothing has changed since the last one, whose interval goes on.
-func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (is federation.Load, due bool) {
+// load returns the report of a pool for members, with the requests of all senders. It is not due if
+// nothing changed during the last report's interval.
+func (l *Loads) load(now time.Time, pool objectid.Pool, members []string) (load federation.Load, due bool) {
 	w, capacity, ok := l.cfg.Waiting(pool)
-	if !ok { // an external picker's: it goes by requests alone
-		return is, false
+	if !ok { // an external picker's pool: importers rely on their own requests
+		return load, false
 	}
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	c := l.pools.of[pool]
+	c := l.pools.byPool[pool]
 	if c == nil {
-		return is, false
+		return load, false
 	}
-	is = federation.Load{Least: w.Least, Servers: w.Servers, Rate: w.Rate, Capacity: capacity, Epoch: l.epoch,
+	load = federation.Load{Least: w.Least, Servers: w.Servers, Rate: w.Rate, Capacity: capacity, Epoch: l.epoch,
 		Interval: interval, Counted: map[string]uint64{}}
 	for name, s := range c.senders {
 		if now.Sub(s.at) > forgotten {
 			delete(c.senders, name)
 			continue
 		}
-		is.Counted[name] = s.requests
+		load.Counted[name] = s.requests
 	}
 	if c.news == nil {
 		c.news = selection.NewNews(mathrand.Uint64(), capacity)
 	}
 	copy(c.recent[1:], c.recent[:])
 	c.recent[0], _ = c.news.Take(nil)
-	is.Blocks = slices.Concat(c.recent[:]...)
+	load.Blocks = slices.Concat(c.recent[:]...)
 	slices.Sort(members)
-	same := len(is.Blocks) == 0 && slices.Equal(members, c.to) && is.Least == c.last.Least &&
-		is.Servers == c.last.Servers && is.Rate == c.last.Rate && is.Capacity == c.last.Capacity &&
-		sameCounts(is.Counted, c.last.Counted)
+	same := len(load.Blocks) == 0 && slices.Equal(members, c.to) && load.Least == c.last.Least &&
+		load.Servers == c.last.Servers && load.Rate == c.last.Rate && load.Capacity == c.last.Capacity &&
+		sameCounts(load.Counted, c.last.Counted)
 	switch {
 	case !same:
 		c.next = now
 	case c.last.Interval == resting && now.Before(c.next):
-		return is, false
+		return load, false
 	default:
-		is.Interval, c.next = resting, now.Add(resting)
+		load.Interval, c.next = resting, now.Add(resting)
 	}
-	c.last, c.to = is, members
-	return is, true
+	c.last, c.to = load, members
+	return load, true
 }
 
 func sameCounts(a, b map[string]uint64) bool {
@@ -288,17 +276,16 @@ func sameCounts(a, b map[string]uint64) bool {
 	return true
 }
 
-// countedFor are the requests of a member's senders.
 func (l *Loads) countedFor(pool objectid.Pool, member string) map[string]uint64 {
 	l.pools.mu.Lock()
 	defer l.pools.mu.Unlock()
-	if c := l.pools.of[pool]; c != nil {
+	if c := l.pools.byPool[pool]; c != nil {
 		return c.sentBy(member)
 	}
 	return nil
 }
 
-// sentBy are the requests of a member's senders, whose names begin with the member's.
+// sentBy returns the requests of a member's senders, whose names begin with the member's.
 func (c *counted) sentBy(member string) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, s := range c.senders {

@@ -23,30 +23,29 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// Status is the state of the cluster set, as one process knows it.
+// Status is the state of the cluster set, as this process knows it.
 type Status struct {
 	// Cluster is the name of this cluster; "" without a ClusterSet.
-	Cluster string `json:"cluster"`
-	// Draining: the members send it no new request.
-	Draining bool `json:"draining,omitempty"`
-	// Member is what other clusters write into their ClusterSet to make this one a member: YAML. ""
-	// while there is no certificate.
+	Cluster  string `json:"cluster"`
+	Draining bool   `json:"draining,omitempty"` // members send no new request to this cluster
+	// Member is this cluster as an entry of other clusters' ClusterSet, in YAML; "" until this
+	// cluster has a certificate.
 	Member string `json:"member,omitempty"`
-	// Hub: the process is a hub, whose page /members has its members.
+	// Hub: the process is a hub. Its page /members lists the members.
 	Hub bool `json:"hub,omitempty"`
-	// InFlight is how many requests of other clusters this process's picker counts.
+	// InFlight counts the requests from other clusters that this process's picker has in flight.
 	InFlight int64 `json:"inFlight"`
-	// Uncounted are the exported pools whose requests of other clusters are not among them,
-	// "namespace/name": they arrive at Gateways, or ask another picker.
+	// Uncounted lists exported pools, "namespace/name", that InFlight lacks: their requests arrive
+	// at Gateways or use another picker.
 	Uncounted []string `json:"uncounted,omitempty"`
 	DrainTime Duration `json:"drainTime"` // --drain-time
-	// Traffic is what became of the requests that imports with several clusters sent to this one
-	// itself; nil: there was none.
+	// Traffic counts requests that imports with several clusters sent to this cluster itself; nil:
+	// there were none.
 	Traffic *Traffic       `json:"traffic,omitempty"`
 	Members []MemberStatus `json:"members"`
 }
 
-// Duration is a time.Duration that JSON has as text, such as 10m0s.
+// Duration is a time.Duration that marshals as text, such as 10m0s.
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -64,70 +63,66 @@ type MemberStatus struct {
 	Name      string         `json:"name"`
 	State     registry.State `json:"state"`
 	Connected bool           `json:"connected"`
-	// Unacknowledged: this process publishes, and the member has not acknowledged the last change
-	// of this cluster's exports and draining: it may send requests as before.
+	// Unacknowledged: the member may still act on earlier exports and draining. Set only where this
+	// process publishes.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
-	// Updated is when this process received the member's last update; zero: it has received none.
+	// Updated is when this process received the member's last update; zero: never.
 	Updated time.Time `json:"updated,omitzero"`
-	// Exports are pools of this cluster that the member may import, and Imports are those that it
-	// exports; sorted.
+	// Exports are pools that the member may import, Imports pools that it exports; sorted.
 	Exports  []PoolStatus `json:"exports"`
 	Imports  []PoolStatus `json:"imports"`
 	Findings []string     `json:"findings,omitempty"`
-	// Denied: this process denies the connection to the member, or what the member published last
-	// has no effect. The first of Findings has the reason.
+	// Denied: the connection to the member is denied, or its last update has no effect. The first
+	// of Findings has the reason.
 	Denied bool `json:"denied,omitempty"`
-	// Traffic is what became of the requests that Envoys have reported to this process; nil: there
-	// was none.
+	// Traffic counts the requests that Envoys reported to this process; nil: there were none.
 	Traffic *Traffic `json:"traffic,omitempty"`
-	// Published has the CA certificates, in PEM, that vouch for the member beside those of the
-	// ClusterSet: the member published them over a connection that its certificate has proved to be
-	// its own.
+	// Published has CA certificates, in PEM, that vouch for the member in addition to the
+	// ClusterSet's.
 	Published string `json:"published,omitempty"`
-	// PublishedUnder is Fingerprint of the bundle of the ClusterSet under which it was published:
-	// with another one it vouches for nothing. Empty without Published.
+	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived: under
+	// another one it vouches for nothing.
 	PublishedUnder string `json:"publishedUnder,omitempty"`
 }
 
-// Fingerprint is the SHA-256 of a peer's bundle as the ClusterSet has it, in hexadecimal digits.
+// Fingerprint returns the SHA-256 of the bundle that the ClusterSet has for a peer, in hexadecimal
+// digits.
 func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(bundle))) }
 
-// Traffic is what became of the requests to a member since this process started.
+// Traffic counts the requests to a member since this process started.
 type Traffic struct {
-	// Served requests have a status below 500, Failed another one or no response. Declined ones
-	// have been begun by no server there: they go on to another cluster or spill target, if one is
-	// left. Spilled are those of all these that pools here have spilled.
+	// Served requests have a status below 500; Failed ones another status or none. No server began
+	// a Declined request: it goes on to another cluster or spill target. Spilled counts the
+	// requests among these that pools here spilled.
 	Served   uint64 `json:"served"`
 	Failed   uint64 `json:"failed"`
 	Declined uint64 `json:"declined"`
 	Spilled  uint64 `json:"spilled"`
-	// Bytes of the bodies of responses, and the mean time to the first byte, of those that were
-	// served.
+	// Bytes of response bodies, and mean time to the first byte, of served requests.
 	Bytes     uint64   `json:"bytes"`
 	FirstByte Duration `json:"firstByte"`
 }
 
-// PoolStatus is where an export stands at its importer.
+// PoolStatus is the state of an export at its importer.
 type PoolStatus struct {
 	Pool string `json:"pool"` // "namespace/name"
-	// State is Imported, Draining, or the reason why it is not imported.
+	// State is Imported, Draining, or the reason why the pool is not imported.
 	State   string `json:"state"`
 	Message string `json:"message,omitempty"`
 }
 
-// The states of an export that has no reason against it.
 const (
 	Imported = "Imported"
 	Draining = "Draining"
-	pending  = "Pending" // it has just arrived
+	pending  = "Pending"
 )
 
-// admin is what the Set notes for Status. It is safe for concurrent use.
+// admin records what Status needs. It is safe for concurrent use.
 type admin struct {
 	mu      sync.Mutex
 	updated map[string]time.Time
-	here    map[objectid.Pool][]registry.Placement // where exports of members stand here
-	changed chan struct{}                          // closed and replaced when Status may have changed
+	here    map[objectid.Pool][]registry.Placement
+	changed chan struct{} // closed and replaced when Status may have changed
 }
 
 func newAdmin() *admin {
@@ -135,7 +130,6 @@ func newAdmin() *admin {
 		changed: make(chan struct{})}
 }
 
-// received notes whose updates had an effect.
 func (a *admin) received(updates []registry.Update, rejected []registry.Rejection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,7 +140,6 @@ func (a *admin) received(updates []registry.Update, rejected []registry.Rejectio
 	}
 }
 
-// assembled notes where the exports of some pools stand here.
 func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +151,6 @@ func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) {
 	}
 }
 
-// notify has readers of Status read again.
 func (a *admin) notify() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -188,8 +180,8 @@ func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, b
 	return a.here[p][i], true
 }
 
-// Status returns the state of the cluster set. ws, which may be nil, fires when Status may return
-// something else; the ages of updates aside.
+// Status returns the state of the cluster set. ws, which may be nil, fires when it may have
+// changed, except for ages.
 func (s *Set) Status(ws registry.WatchSet) Status {
 	ws.Add(s.admin.watch())
 	members := s.registry.Members(ws)
@@ -211,7 +203,7 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 	s.mu.Unlock()
 	serves := f != nil && s.cfg.Listen != nil && s.leads()
 	if out.Cluster != "" {
-		out.Member, _ = OwnMember(s.cfg.StateDir) // what cannot be read is not shown
+		out.Member, _ = OwnMember(s.cfg.StateDir) // an unreadable file is not shown
 	}
 	for _, d := range decisions {
 		if e := d.Export; e != nil &&
@@ -228,29 +220,28 @@ func (s *Set) Status(ws registry.WatchSet) Status {
 		out.Traffic = &t
 	}
 	for _, m := range members {
-		is := MemberStatus{
+		ms := MemberStatus{
 			Name: m.Name, State: m.State, Connected: m.Connected(), Updated: s.admin.lastUpdate(m.Name),
 			Exports: s.exportsTo(m.Name, decisions), Imports: s.importsOf(m.Name),
 		}
 		if serves {
 			acknowledged, changed := f.Acknowledged(m.Name)
-			if is.Unacknowledged = !acknowledged; !acknowledged {
+			if ms.Unacknowledged = !acknowledged; !acknowledged {
 				ws.Add(changed)
 			}
 		}
 		if problem := rejected[m.Name]; problem != "" {
-			is.Denied, is.Findings = true, append([]string{problem}, is.Findings...)
+			ms.Denied, ms.Findings = true, append([]string{problem}, ms.Findings...)
 		}
 		if t, ok := traffic[m.Name]; ok {
-			is.Traffic = &t
+			ms.Traffic = &t
 		}
-		is.Published, is.PublishedUnder = publishedBundle(spec, &m)
-		out.Members = append(out.Members, is)
+		ms.Published, ms.PublishedUnder = publishedBundle(spec, &m)
+		out.Members = append(out.Members, ms)
 	}
 	return out
 }
 
-// publishedBundle returns MemberStatus.Published, and PublishedUnder.
 func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) (bundle, under string) {
 	if spec == nil {
 		return "", ""
@@ -267,39 +258,37 @@ func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) (bundle, und
 	return string(published), Fingerprint(written)
 }
 
-// exportsTo lists this cluster's exports that are for a member.
 func (s *Set) exportsTo(member string, decisions []export.Decision) []PoolStatus {
 	out := []PoolStatus{}
 	for _, d := range decisions {
 		if !d.Asked || d.Export != nil && d.Export.To != nil && !slices.Contains(d.Export.To, member) {
 			continue
 		}
-		is := PoolStatus{Pool: d.Pool.String(), State: d.Reason, Message: d.Message}
+		ps := PoolStatus{Pool: d.Pool.String(), State: d.Reason, Message: d.Message}
 		if d.Export != nil {
-			is.State = export.MemberUnreachableReason
+			ps.State = export.MemberUnreachableReason
 			for _, p := range s.registry.Placements(nil, d.Pool) {
 				if p.Member == member && d.Export.Has(p) {
-					is.State, is.Message = stateOf(p)
+					ps.State, ps.Message = stateOf(p)
 				}
 			}
 		}
-		out = append(out, is)
+		out = append(out, ps)
 	}
 	return out
 }
 
-// importsOf lists what a member exports.
 func (s *Set) importsOf(member string) []PoolStatus {
 	out := []PoolStatus{}
 	for _, e := range s.registry.ExportsOf(member) {
-		is := PoolStatus{Pool: e.Pool.String(), State: pending}
+		ps := PoolStatus{Pool: e.Pool.String(), State: pending}
 		if p, ok := s.admin.placement(member, e.Pool); ok {
-			is.State, is.Message = stateOf(p)
+			ps.State, ps.Message = stateOf(p)
 		}
-		if e.Draining && (is.State == Imported || e.Withdrawn()) {
-			is.State = Draining
+		if e.Draining && (ps.State == Imported || e.Withdrawn()) {
+			ps.State = Draining
 		}
-		out = append(out, is)
+		out = append(out, ps)
 	}
 	return out
 }
@@ -311,7 +300,7 @@ func stateOf(p registry.Placement) (state, message string) {
 	return printable(p.Reason), printable(p.Message)
 }
 
-// printable is a text of a member without what a terminal would interpret.
+// printable replaces characters in a member's text that a terminal would interpret.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -321,11 +310,11 @@ func printable(text string) string {
 	}, text)
 }
 
-// debounce is how long a page that is watched waits for further changes.
+// debounce is how long a watched page waits for further changes.
 const debounce = 100 * time.Millisecond
 
-// Page serves Status as JSON. With ?watch it serves one line, and another one after each change,
-// until the client disconnects.
+// Page serves Status as JSON. With ?watch it sends one line now and one after each change, until
+// the client disconnects.
 func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	lines := json.NewEncoder(w)
 	if !r.URL.Query().Has("watch") {
@@ -336,18 +325,17 @@ func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("content-type", "application/jsonl")
 	flush := http.NewResponseController(w)
-	_ = s.stream(r.Context(), func(is Status) error { return errors.Join(lines.Encode(is), flush.Flush()) }) // as above
+	_ = s.stream(r.Context(), func(st Status) error { return errors.Join(lines.Encode(st), flush.Flush()) })
 }
 
-// stream passes Status to send, now and after each change, until ctx ends or send fails.
 func (s *Set) stream(ctx context.Context, send func(Status) error) error {
 	last := ""
 	for {
 		ws := registry.NewWatchSet()
-		is := s.Status(ws)
-		if now := is.comparable(); now != last {
+		st := s.Status(ws)
+		if now := st.comparable(); now != last {
 			last = now
-			if err := send(is); err != nil {
+			if err := send(st); err != nil {
 				return err
 			}
 		}
@@ -362,13 +350,13 @@ func (s *Set) stream(ctx context.Context, send func(Status) error) error {
 	}
 }
 
-// comparable is a text that is equal for equal states, times and requests aside.
-func (is Status) comparable() string {
-	is.InFlight, is.Members = 0, slices.Clone(is.Members)
-	for i := range is.Members {
-		is.Members[i].Updated, is.Members[i].Traffic = time.Time{}, nil
+// comparable returns a text that is equal for equal states, ignoring times and requests.
+func (st Status) comparable() string {
+	st.InFlight, st.Members = 0, slices.Clone(st.Members)
+	for i := range st.Members {
+		st.Members[i].Updated, st.Members[i].Traffic = time.Time{}, nil
 	}
-	text, err := json.Marshal(is)
+	text, err := json.Marshal(st)
 	if err != nil {
 		return fmt.Sprint(err) // unreachable: these types always marshal
 	}

@@ -34,90 +34,86 @@ type Board interface {
 	Remove(source string, owners ...report.Ref)
 }
 
-// Records keep what members export, so that a restart while a member is away loses nothing.
+// Records store the exports of members, so that a restart loses none while a member is unreachable.
 type Records interface {
-	// Load returns all that is kept, sorted. A damaged record is left out and named in the error,
-	// beside the others.
+	// Load returns all records, sorted. It skips damaged records and names them in the error,
+	// beside the intact ones.
 	Load(ctx context.Context) ([]registry.Record, error)
-	// Save keeps some records, new or changed, and drops others.
+	// Save stores changed records and deletes others.
 	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
 }
 
-// Config is what a Set needs.
+// Config configures a Set.
 type Config struct {
 	Store    *store.Store
 	Board    Board
 	StateDir string
-	// Disk has the state folder; nil: this machine's.
+	// Disk holds the state folder; nil: this machine's.
 	Disk statefile.Disk
-	// Identity returns who this cluster is to others: uid is another one in a cluster that takes
-	// its name later, epoch grows with each process that begins to publish. It is called when this
-	// process begins to.
+	// Identity is called when this process begins to publish. uid differs if another cluster takes
+	// the name later; epoch grows with each publishing process.
 	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
-	// Authority keeps the CA whose certificates members see.
+	// Authority stores the CA that signs this cluster's certificates for members.
 	Authority authority.Secrets
-	// Records keep what members export; nil: nothing is kept.
+	// Records store members' exports; nil: nothing is stored.
 	Records Records
-	// Local keep what Records do not: endpoints, which never pass through an API server. They are
-	// this process's own, and last as long as its state folder, so that it starts again with the
-	// endpoints of members that are away. nil: Records keep endpoints.
+	// Local stores endpoints, which never pass through an API server, in this process's state
+	// folder, so that a restart keeps the endpoints of unreachable members. nil: Records store
+	// endpoints.
 	Local Records
-	// Leading reports whether this process publishes, keeps records and serves members; nil:
-	// always. One that does not lead subscribes to members and imports all the same. LeadingChanged
-	// follows each change.
+	// Leading reports whether this process publishes, saves Records and serves members; nil:
+	// always. Every process subscribes and imports.
 	Leading func() bool
-	// Listen opens the port that serves members, each time this process begins to publish; nil:
-	// this cluster imports, and no other subscribes to what it exports. The Set closes the
-	// listener.
+	// Listen opens the port that serves members when this process begins to publish; the Set closes
+	// it. nil: no member can subscribe.
 	Listen func(ctx context.Context) (net.Listener, error)
-	// Server makes the server of that port, and Connect the connections to members; nil: gRPC's,
-	// over TCP. A simulation has its own.
+	// Server makes the server of that port, and Connect the connections to members; nil: gRPC over
+	// TCP. Simulations set them.
 	Server  func(*federation.Federation) Server
 	Connect channel.Connect
 	// Address is where members reach that port, as HOST:PORT.
 	Address string
-	// Imported is called with the pools whose imports may have changed, from several goroutines:
-	// Set.Import has their status. nil: the conditions are shown on the board.
+	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
+	// conditions are shown on the board.
 	Imported func(pools []objectid.Pool)
-	// Pickers are where other clusters reach this process's picker; none: they do not. Cleartext:
-	// it speaks gRPC without TLS.
+	// Pickers are the addresses at which other clusters reach this process's picker, if they do.
+	// Cleartext: the picker speaks gRPC without TLS.
 	Pickers   []netip.AddrPort
 	Cleartext bool
-	// MembersPick: of other clusters, the picker serves Gateways of members alone, and only while
+	// MembersPick: of other clusters, the picker serves only members' Gateways, and only while
 	// Gateways here have a peer listener.
 	MembersPick bool
-	// PickersOf are Pickers as the store has them; nil: Pickers are. They are read again when
-	// Services or EndpointSlices of PickerService, "namespace/name", change.
+	// PickersOf returns Pickers from the store, again when Services or EndpointSlices of
+	// PickerService, "namespace/name", change; nil: Pickers is used.
 	PickersOf     func(r store.Reader) []netip.AddrPort
 	PickerService string
-	// Offers are the exported pools that gateways of others may use, too: export.Config has them.
+	// Offers are the exported pools that other gateways may use, too: see export.Config.
 	Offers map[objectid.Pool]int32
-	// Services is called with the Services, "namespace/name", whose EndpointSlices are read: those
-	// in front of pickers; and with keys of the index of labels whose Pods are. nil: all are in the
-	// store.
+	// Services is called with Services of pickers, "namespace/name", whose EndpointSlices are
+	// needed, and with label index keys whose Pods are needed. nil: the store has all.
 	Services func(keys, pods []string)
-	// Namespace reports whether a namespace exists here, or may be made; nil: all do. It is asked
-	// again when a Namespace changes.
+	// Namespace reports whether a namespace exists here or may be created; nil: all do. It is
+	// called again when a Namespace changes.
 	Namespace func(name string) bool
-	// Exports is called with what this cluster exports, after each decision; nil: not at all.
+	// Exports, if set, is called with this cluster's exports after each decision.
 	Exports func([]export.Export)
-	// GatewayReached returns the addresses at which other clusters reach a Gateway, and the port
-	// there of one that it binds, 0 while there is none; nil: what it binds.
+	// GatewayReached returns a Gateway's addresses for other clusters, and a function from a bound
+	// port to the port there (0: none yet); nil: the bound ones.
 	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
-	// ServerOptions are added to those of the server for members.
+	// ServerOptions extend the options of the server for members.
 	ServerOptions []grpc.ServerOption
-	// Drain is how long requests of a withdrawn export may go on.
+	// Drain is how long requests to a withdrawn export may continue.
 	Drain time.Duration
-	// Budget is how many exports all members have together; 0: the registry's default.
+	// Budget limits the exports of all members together; 0: the registry's default.
 	Budget int
-	// Load receives what members report of the load of their pools, as Federation was asked to
-	// want; nil: nothing does.
+	// Load, if set, receives the load of members' pools that Federation requested.
 	Load func(objectid.Member, federation.Load)
-	// InFlight is how many requests of other clusters this process's picker counts; nil: not known.
+	// InFlight returns how many requests of other clusters this process's picker has in flight;
+	// nil: unknown.
 	InFlight func() int64
-	// Traffic is what this process counts of the requests that it sent to members; nil: not known.
+	// Traffic returns the counts of requests that this process sent to members; nil: unknown.
 	Traffic func() map[string]Traffic
-	Now     func() time.Time // the clock that certificates are compared with; time.Now if nil
+	Now     func() time.Time // the clock for certificates; nil: time.Now
 	Log     *slog.Logger
 	OnPanic func(peer string, value any, stack []byte)
 }
@@ -129,7 +125,7 @@ type Server interface {
 	Stop()
 }
 
-// Set is this cluster's part in its cluster set. Run runs it.
+// Set is this cluster's part in its cluster set.
 type Set struct {
 	cfg       Config
 	registry  *registry.Registry
@@ -137,48 +133,48 @@ type Set struct {
 	admin     *admin
 	begun     chan struct{} // closed with the first ClusterSet
 	certified chan struct{} // closed with the first certificate of Gateways
-	decided   chan struct{} // closed once it is decided what this cluster exports: publishing before would withdraw it
+	decided   chan struct{} // closed after the first decision on exports: publishing earlier would withdraw them
 	wake      chan struct{} // has one element when a deadline may have changed
 	due       due
 	leading   chan struct{} // has one element when Config.Leading may have changed
 	led       chan struct{} // has one element when this process has begun to publish
 
-	reportable chan struct{} // has one element when what members do has changed what is reported
+	reportable chan struct{} // has one element when members changed what is reported
 
-	reporting sync.Mutex // held while a report is made
-	following sync.Mutex // held while a change is followed, or a decision made: of the next ones
+	reporting sync.Mutex
+	following sync.Mutex // held while following a change or making a decision; guards the following fields
 	pools     map[objectid.Pool]export.Pool
 	parents   map[objectid.Pool][]model.ParentGateway
-	taken     map[objectid.Pool][]string // of imports: clusters whose entries are of others
-	services  []string                   // whose EndpointSlices are read
-	nodePods  map[string][]string        // by keys of the index of labels: the Services whose Pods are read
-	annotated map[objectid.Pool]bool     // pools with an annotation about exports
-	alone     []report.Report            // on these pools, without a ClusterSet
+	taken     map[objectid.Pool][]string // by import: clusters with an entry of another writer
+	services  []string                   // Services whose EndpointSlices are read
+	nodePods  map[string][]string        // by label index key: the Services whose Pods are read
+	annotated map[objectid.Pool]bool
+	alone     []report.Report
 	decisions map[objectid.Pool]export.Decision
 
-	writing sync.Mutex // of the file that others join this cluster with
+	writing sync.Mutex // guards the file with this cluster's entry for other ClusterSets
 
 	mu          sync.Mutex
-	exporting   []string             // the namespaces of this cluster's exports, sorted
-	spec        *v1alpha1.ClusterSet // the one in use; nil: none
-	others      []report.Report      // on the ClusterSets that are not
-	named       string               // the name that spec, or a ClusterProperty, has for this cluster now; "": none
-	findings    []report.Finding     // about that name
-	name        string               // of this cluster, since the first ClusterSet
+	exporting   []string             // namespaces of this cluster's exports, sorted
+	spec        *v1alpha1.ClusterSet // in use; nil: none
+	others      []report.Report      // on the other ClusterSets
+	named       string               // this cluster's current name in spec or a ClusterProperty; "": none
+	findings    []report.Finding     // about named
+	name        string               // of this cluster, fixed by the first ClusterSet
 	federation  *federation.Federation
 	authority   *authority.Authority
 	rejected    map[string]string // problems of members
-	unserved    string            // why this process does not publish, though it should
-	damaged     string            // what of the records could not be read
+	unserved    string            // why this process does not publish although it leads
+	damaged     string            // the records that could not be read
 	mistaken    mistaken
-	untrusted   []report.Finding // about certificates of members that do not vouch for them
+	untrusted   []report.Finding // about members' certificates that do not vouch for them
 	exported    map[objectid.Pool]audience
-	certificate authority.Certificate // of the Gateways
+	certificate authority.Certificate
 
-	publishing sync.Mutex // of Memberships and Exports
+	publishing sync.Mutex // guards writes of Memberships and Exports
 }
 
-// New makes a Set that does nothing until there is a ClusterSet.
+// New makes a Set that is idle until a ClusterSet exists.
 func New(c Config) *Set {
 	if c.Disk == nil {
 		c.Disk = statefile.Machine{}
@@ -202,7 +198,7 @@ func New(c Config) *Set {
 	return s
 }
 
-// begin makes the parts that need to know the name of this cluster. mu is held.
+// mu is held.
 func (s *Set) begin(name string) {
 	s.name = name
 	s.authority = newAuthority(name, s.cfg.Authority,
@@ -216,30 +212,29 @@ func (s *Set) begin(name string) {
 	})
 }
 
-// Federation is this cluster's end of the exchange with members; nil before the first ClusterSet.
+// Federation returns this cluster's end of the exchange with members; nil before the first
+// ClusterSet.
 func (s *Set) Federation() *federation.Federation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.federation
 }
 
-// Registry has the members, and what they export.
+// Registry returns the members and their exports.
 func (s *Set) Registry() *registry.Registry { return s.registry }
 
-// Cluster is the name of this cluster in its set; "" before the first ClusterSet.
+// Cluster returns this cluster's name in its set; "" before the first ClusterSet.
 func (s *Set) Cluster() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.name
 }
 
-// renewed publishes the bundle.
 func (s *Set) renewed() {
 	s.writeMember()
 	s.federation.Renewed()
 }
 
-// writeMember writes what other clusters need to make this one a member.
 func (s *Set) writeMember() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -248,15 +243,15 @@ func (s *Set) writeMember() {
 	s.mu.Unlock()
 	bundle := string(s.authority.Bundle())
 	if bundle == "" {
-		return // there is no certificate yet
+		return
 	}
-	is := v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: bundle}
-	if err := writeMember(Files{s.cfg.Disk, s.cfg.StateDir}, s.name, is, namespaces); err != nil {
-		s.cfg.Log.Error("what other clusters need to make this one a member cannot be written", "error", err)
+	peer := v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: bundle}
+	if err := writeMember(Files{s.cfg.Disk, s.cfg.StateDir}, s.name, peer, namespaces); err != nil {
+		s.cfg.Log.Error("this cluster's entry for the ClusterSets of other clusters cannot be written", "error", err)
 	}
 }
 
-// Run exchanges with the members until ctx ends.
+// Run exchanges exports with the members until ctx ends.
 func (s *Set) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -13,31 +13,30 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// audience is which members may use a pool: zero, or until when one may from which it was
-// withdrawn. The key "" is for the pool as such.
+// audience maps members to the time until which they may use a pool; zero: no end. Key "": the pool
+// as such.
 type audience map[string]time.Time
 
 const unnamed = ""
 
-// has reports whether a member may use the pool now.
 func (a audience) has(who string, now time.Time) bool {
 	until, ok := a[who]
 	return ok && (until.IsZero() || now.Before(until))
 }
 
-// Exported reports whether a member may pick from a pool: it is exported to it, or was within the
-// drain time. member is "" for clusters that prove no name: then the pool is exported to any.
-// Without a ClusterSet these may pick from all pools: their imports are written by hand.
-func (s *Set) Exported(of objectid.Target, member string) bool {
+// Exported reports whether a member may pick from a pool: now, or within the drain time. member is
+// "" for clusters that prove no name, which may use a pool that is exported to any member. Without
+// a ClusterSet they may use all pools: their imports are written by hand.
+func (s *Set) Exported(target objectid.Target, member string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spec == nil {
 		return member == unnamed
 	}
-	return !of.Imported() && s.exported[of.Pool].has(member, time.Now())
+	return !target.Imported() && s.exported[target.Pool].has(member, time.Now())
 }
 
-// noteExported notes which pools are exported now, and to whom. mu is held.
+// mu is held.
 func (s *Set) noteExported(members []string) {
 	now := time.Now()
 	for key, a := range s.exported {
@@ -45,7 +44,7 @@ func (s *Set) noteExported(members []string) {
 		for who, until := range a {
 			switch {
 			case who != unnamed && !slices.Contains(members, who):
-				delete(a, who) // it has left, and nothing drains: its certificate counts no more
+				delete(a, who) // left the set: its certificate is no longer trusted, so nothing drains
 			case who == unnamed && d.Export != nil || who != unnamed && isFor(d, who):
 			case until.IsZero():
 				a[who] = now.Add(s.cfg.Drain)
@@ -75,13 +74,12 @@ func (s *Set) noteExported(members []string) {
 	}
 }
 
-// isFor reports whether a pool is to be exported to a member, also while it has no address yet: its
-// Gateways must serve it before members use it.
+// isFor reports whether a pool is meant for a member, even without an address: its Gateways must
+// serve it before members use it.
 func isFor(d export.Decision, member string) bool {
 	return d.Asked && d.Valid && (d.To == nil || slices.Contains(d.To, member))
 }
 
-// publishExports writes which members may use which pools, for translation.
 func (s *Set) publishExports() error {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -108,9 +106,9 @@ func (s *Set) publishExports() error {
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(wanted), objectid.Pool.Compare) {
-		is := &store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		e := &store.Export{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 			Members: wanted[key]}
-		ops = append(ops, store.Exports.Put(is))
+		ops = append(ops, store.Exports.Put(e))
 	}
 	if len(ops) == 0 {
 		return nil
@@ -119,8 +117,6 @@ func (s *Set) publishExports() error {
 	return err
 }
 
-// nextExport is how long it takes until a member may no longer use a pool; false if none is
-// withdrawn.
 func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -135,8 +131,8 @@ func (s *Set) nextExport() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// incarnate gives an export its incarnation: 0 if it is among the first that this process decides
-// on, that of the one before if there is one for all of its members, else another one.
+// incarnate sets an export's incarnation: 0 in this process's first decisions, the previous one if
+// the export continues, else random.
 func (s *Set) incarnate(before, now *export.Export) {
 	if now == nil {
 		return
@@ -152,8 +148,7 @@ func (s *Set) incarnate(before, now *export.Export) {
 	}
 }
 
-// noteNamespaces notes the namespaces of this cluster's exports, which others allow it when they
-// join it, and reports whether they have changed. mu is held.
+// noteNamespaces reports whether the namespaces of this cluster's exports changed. mu is held.
 func (s *Set) noteNamespaces() (changed bool) {
 	var now []string
 	for _, d := range s.decisions {

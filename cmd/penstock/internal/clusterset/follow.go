@@ -26,15 +26,14 @@ func (s *Set) Steps() []delivery.Step {
 	return []delivery.Step{{Stage: delivery.Observe, Deliver: s.follow}}
 }
 
-// GatewayMoved decides again on the pools that a Gateway's routes lead to: Config.GatewayReached
-// may return something else without a change of the store.
+// GatewayMoved decides again on a Gateway's pools after a change of Config.GatewayReached.
 func (s *Set) GatewayMoved(gateway report.Ref) {
 	s.following.Lock()
 	defer s.following.Unlock()
 	select {
 	case <-s.decided:
 	default:
-		return // the first decision is about all
+		return // the first decision covers all pools
 	}
 	dirty := map[objectid.Pool]bool{}
 	for p, gateways := range s.parents {
@@ -47,7 +46,6 @@ func (s *Set) GatewayMoved(gateway report.Ref) {
 	}
 }
 
-// follow takes a change of the store over.
 func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	s.following.Lock()
 	defer s.following.Unlock()
@@ -73,7 +71,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 			if p, ok := objectid.ParsePool(o.ID); ok {
 				s.assemble(s.retaken(c.View, p))
 			}
-		case store.Pods.Kind(): // the nodes of a picker
+		case store.Pods.Kind():
 			for _, k := range o.Keys {
 				if k.Index == store.ByLabel {
 					for _, service := range s.nodePods[k.Key] {
@@ -81,7 +79,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 					}
 				}
 			}
-		case store.EndpointSlices.Kind(): // the replicas of a picker
+		case store.EndpointSlices.Kind():
 			for _, k := range o.Keys {
 				if k.Index == store.ByService {
 					again = again || k.Key == s.cfg.PickerService
@@ -109,8 +107,8 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	var judged []objectid.Pool
 	for _, u := range c.Output.Unusable {
 		clusters := make(map[string]imports.Unusable, len(u.Clusters))
-		for name, is := range u.Clusters {
-			clusters[name] = imports.Unusable{Reason: is.Reason, Message: is.Problem}
+		for name, u := range u.Clusters {
+			clusters[name] = imports.Unusable{Reason: u.Reason, Message: u.Problem}
 		}
 		judged = append(judged, s.importer.SetUnusable(u.Import, clusters)...)
 	}
@@ -131,8 +129,7 @@ func (s *Set) follow(ctx context.Context, c *delivery.Change) {
 	}
 }
 
-// retaken is the pool of an import in which other clusters' entries are now of others, or are no
-// more, if a member exports it.
+// retaken returns an import's pool if its other writers' entries changed and a member exports it.
 func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	taken := imports.Taken(r, p)
 	if slices.Equal(taken, s.taken[p]) {
@@ -148,7 +145,6 @@ func (s *Set) retaken(r store.Reader, p objectid.Pool) []objectid.Pool {
 	return []objectid.Pool{p}
 }
 
-// noteAnnotations notes whether a pool has an annotation about exports.
 func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +156,6 @@ func (s *Set) noteAnnotations(r store.Reader, p objectid.Pool) {
 	delete(s.annotated, p)
 }
 
-// askedAt adds the exported pools whose picker is a Service, and those of its namespace that may
-// wait for an address.
 func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
 	namespace, name, _ := objectid.Split(service)
 	for key, d := range s.decisions {
@@ -175,8 +169,6 @@ func (s *Set) askedAt(service string, dirty map[objectid.Pool]bool) {
 	}
 }
 
-// readServices has the EndpointSlices of the Services in front of pickers read, and the pods of
-// those that are reached at nodes.
 func (s *Set) readServices(r store.Reader) {
 	if s.cfg.Services == nil {
 		return
@@ -205,7 +197,6 @@ func (s *Set) readServices(r store.Reader) {
 	}
 }
 
-// decide decides on the exports of the pools that have changed, and publishes all.
 func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.mu.Lock()
 	spec, f := s.spec, s.federation
@@ -220,7 +211,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Pickers = s.cfg.PickersOf(r)
 	}
 	if cfg.MembersPick = s.cfg.MembersPick; cfg.MembersPick && spec.Spec.PeerListener == nil {
-		cfg.Pickers = nil // a pick takes the key of a Gateway here
+		cfg.Pickers = nil // a pick needs the key of a Gateway here
 	}
 	cfg.PodCIDRs, cfg.PeerListener, cfg.Region, cfg.Zone = spec.Spec.PodCIDRs, spec.Spec.PeerListener != nil,
 		spec.Spec.Region, spec.Spec.Zone
@@ -229,7 +220,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		cfg.Members = append(cfg.Members, spec.Spec.Members[i].Name)
 	}
 	for key := range dirty {
-		_, decided := s.decisions[key] // and may have to be withdrawn
+		_, decided := s.decisions[key] // its export may have to be withdrawn
 		changed = changed || s.annotated[key] || decided
 	}
 	if !changed {
@@ -245,10 +236,10 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 		if _, known := s.decisions[key]; known && !again && !dirty[key] {
 			continue
 		}
-		has := s.pools[key]
-		has.Gateways = s.gateways(r, s.parents[key], spec.Spec.PeerListener)
-		has.Before = s.decisions[key].Wish
-		if d, ok := export.Decide(r, cfg, key, has); ok {
+		pool := s.pools[key]
+		pool.Gateways = s.gateways(r, s.parents[key], spec.Spec.PeerListener)
+		pool.Before = s.decisions[key].Wish
+		if d, ok := export.Decide(r, cfg, key, pool); ok {
 			if before := s.decisions[key].Export; d.Waiting && before != nil {
 				d.Export, d.Findings = before, nil
 			}
@@ -270,12 +261,12 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	}
 	s.mu.Unlock()
 	if err := s.publishExports(); err != nil {
-		s.cfg.Log.Error("which members may use which pools cannot be stored", "error", err)
+		s.cfg.Log.Error("the pools that members may use cannot be stored", "error", err)
 	}
 	if exporting {
 		s.writeMember()
 	}
-	s.wakeUp() // what was withdrawn expires
+	s.wakeUp()
 	s.assemble(s.importer.SetLocal(cfg.Cluster, local))
 	if s.cfg.Exports != nil {
 		s.cfg.Exports(list)
@@ -286,7 +277,7 @@ func (s *Set) decide(r store.Reader, dirty map[objectid.Pool]bool, again bool) {
 	s.report()
 }
 
-// checkAlone reports on the annotations of pools while this cluster is in no set.
+// checkAlone reports on pools' export annotations while there is no ClusterSet.
 func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 	s.mu.Lock()
 	var alone []report.Report
@@ -303,10 +294,8 @@ func (s *Set) checkAlone(r store.Reader, spec *v1alpha1.ClusterSet) {
 	}
 }
 
-// adopt takes the ClusterSet over: the oldest, or the first by name. With the first one, and a name
-// of this cluster, come the records that were kept.
 func (s *Set) adopt(ctx context.Context, r store.Reader) {
-	spec := selected(r)
+	spec := Selected(r)
 	s.mu.Lock()
 	s.others, s.named, s.findings = others(r, spec), "", nil
 	if spec != nil {
@@ -331,7 +320,7 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	if spec != nil {
 		members = peers(spec, s.name)
 		for _, m := range spec.Spec.Members {
-			if slices.ContainsFunc(members, func(is federation.Member) bool { return is.Name == m.Name }) {
+			if slices.ContainsFunc(members, func(p federation.Member) bool { return p.Name == m.Name }) {
 				allow[m.Name] = m.Allow
 			}
 		}
@@ -342,11 +331,11 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	}
 	if first {
 		changed = append(changed, s.registry.Restore(s.load(ctx))...)
-		defer close(s.begun) // Run may connect and save: the records have their Offers
+		defer close(s.begun) // Run may now connect and save: the records are in Offers
 	}
 	for i, m := range members {
-		if is, ok := s.registry.Member(m.Name); ok {
-			members[i].Published = is.Bundle
+		if known, ok := s.registry.Member(m.Name); ok {
+			members[i].Published = known.Bundle
 		}
 	}
 	f.SetMembers(members)
@@ -356,12 +345,11 @@ func (s *Set) adopt(ctx context.Context, r store.Reader) {
 	s.wakeUp()
 }
 
-// exchanges reports whether Penstocks exchange exports with a member.
+// exchanges reports whether a member's Penstock exchanges exports.
 func exchanges(m *v1alpha1.ClusterSetMember) bool {
 	return m.Peer != nil && m.Peer.Address != "" && !m.Peer.Hub
 }
 
-// peers are the members whose Penstocks exchange exports with the one of a cluster.
 func peers(set *v1alpha1.ClusterSet, cluster string) (out []federation.Member) {
 	for i := range set.Spec.Members {
 		if m := &set.Spec.Members[i]; m.Name != cluster && exchanges(m) {
@@ -380,13 +368,11 @@ func endpoints(members []model.Member) (out []netip.AddrPort) {
 	return out
 }
 
-// source of the reports of this package.
 const source = status.Members
 
-// reportDebounce bounds how often what members do is reported: a report reads all members.
 const reportDebounce = 20 * time.Millisecond
 
-// reportSoon has Run report, once for a hundred members that connect at once.
+// reportSoon schedules one report for a burst of changes.
 func (s *Set) reportSoon() {
 	select {
 	case s.reportable <- struct{}{}:
@@ -394,7 +380,6 @@ func (s *Set) reportSoon() {
 	}
 }
 
-// reports reports when it is due, until ctx ends.
 func (s *Set) reports(ctx context.Context) error {
 	for {
 		select {
@@ -411,9 +396,8 @@ func (s *Set) reports(ctx context.Context) error {
 	}
 }
 
-// report reports on the ClusterSet and on the pools whose export was asked for.
 func (s *Set) report() {
-	s.reporting.Lock() // what is read last is reported last
+	s.reporting.Lock() // the last read is the last report
 	defer s.reporting.Unlock()
 	s.mu.Lock()
 	spec := s.spec
@@ -432,7 +416,7 @@ func (s *Set) report() {
 			}
 			if m.Name != s.name && (m.Kubeconfig != nil || m.ClusterProfile != nil) {
 				add(report.Info,
-					"it is a member of `penstock hub`, which reads its API server, and not of this process",
+					"it is a member of `penstock hub`, which reads its API server; this process does not use it",
 					"to exchange with its Penstock, join it with what `penstock clusters show` prints there")
 				continue
 			}
@@ -441,7 +425,7 @@ func (s *Set) report() {
 				continue
 			}
 			if !exchanges(&m) {
-				continue // mistakes has why
+				continue // mistakes reports why
 			}
 			if problem := s.rejected[m.Name]; problem != "" {
 				add(report.Error, problem, "")
@@ -452,8 +436,8 @@ func (s *Set) report() {
 			if n := s.importer.Beyond(m.Name); n > 0 {
 				add(report.Warning,
 					fmt.Sprintf(
-						"%d of its exports are not imported: it exports more pools than it may, and others come "+
-							"first by namespace and name", n), "raise allow.exports, or have it export fewer")
+						"%d of its exports are not imported: it exports more pools than allow.exports, and others "+
+							"come first by namespace and name", n), "raise allow.exports, or export fewer pools there")
 			}
 			if line := s.unnamed(m.Name); line != "" {
 				severity := report.Info
@@ -463,12 +447,12 @@ func (s *Set) report() {
 				add(severity, "it exports pools that its allow does not name, and that are not imported",
 					"to import them, write for this member: "+line)
 			}
-			switch is, ok := s.registry.Member(m.Name); {
-			case !ok || is.State == registry.Ready:
-			case is.State == registry.Draining:
+			switch known, ok := s.registry.Member(m.Name); {
+			case !ok || known.State == registry.Ready:
+			case known.State == registry.Draining:
 				add(report.Warning, "it is Draining: it takes no new request", "")
 			default:
-				add(report.Warning, "it is "+string(is.State)+"; its exports stay as they are", "")
+				add(report.Warning, "it is "+string(known.State)+"; its exports stay as they are", "")
 			}
 		}
 		rep.Findings = append(rep.Findings, s.mistakes()...)
@@ -483,7 +467,7 @@ func (s *Set) report() {
 		if s.damaged != "" && len(s.registry.InState(registry.Ready)) < len(s.registry.Members(nil)) {
 			rep.Findings = append(rep.Findings, report.Finding{
 				Severity: report.Warning, Owner: rep.Owner, Field: "spec.members",
-				Problem: "not all that members exported before this process began is known: " + s.damaged,
+				Problem: "some exports that members had before this process started are unknown: " + s.damaged,
 				Fix:     "connect the members that are not Ready, or restore the file and start penstock again",
 			})
 		}

@@ -20,25 +20,21 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// identity is who this cluster is to others, for a process without Kubernetes.
 type identity struct {
-	// UID is another one in a cluster that has this one's name later.
+	// UID differs in another cluster that takes this name later.
 	UID string `json:"uid"`
-	// Epoch counts the processes that have published for this cluster.
+	// Epoch counts the processes that published for this cluster.
 	Epoch uint64 `json:"epoch"`
 }
 
-// IdentityFile has the identity below a state folder, AuthorityFile the certificate authority, and
-// MemberFile what other clusters write into their ClusterSet about this one: nothing of it is
-// secret.
+// IdentityFile, AuthorityFile and MemberFile are paths below a state folder. MemberFile has this
+// cluster's entry for other ClusterSets, without secrets.
 func IdentityFile(state string) string  { return filepath.Join(state, "cluster", "identity.json") }
 func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
 func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
 
-// writeMember writes what other clusters need to make this one a member, with the namespaces of its
-// exports.
-func writeMember(f Files, name string, is v1alpha1.ClusterSetPeer, namespaces []string) error {
-	m := v1alpha1.ClusterSetMember{Name: name, Peer: &is, Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces}}
+func writeMember(f Files, name string, peer v1alpha1.ClusterSetPeer, namespaces []string) error {
+	m := v1alpha1.ClusterSetMember{Name: name, Peer: &peer, Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces}}
 	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{m})
 	if err != nil {
 		return err
@@ -46,7 +42,7 @@ func writeMember(f Files, name string, is v1alpha1.ClusterSetPeer, namespaces []
 	return statefile.ReplaceOn(f.Disk, MemberFile(f.State), raw)
 }
 
-// OwnMember returns what writeMember wrote; "": nothing yet.
+// OwnMember returns the text that writeMember wrote; "": nothing yet.
 func OwnMember(state string) (string, error) {
 	text, err := os.ReadFile(MemberFile(state))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,32 +53,31 @@ func OwnMember(state string) (string, error) {
 
 const (
 	// overlap is how long the next authority is published before it signs. A member that is away
-	// for longer gets it with the ClusterSet.
+	// for longer needs a new ClusterSet entry.
 	overlap = 60 * 24 * time.Hour
-	// validity is how long members accept a certificate, and so its key if it is stolen. Each is
-	// replaced within a day: Gateways reach members for six days without a control plane.
+	// validity bounds the use of a stolen key. Certificates are replaced daily, so Gateways reach
+	// members for six days without a control plane.
 	validity = 7 * 24 * time.Hour
 )
 
-// newAuthority makes the authority whose certificates the members of a cluster set see.
 func newAuthority(name string, secrets authority.Secrets, c authority.Config) *authority.Authority {
 	c.Secrets, c.Names, c.Overlap, c.Validity = secrets, []string{"penstock"}, overlap, validity
 	c.ID = &url.URL{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}
 	return authority.New(c)
 }
 
-// Files are the files of a cluster below the state folder of a process without Kubernetes.
+// Files are a cluster's files below the state folder of a process without Kubernetes.
 type Files struct {
 	Disk  statefile.Disk
 	State string
 }
 
-// FileIdentity is Config.Identity for a process without Kubernetes: in the state folder.
+// FileIdentity returns Config.Identity for a process without Kubernetes.
 func FileIdentity(state string) func(context.Context) (string, uint64, error) {
 	return Files{statefile.Machine{}, state}.Identity
 }
 
-// FileAuthority is Config.Authority for a process without Kubernetes: in the state folder.
+// FileAuthority returns Config.Authority for a process without Kubernetes.
 func FileAuthority(state string) authority.Secrets {
 	return Files{statefile.Machine{}, state}.Authority()
 }
@@ -109,7 +104,7 @@ func (f Files) Identity(context.Context) (uid string, epoch uint64, err error) {
 	return id.UID, id.Epoch, statefile.ReplaceOn(f.Disk, path, raw)
 }
 
-// Authority is Config.Authority.
+// Authority returns Config.Authority.
 func (f Files) Authority() authority.Secrets {
 	return authority.File{
 		Path:    AuthorityFile(f.State),

@@ -21,14 +21,14 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// maxJoin bounds what ReadMembers reads, in bytes: 256 members with bundles of 4 KB.
+// maxJoin bounds the text that ReadMembers reads, in bytes: 256 members with bundles of 4 KB.
 const maxJoin = 1 << 20
 
-// maxMembers is that of ClusterSet's schema.
+// maxMembers is the limit in ClusterSet's schema.
 const maxMembers = 256
 
-// ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors,
-// each of which has the object, the field, what is wrong, and what to do.
+// ReadMembers reads members as `penstock clusters show` prints them. from names the text in errors.
+// Each error has the object, the field, the problem and the fix.
 func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSetMember, error) {
 	const fix = "write what `penstock clusters show` prints at the other cluster"
 	if len(text) > maxJoin {
@@ -37,7 +37,7 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 	var list []v1alpha1.ClusterSetMember
 	if err := yaml.UnmarshalStrict(text, &list); err != nil {
 		var no *json.UnmarshalTypeError
-		if errors.As(err, &no) && no.Field == "" { // it names a type of ours
+		if errors.As(err, &no) && no.Field == "" { // it would name a Go type
 			return nil, fmt.Errorf("%s is no list of members; %s", from, fix)
 		}
 		return nil, fmt.Errorf("%s is no list of members: %.300s; %s", from, err.Error(), fix)
@@ -51,16 +51,13 @@ func ReadMembers(from string, text []byte, now time.Time) ([]v1alpha1.ClusterSet
 			problems = append(problems, fmt.Errorf("%s: member %.100q: [%d].%w", from, list[i].Name, i, p))
 		}
 		if slices.ContainsFunc(list[:i], func(m v1alpha1.ClusterSetMember) bool { return m.Name == list[i].Name }) {
-			problems = append(problems,
-				fmt.Errorf(
-					"%s: member %q: [%d].name: another member has it too; give each cluster a name of its own "+
-						"(spec.cluster of its ClusterSet)", from, list[i].Name, i))
+			problems = append(problems, fmt.Errorf("%s: member %q: [%d].name: another member has it too; give each "+
+				"cluster a name of its own (spec.cluster of its ClusterSet)", from, list[i].Name, i))
 		}
 	}
 	return list, errors.Join(problems...)
 }
 
-// checkAddress returns why other clusters cannot reach an address; nil: they may.
 func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || port == "" || port == "0" {
@@ -74,10 +71,8 @@ func checkAddress(address string) error {
 
 func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []error) {
 	if bad := validation.IsDNS1123Label(m.Name); len(bad) > 0 {
-		problems = append(problems,
-			fmt.Errorf(
-				"name: %.100q is no DNS label; correct spec.cluster of the ClusterSet there: lower-case letters, "+
-					"digits and '-', 63 at most", m.Name))
+		problems = append(problems, fmt.Errorf("name: %.100q is no DNS label; correct spec.cluster of the ClusterSet "+
+			"there: lower-case letters, digits and '-', 63 at most", m.Name))
 	}
 	for _, ns := range m.Allow.Namespaces {
 		if len(validation.IsDNS1123Label(ns)) > 0 {
@@ -87,8 +82,8 @@ func memberProblems(m *v1alpha1.ClusterSetMember, now time.Time) (problems []err
 		}
 	}
 	if claimed := m.Allow; !reflect.DeepEqual(claimed, v1alpha1.ClusterSetAllow{Namespaces: claimed.Namespaces}) {
-		problems = append(problems, errors.New("allow: it has more than the namespaces of what is exported there; "+
-			"what the member may do is decided here: remove the other fields, and write them into the ClusterSet here"))
+		problems = append(problems, errors.New("allow: it has more than the namespaces of the exports there; the "+
+			"ClusterSet here grants the rest: remove the other fields, and write them into that ClusterSet"))
 	}
 	if m.Peer == nil {
 		return append(problems, errors.New("peer: it is missing; write what `penstock clusters show` prints there"))
@@ -132,7 +127,6 @@ func CheckBundle(bundle string, now time.Time) error {
 	return fmt.Errorf("its certificates are not valid before %s: a clock is wrong", early.UTC().Format(time.RFC3339))
 }
 
-// parse returns the certificates of a bundle, one at least.
 func parse(bundle string) (out []*x509.Certificate, err error) {
 	for rest := []byte(bundle); ; {
 		var block *pem.Block
@@ -140,7 +134,7 @@ func parse(bundle string) (out []*x509.Certificate, err error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("it has a %.40s, which belongs nowhere but there", block.Type)
+			return nil, fmt.Errorf("it has a %.40s, which must not leave that cluster", block.Type)
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -154,8 +148,7 @@ func parse(bundle string) (out []*x509.Certificate, err error) {
 	return out, nil
 }
 
-// shared reports whether two bundles have a certificate in common. One that cannot be read has
-// none.
+// shared reports whether two bundles have a certificate in common. An unreadable bundle has none.
 func shared(a, b string) bool {
 	x, _ := parse(a)
 	y, _ := parse(b)
@@ -164,7 +157,7 @@ func shared(a, b string) bool {
 	})
 }
 
-// Claims are what a member that is about to join states about itself, in a line.
+// Claims describes, in a line, what a member that is about to join states about itself.
 func Claims(m *v1alpha1.ClusterSetMember) string {
 	namespaces := "it exports nothing now"
 	if len(m.Allow.Namespaces) > 0 {
@@ -180,23 +173,19 @@ func Claims(m *v1alpha1.ClusterSetMember) string {
 		m.Name, m.Peer.Address, prints, namespaces)
 }
 
-// Join adds a member to a ClusterSet, or renews its address and bundle: what the ClusterSet allows
-// one that it has stays. own is this cluster as a member; nil if it has no certificate yet.
-// published has the CA certificates that the member has published (MemberStatus.Published). replace
-// lets a cluster with CAs that are not known to be the member's have its name.
+// Join adds a member to a ClusterSet, or renews its address and bundle. own is this cluster as a
+// member; nil without a certificate. published is MemberStatus.Published. replace allows CAs that
+// are not known to be the member's.
 func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.ClusterSetMember, published string,
 	replace bool) (what string, err error) {
 	owner := "ClusterSet " + set.Name
 	if m.Name == set.Spec.Cluster || own != nil && m.Name == own.Name {
-		return "",
-			fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of its own",
-				owner, m.Name)
+		return "", fmt.Errorf("%s: spec.cluster: %s is the name of this cluster too; give each cluster a name of "+
+			"its own", owner, m.Name)
 	}
 	if own != nil && own.Peer != nil && shared(own.Peer.Bundle, m.Peer.Bundle) {
-		return "",
-			fmt.Errorf(
-				"%s: member %s: peer.bundle: its certificate is that of this cluster; run `penstock clusters show` "+
-					"at %s, not here, and copy no state folder", owner, m.Name, m.Name)
+		return "", fmt.Errorf("%s: member %s: peer.bundle: it has the certificate of this cluster; run `penstock "+
+			"clusters show` at %s, not here, and copy no state folder", owner, m.Name, m.Name)
 	}
 	at := -1
 	for i, other := range set.Spec.Members {
@@ -205,16 +194,13 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 			at = i
 		case other.Peer == nil:
 		case other.Peer.Address == m.Peer.Address:
-			return "",
-				fmt.Errorf(
-					"%s: member %s: peer.address: %s is that of member %s too; correct --members-address at one of "+
-						"them, or remove the member that is gone", owner, m.Name, m.Peer.Address, other.Name)
+			return "", fmt.Errorf("%s: member %s: peer.address: %s is also the address of member %s; correct "+
+				"--members-address at one of them, or remove the member that is gone",
+				owner, m.Name, m.Peer.Address, other.Name)
 		case shared(other.Peer.Bundle, m.Peer.Bundle):
-			return "",
-				fmt.Errorf(
-					"%s: member %s: peer.bundle: its certificate is that of member %s too; run `penstock clusters "+
-						"show` at %s again, or remove %s if the cluster "+
-						"was renamed", owner, m.Name, other.Name, m.Name, other.Name)
+			return "", fmt.Errorf("%s: member %s: peer.bundle: it has a certificate of member %s; run `penstock "+
+				"clusters show` at %s again, or remove %s if the cluster was renamed",
+				owner, m.Name, other.Name, m.Name, other.Name)
 		}
 	}
 	if at < 0 {
@@ -224,38 +210,33 @@ func Join(set *v1alpha1.ClusterSet, m v1alpha1.ClusterSetMember, own *v1alpha1.C
 		set.Spec.Members = append(set.Spec.Members, m)
 		return "added", nil
 	}
-	is := &set.Spec.Members[at]
+	old := &set.Spec.Members[at]
 	switch {
-	case is.Peer != nil && is.Peer.Address == m.Peer.Address &&
-		strings.TrimSpace(is.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
+	case old.Peer != nil && old.Peer.Address == m.Peer.Address &&
+		strings.TrimSpace(old.Peer.Bundle) == strings.TrimSpace(m.Peer.Bundle):
 		return "", nil
-	case is.Peer == nil && !replace:
-		return "",
-			fmt.Errorf(
-				"%s: member %s: it is reached by kubeconfig or clusterProfile, for penstock hub, and has no peer: "+
-					"give the other cluster another spec.cluster, remove the member here if the hub is gone, or add "+
-					"--replace to have "+
-					"it exchange exports with this Penstock instead", owner, m.Name)
+	case old.Peer == nil && !replace:
+		return "", fmt.Errorf("%s: member %s: it is reached by kubeconfig or clusterProfile, for penstock hub, and "+
+			"has no peer: give the other cluster another spec.cluster, remove the member here if the hub is gone, or "+
+			"add --replace to have it exchange exports with this Penstock instead", owner, m.Name)
 	case !replace:
-		if unknown := strangers(is.Peer.Bundle+"\n"+published, m.Peer, time.Now()); len(unknown) > 0 {
-			return "", fmt.Errorf("%s: member %s: peer.bundle: the member is not known to have the CA %s. "+
-				"Another cluster that has its name would get what is meant for it. Compare the fingerprints with "+
-				"those at %s "+
+		if unknown := strangers(old.Peer.Bundle+"\n"+published, m.Peer, time.Now()); len(unknown) > 0 {
+			return "", fmt.Errorf("%s: member %s: peer.bundle: the member is not known to have the CA %s. Another "+
+				"cluster that has its name would get what is meant for it. Compare the fingerprints with those at %s "+
 				"(openssl x509 -noout -fingerprint -sha256). If they are the same, as after penstock credentials "+
-				"rotate or "+
-				"in a cluster that was made anew, add --replace; else give the other cluster another spec.cluster",
+				"rotate or in a cluster that was made anew, add --replace; else give the other cluster another "+
+				"spec.cluster",
 				owner, m.Name, strings.Join(unknown[:min(len(unknown), listed)], ", "), m.Name)
 		}
 	}
-	is.Peer, is.Kubeconfig, is.ClusterProfile = m.Peer, nil, nil // one excludes the others
+	old.Peer, old.Kubeconfig, old.ClusterProfile = m.Peer, nil, nil // one excludes the others
 	return "renewed", nil
 }
 
-// strangers describes the certificates of a member's next bundle that are not known to be the
-// member's: they are not in the bundle that is, and no key of a certificate there that is valid now
-// has signed them. CA certificates are public, so those beside them prove nothing.
-func strangers(is string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
-	known, _ := parse(is) // of one that cannot be read nothing is known
+// strangers describes certificates of next that are not in bundle and that no valid certificate in
+// bundle signed. CA certificates are public, so another certificate in next proves nothing.
+func strangers(bundle string, next *v1alpha1.ClusterSetPeer, now time.Time) (unknown []string) {
+	known, _ := parse(bundle) // an unreadable bundle proves nothing
 	certs, err := parse(next.Bundle)
 	if err != nil {
 		return []string{err.Error()}

@@ -13,25 +13,23 @@ import (
 )
 
 const (
-	// loadTimeout bounds how long records are waited for before anything is translated, and
-	// saveTimeout and stopTimeout one write of them.
+	// loadTimeout bounds how long the first translation waits for records. saveTimeout and
+	// stopTimeout bound one write of them.
 	loadTimeout = 5 * time.Second
 	saveTimeout = 30 * time.Second
-	stopTimeout = 2 * time.Second // when this process ends
-	// settleTimeout bounds how long a process that starts waits for endpoints. It is time for some
-	// attempts to connect: of a member's processes one serves, and the others deny.
+	stopTimeout = 2 * time.Second
+	// settleTimeout bounds how long a starting process waits for endpoints. It leaves time for
+	// several attempts to connect: only one of a member's processes serves, the others deny.
 	settleTimeout = 3 * time.Second
-	// saveInterval is how long a change waits to be written, with those that come after it: a
-	// hundred members that connect at once are saved once.
+	// saveInterval collects changes, so that a hundred members that connect at once cause one
+	// write.
 	saveInterval = time.Second
-	// agreeInterval is how long a process that does not lead waits for the leader to have saved
-	// what both have received.
+	// agreeInterval gives the leader time to save what both processes received.
 	agreeInterval = 10 * time.Second
 )
 
-// Restore takes over what members exported before this process began, so that the first translation
-// has it. It is called once the store has its objects, before they are translated. Without a
-// ClusterSet, the first one does the same.
+// Restore restores members' exports before the store's objects are translated first. Without a
+// ClusterSet, the first one restores them.
 func (s *Set) Restore(ctx context.Context) {
 	view := s.cfg.Store.View()
 	if len(store.ClusterSets.All(view)) > 0 {
@@ -39,10 +37,9 @@ func (s *Set) Restore(ctx context.Context) {
 	}
 }
 
-// Settle returns once the exports that Restore took over have their endpoints, or after
-// settleTimeout: in a new pod on Kubernetes they have none until their members have published.
-// Envoys that another process served before would lose requests to imports that are empty for that
-// long.
+// Settle returns once restored exports have their endpoints, or after settleTimeout. In a new pod
+// they have none until their members publish, and Envoys of another process would lose requests
+// meanwhile.
 func (s *Set) Settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -62,8 +59,8 @@ func (s *Set) Settle(ctx context.Context) {
 	}
 }
 
-// withoutEndpoints is the first member that has published nothing to this process and of which
-// exports without endpoints are known; "" if there is none. ws fires when another one may be.
+// withoutEndpoints returns the first member without an update whose known exports lack endpoints;
+// "": none. ws fires when it may have changed.
 func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	for _, m := range s.registry.Members(ws) {
 		if m.State != registry.Unreachable {
@@ -78,7 +75,6 @@ func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
 	return ""
 }
 
-// load reads what was kept, as far as it can be read.
 func (s *Set) load(ctx context.Context) []registry.Record {
 	if s.cfg.Records == nil {
 		return nil
@@ -87,7 +83,7 @@ func (s *Set) load(ctx context.Context) []registry.Record {
 	defer cancel()
 	records, err := s.cfg.Records.Load(ctx)
 	if err != nil {
-		s.cfg.Log.Error("not all that members exported before this process began could be read", "error", err)
+		s.cfg.Log.Error("some records of members' exports could not be read", "error", err)
 		s.mu.Lock()
 		s.damaged = err.Error()
 		s.mu.Unlock()
@@ -95,43 +91,42 @@ func (s *Set) load(ctx context.Context) []registry.Record {
 	return s.completed(ctx, records)
 }
 
-// completed adds what Config.Local has of records. An export without a record is none any more.
+// completed adds the endpoints in Config.Local to records. An export without a record is gone.
 func (s *Set) completed(ctx context.Context, records []registry.Record) []registry.Record {
 	if s.cfg.Local == nil {
 		return records
 	}
 	local, err := s.cfg.Local.Load(ctx)
 	if err != nil {
-		s.cfg.Log.Warn(
-			"not all endpoints that members had before this process began could be read: requests to others wait for "+
-				"the members", "error", err)
+		s.cfg.Log.Warn("some endpoints of members could not be read: requests to them wait until the members connect",
+			"error", err)
 	}
-	of := make(map[registry.RecordID]*registry.Record, len(local))
+	locals := make(map[registry.RecordID]*registry.Record, len(local))
 	for i := range local {
-		of[local[i].RecordID] = &local[i]
+		locals[local[i].RecordID] = &local[i]
 	}
 	for i := range records {
 		r := &records[i]
-		l := of[r.RecordID]
+		l := locals[r.RecordID]
 		if l == nil || r.Pool == (objectid.Pool{}) || l.UID != r.UID || l.Entry.RoutingMode != r.Entry.RoutingMode ||
 			len(r.Entry.Endpoints) > 0 {
 			continue
 		}
-		// older ones than the record's, perhaps: the data plane finds out which of them answer
+		// possibly older than the record: the data plane detects which of them answer
 		r.Entry.Endpoints = l.Entry.Endpoints
 	}
 	return records
 }
 
-// keep saves what members export until ctx ends, and then once more: locally, and while this
-// process leads in the records that all share.
+// keep saves members' exports until ctx ends and once more; while leading, also in the shared
+// records.
 func (s *Set) keep(ctx context.Context) error {
 	if s.cfg.Records == nil {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	led, wait := false, saveInterval
-	var agree <-chan time.Time // what the leader kept is read then
+	var agree <-chan time.Time // fires when the leader's records are due to be read
 	var agreed int64
 	var outcome, local statefile.Outcome
 	for {
@@ -155,7 +150,7 @@ func (s *Set) keep(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 		if !s.leads() {
-			led = false // the leader saves it
+			led = false
 			if agree == nil && s.registry.Newest() != agreed {
 				agree = time.After(agreeInterval)
 			}
@@ -169,7 +164,7 @@ func (s *Set) keep(ctx context.Context) error {
 	}
 }
 
-// agree takes over when the leader received exports first.
+// agree adopts from the leader's records when it first received exports.
 func (s *Set) agree(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -180,8 +175,8 @@ func (s *Set) agree(ctx context.Context) {
 	s.assemble(s.registry.Agree(kept))
 }
 
-// keepAgain has what members export of some pools saved again: without its namespace, an export was
-// not kept (Kubernetes.Save).
+// keepAgain saves the exports of pools again: Kubernetes.Save skips exports whose namespace does
+// not exist.
 func (s *Set) keepAgain(pools []objectid.Pool) {
 	var ids []registry.RecordID
 	for _, p := range pools {
@@ -194,8 +189,8 @@ func (s *Set) keepAgain(pools []objectid.Pool) {
 	}
 }
 
-// markKept has everything saved, and dropped that is kept and is none any more: another process may
-// have saved last.
+// markKept forces a full save and deletes stale records, because another process may have saved
+// last.
 func (s *Set) markKept(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -211,8 +206,8 @@ func (s *Set) markKept(ctx context.Context) {
 	s.registry.MarkUnsaved(ids...)
 }
 
-// unsaved returns the records to save and the ids of those to drop. An export that this cluster
-// does not import has no record: a member decides how many it publishes.
+// unsaved returns the records to save and the ids to delete. Only imported exports have records: a
+// member decides how many it publishes.
 func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	changed, gone = s.registry.TakeUnsaved()
 	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {
@@ -225,7 +220,6 @@ func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
 	return changed, gone
 }
 
-// save saves what has changed: locally, and with shared in Config.Records, too.
 func (s *Set) save(ctx context.Context, within time.Duration, shared bool, outcome, local *statefile.Outcome) error {
 	changed, gone := s.unsaved()
 	if len(changed)+len(gone) == 0 {

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// sharedRecords keep no endpoints, as PoolExports do not.
+// sharedRecords drop endpoints, as PoolExports do.
 type sharedRecords struct{ Records }
 
 func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
@@ -36,9 +36,9 @@ func (s sharedRecords) Save(ctx context.Context, changed []registry.Record, gone
 	return s.Records.Save(ctx, list, gone)
 }
 
-// A process on Kubernetes that starts again has the endpoints of the members, which no API server
-// has: without them its Envoys would get imports that are empty until the members have published
-// again. A process that does not lead has them as well.
+// A restarted process on Kubernetes has the members' endpoints, although no API server stores them:
+// otherwise its Envoys would get empty imports until the members publish again. So does a process
+// that does not lead.
 func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T) {
 	shared, local := t.TempDir(), t.TempDir()
 	pool := objectid.Pool{Namespace: "default", Name: "chat"}
@@ -80,7 +80,7 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 	s := start()
 	save(s, true, 1, "EndpointMode", "10.0.0.1", "10.0.0.2")
 	loaded("EndpointMode 1 10.0.0.1 10.0.0.2")
-	save(s, false, 2, "EndpointMode", "10.0.0.3") // another process leads, and has not saved it yet
+	save(s, false, 2, "EndpointMode", "10.0.0.3") // another process leads and has not saved it yet
 	loaded("EndpointMode 1 10.0.0.3")
 	save(s, true, 3, "ParentMode")
 	loaded("ParentMode 3")
@@ -94,7 +94,7 @@ func TestRecords_RestartedProcessHasTheEndpointsThatNoAPIServerHas(t *testing.T)
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded("EndpointMode 4") // the cluster was made anew
+	loaded("EndpointMode 4") // the cluster was recreated
 	if err := os.RemoveAll(local); err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +111,8 @@ func join(s *Set, allow v1alpha1.ClusterSetAllow) {
 	s.assemble(s.importer.SetAllow(map[string]v1alpha1.ClusterSetAllow{"east": allow}))
 }
 
-// A member decides how many exports it publishes, and this cluster how many it imports: the other
-// ones leave no record.
+// A member decides how many exports it publishes, but exports that this cluster does not import
+// leave no record.
 func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 	state := t.TempDir()
 	s := New(Config{
@@ -161,7 +161,7 @@ func TestRecords_ExportThatIsNotImportedIsNotKept(t *testing.T) {
 	kept("other/a other/b other/c")
 }
 
-// On Kubernetes an export is kept in its namespace, which may be made after the member has
+// On Kubernetes an export is stored in its namespace, which may be created after the member has
 // published it.
 func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	st := store.New()
@@ -178,7 +178,7 @@ func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	s.registry.Apply(registry.Update{Member: "east", UID: "uid", Stamp: at, Snapshot: true,
 		Exports: []registry.Export{export("other"), export("team")}})
 	if changed, _ := s.registry.TakeUnsaved(); len(changed) != 3 {
-		t.Fatalf("%d records, want those of the member and of its exports", len(changed))
+		t.Fatalf("%d records, want the records of the member and its exports", len(changed))
 	}
 	s.follow(t.Context(),
 		&delivery.Change{View: st.View(), Objects: []store.Change{{Table: store.Namespaces.Kind(), ID: "team"}}})
@@ -187,8 +187,8 @@ func TestRecords_ExportIsKeptOnceItsNamespaceExists(t *testing.T) {
 	}
 }
 
-// The local records of a process in a pod share a small volume: what is too much is left out, and
-// nothing else.
+// A process's local records in a pod share a small volume: only the records beyond the limit are
+// dropped.
 func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	state := t.TempDir()
 	r := newFileRecords(statefile.Machine{}, state, 2000)
@@ -204,8 +204,8 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	}
 	size := func() (total int64) {
 		for _, cluster := range []string{"a", "b"} {
-			if is, err := os.Stat(filepath.Join(state, "cluster", "records", cluster+".jsonl")); err == nil {
-				total += is.Size()
+			if info, err := os.Stat(filepath.Join(state, "cluster", "records", cluster+".jsonl")); err == nil {
+				total += info.Size()
 			}
 		}
 		return total
@@ -217,8 +217,8 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 		t.Errorf("the files have %d bytes", n)
 	}
 	var gone []registry.RecordID
-	for _, is := range list[:10] {
-		gone = append(gone, is.RecordID)
+	for _, record := range list[:10] {
+		gone = append(gone, record.RecordID)
 	}
 	if err := r.Save(t.Context(), list[10:], gone); err != nil {
 		t.Fatal(err)
@@ -229,8 +229,8 @@ func TestRecords_LocalOnesAreBounded(t *testing.T) {
 	}
 }
 
-// Two processes of a cluster receive the same exports at different times, and translate a name to
-// the same place.
+// Two processes of a cluster receive the same exports at different times, and translate a name in
+// the same way.
 func TestRecords_ProcessThatDoesNotLeadReceivedExportsWhenTheLeaderDid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := t.TempDir()

@@ -44,14 +44,12 @@ var (
 		Resource: "inferencepoolimports"}
 )
 
-// fieldManager is the multi-cluster controller's name in managedFields: what it applies and does
-// not apply again goes. hubManager is a hub's.
+// Names in managedFields. The API server removes fields that a manager no longer applies.
 const (
 	fieldManager = "penstock-multicluster"
 	hubManager   = "penstock-hub"
 )
 
-// manager and controller are the names under which objects are written.
 func (k *Kubernetes) manager() string {
 	if k.cfg.Hub != nil {
 		return hubManager
@@ -59,7 +57,6 @@ func (k *Kubernetes) manager() string {
 	return fieldManager
 }
 
-// maker is the value of v1alpha1.ImportedByLabel.
 func (k *Kubernetes) maker() string {
 	if k.cfg.Hub != nil {
 		return hubManager
@@ -74,76 +71,76 @@ func (k *Kubernetes) controller() upstream.ControllerName {
 	return shape.MultiCluster
 }
 
-// KubernetesConfig is what a Kubernetes needs.
+// KubernetesConfig configures a Kubernetes.
 type KubernetesConfig struct {
 	REST *rest.Config
 	// Namespace and Lease name the Lease whose transitions are the epochs.
 	Namespace, Lease string
-	// Namespaces are the only ones in which objects are read and written; none: all.
+	// Namespaces limits the namespaces in which objects are read and written; none: all.
 	Namespaces []string
 	Store      *store.Store
 	Board      Board
-	// Live returns the newest status of an import that the API server has; nil if there is none.
+	// Live returns the newest status of an import in the API server; nil: it has none.
 	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
-	// Hub: a hub writes here, in place of the cluster's own Penstock; nil otherwise.
+	// Hub: a hub writes here instead of the cluster's own Penstock; nil otherwise.
 	Hub *HubWriter
 	Log *slog.Logger
 }
 
-// HubWriter is how a hub writes the imports of a member.
+// HubWriter configures how a hub writes the imports of a member.
 type HubWriter struct {
-	// UID of the hub, and Epoch of its leader. An import that another hub writes, or a later
-	// leader, is not written, unless TakeOver.
+	// UID identifies the hub, Epoch its leader. An import of another hub, or of a later leader, is
+	// written only with TakeOver.
 	UID      string
 	Epoch    uint64
 	TakeOver bool
-	// Member is the name of the cluster that is written. An import that this leader has written as
-	// that of another member is not written, as long as IsMember has that one: both are one
-	// cluster.
+	// Member is the cluster that is written. An import that this leader wrote as another present
+	// member (IsMember) is skipped: both are one cluster.
 	Member   string
 	IsMember func(name string) bool
-	// CreateNamespaces has the namespaces of imports made.
+	// CreateNamespaces reports whether to create the namespaces of imports.
 	CreateNamespaces func() bool
-	// Version is that of an import whose status Live returns, "" if there is none: what is older
-	// than another write has no effect.
+	// Version is the resourceVersion of the status that Live returns, "": none. A write with an
+	// older one has no effect.
 	Version func(ref report.Ref) string
-	// Settled reports whether the exports of a cluster are known, or will not be soon: until then
-	// its entries stay as they are.
+	// Settled reports whether a cluster's exports are known, or overdue. Until then its entries
+	// stay unchanged.
 	Settled func(cluster string) bool
-	// Pruned: the installed CRD of InferencePoolImport is known to have no status.clusters, so that
-	// conditions have them.
+	// Pruned: the installed CRD of InferencePoolImport is known to lack status.clusters, so
+	// conditions carry the clusters.
 	Pruned bool
-	// Written is called after each write of an import, or without one if there is nothing to write.
+	// Written is called after each write of an import, or when there is nothing to write.
 	Written func(p objectid.Pool, w Written, err error)
 }
 
-// Written is what an import has of a hub.
+// Written is the result of a hub's write of an import.
 type Written struct {
-	// Clusters are those that it has from us, and Left are those that are left out of it, and why.
+	// Clusters are the hub's entries in the import; Left maps the clusters left out of it to the
+	// reason.
 	Clusters []string
 	Left     map[string]string
-	// Pruned: conditions have them.
+	// Pruned: conditions carry the clusters.
 	Pruned bool
 }
 
-// HubController is the name of a hub among the controllers of an import, and of a parent of a pool.
+// HubController is a hub's name among the controllers of an import and the parents of a pool.
 const HubController = shape.Hub
 
-// Kubernetes keeps what a cluster set needs in the objects of a cluster, and writes its imports and
-// exports there. It implements Records.
+// Kubernetes stores a cluster set's state in a cluster's objects, and writes its imports and
+// exports. It implements Records.
 type Kubernetes struct {
 	cfg    KubernetesConfig
 	client dynamic.Interface
 	status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)
 
 	mu       sync.Mutex
-	members  map[string]v1alpha1.ClusterSetMemberStatus     // in the ClusterSet's status
+	members  map[string]v1alpha1.ClusterSetMemberStatus
 	exports  map[objectid.Pool]inferenceapi.ImportedCluster // of this cluster; nil: not decided yet
-	kept     map[registry.RecordID]bool                     // PoolExports of members; nil: they were never listed
+	kept     map[registry.RecordID]bool                     // PoolExports of members; nil: not listed yet
 	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
 	problems map[objectid.Pool]report.Report
 	written  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus
-	rejected map[objectid.Pool]map[string]rejection // entries, by cluster
+	rejected map[objectid.Pool]map[string]rejection
 	pruned   bool
 }
 
@@ -164,8 +161,8 @@ func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
 	}, nil
 }
 
-// Identity is Config.Identity: the UID of namespace kube-system, which lasts as long as the cluster
-// does, and the transitions of the Lease. It must be called by the process that holds the Lease.
+// Identity is Config.Identity: the UID of namespace kube-system, and the transitions of the Lease,
+// which the caller must hold.
 func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
 	list, err := k.client.Resource(namespaceKind).List(ctx,
 		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
@@ -186,10 +183,9 @@ func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, er
 	return string(list.Items[0].GetUID()), uint64(max(transitions, 0)) + 1, nil
 }
 
-// Load implements Records: members from the ClusterSet's status, their exports from the
-// PoolExports.
+// Load implements Records: members from the ClusterSet's status, exports from the PoolExports.
 func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error) {
-	set := selected(k.cfg.Store.View())
+	set := Selected(k.cfg.Store.View())
 	if set == nil {
 		return nil, nil
 	}
@@ -225,7 +221,7 @@ func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error
 			kept[id] = true
 		}
 		switch {
-		case p.Spec.Cluster == own: // this cluster's own
+		case p.Spec.Cluster == own:
 		case p.Status.Entry == nil || p.Status.Epoch < 0 || p.Status.Sequence < 0:
 			damaged = append(damaged, fmt.Errorf("PoolExport %s/%s has no status", p.Namespace, p.Name))
 		default:
@@ -242,7 +238,6 @@ func stampOf(epoch, sequence int64) registry.Stamp {
 	return registry.Stamp{Epoch: uint64(max(epoch, 0)), Sequence: uint64(max(sequence, 0))}
 }
 
-// list reads the PoolExports; none if the kind is not installed.
 func (k *Kubernetes) list(ctx context.Context) (out []v1alpha1.PoolExport, err error) {
 	namespaces := k.cfg.Namespaces
 	if len(namespaces) == 0 {
@@ -267,8 +262,7 @@ func (k *Kubernetes) list(ctx context.Context) (out []v1alpha1.PoolExport, err e
 	return out, nil
 }
 
-// Save implements Records. An export to a namespace that does not exist here is not imported, and
-// not kept.
+// Save implements Records. It skips exports to namespaces that do not exist here.
 func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	var failed []error
 	members := false
@@ -287,12 +281,12 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	list := slices.SortedFunc(maps.Values(k.members),
 		func(a, b v1alpha1.ClusterSetMemberStatus) int { return strings.Compare(a.Name, b.Name) })
 	k.mu.Unlock()
-	if set := selected(k.cfg.Store.View()); members && set != nil {
+	if set := Selected(k.cfg.Store.View()); members && set != nil {
 		failed = append(failed, k.saveMembers(ctx, set.Name, list))
 	}
 	for _, r := range changed {
 		if r.Pool != (objectid.Pool{}) {
-			k.setKept(r.RecordID, true) // an error may come after the write
+			k.setKept(r.RecordID, true) // a failed call may have written
 			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, exportStatus(r)))
 		}
 	}
@@ -306,20 +300,20 @@ func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone [
 	return errors.Join(failed...)
 }
 
-// isKept reports whether an export of a member may have a PoolExport. Without it, a member could
-// have this process delete any number of objects that do not exist.
+// isKept reports whether an export may have a PoolExport. Without it a member could cause any
+// number of deletions.
 func (k *Kubernetes) isKept(id registry.RecordID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.kept == nil || k.kept[id]
 }
 
-func (k *Kubernetes) setKept(id registry.RecordID, is bool) {
+func (k *Kubernetes) setKept(id registry.RecordID, kept bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case k.kept == nil:
-	case is:
+	case kept:
 		k.kept[id] = true
 	default:
 		delete(k.kept, id)
@@ -379,30 +373,26 @@ func (k *Kubernetes) writable(namespace string) bool {
 	return len(k.cfg.Namespaces) == 0 || slices.Contains(k.cfg.Namespaces, namespace)
 }
 
-// missing reports whether an object could not be made because its namespace does not exist, or
-// goes.
+// missing reports whether an object could not be created because its namespace does not exist or
+// terminates.
 func missing(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "namespaces") ||
 		apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
-// apply applies fields of an object, as all that this field manager has there, whatever other
-// managers have.
-func (k *Kubernetes) apply(ctx context.Context, of schema.GroupVersionResource, kind, namespace, name string,
+func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionResource, kind, namespace, name string,
 	fields any, sub ...string) error {
-	return k.applyAs(ctx, writing{force: true}, of, kind, namespace, name, fields, sub...)
+	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
 }
 
-// writing is how fields are applied. force: whatever other managers have; else one that another
-// manager has is a conflict. version is that of the object, another one is a conflict; "": any.
-// dry: the API server stores nothing.
+// writing has the options of an apply. Without force, other managers' fields are conflicts. version
+// is the expected resourceVersion, "": any. dry: nothing is stored.
 type writing struct {
 	force, dry bool
 	version    string
 }
 
-// applyAs is apply in the manner of w.
-func (k *Kubernetes) applyAs(ctx context.Context, w writing, of schema.GroupVersionResource, kind, namespace,
+func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.GroupVersionResource, kind, namespace,
 	name string, fields any, sub ...string) error {
 	options := metav1.ApplyOptions{FieldManager: k.manager(), Force: w.force}
 	if w.dry {
@@ -414,11 +404,11 @@ func (k *Kubernetes) applyAs(ctx context.Context, w writing, of schema.GroupVers
 		err = json.Unmarshal(raw, &u.Object) // integers stay integers
 	}
 	if err == nil {
-		u.SetGroupVersionKind(of.GroupVersion().WithKind(kind))
+		u.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
 		u.SetNamespace(namespace)
 		u.SetName(name)
 		u.SetResourceVersion(w.version)
-		_, err = k.client.Resource(of).Namespace(namespace).Apply(ctx, name, u, options, sub...)
+		_, err = k.client.Resource(resource).Namespace(namespace).Apply(ctx, name, u, options, sub...)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(objectid.Join(namespace, name), "/"), err)
@@ -426,17 +416,15 @@ func (k *Kubernetes) applyAs(ctx context.Context, w writing, of schema.GroupVers
 	return nil
 }
 
-// ErrFenced is the error of a write that another hub, or a later leader, is to make.
-var ErrFenced = errors.New("this hub does not write it")
+// ErrFenced reports that another hub, or a later leader, writes the object.
+var ErrFenced = errors.New("this hub does not write the object")
 
-// Enqueue has the imports of pools looked at again.
+// Enqueue checks the imports of pools again.
 func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
 
-// longestName is how long the name of an object may be.
 const longestName = 253
 
-// poolExportName is POOL.CLUSTER. A pool whose name is too long for that has a hash in place of the
-// name's end.
+// poolExportName is POOL.CLUSTER. In a pool name that is too long, a hash replaces the end.
 func poolExportName(pool, cluster string) string {
 	if most := longestName - 1 - len(cluster); len(pool) > most {
 		sum := sha256.Sum256([]byte(pool))
@@ -445,7 +433,7 @@ func poolExportName(pool, cluster string) string {
 	return pool + "." + cluster
 }
 
-// SetExports notes what this cluster exports: its own PoolExports.
+// SetExports sets this cluster's exports, which become its own PoolExports.
 func (k *Kubernetes) SetExports(list []export.Export) {
 	now := map[objectid.Pool]inferenceapi.ImportedCluster{}
 	for _, e := range list {

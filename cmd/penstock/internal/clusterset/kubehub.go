@@ -15,25 +15,24 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// conditionHub is the condition of a hub's entry among the controllers of an import: which hub
-// wrote it, and in which epoch.
+// conditionHub names the hub, epoch and member of the last write, in a hub's entry among an
+// import's controllers.
 const (
 	conditionHub = "Hub"
 	hubReason    = "Written"
 	hubMessage   = "by hub %s, epoch %d, as member %s"
 )
 
-// EnqueueAll has all imports looked at again.
+// EnqueueAll checks all imports again.
 func (k *Kubernetes) EnqueueAll() { k.enqueueAll(k.cfg.Store.View()) }
 
-// Begin has imports written, which clusterset.Set does with the first decision about exports.
+// Begin allows writes of imports. In clusterset.Set the first decision on exports allows them.
 func (k *Kubernetes) Begin() {
 	k.mu.Lock()
 	k.exports = map[objectid.Pool]inferenceapi.ImportedCluster{}
 	k.mu.Unlock()
 }
 
-// writeAsHub is writeImport for a hub.
 func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Written, err error) {
 	view, hub := k.cfg.Store.View(), k.cfg.Hub
 	obj, exists := store.InferencePoolImports.Get(view, p.String())
@@ -41,8 +40,8 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 	live := &inferenceapi.InferencePoolImportStatus{}
 	if exists {
 		generation, version = obj.Generation, hub.Version(store.InferencePoolImports.Ref(obj))
-		if is := k.cfg.Live(store.InferencePoolImports.Ref(obj)); is != nil {
-			live = is
+		if l := k.cfg.Live(store.InferencePoolImports.Ref(obj)); l != nil {
+			live = l
 		}
 	}
 	mine, _ := ownEntries(live, HubController)
@@ -50,9 +49,9 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 		return out, err
 	}
 	if slices.ContainsFunc(mine, func(c string) bool { return !hub.Settled(c) }) {
-		return Written{Clusters: mine}, nil // it is enqueued again once it is settled
+		return Written{Clusters: mine}, nil // enqueued again once it is settled
 	}
-	is, imported := k.status(p, generation)
+	status, imported := k.status(p, generation)
 	if !imported {
 		return out, k.withdrawImport(ctx, p, obj, exists)
 	}
@@ -62,7 +61,7 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 		}
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	want := k.wantedStatus(&is, live, now)
+	want := k.wantedStatus(&status, live, now)
 	want.Controllers[0].Conditions = append(want.Controllers[0].Conditions, metav1.Condition{
 		Type: conditionHub, Status: metav1.ConditionTrue, Reason: hubReason,
 		Message: fmt.Sprintf(hubMessage, hub.UID, hub.Epoch, hub.Member), LastTransitionTime: now,
@@ -77,19 +76,20 @@ func (k *Kubernetes) writeAsHub(ctx context.Context, p objectid.Pool) (out Writt
 		return out, nil
 	}
 	applied, err := k.writeAccepted(ctx, p, version, want, out.Left)
-	if out.Clusters, _ = ownEntries(&applied, HubController); len(applied.Controllers) == 0 { // nothing is written
+	if out.Clusters, _ = ownEntries(&applied, HubController); len(applied.Controllers) == 0 {
 		out.Clusters = mine
 	}
 	k.mu.Lock()
 	if delete(k.written, p); err == nil {
 		want = lessClusters(want, out.Left)
-		k.written[p] = &want // live may be older than our last write
+		k.written[p] = &want // live may be older than this write
 	}
 	k.mu.Unlock()
 	return out, err
 }
 
-// fenced is why this hub does not write an import: another one does, or a later leader of this one.
+// fenced returns why this hub does not write an import: another hub, or a later leader of this one,
+// writes it.
 func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error {
 	hub := k.cfg.Hub
 	by, ok := writtenBy(live)
@@ -97,9 +97,8 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	switch {
 	case ok && uid == hub.UID && epoch == hub.Epoch && by.member != "" && by.member != hub.Member &&
 		hub.IsMember(by.member):
-		return fmt.Errorf("%w: it has written it as member %s, and is to write it as member %s, too: "+
-			"they are one cluster, of which one is to be removed, or their names were exchanged, which counts once "+
-			"the hub has started again",
+		return fmt.Errorf("%w: this leader wrote it as member %s, and member %s is the same cluster: remove one of "+
+			"them; if their names were exchanged, start the hub again",
 			ErrFenced, by.member, hub.Member)
 	case !ok, hub.TakeOver && uid != hub.UID, uid == hub.UID && epoch <= hub.Epoch:
 		return nil
@@ -112,8 +111,7 @@ func (k *Kubernetes) fenced(live *inferenceapi.InferencePoolImportStatus) error 
 	}
 }
 
-// hubMark is which hub wrote its part of an import's status last, and for which member. An earlier
-// release wrote no member.
+// hubMark is the content of conditionHub. Older releases wrote no member.
 type hubMark struct {
 	uid    string
 	epoch  uint64
@@ -138,7 +136,7 @@ func writtenBy(s *inferenceapi.InferencePoolImportStatus) (by hubMark, ok bool) 
 	return hubMark{}, false
 }
 
-// HubEntries are the clusters of an import whose entries a hub has written.
+// HubEntries returns the clusters of an import whose entries a hub wrote.
 func HubEntries(s *inferenceapi.InferencePoolImportStatus) []string {
 	clusters, _ := ownEntries(s, HubController)
 	return clusters

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A name that an import has given to a cluster is as old as the import of that cluster, and neither
-// as old as the import itself nor as an entry that only has the reason why it is not imported.
+// A name that an import gave to a cluster is as old as the import of that cluster. It is not as old
+// as the import itself, or as an entry with only a reason.
 func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	hub := &Kubernetes{cfg: KubernetesConfig{Hub: &HubWriter{UID: "a"}}}
 	at := func(hour int) metav1.Time {
@@ -28,8 +28,8 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 	live := &inferenceapi.InferencePoolImportStatus{}
 	write := func(hour int, sources ...imports.Source) metav1.Condition {
 		t.Helper()
-		is := imports.StatusOf(sources, 1)
-		*live = hub.wantedStatus(&is, live, at(hour))
+		status := imports.StatusOf(sources, 1)
+		*live = hub.wantedStatus(&status, live, at(hour))
 		got := meta.FindStatusCondition(live.Clusters[0].Conditions, v1alpha1.ConditionImported)
 		if got == nil {
 			t.Fatalf("hour %d: the entry has no condition %s: %+v", hour, v1alpha1.ConditionImported, live.Clusters[0])
@@ -53,15 +53,15 @@ func TestHub_EntryHasTheTimeSinceWhichItIsImported(t *testing.T) {
 		t.Errorf("allowed again: %+v", c)
 	}
 	set := &Kubernetes{cfg: KubernetesConfig{}}
-	is := imports.StatusOf([]imports.Source{{Entry: east, State: registry.Ready}}, 1)
-	if got := set.wantedStatus(&is, live, at(6)); meta.FindStatusCondition(got.Clusters[0].Conditions,
+	status := imports.StatusOf([]imports.Source{{Entry: east, State: registry.Ready}}, 1)
+	if got := set.wantedStatus(&status, live, at(6)); meta.FindStatusCondition(got.Clusters[0].Conditions,
 		v1alpha1.ConditionImported) != nil {
 		t.Errorf("a member of a set has Offers instead: %+v", got.Clusters[0].Conditions)
 	}
 }
 
-// An import belongs to the hub that wrote it, in its newest epoch: a leader that was paused, and
-// another hub, do not write it.
+// An import belongs to the hub that wrote it, in its newest epoch: neither a paused leader nor
+// another hub writes it.
 func TestHub_OlderLeaderAndAnotherHubAreFenced(t *testing.T) {
 	by := func(uid string, epoch uint64) *inferenceapi.InferencePoolImportStatus {
 		return &inferenceapi.InferencePoolImportStatus{Controllers: []upstream.ImportController{
@@ -95,8 +95,8 @@ func TestHub_OlderLeaderAndAnotherHubAreFenced(t *testing.T) {
 		{"an import without a hub", &inferenceapi.InferencePoolImportStatus{}, false, false},
 		{"an earlier leader's", by("a", 6), false, false},
 		{"its own", by("a", 7), false, false},
-		{"its own as that of another member, in this epoch", as("west"), false, true},
-		{"its own as that of a cluster that is no member any more", as("north"), false, false},
+		{"its own under the name of another member, in this epoch", as("west"), false, true},
+		{"its own under the name of a former member", as("north"), false, false},
 		{"its own of an earlier release", as(""), false, false},
 		{"a later leader's", by("a", 8), false, true},
 		{"a later leader's, for one that takes over from other hubs", by("a", 8), true, true},

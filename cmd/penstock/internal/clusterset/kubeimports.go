@@ -29,17 +29,13 @@ import (
 	"github.com/penstock-project/penstock/multicluster/imports"
 )
 
-// task is an import to bring up to date, or this cluster's own PoolExports.
 type task struct {
 	pool    objectid.Pool
 	exports bool
 }
 
-// importWorkers bounds the writes in flight.
 const importWorkers = 4
 
-// The condition of an import, and of the ClusterSet about all imports, if the installed CRD lacks
-// fields.
 const (
 	importAccepted          = "Accepted"
 	importReady             = "Ready"
@@ -67,7 +63,7 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 			if p, ok := objectid.ParsePool(o.ID); ok {
 				k.enqueue(task{pool: p})
 			}
-		case store.Namespaces.Kind(): // imports follow by Imported
+		case store.Namespaces.Kind(): // Config.Imported reports the imports
 			k.enqueue(task{exports: true})
 		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
 			k.enqueueAll(view)
@@ -75,15 +71,14 @@ func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
 	}
 }
 
-// Imported is Config.Imported: the imports of pools may have changed.
+// Imported implements Config.Imported: the imports of pools may have changed.
 func (k *Kubernetes) Imported(pools []objectid.Pool) {
 	for _, p := range pools {
 		k.enqueue(task{pool: p})
 	}
 }
 
-// Follow sets what the status of imports is taken of: Set.Import. It is called before the process
-// begins to lead.
+// Follow sets the source of imports' status: Set.Import. Call it before the process leads.
 func (k *Kubernetes) Follow(status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
 	k.status = status
 }
@@ -167,8 +162,8 @@ func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInte
 	}
 }
 
-// note reports what is wrong with the import of a pool: the clusters that are left out of it, and
-// why it cannot be written; nil: nothing is.
+// note reports the problem of a pool's import: the clusters left out of it, or why it cannot be
+// written.
 func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	k.mu.Lock()
 	_, had := k.problems[p]
@@ -178,7 +173,7 @@ func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	case err != nil:
 		problem = "its clusters cannot be written: " + brief(err)
 	case len(left) > 0:
-		problem = "it lists not all of its clusters: " + leftOut(left)
+		problem = "it does not list all of its clusters: " + leftOut(left)
 	}
 	if problem != "" {
 		owner := store.RefOf(store.InferencePoolImports, p.String())
@@ -192,13 +187,11 @@ func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
 	}
 }
 
-// report reports on imports that cannot be written, and on the ClusterSet if none can be
-// completely.
 func (k *Kubernetes) report() {
 	if k.cfg.Board == nil { // a hub's
 		return
 	}
-	set := selected(k.cfg.Store.View())
+	set := Selected(k.cfg.Store.View())
 	k.mu.Lock()
 	reports := slices.Collect(maps.Values(k.problems))
 	if set != nil && k.pruned {
@@ -210,12 +203,11 @@ func (k *Kubernetes) report() {
 	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
 }
 
-// writeTimeout bounds the requests that one import takes. An API server that is slow to answer is
-// as one that does not.
+// writeTimeout bounds the requests for one import.
 const writeTimeout = 30 * time.Second
 
-// writeImport makes the import of a pool as the members offer it, or takes away what we wrote. It
-// returns the clusters that are left out of it, and why.
+// writeImport applies the members' offers to an import, or removes our part. left maps clusters
+// left out to reasons.
 func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -226,13 +218,13 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 		return written.Left, err
 	}
 	view := k.cfg.Store.View()
-	set := selected(view)
+	set := Selected(view)
 	key := p.String()
 	obj, exists := store.InferencePoolImports.Get(view, key)
 	k.mu.Lock()
 	decided, last := k.exports != nil, k.written[p]
 	k.mu.Unlock()
-	// nothing is removed before this process has its ClusterSet and what is kept of members
+	// nothing is removed before this process has its ClusterSet and its records
 	if !decided || !k.writable(p.Namespace) {
 		return nil, nil
 	}
@@ -240,7 +232,7 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 	if exists {
 		generation = obj.Generation
 	}
-	is, imported := k.status(p, generation)
+	status, imported := k.status(p, generation)
 	if !imported {
 		return nil, k.withdrawImport(ctx, p, obj, exists)
 	}
@@ -256,8 +248,8 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 	if live == nil {
 		live = &inferenceapi.InferencePoolImportStatus{}
 	}
-	want, left := k.acceptable(p, k.wantedStatus(&is, live, metav1.NewTime(time.Now().Truncate(time.Second))), live)
-	// live may be older than our last write
+	want, left := k.acceptable(p, k.wantedStatus(&status, live, metav1.NewTime(time.Now().Truncate(time.Second))), live)
+	// live may be older than the last write
 	if k.mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) {
 		return left, nil
 	}
@@ -269,7 +261,6 @@ func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map
 	return left, err
 }
 
-// makeImport makes an import that does not exist, and its namespace if the ClusterSet has it made.
 func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces bool) error {
 	labels := map[string]any{v1alpha1.ImportedByLabel: k.maker()}
 	u := &unstructured.Unstructured{
@@ -299,8 +290,8 @@ func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces
 	return err
 }
 
-// writeStatus applies our part of an import's status: as far as the installed CRD has it, and other
-// managers do not. It returns what it has applied, without a controller if that is nothing.
+// writeStatus applies our part of an import's status, without fields that the CRD lacks or other
+// managers own, and returns it; without controllers: nothing.
 func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
 	var nothing inferenceapi.InferencePoolImportStatus
@@ -334,14 +325,14 @@ func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing
 	return nothing, conflict
 }
 
-// without leaves out what another manager has: clusters by name, and the conditions.
+// without removes the fields that another manager owns: clusters by name, and the conditions.
 func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
-	var is apierrors.APIStatus
-	if !errors.As(conflict, &is) || is.Status().Details == nil {
+	var status apierrors.APIStatus
+	if !errors.As(conflict, &status) || status.Status().Details == nil {
 		return s
 	}
 	s.Controllers = slices.Clone(s.Controllers)
-	for _, cause := range is.Status().Details.Causes {
+	for _, cause := range status.Status().Details.Causes {
 		field := cause.Field
 		if strings.HasPrefix(field, ".status.conditions") || strings.HasPrefix(field, ".status.observedGeneration") {
 			s.Conditions, s.ObservedGeneration = nil, 0
@@ -358,8 +349,8 @@ func without(s inferenceapi.InferencePoolImportStatus, conflict error) inference
 	return s
 }
 
-// withdrawImport deletes an import that we made and no other controller writes, and takes our part
-// of another away.
+// withdrawImport deletes an import that we made and no other controller writes; from others it
+// removes our part.
 func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport,
 	exists bool) error {
 	k.mu.Lock()
@@ -376,7 +367,7 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool {
 		return !slices.Contains(mine, c.Name)
 	})
-	// One that the other of us has made, and has not written the status of yet, is not ours to
+	// An import that our hub or multi-cluster controller made, without a status yet, is not ours to
 	// delete.
 	if made := obj.Labels[v1alpha1.ImportedByLabel]; made != "" && !others && (made == k.maker() || ours) {
 		uid := obj.UID
@@ -393,8 +384,6 @@ func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *i
 	return k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{}, "status")
 }
 
-// ownEntries are the clusters of an import whose entries a controller has written; ok is false if
-// it writes none.
 func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.ControllerName) (clusters []string,
 	ok bool) {
 	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == controller })
@@ -407,11 +396,11 @@ func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.C
 	return clusters, true
 }
 
-// wantedStatus is our part of an import's status: its clusters without their endpoints, which never
-// pass through an API server.
-func (k *Kubernetes) wantedStatus(is, live *inferenceapi.InferencePoolImportStatus,
+// wantedStatus returns our part of an import's status. Endpoints are left out: they never pass
+// through an API server.
+func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImportStatus,
 	now metav1.Time) inferenceapi.InferencePoolImportStatus {
-	out := *is.DeepCopy()
+	out := *status.DeepCopy()
 	entry := upstream.ImportController{Name: k.controller()}
 	for i := range out.Clusters {
 		c := &out.Clusters[i]
@@ -439,11 +428,11 @@ func (k *Kubernetes) wantedStatus(is, live *inferenceapi.InferencePoolImportStat
 	return out
 }
 
-// importedCondition has since when a hub imports a cluster, by its condition Ready: names of the
-// import are as old as that. The importing cluster has no Offer with the time.
-func importedCondition(of []metav1.Condition) metav1.Condition {
+// importedCondition records since when a hub imports a cluster, from the condition Ready: it is the
+// age of the import's names, because the importing cluster has no Offer.
+func importedCondition(list []metav1.Condition) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
-	ready := meta.FindStatusCondition(of, imports.ConditionReady)
+	ready := meta.FindStatusCondition(list, imports.ConditionReady)
 	if ready == nil {
 		return c
 	}
@@ -453,8 +442,8 @@ func importedCondition(of []metav1.Condition) metav1.Condition {
 	return c
 }
 
-// settle gives conditions the time of their last transition: that of the ones before, unless their
-// status differs.
+// settle keeps the transition time of conditions whose status did not change, and sets the others
+// to now.
 func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
 	for i := range list {
 		c := &list[i]
@@ -467,7 +456,6 @@ func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition)
 	}
 }
 
-// mirrors reports whether a status has our part already.
 func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus) bool {
 	i := slices.IndexFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == k.controller() })
 	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters,
@@ -485,8 +473,6 @@ func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus)
 	return has(live, want, !pruned)
 }
 
-// has reports whether a status has the clusters of another one, and, if conditions is true, its
-// conditions.
 func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bool {
 	for _, c := range want.Clusters {
 		if !slices.ContainsFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool {
@@ -496,7 +482,7 @@ func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bo
 		}
 	}
 	if !conditions {
-		return true // those of the clusters add up to them
+		return true // they follow from the clusters' conditions
 	}
 	for _, c := range want.Conditions {
 		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool {
@@ -508,14 +494,13 @@ func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bo
 	return live.ObservedGeneration == want.ObservedGeneration
 }
 
-// writeExports brings this cluster's own PoolExports up to date.
 func (k *Kubernetes) writeExports(ctx context.Context) error {
 	own := ownName(k.cfg.Store.View())
 	k.mu.Lock()
 	want := maps.Clone(k.exports)
 	decided := k.exports != nil
 	k.mu.Unlock()
-	if own == "" || !decided { // nothing is removed before this process has decided what it exports
+	if own == "" || !decided { // nothing is removed before the first decision on exports
 		return nil
 	}
 	have, err := k.list(ctx)

@@ -14,15 +14,14 @@ import (
 )
 
 const prunedMessage = "the installed CRD of InferencePoolImport has no status.clusters: imports list the names of " +
-	"their clusters alone. Requests are " +
-	"routed all the same. For the whole status, apply the CRD of Penstock's chart"
+	"their clusters alone. Requests are routed all the same. For the whole status, apply the CRD of Penstock's chart"
 
 const prunedForHubMessage = "the installed CRD of InferencePoolImport has no status.clusters. Conditions " +
 	inferenceapi.ClustersCondition + " have them, which Penstock reads; " +
 	"for other gateways, apply the CRD of Penstock's chart"
 
-// writePruned applies what the CRD of another project has of an import's status: our entry among
-// the controllers.
+// writePruned applies the part of an import's status that another project's CRD has: our entry
+// among the controllers.
 func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, w writing,
 	want inferenceapi.InferencePoolImportStatus) (applied inferenceapi.InferencePoolImportStatus, err error) {
 	only := inferenceapi.InferencePoolImportStatus{Controllers: slices.Clone(want.Controllers)}
@@ -51,24 +50,22 @@ func (k *Kubernetes) writePruned(ctx context.Context, p objectid.Pool, w writing
 	return want, nil
 }
 
-// prunes reports whether the installed CRD is known to have no status.clusters.
 func (k *Kubernetes) prunes() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.pruned
 }
 
-func (k *Kubernetes) setPruned(is bool) {
+func (k *Kubernetes) setPruned(pruned bool) {
 	k.mu.Lock()
-	changed := k.pruned != is
-	k.pruned = is
+	changed := k.pruned != pruned
+	k.pruned = pruned
 	k.mu.Unlock()
 	if changed {
 		k.report()
 	}
 }
 
-// undeclared reports whether the API server's schema lacks a field.
 func undeclared(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }

@@ -32,7 +32,6 @@ func memberStatus(r registry.Record) v1alpha1.ClusterSetMemberStatus {
 	return m
 }
 
-// exportRecord is the record in a PoolExport that has a status.
 func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 	return registry.Record{
 		RecordID: registry.RecordID{Cluster: p.Spec.Cluster,
@@ -42,7 +41,6 @@ func exportRecord(p *v1alpha1.PoolExport) registry.Record {
 	}
 }
 
-// exportStatus is the status of the PoolExport of a record, which has no endpoints.
 func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
 	entry := r.Entry.DeepCopy()
 	entry.Endpoints = nil
@@ -52,7 +50,6 @@ func exportStatus(r registry.Record) v1alpha1.PoolExportStatus {
 	}
 }
 
-// sinceOf and sinceTime convert registry.Export.Since.
 func sinceOf(t *metav1.MicroTime) int64 {
 	if t == nil {
 		return 0

@@ -18,58 +18,53 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// An API server takes the status of an import as a whole, and it is made of what several clusters
-// export. So an entry that it rejects is left out, and the others are written: entries are checked
-// by the schema before (inferenceapi.ImportedCluster.Violation), and this file is for what remains,
-// such as the policy of an administrator.
+// An API server rejects the status of an import as a whole, and several clusters contribute to it.
+// So rejected entries are left out. Their schema is checked before (ImportedCluster.Violation);
+// admission policies may reject more.
 
-// rejectedFor is how long an entry that an API server rejected is left out without another attempt,
-// unless it changes.
+// rejectedFor is how long a rejected entry is left out before another attempt, unless it changes.
 const rejectedFor = 10 * time.Minute
 
-// longestWhy bounds what an API server reports, in bytes.
 const longestWhy = 400
 
-// rejection is an entry that an API server rejected.
 type rejection struct {
 	entry inferenceapi.ImportedCluster
 	why   string
 	at    time.Time
 }
 
-// rejects reports whether an API server answered that it does not take what was written, and would
-// not later either.
+// rejects reports whether an API server rejected a write for good.
 func rejects(err error) bool {
-	var is apierrors.APIStatus
-	if err == nil || !errors.As(err, &is) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	var status apierrors.APIStatus
+	if err == nil || !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return false
 	}
-	switch is.Status().Code {
+	switch status.Status().Code {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		return true
-	case http.StatusInternalServerError: // of a broken webhook, too, which is no answer to what was written
+	case http.StatusInternalServerError: // a broken webhook causes it too, and does not judge the write
 		return slices.ContainsFunc(unstorable, func(text string) bool {
-			return strings.Contains(is.Status().Message, text)
+			return strings.Contains(status.Status().Message, text)
 		})
 	}
 	return false
 }
 
-// unstorable are in the messages of an API server about an object that cannot be merged, or that
-// its database has no room for. It has no code for them.
+// unstorable are texts of errors without a code of their own: unmergeable, or too large for the
+// database.
 var unstorable = []string{
 	"etcdserver: request is too large", "trying to send message larger than max",
 	"failed to create typed ", "duplicate entries for key",
 }
 
-// accepts reports whether an API server takes what was written, or would without what another
-// manager has.
+// accepts reports whether an API server accepts the write, or would without another manager's
+// fields.
 func accepts(err error) bool {
-	var several interface{ Unwrap() []error } // what follows a conflict has failed, too
+	var several interface{ Unwrap() []error } // the write after a conflict failed, too
 	return err == nil || apierrors.IsConflict(err) && !errors.As(err, &several)
 }
 
-// brief is an API server's error, which another person may have written, in one line.
+// brief shortens an API server's error, part of which users may have written, to one line.
 func brief(err error) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
 	if len(text) > longestWhy {
@@ -78,27 +73,26 @@ func brief(err error) string {
 	return text
 }
 
-// lessClusters is a status without some of its clusters.
 func lessClusters(s inferenceapi.InferencePoolImportStatus,
 	left map[string]string) inferenceapi.InferencePoolImportStatus {
 	if len(left) == 0 {
 		return s
 	}
 	s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters), func(c inferenceapi.ImportedCluster) bool {
-		_, is := left[c.Name]
-		return is
+		_, ok := left[c.Name]
+		return ok
 	})
 	s.Controllers = slices.Clone(s.Controllers)
 	s.Controllers[0].ExportingClusters = slices.DeleteFunc(
 		slices.Clone(s.Controllers[0].ExportingClusters), func(c upstream.ExportingCluster) bool {
-			_, is := left[string(c.Name)]
-			return is
+			_, ok := left[string(c.Name)]
+			return ok
 		})
 	return s
 }
 
-// acceptable is a status without the clusters for which the import has no room, and those that the
-// API server rejected before. live is what the import has.
+// acceptable removes clusters without room in the import, or rejected before. live is the current
+// status.
 func (k *Kubernetes) acceptable(
 	p objectid.Pool, want inferenceapi.InferencePoolImportStatus, live *inferenceapi.InferencePoolImportStatus,
 ) (_ inferenceapi.InferencePoolImportStatus, left map[string]string) {
@@ -119,16 +113,16 @@ func (k *Kubernetes) acceptable(
 	return lessClusters(want, left), left
 }
 
-// sameEntry reports whether two entries of a cluster are equal beside their conditions, which are
-// the writer's own.
+// sameEntry reports whether two entries of a cluster are equal, ignoring the conditions, which this
+// process writes.
 func sameEntry(a, b *inferenceapi.ImportedCluster) bool {
 	x, y := *a, *b
 	x.Conditions, y.Conditions = nil, nil
 	return reflect.DeepEqual(x, y)
 }
 
-// writeAccepted writes a status as far as the API server takes it. It returns what it has written,
-// and adds to left the clusters that the API server rejects.
+// writeAccepted writes the part of a status that the API server accepts, returns it, and adds
+// rejected clusters to left.
 func (k *Kubernetes) writeAccepted(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 	left map[string]string,
@@ -143,15 +137,15 @@ func (k *Kubernetes) writeAccepted(
 		return applied, err
 	}
 	applied, err = k.writeStatus(ctx, p, writing{version: version}, lessClusters(want, bad))
-	if len(applied.Controllers) > 0 { // beside a conflict, too
+	if len(applied.Controllers) > 0 { // also after a conflict
 		k.noteRejected(p, want, bad)
 		maps.Copy(left, bad)
 	}
 	return applied, err
 }
 
-// search finds the clusters of a status that the API server rejects, by writing halves of it that
-// the API server does not store, and why. There are none if it rejects the status without any.
+// search finds rejected clusters by dry runs of halves of the status: none if the status without
+// clusters is rejected, too.
 func (k *Kubernetes) search(
 	ctx context.Context, p objectid.Pool, version string, want inferenceapi.InferencePoolImportStatus,
 ) map[string]string {
@@ -191,7 +185,6 @@ func (k *Kubernetes) search(
 	return bad
 }
 
-// noteRejected notes entries that the API server rejected. What is new is logged.
 func (k *Kubernetes) noteRejected(p objectid.Pool, want inferenceapi.InferencePoolImportStatus, bad map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -199,8 +192,8 @@ func (k *Kubernetes) noteRejected(p objectid.Pool, want inferenceapi.InferencePo
 		k.rejected[p] = map[string]rejection{}
 	}
 	for _, c := range want.Clusters {
-		why, is := bad[c.Name]
-		if !is {
+		why, ok := bad[c.Name]
+		if !ok {
 			continue
 		}
 		if k.rejected[p][c.Name].why != why {
@@ -210,7 +203,6 @@ func (k *Kubernetes) noteRejected(p objectid.Pool, want inferenceapi.InferencePo
 	}
 }
 
-// forgetRejected drops what was rejected of an import, except for what is left out still.
 func (k *Kubernetes) forgetRejected(p objectid.Pool, left map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -223,7 +215,6 @@ func (k *Kubernetes) forgetRejected(p objectid.Pool, left map[string]string) {
 	}
 }
 
-// triesAgain is when clusters that are left out of an import are due for another attempt.
 func (k *Kubernetes) triesAgain(p objectid.Pool, left map[string]string) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -238,7 +229,6 @@ func (k *Kubernetes) triesAgain(p objectid.Pool, left map[string]string) time.Du
 	return in
 }
 
-// leftOut is a sentence about clusters that an import has not; "" if it has all.
 func leftOut(left map[string]string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(left)) {
@@ -251,5 +241,4 @@ func leftOut(left map[string]string) string {
 	return strings.Join(list, "; ")
 }
 
-// mostLeftOut is how many clusters a sentence names.
 const mostLeftOut = 4

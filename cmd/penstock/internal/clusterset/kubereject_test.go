@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// later is a queue that notes when tasks are to be looked at later.
+// later is a queue that records delays.
 type later struct {
 	workqueue.TypedRateLimitingInterface[task]
 	in []time.Duration
@@ -31,15 +31,15 @@ type later struct {
 
 func (q *later) AddAfter(_ task, in time.Duration) { q.in = append(q.in, in) }
 
-// rejecting is an API server with the import team/chat of east and evil, whose status it takes
-// unless answer has a status for what is written.
+// rejecting is an API server with the import team/chat of east and evil. It accepts a status unless
+// answer returns an error for it.
 type rejecting struct {
 	*Kubernetes
 	queue *later
 
 	mu     sync.Mutex
 	answer func(status string) *metav1.Status
-	last   string // the status that it has taken
+	last   string // the last accepted status
 }
 
 func newRejecting(t *testing.T, answer func(status string) *metav1.Status) *rejecting {
@@ -50,10 +50,10 @@ func newRejecting(t *testing.T, answer func(status string) *metav1.Status) *reje
 		defer r.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		body, _ := io.ReadAll(hr.Body)
-		if is := r.answer(string(body)); is != nil {
-			is.TypeMeta, is.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, metav1.StatusFailure
-			w.WriteHeader(int(is.Code))
-			_ = json.NewEncoder(w).Encode(is)
+		if answered := r.answer(string(body)); answered != nil {
+			answered.TypeMeta, answered.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, metav1.StatusFailure
+			w.WriteHeader(int(answered.Code))
+			_ = json.NewEncoder(w).Encode(answered)
 			return
 		}
 		if hr.URL.Query().Get("dryRun") == "" {
@@ -77,14 +77,14 @@ func newRejecting(t *testing.T, answer func(status string) *metav1.Status) *reje
 	}
 	r.Begin()
 	r.Follow(func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool) {
-		var of []imports.Source
+		var sources []imports.Source
 		for _, name := range []string{"east", "evil"} {
-			of = append(of, imports.Source{
+			sources = append(sources, imports.Source{
 				Entry: inferenceapi.ImportedCluster{Name: name, RoutingMode: inferenceapi.ParentMode},
 				State: registry.Ready,
 			})
 		}
-		return imports.StatusOf(of, 1), true
+		return imports.StatusOf(sources, 1), true
 	})
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[task](time.Hour, time.Hour)
 	r.queue = &later{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(limit)}
@@ -92,7 +92,7 @@ func newRejecting(t *testing.T, answer func(status string) *metav1.Status) *reje
 	return r
 }
 
-// write brings the import up to date once.
+// write updates the import once.
 func (r *rejecting) write(t *testing.T) (clusters string, left int) {
 	t.Helper()
 	r.work(t.Context(), r.queue, task{pool: objectid.Pool{Namespace: "team", Name: "chat"}})
@@ -105,13 +105,13 @@ func (r *rejecting) write(t *testing.T) (clusters string, left int) {
 	}
 	r.Kubernetes.mu.Lock()
 	defer r.Kubernetes.mu.Unlock()
-	for _, of := range r.rejected {
-		left += len(of)
+	for _, entries := range r.rejected {
+		left += len(entries)
 	}
 	return clusters, left
 }
 
-// forbidden has a policy against evil.
+// forbidden is a policy against evil.
 func forbidden(status string) *metav1.Status {
 	if !strings.Contains(status, `"name":"evil"`) {
 		return nil
@@ -119,7 +119,7 @@ func forbidden(status string) *metav1.Status {
 	return &metav1.Status{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "a policy"}
 }
 
-// An API server that fails now and then, as with a broken replica of a webhook, rejects no entry.
+// An API server with occasional failures, as from a broken webhook replica, rejects no entry.
 func TestRejected_FailingWebhookLeavesOutNoEntry(t *testing.T) {
 	for _, pattern := range []string{"x.xx", "x.x..", "x.xx..", "x..x.", "x.x.x.", "x.xx.x."} {
 		n := 0
@@ -139,7 +139,7 @@ func TestRejected_FailingWebhookLeavesOutNoEntry(t *testing.T) {
 	}
 }
 
-// One rejection is not enough: only one replica of a policy may have it.
+// One rejection is not enough, because only one replica of a policy may have it.
 func TestRejected_EntryIsRejectedTwice(t *testing.T) {
 	n := 0
 	r := newRejecting(t, func(status string) *metav1.Status {
@@ -156,7 +156,7 @@ func TestRejected_EntryIsRejectedTwice(t *testing.T) {
 	}
 }
 
-// What is too large for the database has the code of a failure, and is rejected all the same.
+// An object that is too large for the database has the status code of a failure, but is rejected.
 func TestRejected_TooLargeForTheDatabase(t *testing.T) {
 	r := newRejecting(t, func(status string) *metav1.Status {
 		if forbidden(status) == nil {
@@ -169,7 +169,7 @@ func TestRejected_TooLargeForTheDatabase(t *testing.T) {
 	}
 }
 
-// An entry that is left out is tried again without any change.
+// A left-out entry is tried again without any change.
 func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 	r := newRejecting(t, forbidden)
 	for range 2 {
@@ -182,23 +182,22 @@ func TestRejected_EntryIsTriedAgainLater(t *testing.T) {
 		}
 	}
 	p := objectid.Pool{Namespace: "team", Name: "chat"}
-	was := r.rejected[p]["evil"]
-	was.at = was.at.Add(-rejectedFor)
-	r.rejected[p]["evil"], r.queue.in, r.answer = was, nil, func(string) *metav1.Status { return nil }
+	rejected := r.rejected[p]["evil"]
+	rejected.at = rejected.at.Add(-rejectedFor)
+	r.rejected[p]["evil"], r.queue.in, r.answer = rejected, nil, func(string) *metav1.Status { return nil }
 	if got, left := r.write(t); got != "east evil " || left != 0 || len(r.queue.in) > 0 {
 		t.Errorf("then the import has %s, %d entries are left out, and it is tried again after %v", got, left,
 			r.queue.in)
 	}
 }
 
-// Where another manager has the conditions of an import, an entry that is rejected blocks no other
-// one.
+// A rejected entry blocks no other entry even if another manager owns the conditions of the import.
 func TestRejected_BesideAnotherManagersConditions(t *testing.T) {
 	r := newRejecting(t, func(status string) *metav1.Status {
-		var is struct {
+		var parsed struct {
 			Status struct{ Conditions []any }
 		}
-		if _ = json.Unmarshal([]byte(status), &is); len(is.Status.Conditions) == 0 {
+		if _ = json.Unmarshal([]byte(status), &parsed); len(parsed.Status.Conditions) == 0 {
 			return forbidden(status)
 		}
 		return &metav1.Status{

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// LeadingChanged notes that Config.Leading returns something else.
+// LeadingChanged must be called when Config.Leading may return something else.
 func (s *Set) LeadingChanged() {
 	select {
 	case s.leading <- struct{}{}:
@@ -16,13 +16,10 @@ func (s *Set) LeadingChanged() {
 	}
 }
 
-// leads reports whether this process publishes.
 func (s *Set) leads() bool { return s.cfg.Leading == nil || s.cfg.Leading() }
 
-// retry is the time between attempts to begin to publish.
 const retry = 5 * time.Second
 
-// lead publishes while this process leads, until ctx ends.
 func (s *Set) lead(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -57,7 +54,6 @@ func (s *Set) lead(ctx context.Context) error {
 	}
 }
 
-// note reports why this process does not publish; nil: it does.
 func (s *Set) note(err error) {
 	text := ""
 	if err != nil {
@@ -75,7 +71,6 @@ func (s *Set) note(err error) {
 	}
 }
 
-// publish publishes, and serves members, until this process leads no more or ctx ends.
 func (s *Set) publish(ctx context.Context, began time.Time) error {
 	uid, epoch, err := s.cfg.Identity(ctx)
 	if err != nil {
@@ -98,7 +93,7 @@ func (s *Set) publish(ctx context.Context, began time.Time) error {
 		server := s.cfg.Server(s.federation)
 		s.federation.Register(server)
 		defer server.Stop()
-		go func() { ended <- server.Serve(l) }() // ends with the server
+		go func() { ended <- server.Serve(l) }() // ends when the server stops
 	}
 	for s.leads() {
 		select {

@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// certifyTimeout bounds how long a process that starts waits for the first certificate: some
-	// reads of the authority's Secret.
+	// certifyTimeout bounds how long a starting process waits for the first certificate: some reads
+	// of the authority's Secret.
 	certifyTimeout = 10 * time.Second
-	// certifyInterval is how late Gateways get a certificate of another authority, which members
-	// have trusted for days.
+	// certifyInterval is the delay before Gateways get a certificate of a new authority, which
+	// members have trusted for days by then.
 	certifyInterval = 30 * time.Second
 )
 
-// certify keeps the certificate that this cluster's Gateways present to members up to date until
-// ctx ends. Each process makes its own, and gives it to the proxies that it serves.
+// certify renews the certificate that Gateways present to members until ctx ends. Each process
+// makes its own.
 func (s *Set) certify(ctx context.Context) error {
 	tick := time.NewTicker(certifyInterval)
 	defer tick.Stop()
@@ -50,9 +50,9 @@ func (s *Set) certify(ctx context.Context) error {
 
 func (s *Set) certifyNow() error {
 	s.mu.Lock()
-	is, name := s.certificate, s.name
+	cert, name := s.certificate, s.name
 	s.mu.Unlock()
-	if s.authority.Current(is) {
+	if s.authority.Current(cert) {
 		return nil
 	}
 	id, err := url.Parse(model.GatewayURI(name))
@@ -74,9 +74,9 @@ func (s *Set) certifyNow() error {
 	return err
 }
 
-// AwaitCertificate returns once this cluster's Gateways have a certificate, if there are members,
-// or after certifyTimeout. Without one, proxies that another process served before would lose their
-// peer listener, and the way to those of members. It is called before any proxy is answered.
+// AwaitCertificate returns once Gateways have a certificate, if there are members, or after
+// certifyTimeout. Call it before serving proxies: without it they would lose the connections
+// between peer listeners.
 func (s *Set) AwaitCertificate(ctx context.Context) {
 	s.mu.Lock()
 	alone := s.spec == nil || len(s.spec.Spec.Members) == 0
@@ -94,7 +94,6 @@ func (s *Set) AwaitCertificate(ctx context.Context) {
 	}
 }
 
-// publishMembership writes what translation needs of the ClusterSet.
 func (s *Set) publishMembership() error {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -102,7 +101,7 @@ func (s *Set) publishMembership() error {
 	spec, pair, name := s.spec, s.certificate.Pair, s.name
 	s.mu.Unlock()
 	op := store.Memberships.Delete(store.OwnMembership)
-	var is *store.Membership
+	var next *store.Membership
 	var members []store.Member
 	var findings []report.Finding
 	if spec != nil {
@@ -110,25 +109,24 @@ func (s *Set) publishMembership() error {
 	}
 	s.reportUntrusted(findings)
 	if spec != nil && len(pair.Cert) > 0 {
-		is = &store.Membership{
+		next = &store.Membership{
 			ObjectMeta: metav1.ObjectMeta{Name: store.OwnMembership}, Set: spec.Name, Cluster: name,
 			Region: spec.Spec.Region, Zone: spec.Spec.Zone,
 			Chain: pair.Cert, Key: pair.Key, Members: members, Names: otherNames(spec, name),
 		}
 		if l := spec.Spec.PeerListener; l != nil {
-			is.PeerPort = uint16(l.Port)
+			next.PeerPort = uint16(l.Port)
 		}
-		op = store.Memberships.Put(is)
+		op = store.Memberships.Put(next)
 	}
-	if old, ok := store.Memberships.Get(s.cfg.Store.View(), store.OwnMembership); ok == (is != nil) &&
-		(!ok || sameMembership(old, is)) {
+	if old, ok := store.Memberships.Get(s.cfg.Store.View(), store.OwnMembership); ok == (next != nil) &&
+		(!ok || sameMembership(old, next)) {
 		return nil
 	}
 	_, err := s.cfg.Store.Apply(op)
 	return err
 }
 
-// reportUntrusted reports which certificates of members do not vouch for them.
 func (s *Set) reportUntrusted(findings []report.Finding) {
 	s.mu.Lock()
 	same := slices.Equal(s.untrusted, findings)
@@ -145,7 +143,6 @@ func sameMembership(a, b *store.Membership) bool {
 		reflect.DeepEqual(a.Members, b.Members) && slices.Equal(a.Names, b.Names)
 }
 
-// otherNames are the names of the other clusters of a set, sorted.
 func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 	for _, m := range set.Spec.Members {
 		if m.Name != own {
@@ -156,9 +153,8 @@ func otherNames(set *v1alpha1.ClusterSet, own string) (out []string) {
 	return out
 }
 
-// trustedMembers are the members with a certificate that may vouch for them, sorted, and findings
-// about the others. What the members have published, and what records of an earlier process have,
-// is judged here each time.
+// trustedMembers returns the members with certificates that may vouch for them, sorted, and
+// findings about the others.
 func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, findings []report.Finding) {
 	now, share := s.now(), certificates.Share(len(set.Spec.Members))
 	for i, m := range set.Spec.Members {
@@ -167,8 +163,8 @@ func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, find
 			continue
 		}
 		var published []byte
-		if is, ok := s.registry.Member(m.Name); ok {
-			published = is.Bundle
+		if known, ok := s.registry.Member(m.Name); ok {
+			published = known.Bundle
 		}
 		written := []byte(m.Peer.Bundle)
 		published, _ = bytes.CutPrefix(federation.TrustedBundle(written, published), written)
@@ -182,22 +178,21 @@ func (s *Set) trustedMembers(set *v1alpha1.ClusterSet) (out []store.Member, find
 	return out, findings
 }
 
-// maxUntrusted bounds the findings about the certificates of a member.
 const maxUntrusted = 4
 
-// untrusted are the findings about certificates of a member that do not vouch for it: those of its
-// bundle, and those that it publishes.
+// untrusted returns the findings about certificates that do not vouch for a member: first its
+// bundle's, then the published ones.
 func untrusted(
 	owner report.Ref, i int, m *v1alpha1.ClusterSetMember, problems [][]error, now time.Time,
 ) (out []report.Finding) {
 	if CheckBundle(m.Peer.Bundle, now) != nil {
-		problems[0] = nil // mistakes reports it
+		problems[0] = nil // reported by mistakes
 	}
 	field := fmt.Sprintf("spec.members[%d]", i)
-	for of, list := range problems {
+	for source, list := range problems {
 		at, what := field+".peer.bundle", "its bundle"
 		fix := "run `penstock clusters show` there, and `penstock clusters join` here"
-		if of > 0 {
+		if source > 0 {
 			at, what, fix = field, "a certificate that it publishes", "have its authority issued anew there"
 		}
 		for n, problem := range list {
@@ -214,23 +209,20 @@ func untrusted(
 	return out
 }
 
-// republish writes what translation needs of the cluster set again.
 func (s *Set) republish() {
 	if err := errors.Join(s.publishMembership(), s.publishExports()); err != nil {
-		s.cfg.Log.Error("what Gateways need of the cluster set cannot be stored", "error", err)
+		s.cfg.Log.Error("the members and exports that Gateways need cannot be stored", "error", err)
 	}
 }
 
-// bundles are those that the members of some updates have published.
 func (s *Set) bundles(updates []registry.Update) (out [][]byte) {
 	for _, u := range updates {
-		is, _ := s.registry.Member(u.Member)
-		out = append(out, is.Bundle)
+		known, _ := s.registry.Member(u.Member)
+		out = append(out, known.Bundle)
 	}
 	return out
 }
 
-// next is how long it takes until something expires.
 func (s *Set) next() (time.Duration, bool) {
 	wait, ok := s.registry.Next()
 	if w, also := s.nextExport(); also && (!ok || w < wait) {

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// authorityPEM is the certificate of an authority. Envoy cannot read one whose name has U+FFFF.
+// authorityPEM returns the certificate of an authority. Envoy cannot read a name with U+FFFF.
 func authorityPEM(t *testing.T, name string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -43,13 +43,13 @@ func authorityPEM(t *testing.T, name string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// One secret of every Gateway has the certificates of all members: what Envoy would reject does not
-// enter, wherever it came from.
+// One secret of every Gateway has the certificates of all members, so certificates that Envoy would
+// reject are excluded, whatever their source.
 func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *testing.T) {
 	good, other, published := authorityPEM(t, "east"), authorityPEM(t, "west"), authorityPEM(t, "west, renewed")
 	bad := authorityPEM(t, "west \uffff")
 	join := func(list ...[]byte) []byte { return bytes.Join(list, nil) }
-	kept := func(bundle, published []byte) []byte { // as federation keeps it
+	kept := func(bundle, published []byte) []byte { // as federation stores it
 		return append(fmt.Appendf(nil, "Published under %x\n", sha256.Sum256(bundle)), published...)
 	}
 	for _, c := range []struct {
@@ -111,8 +111,8 @@ func TestMemberTrust_CertificateThatEnvoyCannotReadIsAFindingAndDoesNotEnter(t *
 	}
 }
 
-// Status shows what a member has published, for penstock clusters join, as far as it vouches for
-// the member: not what it published under a bundle that an operator has replaced since.
+// Status shows, for penstock clusters join, what a member published and still vouches for it, but
+// nothing published under a bundle that an operator has replaced.
 func TestClusterSet_StatusShowsWhatAMemberHasPublished(t *testing.T) {
 	spec := &v1alpha1.ClusterSet{}
 	spec.Spec.Members = []v1alpha1.ClusterSetMember{

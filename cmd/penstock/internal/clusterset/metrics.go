@@ -42,7 +42,7 @@ func (s *Set) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// known is a state as a label: a member may report any reason.
+// known limits the values of the label state, because a member may report any reason.
 func known(state string) string {
 	switch state {
 	case Imported, Draining, pending, export.NotSupportedReason, export.NoAddressReason, export.MemberUnreachableReason,
@@ -52,10 +52,10 @@ func known(state string) string {
 	return "Other"
 }
 
-// Collect implements prometheus.Collector. Without a ClusterSet there is no series.
+// Collect implements prometheus.Collector. Without a ClusterSet there are no series.
 func (s *Set) Collect(out chan<- prometheus.Metric) {
-	is := s.Status(nil)
-	if is.Cluster == "" {
+	status := s.Status(nil)
+	if status.Cluster == "" {
 		return
 	}
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
@@ -69,7 +69,7 @@ func (s *Set) Collect(out chan<- prometheus.Metric) {
 	}
 	states := map[registry.State]int{registry.Ready: 0, registry.Draining: 0, registry.Stale: 0,
 		registry.Unreachable: 0}
-	for _, m := range is.Members {
+	for _, m := range status.Members {
 		states[m.State]++
 		gauge(connectedDesc, oneIf(m.Connected), m.Name)
 		gauge(deniedDesc, oneIf(m.Denied), m.Name)
@@ -89,6 +89,6 @@ func (s *Set) Collect(out chan<- prometheus.Metric) {
 	for state, n := range states {
 		gauge(membersDesc, float64(n), string(state))
 	}
-	gauge(drainingDesc, oneIf(is.Draining))
-	gauge(inFlightDesc, float64(is.InFlight))
+	gauge(drainingDesc, oneIf(status.Draining))
+	gauge(inFlightDesc, float64(status.InFlight))
 }

@@ -14,10 +14,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// noEffect begins the finding of an update that changed nothing.
 const noEffect = "an update of it had no effect: "
 
-// denied notes why the process at a member's address is not connected to.
 func (s *Set) denied(member, problem string) {
 	s.mu.Lock()
 	text := problem + "; run `penstock clusters show` there, and join it again here"
@@ -36,23 +34,23 @@ func (s *Set) now() time.Time {
 	return time.Now()
 }
 
-// mistaken are the mistakes of a ClusterSet at a time: to find them is to decode the certificates
-// of all members.
+// mistaken caches the mistakes of a ClusterSet: to find them, the certificates of all members are
+// decoded.
 type mistaken struct {
 	set  *v1alpha1.ClusterSet
 	at   time.Time
 	list []report.Finding
 }
 
-// mistakesInterval is how old mistaken gets, and how long the report on a ClusterSet stays as it is
-// at most: certificates expire.
+// mistakesInterval is the maximum age of mistaken, and of the report on a ClusterSet: certificates
+// expire.
 const mistakesInterval = time.Minute
 
 func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
 	return m.set == set && now.Sub(m.at).Abs() < mistakesInterval
 }
 
-// mistakes are those of the ClusterSet in use. mu is held.
+// mu is held.
 func (s *Set) mistakes() []report.Finding {
 	if now := s.now(); !s.mistaken.fresh(s.spec, now) {
 		s.mistaken = mistaken{s.spec, now, mistakes(s.spec, now)}
@@ -60,15 +58,13 @@ func (s *Set) mistakes() []report.Finding {
 	return s.mistaken.list
 }
 
-// reportDue reports whether mistakes may be others now.
 func (s *Set) reportDue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.spec != nil && !s.mistaken.fresh(s.spec, s.now())
 }
 
-// mistakes are the findings about a ClusterSet that its schema does not have: the other members are
-// used all the same.
+// mistakes returns findings that the schema does not prevent. They do not affect other members.
 func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	owner := store.ClusterSets.Ref(set)
 	add := func(severity report.Severity, field, problem, fix string) {
@@ -86,9 +82,8 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 		case m.Peer.Hub:
 			add(report.Error, field+".peer.hub",
 				"member "+m.Name+": no hub relays between Penstocks any more, and the member is not used",
-				"remove the member, and join the clusters that it relayed to each other with `penstock "+
-					"clusters join`; "+
-					"or use penstock hub with kubeconfig or clusterProfile")
+				"remove the member, and join the clusters that it relayed to each other with `penstock clusters "+
+					"join`; or use penstock hub with kubeconfig or clusterProfile")
 		case m.Peer.Address == "":
 			add(report.Error, field+".peer.address", "member "+m.Name+": it is missing, and the member is not used",
 				"write the address that `penstock clusters show` prints there")
@@ -115,9 +110,9 @@ func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
 	return out
 }
 
-// Check reports on a ClusterSet and the annotations of pools where nothing runs.
+// Check reports on a ClusterSet and the annotations of pools without a running Set.
 func Check(r store.Reader, now time.Time) (all []report.Report) {
-	spec := selected(r)
+	spec := Selected(r)
 	if spec != nil {
 		all = append(all, report.Report{Owner: store.ClusterSets.Ref(spec), Findings: mistakes(spec, now)})
 	}
@@ -129,8 +124,8 @@ func Check(r store.Reader, now time.Time) (all []report.Report) {
 	return all
 }
 
-// annotations reports on the annotations of a pool where no export is decided; spec is nil without
-// a ClusterSet.
+// annotations reports on the annotations of a pool while exports are not decided; spec is nil
+// without a ClusterSet.
 func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
 	pool, ok := store.InferencePools.Get(r, key.String())
 	if !ok {
@@ -145,64 +140,61 @@ func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) [
 	return []report.Report{{Owner: store.InferencePools.Ref(pool), Findings: export.Check(pool, spec != nil, members)}}
 }
 
-// ranged is a range of pods: whose, and where that is written.
 type ranged struct {
 	netip.Prefix
-	of, field string
-	place     int // among all
+	cluster, field string
+	place          int // index among all ranges
 }
 
-// overlaps are the findings about ranges of pods that two clusters have: about the narrower one, or
-// the later one of two that are equal. A member's are those that the ClusterSet allows it, else
-// those that it publishes.
+// overlaps returns findings about overlapping pod ranges of two clusters: at the narrower or later
+// range. The ClusterSet's ranges for a member override its published ones.
 func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
 	var all []ranged
-	note := func(cidrs []string, is ranged, numbered bool) {
-		field := is.field
+	note := func(cidrs []string, r ranged, numbered bool) {
+		field := r.field
 		for i, text := range cidrs {
 			var err error
-			if is.Prefix, err = netip.ParsePrefix(text); err != nil {
-				continue // a finding of who reads the object
+			if r.Prefix, err = netip.ParsePrefix(text); err != nil {
+				continue // whatever reads the object reports it
 			}
-			if is.Prefix, is.place = is.Masked(), len(all); numbered {
-				is.field = fmt.Sprintf("%s[%d]", field, i)
+			if r.Prefix, r.place = r.Masked(), len(all); numbered {
+				r.field = fmt.Sprintf("%s[%d]", field, i)
 			}
-			all = append(all, is)
+			all = append(all, r)
 		}
 	}
-	note(set.Spec.PodCIDRs, ranged{of: "this cluster", field: "spec.podCIDRs"}, true)
+	note(set.Spec.PodCIDRs, ranged{cluster: "this cluster", field: "spec.podCIDRs"}, true)
 	for i, m := range set.Spec.Members {
-		of, field := "member "+m.Name, fmt.Sprintf("spec.members[%d]", i)
+		cluster, field := "member "+m.Name, fmt.Sprintf("spec.members[%d]", i)
 		if len(m.Allow.PodCIDRs) > 0 {
-			note(m.Allow.PodCIDRs, ranged{of: of, field: field + ".allow.podCIDRs"}, true)
+			note(m.Allow.PodCIDRs, ranged{cluster: cluster, field: field + ".allow.podCIDRs"}, true)
 		} else {
-			note(published(m.Name), ranged{of: of, field: field}, false)
+			note(published(m.Name), ranged{cluster: cluster, field: field}, false)
 		}
 	}
-	// Ranges are nested or apart, so in this order each comes after those that it is within. A
-	// hundred members may publish 64 each.
+	// Ranges are nested or disjoint, so in this order each range follows the ranges that contain
+	// it. A hundred members may publish 64 ranges each.
 	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	found := make([]*report.Finding, len(all))
-	// what the last one is within: the widest of a cluster, and the widest within that of another
-	// one
+	// the widest range around the last one, and the widest of another cluster within it
 	var around []ranged
-	for _, is := range all {
-		for len(around) > 0 && !around[len(around)-1].Overlaps(is.Prefix) {
+	for _, r := range all {
+		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {
 			around = around[:len(around)-1]
 		}
-		other := slices.IndexFunc(around, func(o ranged) bool { return o.of != is.of })
+		other := slices.IndexFunc(around, func(o ranged) bool { return o.cluster != r.cluster })
 		if other >= 0 {
 			o := around[other]
-			found[is.place] = &report.Finding{
-				Severity: report.Warning, Owner: store.ClusterSets.Ref(set), Field: is.field,
+			found[r.place] = &report.Finding{
+				Severity: report.Warning, Owner: store.ClusterSets.Ref(set), Field: r.field,
 				Problem: fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster",
-					is.Prefix, is.of, o.Prefix, o.of, o.field),
+					r.Prefix, r.cluster, o.Prefix, o.cluster, o.field),
 				Fix: "give the clusters different pod ranges, or export with " + export.ModeAnnotation +
 					": ParentMode",
 			}
 		}
 		if len(around) == 0 || len(around) == 1 && other == 0 {
-			around = append(around, is)
+			around = append(around, r)
 		}
 	}
 	var out []report.Finding

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// lastBoard has the last reports.
+// lastBoard stores the last reports.
 type lastBoard struct {
 	countingBoard
 	mu   sync.Mutex
@@ -33,7 +33,7 @@ func (b *lastBoard) Replace(_ string, reports ...report.Report) {
 }
 
 // finding returns the finding that begins with a problem.
-func (b *lastBoard) finding(problem string) (is report.Finding, ok bool) {
+func (b *lastBoard) finding(problem string) (found report.Finding, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.last {
@@ -43,10 +43,10 @@ func (b *lastBoard) finding(problem string) (is report.Finding, ok bool) {
 			}
 		}
 	}
-	return is, false
+	return found, false
 }
 
-// setWith has some members.
+// setWith makes a Set with members.
 func setWith(board Board, members []v1alpha1.ClusterSetMember) *Set {
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
 	s.name, s.named = "here", "here"
@@ -57,8 +57,8 @@ func setWith(board Board, members []v1alpha1.ClusterSetMember) *Set {
 	return s
 }
 
-// The API server keeps a ClusterSet that was written for a hub that relays. Its condition has for
-// each member what to write instead, and no member is used in another way than it was written.
+// The API server keeps a ClusterSet written for a hub that relays. Its condition has the
+// replacement for each member, and no such member is used.
 func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
@@ -82,10 +82,11 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 			"spec.members[2].peer.address", "write the address that",
 		},
 	} {
-		is, ok := board.finding(problem)
-		if !ok || is.Severity != report.Error || is.Field != want.field || !strings.Contains(is.Fix, want.fix) ||
+		found, ok := board.finding(problem)
+		if !ok || found.Severity != report.Error || found.Field != want.field ||
+			!strings.Contains(found.Fix, want.fix) ||
 			!strings.Contains(accepted, want.field+": "+problem) {
-			t.Errorf("%s: %+v, condition %q", problem, is, accepted)
+			t.Errorf("%s: %+v, condition %q", problem, found, accepted)
 		}
 	}
 	if got := peers(s.spec, "here"); len(got) != 1 || got[0].Name != "north" {
@@ -93,8 +94,8 @@ func TestSet_MembersOfARelayingHubNameWhatToWriteInstead(t *testing.T) {
 	}
 }
 
-// Clusters that were made by one template have the same pod ranges, and write them in none of each
-// other's ClusterSets.
+// Clusters made from one template have the same pod ranges, although no ClusterSet lists the
+// others' ranges.
 func TestSet_PodRangesThatMembersPublishMustNotOverlap(t *testing.T) {
 	board := &lastBoard{}
 	s := setWith(board, []v1alpha1.ClusterSetMember{
@@ -156,7 +157,7 @@ func TestOverlaps_TheNarrowerOfTwoClustersIsNamed(t *testing.T) {
 	}
 }
 
-// What a hundred members may publish is compared while the set's lock is held.
+// Pod ranges of a hundred members are compared while the set's lock is held.
 func TestOverlaps_ManyRangesAreSortedAndNotComparedWithEachOther(t *testing.T) {
 	var set v1alpha1.ClusterSet
 	published := map[string][]string{}

@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// ConflictedReason is that of Accepted on a ClusterSet that does not count.
+// ConflictedReason is the reason of Accepted on a ClusterSet that is not in use.
 const ConflictedReason = "Conflicted"
 
-// selected is the ClusterSet that counts: the oldest, or the first by name; nil: there is none.
-func selected(r store.Reader) (set *v1alpha1.ClusterSet) {
+// Selected returns the ClusterSet in use: the oldest, or the first by name; nil: none.
+func Selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	for _, c := range store.ClusterSets.All(r) {
 		if set == nil || c.CreationTimestamp.Before(&set.CreationTimestamp) {
 			set = c
@@ -22,16 +22,12 @@ func selected(r store.Reader) (set *v1alpha1.ClusterSet) {
 	return set
 }
 
-// Selected is the ClusterSet that counts; nil: there is none.
-func Selected(r store.Reader) *v1alpha1.ClusterSet { return selected(r) }
-
-// CreatesNamespaces reports whether the ClusterSet has the namespaces of imports made.
+// CreatesNamespaces reports whether the ClusterSet allows creation of the namespaces of imports.
 func CreatesNamespaces(r store.Reader) bool {
-	set := selected(r)
+	set := Selected(r)
 	return set != nil && set.Spec.CreateNamespaces
 }
 
-// others reports on the ClusterSets that do not count.
 func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 	for _, c := range store.ClusterSets.All(r) {
 		if c.Name != counts.Name {
@@ -45,10 +41,9 @@ func others(r store.Reader, counts *v1alpha1.ClusterSet) (out []report.Report) {
 	return out
 }
 
-// summarized is how many findings a summary has.
 const summarized = 8
 
-// summary is what findings add to a condition: on Kubernetes a status has no other place for them.
+// summary formats findings for a condition: on Kubernetes a status has no other place for them.
 func summary(findings []report.Finding) string {
 	var parts []string
 	for _, f := range findings[:min(len(findings), summarized)] {

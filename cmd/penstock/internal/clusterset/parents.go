@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// gateways are those that route to a pool, with the addresses at which other clusters reach them.
 func (s *Set) gateways(r store.Reader, list []model.ParentGateway,
 	peer *v1alpha1.ClusterSetPeerListener) (out []export.Gateway) {
 	for _, g := range list {
@@ -34,8 +33,8 @@ func (s *Set) gateways(r store.Reader, list []model.ParentGateway,
 	return out
 }
 
-// reached is where a Gateway is reached, and at which port there one that it binds: in a folder
-// what it binds, and if that is every address, the one at which members reach this process.
+// reached returns a Gateway's addresses for other clusters, and maps bound ports. In a folder,
+// Config.Address replaces unspecified addresses.
 func (s *Set) reached(r store.Reader, g model.ParentGateway) (out []string, port func(bound uint16) uint16) {
 	if s.cfg.GatewayReached != nil {
 		return s.cfg.GatewayReached(r, g.Ref)
@@ -54,8 +53,6 @@ func (s *Set) reached(r store.Reader, g model.ParentGateway) (out []string, port
 	return out, func(bound uint16) uint16 { return bound }
 }
 
-// peerAddress is where members reach the peer listener of a Gateway that has some addresses, and
-// this port there, 0 while it has none; nil: nowhere.
 func peerAddress(l *v1alpha1.ClusterSetPeerListener, addresses []string, port uint16) *inferenceapi.ServiceImport {
 	out := &inferenceapi.ServiceImport{Addresses: addresses,
 		Ports: []inferenceapi.Port{{Number: int32(port), AppProtocol: "https"}}}

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// PickerDown notes why the picker of an exporting cluster of an import cannot be reached, for the
-// conditions of the import; "": it can be. source names who has noticed.
+// PickerDown records why the picker of an import's exporting cluster cannot be reached, for the
+// conditions of the import; "": it can. source names the observer.
 func (s *Set) PickerDown(p objectid.Pool, cluster, source, why string) {
 	s.assemble(s.importer.SetPickerDown(p, cluster, source, why))
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// apply takes what a member has published into the registry and the store.
 func (s *Set) apply(updates ...registry.Update) bool {
 	before, bundles := s.shown(updates), s.bundles(updates)
 	changed, rejected := s.registry.Apply(updates...)
@@ -31,7 +30,7 @@ func (s *Set) apply(updates ...registry.Update) bool {
 		delete(s.rejected, u.Member)
 	}
 	for _, r := range rejected {
-		s.rejected[r.Member] = noEffect + r.Problem // which is reported
+		s.rejected[r.Member] = noEffect + r.Problem
 	}
 	s.mu.Unlock()
 	if !reflect.DeepEqual(s.bundles(updates), bundles) {
@@ -47,24 +46,24 @@ func (s *Set) apply(updates ...registry.Update) bool {
 	return len(rejected) == 0
 }
 
-// shown is what of a member is reported on the ClusterSet.
 type shown struct {
 	state   registry.State
-	problem string // Set.rejected
+	problem string
 	unread  int
-	first   string // Set.unread
-	beyond  int    // Importer.Beyond
-	unnamed string // Set.unnamed
-	pods    string // Registry.PodCIDRs
+	first   string
+	beyond  int
+	unnamed string
+	pods    string
 }
 
-// shown returns what is reported of the members of some updates. Most updates, renewals above all,
-// change none of it.
+// shown returns the reported state of the updated members. Most updates are renewals and do not
+// change it.
 func (s *Set) shown(updates []registry.Update) []shown {
 	out := make([]shown, len(updates))
 	for i, u := range updates {
-		is, _ := s.registry.Member(u.Member)
-		out[i] = shown{state: is.State, unread: s.registry.Count(u.Member).Unread, beyond: s.importer.Beyond(u.Member),
+		known, _ := s.registry.Member(u.Member)
+		out[i] = shown{state: known.State, unread: s.registry.Count(u.Member).Unread,
+			beyond:  s.importer.Beyond(u.Member),
 			unnamed: s.unnamed(u.Member), pods: strings.Join(s.registry.PodCIDRs(u.Member), " ")}
 		if out[i].unread > 0 {
 			out[i].first = s.unread(u.Member, out[i].unread)
@@ -76,11 +75,8 @@ func (s *Set) shown(updates []registry.Update) []shown {
 	return out
 }
 
-// listed is how many pools a finding about a member lists.
 const listed = 8
 
-// unnamed describes the exports of a member that the ClusterSet does not name; "" if there are
-// none.
 func (s *Set) unnamed(member string) string {
 	first, n := s.importer.Unnamed(member, listed)
 	if n == 0 {
@@ -97,12 +93,11 @@ func (s *Set) unnamed(member string) string {
 	return fmt.Sprintf("allow: {pools: [%s]}%s", strings.Join(names, ", "), more)
 }
 
-func (s *Set) disconnected(member string, is bool) {
-	s.assemble(s.registry.Connected(member, is))
+func (s *Set) disconnected(member string, connected bool) {
+	s.assemble(s.registry.Connected(member, connected))
 	s.reportSoon()
 }
 
-// problem notes what of a member's update had no effect, until its next update.
 func (s *Set) problem(member, problem string) {
 	s.mu.Lock()
 	s.rejected[member] = noEffect + problem
@@ -110,7 +105,6 @@ func (s *Set) problem(member, problem string) {
 	s.reportSoon()
 }
 
-// unread describes the exports of a member whose newest version could not be taken.
 func (s *Set) unread(member string, n int) string {
 	for _, e := range s.registry.ExportsOf(member) {
 		if e.Unread != "" {
@@ -121,20 +115,18 @@ func (s *Set) unread(member string, n int) string {
 	return ""
 }
 
-// placed notes where exports of this cluster stand at a member.
 func (s *Set) placed(in registry.Reports) {
 	s.registry.Place(in)
 	s.reportSoon()
 }
 
-// due are the pools whose imports are not up to date. One call of assemble at a time brings all of
-// them up to date, those of the calls that wait for it included: where a hundred members export the
-// same hundred pools, and connect at once, each of their snapshots changes all imports.
+// due holds the pools whose imports must be updated. One call of assemble updates all of them for
+// the waiting calls, too: if a hundred members with the same hundred pools connect at once, each
+// snapshot changes all imports.
 type due struct {
 	running sync.Mutex
-	// revision is the newest one of the store that has been translated, and waiting is where
-	// exports of pools stand whose Offers are newer: translation may be unable to use them. Guarded
-	// by running.
+	// revision is the newest translated one. waiting holds placements of newer Offers, which
+	// translation may not be able to use. Guarded by running.
 	revision uint64
 	waiting  map[objectid.Pool]imports.Assembled
 
@@ -142,8 +134,8 @@ type due struct {
 	pools map[objectid.Pool]struct{}
 }
 
-// ready returns a if its revision has been translated. Else it waits for translated, and ready
-// returns nothing. running is held.
+// ready returns a if its revision is translated; otherwise it queues a for translated. running is
+// held.
 func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		delete(d.waiting, p)
@@ -157,16 +149,16 @@ func (d *due) ready(a imports.Assembled) imports.Assembled {
 	for _, p := range a.Pools {
 		d.waiting[p] = imports.Assembled{Revision: a.Revision}
 	}
-	for _, is := range a.Placed {
-		of := d.waiting[is.Pool]
-		of.Placed = append(of.Placed, is)
-		d.waiting[is.Pool] = of
+	for _, p := range a.Placed {
+		w := d.waiting[p.Pool]
+		w.Placed = append(w.Placed, p)
+		d.waiting[p.Pool] = w
 	}
 	return imports.Assembled{}
 }
 
-// translated notes that a revision has been translated, and returns what has waited for it. running
-// is held.
+// translated records that a revision has been translated, and returns the placements that waited
+// for it. running is held.
 func (d *due) translated(revision uint64) (seen imports.Assembled) {
 	d.revision = revision
 	for p, a := range d.waiting {
@@ -192,13 +184,11 @@ func (d *due) add(pools []objectid.Pool) {
 func (d *due) take() []objectid.Pool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	taken := slices.Collect(maps.Keys(d.pools)) // Assemble sorts them
+	taken := slices.Collect(maps.Keys(d.pools))
 	d.pools = nil
 	return taken
 }
 
-// assemble brings the imports of some pools up to date, and reports where they stand to their
-// exporters.
 func (s *Set) assemble(pools []objectid.Pool) {
 	if len(pools) == 0 {
 		return
@@ -207,12 +197,12 @@ func (s *Set) assemble(pools []objectid.Pool) {
 	s.due.running.Lock()
 	defer s.due.running.Unlock()
 	if pools = s.due.take(); len(pools) == 0 {
-		return // the call before has assembled them
+		return
 	}
 	a, err := s.importer.Assemble(pools)
 	s.admin.assembled(a.Pools, a.Placed)
 	if err == nil {
-		s.registry.MarkUnsaved(a.Turned...) // their records follow the Offers
+		s.registry.MarkUnsaved(a.Turned...)
 		s.place(s.due.ready(a))
 	} else {
 		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
@@ -239,39 +229,39 @@ func importRef(p objectid.Pool) report.Ref {
 		Namespace: p.Namespace, Name: p.Name}
 }
 
-// place has exporters know where their exports stand here. due.running is held.
+// due.running is held.
 func (s *Set) place(a imports.Assembled) {
 	if len(a.Pools) == 0 {
 		return
 	}
 	if err := s.federation.SetPlaced(a.Pools, a.Placed); err != nil {
-		s.cfg.Log.Error("members do not learn where their exports stand here", "error", err)
+		s.cfg.Log.Error("the state of exports here cannot be published to members", "error", err)
 	}
 }
 
-// Import is the status of an import, as far as it is the cluster set's; generation is that of the
-// object. imported is false for an import that needs no object.
-func (s *Set) Import(p objectid.Pool, generation int64) (is inferenceapi.InferencePoolImportStatus, imported bool) {
+// Import returns the cluster set's part of an import's status; generation is the object's. imported
+// is false for an import that needs no object.
+func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.InferencePoolImportStatus, imported bool) {
 	return s.importer.Status(p, generation)
 }
 
-// show reports on the import of a pool: clusters that are not Ready, and why. What can be used of
-// it, translation reports.
+// show reports the clusters of a pool's import that are not Ready. Translation reports which of its
+// clusters can be used.
 func (s *Set) show(p objectid.Pool) {
 	owner := importRef(p)
-	if s.importer.NoneAllowed(p) { // a finding about the member counts them
+	if s.importer.NoneAllowed(p) { // counted by a finding about the member
 		s.cfg.Board.Remove(status.Imports, owner)
 		return
 	}
-	is, _ := s.importer.Status(p, 0)
+	imp, _ := s.importer.Status(p, 0)
 	rep := report.Report{Owner: owner}
-	for _, c := range is.Conditions {
-		if c.Type == imports.ConditionReady && len(is.Clusters) > 0 && c.Status != metav1.ConditionTrue {
+	for _, c := range imp.Conditions {
+		if c.Type == imports.ConditionReady && len(imp.Clusters) > 0 && c.Status != metav1.ConditionTrue {
 			rep.Conditions = append(rep.Conditions,
 				report.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message})
 		}
 	}
-	for i, cluster := range is.Clusters {
+	for i, cluster := range imp.Clusters {
 		for _, c := range cluster.Conditions {
 			if c.Type == imports.ConditionReady && c.Status != metav1.ConditionTrue {
 				rep.Findings = append(rep.Findings, report.Finding{
@@ -296,7 +286,6 @@ func (s *Set) wakeUp() {
 	}
 }
 
-// expire ends leases and drains as they are due.
 func (s *Set) expire(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -318,7 +307,6 @@ func (s *Set) expire(ctx context.Context) error {
 	}
 }
 
-// exportedTo are the pools of a namespace that a member exports.
 func (s *Set) exportedTo(namespace string) (pools []objectid.Pool) {
 	for _, m := range s.registry.Members(nil) {
 		for _, e := range s.registry.ExportsOf(m.Name) {

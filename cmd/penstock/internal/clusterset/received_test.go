@@ -27,7 +27,7 @@ func (b *countingBoard) Replace(string, ...report.Report) { b.replaced++ }
 func (b *countingBoard) Set(string, ...report.Report)     {}
 func (b *countingBoard) Remove(string, ...report.Ref)     {}
 
-// reportNow reports if it is due, as Run does.
+// reportNow makes a due report, as Run does.
 func (s *Set) reportNow() {
 	select {
 	case <-s.reportable:
@@ -36,8 +36,7 @@ func (s *Set) reportNow() {
 	}
 }
 
-// Each of 100 members renews its lease every 5 s, and its pods come and go: neither changes what is
-// reported on the ClusterSet.
+// Renewals of 100 members every 5 s, and changes of their pods, cause no report on the ClusterSet.
 func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	board := &countingBoard{}
 	s := New(Config{Store: store.New(), Board: board, Log: slog.New(slog.DiscardHandler)})
@@ -94,10 +93,10 @@ func TestSet_UpdateThatChangesNothingReportedIsNotReported(t *testing.T) {
 	}
 }
 
-// A change of one export encodes its record, and not those of the other exports of its cluster.
+// A change of one export encodes only its record.
 func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	f := FileRecords(t.TempDir()).(*fileRecords)
-	of := func(name, address string) registry.Record {
+	record := func(name, address string) registry.Record {
 		return registry.Record{
 			RecordID: registry.RecordID{Cluster: "east", Pool: objectid.Pool{Namespace: "ns", Name: name}}, UID: "uid",
 			Entry: inferenceapi.ImportedCluster{Name: "east",
@@ -105,11 +104,12 @@ func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 		}
 	}
 	line := func(name string) *byte { return &f.kept["east"][objectid.Pool{Namespace: "ns", Name: name}][0] }
-	if err := f.Save(t.Context(), []registry.Record{of("a", "10.0.0.1"), of("b", "10.0.0.2")}, nil); err != nil {
+	if err := f.Save(t.Context(), []registry.Record{record("a", "10.0.0.1"), record("b", "10.0.0.2")},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	a, b := line("a"), line("b")
-	if err := f.Save(t.Context(), []registry.Record{of("b", "10.0.0.3")}, nil); err != nil {
+	if err := f.Save(t.Context(), []registry.Record{record("b", "10.0.0.3")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if line("a") != a || line("b") == b {
@@ -117,8 +117,8 @@ func TestRecords_OneChangeEncodesOneRecord(t *testing.T) {
 	}
 }
 
-// What members reported of an export counts for it alone, and not for a later one of that pool, nor
-// for members that are added to it.
+// A member's report on an export does not count for a later export of the pool, nor for added
+// members.
 func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})
 	give := func(before *export.Export, to ...string) *export.Export {
@@ -142,7 +142,7 @@ func TestExported_ExportHasAnotherIncarnationAfterItWasWithdrawn(t *testing.T) {
 	}
 }
 
-// Exported is True once translation can use an export, and not for the moment before it has judged.
+// Exported is True only after translation has accepted an export.
 func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 	chat, code := objectid.Pool{Namespace: "default", Name: "chat"}, objectid.Pool{Namespace: "default", Name: "code"}
 	at := func(revision uint64, reason string, pools ...objectid.Pool) imports.Assembled {
@@ -153,7 +153,7 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 		return a
 	}
 	var d due
-	is := func(what string, got, want imports.Assembled) {
+	check := func(what string, got, want imports.Assembled) {
 		t.Helper()
 		if slices.SortFunc(got.Pools, objectid.Pool.Compare); !slices.Equal(got.Pools, want.Pools) ||
 			len(got.Placed) != len(want.Placed) {
@@ -166,18 +166,18 @@ func TestDue_ExportersLearnWhatIsTranslated(t *testing.T) {
 		}
 	}
 	none := imports.Assembled{}
-	is("not translated yet", d.ready(at(5, "", chat, code)), none)
-	is("an older revision is", d.translated(4), none)
-	is("judged, while a newer revision is in the store", d.ready(at(6, "NotSupported", chat)), none)
-	is("the other pool", d.translated(5), at(5, "", code))
-	is("that pool", d.translated(6), at(6, "NotSupported", chat))
-	is("nothing twice", d.translated(7), none)
-	is("nothing new in the store", d.ready(at(7, "", chat)), at(7, "", chat))
-	is("withdrawn", d.ready(imports.Assembled{Pools: []objectid.Pool{chat}, Revision: 8}), none)
-	is("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
+	check("not translated yet", d.ready(at(5, "", chat, code)), none)
+	check("an older revision is", d.translated(4), none)
+	check("judged, while a newer revision is in the store", d.ready(at(6, "NotSupported", chat)), none)
+	check("the other pool", d.translated(5), at(5, "", code))
+	check("that pool", d.translated(6), at(6, "NotSupported", chat))
+	check("nothing twice", d.translated(7), none)
+	check("nothing new in the store", d.ready(at(7, "", chat)), at(7, "", chat))
+	check("withdrawn", d.ready(imports.Assembled{Pools: []objectid.Pool{chat}, Revision: 8}), none)
+	check("withdrawn, and translated", d.translated(8), imports.Assembled{Pools: []objectid.Pool{chat}})
 }
 
-// A member whose updates have no effect serves on with its earlier exports: without a metric no
+// A member whose updates have no effect continues to serve its earlier exports: without a metric no
 // alert fires.
 func TestMetrics_MemberWithoutEffectIsDenied(t *testing.T) {
 	s := New(Config{Store: store.New(), Board: &countingBoard{}, Log: slog.New(slog.DiscardHandler)})

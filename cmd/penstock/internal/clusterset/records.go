@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// maxRecordLine bounds one record of a file, in bytes, and maxRecordFile the records of a
-	// member.
+	// maxRecordLine bounds one record in a file, maxRecordFile the file of a member, in bytes.
 	maxRecordLine = 1 << 20
 	maxRecordFile = 64 << 20
 	recordSuffix  = ".jsonl"
@@ -31,24 +30,26 @@ const (
 	maxLocal = 16 << 20
 )
 
-// fileRecords is Records in a folder: a file a member, a line a record, the member's own first.
+// fileRecords implements Records in a folder: a file per member, a line per record, the member's
+// own record first.
 type fileRecords struct {
 	disk   statefile.Disk
 	folder string
-	limit  int // of all files, in bytes; 0: none
+	limit  int // of all files, in bytes; 0: no limit
 
 	mu    sync.Mutex
-	kept  map[string]map[objectid.Pool][]byte // by cluster: the lines that its file has
-	sizes map[string]int                      // of the files, in bytes
+	kept  map[string]map[objectid.Pool][]byte // by cluster: the lines of its file
+	sizes map[string]int
 }
 
-// FileRecords is Config.Records for a process without Kubernetes: in the state folder.
+// FileRecords returns Config.Records for a process without Kubernetes.
 func FileRecords(state string) Records { return Files{statefile.Machine{}, state}.Records() }
 
-// Records is Config.Records.
+// Records returns Config.Records.
 func (f Files) Records() Records { return newFileRecords(f.Disk, f.State, 0) }
 
-// LocalRecords is Config.Local in a process's own state folder. What is too much is left out.
+// LocalRecords returns Config.Local in a process's own state folder. It drops records beyond its
+// limit.
 func LocalRecords(state string) Records { return newFileRecords(statefile.Machine{}, state, maxLocal) }
 
 func newFileRecords(disk statefile.Disk, state string, limit int) *fileRecords {
@@ -58,7 +59,6 @@ func newFileRecords(disk statefile.Disk, state string, limit int) *fileRecords {
 	}
 }
 
-// line is a record as a file has it.
 type line struct {
 	Namespace string                        `json:"namespace,omitempty"`
 	Name      string                        `json:"name,omitempty"`
@@ -70,7 +70,7 @@ type line struct {
 	Withdrawn bool                          `json:"withdrawn,omitempty"`
 	Draining  bool                          `json:"draining,omitempty"`
 	Bundle    string                        `json:"bundle,omitempty"`
-	Started   int64                         `json:"started,omitempty"` // in milliseconds since 1970
+	Started   int64                         `json:"started,omitempty"` // milliseconds since 1970
 }
 
 // Load implements Records.
@@ -106,14 +106,13 @@ func (f *fileRecords) Load(context.Context) (out []registry.Record, err error) {
 	return out, errors.Join(problems...)
 }
 
-// readRecords reads a file as far as it is intact.
 func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Record, err error) {
 	file, err := disk.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	if is, err := file.Stat(); err != nil || is.Size() > maxRecordFile {
+	if info, err := file.Stat(); err != nil || info.Size() > maxRecordFile {
 		return nil, errors.Join(fmt.Errorf("%s has more than %d MiB", path, maxRecordFile>>20), err)
 	}
 	var damaged []int
@@ -151,8 +150,7 @@ func readRecords(disk statefile.Disk, path, cluster string) (out []registry.Reco
 	return out, nil
 }
 
-// Save implements Records. A member whose file cannot be written does not keep others from being
-// written.
+// Save implements Records. A failed write of one file does not prevent the others.
 func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +181,7 @@ func (f *fileRecords) Save(_ context.Context, changed []registry.Record, gone []
 	return errors.Join(problems...)
 }
 
-// write writes the file of a member, or removes it. mu is held.
+// mu is held.
 func (f *fileRecords) write(cluster string) error {
 	path := filepath.Join(f.folder, cluster+recordSuffix)
 	delete(f.sizes, cluster)
@@ -195,7 +193,7 @@ func (f *fileRecords) write(cluster string) error {
 		case err != nil:
 			return err
 		}
-		return f.disk.Sync(f.folder) // else a power cut may bring them back
+		return f.disk.Sync(f.folder) // otherwise a power failure may restore it
 	}
 	room := maxRecordFile
 	if f.limit > 0 {
@@ -206,7 +204,7 @@ func (f *fileRecords) write(cluster string) error {
 	}
 	var out bytes.Buffer
 	for _, p := range slices.SortedFunc(maps.Keys(f.kept[cluster]), objectid.Pool.Compare) {
-		// others are asked for again after a restart
+		// dropped records are received again after a restart
 		if l := f.kept[cluster][p]; len(l) <= maxRecordLine && out.Len()+len(l) <= room {
 			out.Write(l)
 		}
@@ -215,7 +213,6 @@ func (f *fileRecords) write(cluster string) error {
 	return statefile.ReplaceOn(f.disk, path, out.Bytes())
 }
 
-// encodeRecord is the line of a record.
 func encodeRecord(r *registry.Record) ([]byte, error) {
 	l := line{Namespace: r.Pool.Namespace, Name: r.Pool.Name, UID: r.UID, Epoch: r.Stamp.Epoch,
 		Sequence: r.Stamp.Sequence, Since: r.Since, Withdrawn: r.Withdrawn, Draining: r.Draining,

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A process on Kubernetes that starts again has of each record what a folder has, endpoints aside:
-// a field that the objects lack would decide otherwise about a member whose epoch went back.
+// The objects have every field of a record except endpoints: a missing field could change the
+// decision on a member whose epoch went back.
 func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	pool := objectid.Pool{Namespace: "ns", Name: "chat"}
 	member := registry.Record{
@@ -57,7 +57,7 @@ func TestRecords_ObjectsHaveEveryFieldOfARecord(t *testing.T) {
 	}
 }
 
-// overJSON is an object as the API server returns it.
+// overJSON returns an object as an API server would.
 func overJSON[T any](t *testing.T, in T) (out T) {
 	t.Helper()
 	raw, err := json.Marshal(in)
@@ -76,7 +76,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 	if got, err := records.Load(t.Context()); err != nil || len(got) > 0 {
 		t.Errorf("without a folder: %v, %v", got, err)
 	}
-	of := func(cluster, name string) registry.Record {
+	record := func(cluster, name string) registry.Record {
 		r := registry.Record{
 			RecordID: registry.RecordID{Cluster: cluster}, UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 2},
 			Bundle: []byte("PEM"), Started: time.UnixMilli(7),
@@ -92,7 +92,8 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 		}
 		return r
 	}
-	all := []registry.Record{of("east", ""), of("east", "a"), of("east", "b"), of("west", ""), of("west", "a")}
+	all := []registry.Record{record("east", ""), record("east", "a"), record("east", "b"), record("west", ""),
+		record("west", "a")}
 	if err := records.Save(t.Context(), all, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestRecords_DamagedLineHarmsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bytes.SplitAfter(raw, []byte("\n"))
-	lines[1] = lines[1][:len(lines[1])/2] // runs into the next one
+	lines[1] = lines[1][:len(lines[1])/2] // the next line continues it
 	if err := os.WriteFile(path, bytes.Join(lines, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/registry"
 )
 
-// A process in a new pod serves no proxy before the members have published the endpoints of their
-// exports, unless one is away.
+// A process in a new pod serves no proxy before the members have published their endpoints, unless
+// a member is unreachable.
 func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entry := func(addresses ...string) inferenceapi.ImportedCluster {
@@ -45,7 +45,7 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 			synctest.Wait()
 			return s, settled
 		}
-		is := func(settled chan struct{}) bool {
+		done := func(settled chan struct{}) bool {
 			synctest.Wait()
 			select {
 			case <-settled:
@@ -55,12 +55,12 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 			}
 		}
 		s, settled := start(entry())
-		if is(settled) {
+		if done(settled) {
 			t.Error("a process serves an import without its endpoints")
 		}
 		s.apply(registry.Update{Member: "west", UID: "other", Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
 			Snapshot: true})
-		if is(settled) {
+		if done(settled) {
 			t.Error("a process serves an import without its endpoints, after the update of another member")
 		}
 		s.apply(registry.Update{Member: "east", UID: "uid", Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
@@ -68,17 +68,17 @@ func TestSet_NewPodServesImportsWithTheirEndpoints(t *testing.T) {
 				{Pool: objectid.Pool{Namespace: "default", Name: "chat"}, Stamp: registry.Stamp{Epoch: 1, Sequence: 1},
 					Entry: entry("10.0.0.1")},
 			}})
-		if !is(settled) {
+		if !done(settled) {
 			t.Error("a process with all endpoints does not serve")
 		}
 		began := time.Now()
-		if _, settled = start(entry()); is(settled) {
+		if _, settled = start(entry()); done(settled) {
 			t.Error("a process serves an import without its endpoints")
 		}
 		if <-settled; time.Since(began) != settleTimeout { // of the bubble's clock
 			t.Errorf("a process waits for %s for a member that is away", time.Since(began))
 		}
-		if _, settled = start(entry("10.0.0.1")); !is(settled) {
+		if _, settled = start(entry("10.0.0.1")); !done(settled) {
 			t.Error("a process that has the endpoints waits for a member")
 		}
 	})

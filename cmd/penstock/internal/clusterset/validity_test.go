@@ -17,7 +17,7 @@ import (
 )
 
 // controlPlane is the part of a cluster that issues certificates for members. It may stop, and
-// start again from its state.
+// restart from its state.
 type controlPlane struct {
 	t     *testing.T
 	name  string
@@ -40,18 +40,18 @@ func startControlPlane(t *testing.T, name, state string) *controlPlane {
 	return c
 }
 
-// gateway is the certificate of the cluster's Gateways.
+// gateway returns the certificate of the cluster's Gateways.
 func (c *controlPlane) gateway() authority.Certificate {
 	c.t.Helper()
 	id, err := url.Parse(model.GatewayURI(c.name))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	is, err := c.Certify(id)
+	cert, err := c.Certify(id)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return is
+	return cert
 }
 
 // presented is a certificate of one cluster, and the bundle by which the other one verifies it.
@@ -60,9 +60,9 @@ type presented struct {
 	bundle []byte
 }
 
-func (c *controlPlane) presents(is authority.Certificate) presented {
+func (c *controlPlane) presents(cert authority.Certificate) presented {
 	c.t.Helper()
-	pair, err := tls.X509KeyPair(is.Cert, is.Key)
+	pair, err := tls.X509KeyPair(cert.Cert, cert.Key)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -71,19 +71,19 @@ func (c *controlPlane) presents(is authority.Certificate) presented {
 
 func (c *controlPlane) process() presented {
 	c.t.Helper()
-	is, err := c.GetCertificate(nil)
+	cert, err := c.GetCertificate(nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return presented{*is, c.Bundle()}
+	return presented{*cert, c.Bundle()}
 }
 
-// connect is a handshake of two clusters, each of which verifies the other.
+// connect makes a handshake in which both clusters verify each other.
 func connect(client, server presented) error {
-	verify := func(of presented, usage x509.ExtKeyUsage) func(tls.ConnectionState) error {
+	verify := func(peer presented, usage x509.ExtKeyUsage) func(tls.ConnectionState) error {
 		return func(s tls.ConnectionState) error {
 			roots := x509.NewCertPool()
-			roots.AppendCertsFromPEM(of.bundle)
+			roots.AppendCertsFromPEM(peer.bundle)
 			_, err := s.PeerCertificates[0].Verify(
 				x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}})
 			return err
@@ -108,14 +108,14 @@ func connect(client, server presented) error {
 }
 
 // While the control planes of both clusters are stopped for six days, their Gateways connect to
-// each other with the certificates that they have, and afterwards the control planes do. A
-// certificate that was stolen ends after a week.
+// each other with their certificates, and afterwards the control planes do. A stolen certificate
+// expires after a week.
 func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T) {
 	east, west := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := startControlPlane(t, "east", east), startControlPlane(t, "west", west)
 		ofA, ofB := a.gateway(), b.gateway()
-		time.Sleep(16*time.Hour - time.Minute) // as old as one gets
+		time.Sleep(16*time.Hour - time.Minute) // the maximum age
 		if !a.Current(ofA) || !b.Current(ofB) {
 			t.Error("the certificate of Gateways is replaced too early for this test")
 		}
@@ -156,8 +156,8 @@ func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T)
 		if a.Current(ofA) {
 			t.Error("the certificate of Gateways is not replaced")
 		}
-		for what, is := range map[string]presented{"a Gateway": gateways[0], "a process": processes[0]} {
-			if connect(is, b.process()) == nil {
+		for what, shown := range map[string]presented{"a Gateway": gateways[0], "a process": processes[0]} {
+			if connect(shown, b.process()) == nil {
 				t.Errorf("the certificate of %s is good after a week", what)
 			}
 		}
@@ -167,8 +167,8 @@ func TestClusterSet_ControlPlaneStoppedForSixDaysLosesNoConnection(t *testing.T)
 	})
 }
 
-// A process renews by the clock that the certificates are compared with, too: the other one stands
-// still while a machine sleeps.
+// A process renews by the clock that certificates are compared with: the monotonic clock stops
+// while a machine sleeps.
 func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 	state := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,13 +189,13 @@ func TestClusterSet_CertificatesRenewAfterAMachineHasSlept(t *testing.T) {
 		synctest.Wait()
 		shift.Store(int64(10 * 24 * time.Hour))
 		time.Sleep(time.Minute)
-		is, err := a.GetCertificate(nil)
+		cert, err := a.GetCertificate(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now().After(is.Leaf.NotAfter) || a.Current(gateway) {
+		if now().After(cert.Leaf.NotAfter) || a.Current(gateway) {
 			t.Errorf("at %v the process presents a certificate until %v; Gateways keep theirs: %t", now(),
-				is.Leaf.NotAfter, a.Current(gateway))
+				cert.Leaf.NotAfter, a.Current(gateway))
 		}
 	})
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// Store stores which clusters come last. *store.Store implements it.
+// Store stores Failbacks. *store.Store implements it.
 type Store interface {
 	Apply(ops ...store.Op) (store.Revision, error)
 }
 
-// Keeper holds which clusters of imports are not first yet.
+// Keeper tracks the clusters of imports that must not be first yet.
 type Keeper struct {
 	store Store
 	log   *slog.Logger
@@ -30,16 +30,14 @@ type Keeper struct {
 	imports map[objectid.Pool]*ordered
 }
 
-// ordered is an import whose clusters serve in an order.
 type ordered struct {
 	members map[string]*member
-	stored  []string // clusters of its Failback; empty: it has none
+	stored  []string // clusters in its Failback; empty: no Failback
 }
 
-// member is a cluster that was ready once.
 type member struct {
 	damper selection.Damper
-	gone   time.Time // when it left the import; zero: it has not
+	gone   time.Time // when it left the import; zero: it did not
 }
 
 // New makes a Keeper without imports.
@@ -54,7 +52,7 @@ func (k *Keeper) Steps() []delivery.Step {
 	}
 }
 
-// Follow takes over which clusters of some imports are ready.
+// Follow applies changed readiness of imports' clusters.
 func (k *Keeper) Follow(changed []translator.OrderedImport) {
 	if len(changed) == 0 {
 		return
@@ -64,15 +62,15 @@ func (k *Keeper) Follow(changed []translator.OrderedImport) {
 	now := time.Now()
 	var ops []store.Op
 	for _, c := range changed {
-		of := k.imports[c.Import]
-		if of == nil {
-			of = &ordered{members: map[string]*member{}}
-			k.imports[c.Import] = of
+		o := k.imports[c.Import]
+		if o == nil {
+			o = &ordered{members: map[string]*member{}}
+			k.imports[c.Import] = o
 		}
 		if c.Ready == nil {
-			clear(of.members)
+			clear(o.members)
 		} else {
-			of.follow(now, c.Ready)
+			o.follow(now, c.Ready)
 		}
 		ops = append(ops, k.update(now, c.Import)...)
 	}
@@ -84,14 +82,14 @@ func (k *Keeper) Follow(changed []translator.OrderedImport) {
 }
 
 func (o *ordered) follow(now time.Time, ready map[string]bool) {
-	for name, is := range ready {
+	for name, up := range ready {
 		m := o.members[name]
 		switch {
-		case m == nil && is:
+		case m == nil && up:
 			o.members[name] = &member{}
 		case m != nil:
 			m.gone = time.Time{}
-			m.damper.Observe(now, is)
+			m.damper.Observe(now, up)
 		}
 	}
 	for name, m := range o.members {
@@ -102,27 +100,26 @@ func (o *ordered) follow(now time.Time, ready map[string]bool) {
 	}
 }
 
-// update forgets what has no effect any more, and returns what brings the Failback of an import up
-// to date. mu is held.
+// update drops former members, and returns the change of an import's Failback. mu is held.
 func (k *Keeper) update(now time.Time, p objectid.Pool) []store.Op {
-	of := k.imports[p]
-	maps.DeleteFunc(of.members, func(_ string, m *member) bool {
+	o := k.imports[p]
+	maps.DeleteFunc(o.members, func(_ string, m *member) bool {
 		return !m.gone.IsZero() && now.Sub(m.gone) >= selection.Recovery
 	})
 	var last []string
-	for name, m := range of.members {
+	for name, m := range o.members {
 		if !m.damper.Up(now) {
 			last = append(last, name)
 		}
 	}
 	slices.Sort(last)
-	if len(of.members) == 0 {
+	if len(o.members) == 0 {
 		delete(k.imports, p)
 	}
-	if slices.Equal(last, of.stored) {
+	if slices.Equal(last, o.stored) {
 		return nil
 	}
-	of.stored = last
+	o.stored = last
 	if len(last) == 0 {
 		return []store.Op{store.Failbacks.Delete(p.String())}
 	}
@@ -136,11 +133,11 @@ func (k *Keeper) apply(ops []store.Op) {
 		return
 	}
 	if _, err := k.store.Apply(ops...); err != nil {
-		k.log.Error("which clusters come last cannot be stored", "error", err)
+		k.log.Error("the clusters that come last cannot be stored", "error", err)
 	}
 }
 
-// Run has clusters be first again once they have been ready for long enough, until ctx ends.
+// Run removes clusters from Failbacks once they have been ready for long enough, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -158,15 +155,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// expire applies what has changed with time, and returns when more does; false if nothing will.
+// expire applies what changed with time, and returns the time of the next change; false: none.
 func (k *Keeper) expire() (next time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
 	var ops []store.Op
-	for p, of := range k.imports {
+	for p, o := range k.imports {
 		ops = append(ops, k.update(now, p)...)
-		for _, m := range of.members {
+		for _, m := range o.members {
 			at, due := m.damper.Next(now)
 			if !m.gone.IsZero() {
 				at, due = m.gone.Add(selection.Recovery), true

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// world has an import of east, north and west, in the order west, east, with a Keeper that follows
+// world has an import of east, north and west, in the order west, east, and a Keeper that follows
 // its translation.
 type world struct {
 	t     *testing.T
@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, store: store.New(), trans: translator.New(translator.Config{})}
 	w.sub = w.store.Subscribe()
 	w.keep = New(w.store, slog.New(slog.DiscardHandler))
-	go func() { _ = w.keep.Run(t.Context()) }() // it ends with the test
+	go func() { _ = w.keep.Run(t.Context()) }() // ends with the test
 	policy := &v1alpha1.PoolPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	policy.Spec.TargetRef = v1alpha1.PoolRef{Kind: "InferencePoolImport", Name: "chat"}
 	policy.Spec.Selection = &v1alpha1.SelectionSpec{Policy: v1alpha1.SelectPriority, Order: []string{"west", "east"}}
@@ -51,7 +51,7 @@ func (w *world) apply(ops ...store.Op) {
 	w.follow()
 }
 
-// follow translates what is in the store, and passes it on, until nothing more follows from it.
+// follow translates the store and passes the result on, until nothing changes.
 func (w *world) follow() {
 	for {
 		revisions, view := w.sub.Pending()
@@ -68,7 +68,7 @@ func (w *world) follow() {
 	}
 }
 
-// clusters replaces those of the import; "!" before a name: it is not ready.
+// clusters replaces the import's clusters; "!" before a name: it is not ready.
 func (w *world) clusters(names ...string) {
 	w.t.Helper()
 	imp := &inferenceapi.InferencePoolImport{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "chat"}}
@@ -91,7 +91,7 @@ func (w *world) clusters(names ...string) {
 	w.apply(store.InferencePoolImports.Put(imp))
 }
 
-// order is that in which clusters get requests now.
+// order returns the current order of the clusters.
 func (w *world) order() (names []string) {
 	w.t.Helper()
 	w.follow()
@@ -117,7 +117,8 @@ func (w *world) expect(want ...string) {
 func TestFailback_ClusterThatFlapsIsNotFirstUntilItStaysReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		// The first to become ready waits for nothing: this process has not seen it ready before.
+		// The first cluster becomes ready without delay, because this process has not seen it ready
+		// before.
 		w.clusters("east", "north", "!west")
 		w.expect("east", "north")
 		w.clusters("east", "north", "west")
@@ -154,7 +155,7 @@ func TestFailback_ClusterWhoseEntryFlapsIsNotFirst(t *testing.T) {
 			w.expect("east", "west")
 			time.Sleep(500 * time.Millisecond)
 		}
-		// What left for good is forgotten, and so is an import without an order.
+		// Former clusters are dropped, and so is an import without an order.
 		w.clusters("east")
 		time.Sleep(4 * time.Second)
 		if w.follow(); len(w.keep.imports[objectid.Pool{Namespace: "default", Name: "chat"}].members) != 1 ||
@@ -170,7 +171,7 @@ func TestFailback_ClusterWhoseEntryFlapsIsNotFirst(t *testing.T) {
 	})
 }
 
-// Where all clusters flap, they serve in their order.
+// If all clusters flap, they serve in their order.
 func TestFailback_ClustersThatAllFlapServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

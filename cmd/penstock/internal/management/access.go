@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// mistake is what is wrong with a member, as its user wrote it.
 type mistake struct {
 	Field   string `json:"field"`
 	Problem string `json:"problem"`
@@ -20,13 +19,12 @@ type mistake struct {
 
 func (m *mistake) Error() string { return m.Field + ": " + m.Problem }
 
-// reach is how the API server of a member is reached. key is equal as long as that is the same.
+// reach is how to reach a member's API server. key changes with it.
 type reach struct {
 	rest *rest.Config
 	key  string
 }
 
-// access returns how a member is reached.
 func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMember) (reach, error) {
 	switch {
 	case m.Kubeconfig != nil:
@@ -38,7 +36,6 @@ func (h *Hub) access(ctx context.Context, set string, m *v1alpha1.ClusterSetMemb
 		Fix: "add one of them, or remove the member; a member that Penstocks exchange exports with has a peer"}
 }
 
-// field is the field of a member in the ClusterSet.
 func field(m *v1alpha1.ClusterSetMember, name string) string {
 	text := "spec.members[" + m.Name + "]"
 	if name != "" {

@@ -24,17 +24,16 @@ const (
 	poolExportResource = "poolexports"
 )
 
-// beside are the objects of a member that no table of the store has: its nodes, at which Services
-// of type NodePort are reached, and the PoolExports by which its own Penstock exports pools.
+// beside has a member's objects without a table in the store: nodes, for NodePort Services, and its
+// own Penstock's PoolExports.
 type beside struct {
-	informers map[string]cache.SharedIndexInformer // by resource; none for what is not installed, or forbidden
+	informers map[string]cache.SharedIndexInformer // by resource, without uninstalled and forbidden ones
 }
 
-// newBeside follows the objects of some rights that are beside the store, as far as they have room.
-// changed is called after each change, and must not block.
-func newBeside(client dynamic.Interface, of []right, share *kube.Share, changed func()) (*beside, error) {
+// newBeside follows the rights with a kept function, within share. changed must not block.
+func newBeside(client dynamic.Interface, rights []right, share *kube.Share, changed func()) (*beside, error) {
 	b := &beside{informers: map[string]cache.SharedIndexInformer{}}
-	for _, r := range of {
+	for _, r := range rights {
 		if r.kept == nil {
 			continue
 		}
@@ -54,7 +53,7 @@ func newBeside(client dynamic.Interface, of []right, share *kube.Share, changed 
 			}
 			kept, err := r.kept(u)
 			if err != nil {
-				return nil // the API server has validated it, unless it is another program
+				return nil
 			}
 			return kept
 		})
@@ -62,7 +61,7 @@ func newBeside(client dynamic.Interface, of []right, share *kube.Share, changed 
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { changed() }, DeleteFunc: func(any) { changed() },
 			UpdateFunc: func(old, now any) {
-				if !reflect.DeepEqual(old, now) { // nodes are written again and again
+				if !reflect.DeepEqual(old, now) {
 					changed()
 				}
 			},
@@ -74,24 +73,23 @@ func newBeside(client dynamic.Interface, of []right, share *kube.Share, changed 
 	return b, nil
 }
 
-// keptNode is what is kept of a node: the address at which others reach it, and where it is.
 func keptNode(u *unstructured.Unstructured) (runtime.Object, error) {
 	var n corev1.Node
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &n); err != nil {
 		return nil, err
 	}
-	where := map[string]string{}
+	topology := map[string]string{}
 	for _, label := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone} {
-		if is := n.Labels[label]; is != "" {
-			where[label] = is
+		if value := n.Labels[label]; value != "" {
+			topology[label] = value
 		}
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: where},
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: topology},
 		Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}, nil
 }
 
-// keptExport is what is kept of a PoolExport. The cluster's own has no UID of another cluster, and
-// an entry.
+// keptExport keeps a PoolExport. The cluster's own ones have an entry and no UID of another
+// cluster.
 func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	var e v1alpha1.PoolExport
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &e); err != nil {
@@ -104,7 +102,6 @@ func keptExport(u *unstructured.Unstructured) (runtime.Object, error) {
 	return out, nil
 }
 
-// run follows the objects until ctx ends. synced is called once all are known.
 func (b *beside) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, informer := range b.informers {
@@ -116,7 +113,6 @@ func (b *beside) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// synced returns once all objects are known.
 func (b *beside) synced(ctx context.Context) error {
 	for _, informer := range b.informers {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
@@ -126,8 +122,6 @@ func (b *beside) synced(ctx context.Context) error {
 	return nil
 }
 
-// nodeAddress is where a node is reached from other clusters: its address in the cluster's network,
-// as Pods have it, else an external one.
 func (b *beside) nodeAddress(name string) (address string) {
 	informer := b.informers[nodeResource]
 	if informer == nil {
@@ -148,22 +142,21 @@ func (b *beside) nodeAddress(name string) (address string) {
 	return address
 }
 
-// topology is the region and the zone of the cluster: those of its nodes, as far as all have the
-// same.
+// topology returns the region and the zone that all nodes of the cluster share; "": they differ.
 func (b *beside) topology() (region, zone string) {
 	informer := b.informers[nodeResource]
 	if informer == nil {
 		return "", ""
 	}
-	same := func(label string) (is string) {
+	same := func(label string) (value string) {
 		for i, obj := range informer.GetStore().List() {
 			here := obj.(*corev1.Node).Labels[label]
-			if i > 0 && here != is {
+			if i > 0 && here != value {
 				return ""
 			}
-			is = here
+			value = here
 		}
-		return is
+		return value
 	}
 	if region = same(corev1.LabelTopologyRegion); region != "" {
 		zone = same(corev1.LabelTopologyZone)
@@ -171,7 +164,6 @@ func (b *beside) topology() (region, zone string) {
 	return region, zone
 }
 
-// exports are the entries of the pools that the cluster's own Penstock exports.
 func (b *beside) exports() map[objectid.Pool]*inferenceapi.ImportedCluster {
 	informer := b.informers[poolExportResource]
 	if informer == nil {

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// longestText bounds a text in the log of a hub, in bytes: members' API servers write errors and
-// names of any length.
+// longestText bounds a text in a hub's log, in bytes: members' API servers return errors and names
+// of any length.
 const longestText = 1 << 10
 
-// boundedLog is a slog.Handler that cuts the texts of another one.
 type boundedLog struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -48,7 +47,6 @@ func boundedAttr(a slog.Attr) slog.Attr {
 	return a
 }
 
-// bounded is a text up to the longest.
 func bounded(text string) string {
 	if len(text) <= longestText {
 		return text

@@ -2,7 +2,6 @@ package management
 
 import "k8s.io/client-go/rest"
 
-// claim is which cluster a member is, by what its API server reports, and how that is reached.
 type claim struct {
 	uid  string
 	rest *rest.Config
@@ -11,30 +10,28 @@ type claim struct {
 // twin follows the name of a member that may be the same cluster as another one.
 const twin = ", which may be another member, too"
 
-// claim notes the cluster of a member. It returns another member that is the same cluster; "":
-// there is none. certain: both are reached at one address. Otherwise one of two API servers may
-// report the UID of the other one to take its place, so both stay; an import that both write
-// belongs to the first (clusterset.HubWriter.Member).
-func (h *Hub) claim(name string, of claim) (other string, certain bool) {
+// claim records a member's cluster, and returns another member that is the same cluster; "": none.
+// certain: both have one address. Otherwise one API server may fake the other's UID, so both stay,
+// and an import that both write belongs to the first (HubWriter.Member).
+func (h *Hub) claim(name string, c claim) (other string, certain bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for o, is := range h.claims {
-		if o == name || is.uid != of.uid {
+	for o, old := range h.claims {
+		if o == name || old.uid != c.uid {
 			continue
 		}
-		if other = o; sameServer(is.rest, of.rest) {
+		if other = o; sameServer(old.rest, c.rest) {
 			return other, true
 		}
 	}
-	h.claims[name] = of
+	h.claims[name] = c
 	return other, false
 }
 
-// sameServer reports whether two configurations certainly reach one API server: by one address. One
-// authority of certificates shows nothing: some providers have one for all their clusters.
+// sameServer compares addresses. A common CA proves nothing: some providers use one for all
+// clusters.
 func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
 
-// isMember reports whether the hub has a member of a name.
 func (h *Hub) isMember(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

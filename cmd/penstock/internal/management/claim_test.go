@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A provider may have one authority of certificates for all its clusters, so that two members with
-// it are not certainly one cluster: the first that reports a UID does not lock the other one out.
+// A provider may have one CA for all its clusters, so two members with it are not certainly one
+// cluster: the first one to report a UID does not lock the other out.
 func TestClaim_OneAuthorityIsNotOneCluster(t *testing.T) {
 	at := func(host string) *rest.Config {
 		return &rest.Config{

@@ -31,15 +31,13 @@ import (
 )
 
 const (
-	// contactInterval is the time between two requests by which a member shows that it is there:
-	// three in a lease. contactTimeout bounds one.
+	// contactInterval is the time between two requests that prove contact with a member: three in a
+	// lease. contactTimeout bounds one.
 	contactInterval = 5 * time.Second
 	contactTimeout  = 4 * time.Second
-	// restartDelay is the time until a member that could not be used is tried again.
-	restartDelay = 5 * time.Second
+	restartDelay    = 5 * time.Second
 )
 
-// cluster is one member: what the hub reads and writes there.
 type cluster struct {
 	hub  *Hub
 	name string
@@ -49,36 +47,33 @@ type cluster struct {
 	store *store.Store
 	stop  context.CancelFunc
 	done  chan struct{}
-	again chan struct{} // has one element when exports are to be decided on again
-	anew  atomic.Bool   // it is to be read from its beginning
+	again chan struct{} // has one element when exports must be decided on again
+	anew  atomic.Bool
 
 	mu      sync.Mutex
 	config  v1alpha1.ClusterSetMember
 	others  []string
-	create  bool // namespaces
+	create  bool
 	source  *kube.Source
 	objects *clusterset.Kubernetes
 	exports *exported
 	beside  *beside
 	uid     string
-	leftOut string          // kinds, see reportLeftOut
-	reading []report.Report // about what is read
+	leftOut string
+	reading []report.Report
 }
 
-// configure takes the ClusterSet over.
 func (c *cluster) configure(m v1alpha1.ClusterSetMember, others []string, create bool) {
 	c.mu.Lock()
 	c.config, c.others, c.create = m, others, create
 	c.mu.Unlock()
 }
 
-// member is the cluster as multicluster/hub sees it.
 func (c *cluster) member(m *v1alpha1.ClusterSetMember) hub.Member {
 	return hub.Member{Name: c.name, Allow: m.Allow, Draining: m.Draining, Store: c.store, Namespace: c.namespace,
 		Own: c.own}
 }
 
-// namespace reports whether a namespace exists, or may be made.
 func (c *cluster) namespace(name string) bool {
 	if ns, ok := store.Namespaces.Get(c.store.View(), name); ok {
 		return ns.Status.Phase != corev1.NamespaceTerminating
@@ -88,10 +83,10 @@ func (c *cluster) namespace(name string) bool {
 	return c.create
 }
 
-// own are the clusters of an import that has our entries.
+// own returns the clusters in an import whose entries are ours.
 func (c *cluster) own(p objectid.Pool) []string {
-	if is := c.live(store.RefOf(store.InferencePoolImports, p.String())); is != nil {
-		return clusterset.HubEntries(is)
+	if status := c.live(store.RefOf(store.InferencePoolImports, p.String())); status != nil {
+		return clusterset.HubEntries(status)
 	}
 	return nil
 }
@@ -110,10 +105,9 @@ func (c *cluster) live(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
 	return live.Status.(*inferenceapi.InferencePoolImportStatus)
 }
 
-// run reads and writes the member until ctx ends, again and again while that fails.
 func (c *cluster) run(ctx context.Context) {
 	defer close(c.done)
-	var quiet klog.Logger // the zero logger discards: report has the errors of the client
+	var quiet klog.Logger // the zero logger discards: the client's errors are in report
 	ctx = klog.NewContext(ctx, quiet)
 	for ctx.Err() == nil {
 		err := c.once(ctx)
@@ -123,7 +117,7 @@ func (c *cluster) run(ctx context.Context) {
 		c.hub.out.Lost(c.name)
 		c.report(err)
 		if errors.Is(err, errAnew) {
-			c.anew.Store(true) // Hub.adopt makes another one
+			c.anew.Store(true)
 			return
 		}
 		select {
@@ -133,10 +127,8 @@ func (c *cluster) run(ctx context.Context) {
 	}
 }
 
-// errAnew is why a member is read from its beginning.
 var errAnew = errors.New("it is read again")
 
-// decideAgain has follow decide on the exports again.
 func (c *cluster) decideAgain() {
 	select {
 	case c.again <- struct{}{}:
@@ -144,7 +136,6 @@ func (c *cluster) decideAgain() {
 	}
 }
 
-// report notes why the member cannot be used; nil: it can.
 func (c *cluster) report(err error) {
 	var m *mistake
 	switch {
@@ -160,7 +151,6 @@ func (c *cluster) report(err error) {
 	}
 }
 
-// once is one attempt of run.
 func (c *cluster) once(ctx context.Context) error {
 	config := rest.CopyConfig(c.rest)
 	config.QPS, config.UserAgent = -1, "penstock-hub"
@@ -182,8 +172,8 @@ func (c *cluster) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := schema.read(ctx); err != nil { // contact reads it again
-		c.hub.log.Warn("whether a member's imports have room for their clusters is not known", "member", c.name,
+	if err := schema.read(ctx); err != nil {
+		c.hub.log.Warn("the schema of a member's imports cannot be read; trying again", "member", c.name,
 			"error", err)
 	}
 	source, err := kube.New(kube.Config{
@@ -238,14 +228,12 @@ func (c *cluster) once(ctx context.Context) error {
 	return group.Wait()
 }
 
-// read takes over what is wrong with the objects that are read.
 func (c *cluster) read(reports []report.Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reading = reports
 }
 
-// changed follows the status of an object that another client has written.
 func (c *cluster) changed(ref report.Ref) {
 	c.mu.Lock()
 	objects, exports := c.objects, c.exports
@@ -256,22 +244,21 @@ func (c *cluster) changed(ref report.Ref) {
 		objects.Enqueue(p)
 	case store.InferencePools.Kind():
 		exports.enqueue(p)
-		c.decideAgain() // the Gateways that route to it
+		c.decideAgain() // the Gateways that route to the pool may have changed
 	case store.Gateways.Kind():
 		c.decideAgain()
 	}
 }
 
-// restore takes over what the imports have from this hub.
 func (c *cluster) restore() {
 	entries := map[objectid.Pool][]inferenceapi.ImportedCluster{}
 	for _, obj := range store.InferencePoolImports.All(c.store.View()) {
-		is := c.live(store.InferencePoolImports.Ref(obj))
-		if is == nil {
+		status := c.live(store.InferencePoolImports.Ref(obj))
+		if status == nil {
 			continue
 		}
-		mine := clusterset.HubEntries(is)
-		for _, e := range is.Clusters {
+		mine := clusterset.HubEntries(status)
+		for _, e := range status.Clusters {
 			if slices.Contains(mine, e.Name) {
 				p := objectid.Pool{Namespace: obj.Namespace, Name: obj.Name}
 				entries[p] = append(entries[p], *e.DeepCopy())
@@ -281,8 +268,8 @@ func (c *cluster) restore() {
 	c.hub.out.Restore(c.name, entries)
 }
 
-// contact asks the API server who it is, again and again, and ends once a kind is installed, or
-// gone.
+// contact proves contact periodically, and ends when installed kinds, room for objects or the
+// cluster change.
 func (c *cluster) contact(
 	ctx context.Context, client dynamic.Interface, source *kube.Source, before []right, schema *installed,
 	share *kube.Share,
@@ -299,19 +286,19 @@ func (c *cluster) contact(
 		uid := c.clusterUID()
 		err := c.identify(ctx, client)
 		if err == nil && c.clusterUID() != uid {
-			return fmt.Errorf("%w: another cluster answers in its place", errAnew)
+			return fmt.Errorf("%w: its API server now serves another cluster", errAnew)
 		}
 		if err == nil && n%3 == 0 {
 			var now []right
 			if now, err = c.readable(ctx, client); err == nil &&
 				!slices.EqualFunc(now, before, func(a, b right) bool { return a.gvr() == b.gvr() }) {
-				return fmt.Errorf("%w: the kinds that it has installed have changed", errAnew)
+				return fmt.Errorf("%w: its installed kinds have changed", errAnew)
 			}
 			if err == nil {
 				err = schema.read(ctx)
 			}
 			if share.Roomy() {
-				return fmt.Errorf("%w: what was left out of it may have room now", errAnew)
+				return fmt.Errorf("%w: objects that were left out may have room now", errAnew)
 			}
 			if err == nil && schema.prunes != prunes {
 				return fmt.Errorf("%w: its CRD of InferencePoolImport has changed", errAnew)
@@ -340,8 +327,8 @@ func (c *cluster) clusterUID() string {
 	return c.uid
 }
 
-// identify reads the UID of the cluster, that of its namespace kube-system. A cluster of another
-// one in its place ends the attempt.
+// identify reads the cluster's UID from namespace kube-system. Another member that certainly is the
+// same cluster is an error.
 func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
@@ -362,8 +349,8 @@ func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error 
 		c.hub.note(c.name+twin, &mistake{
 			Field:   "spec.members[" + c.name + "]",
 			Problem: "its API server reports the UID of the cluster of member " + other,
-			Fix: "if both are one cluster, remove one of them; else find out which API server reports the UID of " +
-				"the other one",
+			Fix: "if both are one cluster, remove one of them; else find the API server that reports a UID that " +
+				"is not its own",
 		})
 	default:
 		c.hub.note(c.name+twin, nil)
@@ -374,7 +361,6 @@ func (c *cluster) identify(ctx context.Context, client dynamic.Interface) error 
 	return nil
 }
 
-// follow decides on exports, and has imports written, as the store changes.
 func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	sub := c.store.Subscribe()
 	defer sub.Close()
@@ -382,7 +368,7 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	var demands []kube.Demand
 	first := true
 	var spent pace
-	c.decideAgain() // a member without any object exports nothing, which is a decision too
+	c.decideAgain() // having no object to export is a decision, too
 	for {
 		decide := false
 		select {
@@ -431,7 +417,6 @@ func (c *cluster) follow(ctx context.Context, source *kube.Source) error {
 	}
 }
 
-// wait returns after a time, or with the error of ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -444,9 +429,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// written passes on what was written of an import.
-func (c *cluster) written(p objectid.Pool, is clusterset.Written, err error) {
-	w := hub.Writing{Clusters: is.Clusters, Left: is.Left, Pruned: is.Pruned}
+func (c *cluster) written(p objectid.Pool, result clusterset.Written, err error) {
+	w := hub.Writing{Clusters: result.Clusters, Left: result.Left, Pruned: result.Pruned}
 	switch {
 	case err == nil:
 	case errors.Is(err, context.Canceled):

@@ -19,9 +19,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/filesystem"
 )
 
-// ClientConfig returns how to reach the cluster of a context of a kubeconfig, which Kubeconfig has
-// read, and the context's namespace. The files that it names are followed within the bounds of disk
-// on time and size, which client-go does not have.
+// ClientConfig returns access to the cluster of a context of a kubeconfig from Kubeconfig, and the
+// context's namespace. It follows the named files within disk's limits, which client-go lacks.
 func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *rest.Config, namespace string,
 	err error) {
 	loaded = loaded.DeepCopy()
@@ -39,7 +38,7 @@ func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *
 	if namespace, _, err = load.Namespace(); err != nil {
 		return nil, "", err
 	}
-	if !rest.IsConfigTransportTLS(*out) { // client-go sends no credentials then
+	if !rest.IsConfigTransportTLS(*out) { // without TLS client-go sends no credentials
 		return out, namespace, nil
 	}
 	if f.ca != "" || f.cert != "" {
@@ -52,18 +51,16 @@ func ClientConfig(disk *filesystem.Disk, loaded *api.Config, name string) (out *
 	return out, namespace, nil
 }
 
-// followed are the files of a kubeconfig that a connection needs. Paths are empty where there is
-// none.
 type followed struct {
 	disk          *filesystem.Disk
 	ca, cert, key string
 
 	mu   sync.Mutex
-	pair *tls.Certificate // the last one that was valid
+	pair *tls.Certificate
 }
 
-// take removes the files that are followed from a cluster and a user, either of which may be nil.
-// Their first content takes their place where client-go needs it.
+// take moves followed files out of a cluster and a user (nil: none), and inserts their content
+// where client-go needs it.
 func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err error) {
 	if c != nil && len(c.CertificateAuthorityData) == 0 && c.CertificateAuthority != "" {
 		f.ca, c.CertificateAuthority = c.CertificateAuthority, ""
@@ -93,7 +90,7 @@ func (f *followed) take(c *api.Cluster, u *api.AuthInfo) (token string, err erro
 	return token, nil
 }
 
-// authorities reads the CA certificates. Without any, client-go would trust those of the system.
+// authorities reads the CA certificates. Without any, client-go would trust the system's.
 func (f *followed) authorities() ([]byte, error) {
 	raw, err := f.disk.Read(f.ca)
 	if err != nil {
@@ -105,8 +102,8 @@ func (f *followed) authorities() ([]byte, error) {
 	return raw, nil
 }
 
-// present reads the client certificate and its key, for each connection. While they are not valid,
-// the pair before stays in use.
+// present reads the client certificate and its key for each connection. While they are invalid, the
+// previous pair stays in use.
 func (f *followed) present() (*tls.Certificate, error) {
 	pair, err := f.disk.KeyPair(f.cert, f.key)
 	f.mu.Lock()
@@ -120,7 +117,6 @@ func (f *followed) present() (*tls.Certificate, error) {
 	return f.pair, nil
 }
 
-// transport returns a wrapper that connects by the followed files instead.
 func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 	with := transport.Config{
 		Proxy: cfg.Proxy, DisableCompression: cfg.DisableCompression,
@@ -130,7 +126,7 @@ func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 			NextProtos: cfg.NextProtos,
 		},
 	}
-	if f.cert != "" { // one holder for all clients of the configuration: client-go keeps one transport for each
+	if f.cert != "" { // one holder per configuration: client-go keeps a transport for each
 		with.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: f.present}
 	}
 	return func(http.RoundTripper) http.RoundTripper { return &connection{files: f, with: with, read: time.Now()} }
@@ -140,13 +136,12 @@ func (f *followed) transport(cfg *rest.Config) transport.WrapperFunc {
 // client-go.
 const authorityPeriod = 5 * time.Minute
 
-// connection is the transport of one client.
 type connection struct {
 	files *followed
 
 	mu   sync.Mutex
 	with transport.Config
-	read time.Time // when the CA certificates were read
+	read time.Time
 	rt   http.RoundTripper
 }
 
@@ -159,8 +154,8 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return rt.RoundTrip(req)
 }
 
-// current returns the transport with the CA certificates of now. While they are not valid, those
-// before stay in use.
+// current returns a transport with the current CA certificates. While they are invalid, the
+// previous ones stay in use.
 func (c *connection) current() (rt http.RoundTripper, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +169,7 @@ func (c *connection) current() (rt http.RoundTripper, err error) {
 		}
 	}
 	if c.rt == nil {
-		with := c.with // New completes it
+		with := c.with
 		if c.rt, err = transport.New(&with); err != nil {
 			return nil, err
 		}
@@ -182,7 +177,6 @@ func (c *connection) current() (rt http.RoundTripper, err error) {
 	return c.rt, nil
 }
 
-// closeBody closes the body of a request that is not sent.
 func closeBody(req *http.Request) error {
 	if req.Body == nil {
 		return nil
@@ -190,21 +184,20 @@ func closeBody(req *http.Request) error {
 	return req.Body.Close()
 }
 
-// tokenPeriod is how long a token is used before its file is read again, as in client-go: half of
-// the time between the kubelet's refresh and the end of the token before.
+// tokenPeriod is how long a token is used, as in client-go: half the time between the kubelet's
+// refresh and the old token's expiry.
 const tokenPeriod = 50 * time.Second
 
-// tokenFile follows a file with a token.
 type tokenFile struct {
 	disk *filesystem.Disk
 	path string
 
 	mu    sync.Mutex
 	token string
-	read  time.Time // zero: the token is to be read again
+	read  time.Time // zero: read again at the next use
 }
 
-// current returns the token. While the file cannot be read, the token before stays in use.
+// current returns the token. While the file cannot be read, the previous token stays in use.
 func (f *tokenFile) current() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +217,7 @@ func (f *tokenFile) current() (string, error) {
 	return f.token, nil
 }
 
-// unauthorized has the file read again, unless it has been since a request began.
+// unauthorized makes the next use read the file again, unless it was read after the request began.
 func (f *tokenFile) unauthorized(began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,7 +226,6 @@ func (f *tokenFile) unauthorized(began time.Time) {
 	}
 }
 
-// bearer adds the token to requests.
 type bearer struct {
 	file *tokenFile
 	next http.RoundTripper

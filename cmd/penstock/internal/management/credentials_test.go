@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
-// replace puts a file that is no ordinary one, or one that is too large, in the place of a file.
+// replace replaces a file by an irregular or oversized one.
 func replace(t *testing.T, path, by string) {
 	t.Helper()
 	if err := os.Remove(path); err != nil {
@@ -42,7 +42,7 @@ func replace(t *testing.T, path, by string) {
 	}
 }
 
-// client is a client of the cluster of a kubeconfig with some fields of its user.
+// kubeClient makes a client for the cluster of a kubeconfig with fields of its user.
 func kubeClient(t *testing.T, dir, server, user string) *http.Client {
 	t.Helper()
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "a",
@@ -91,7 +91,7 @@ func get(t *testing.T, c *http.Client, url string) int {
 	select {
 	case status := <-done:
 		return status
-	case <-ctx.Done(): // a read without a bound does not follow the context
+	case <-ctx.Done(): // an unbounded read does not follow the context
 		t.Fatal("the request does not end")
 		return 0
 	}
@@ -105,7 +105,7 @@ func writeCA(t *testing.T, dir string, s *httptest.Server) {
 	}
 }
 
-// While the file of a token cannot be read, the token before stays in use, and no request waits for
+// While a token's file cannot be read, the previous token stays in use, and no request waits for
 // the file.
 func TestKubeconfig_TokenFileThatNeverEndsBlocksNoRequest(t *testing.T) {
 	for _, by := range []string{"fifo", "huge"} {
@@ -136,7 +136,7 @@ func TestKubeconfig_TokenFileThatNeverEndsBlocksNoRequest(t *testing.T) {
 			if got := get(t, c, s.URL); got != http.StatusUnauthorized {
 				t.Errorf("with the token before: %d", got)
 			}
-			if got := get(t, c, s.URL); got != http.StatusOK { // an answer of 401 has the file read again
+			if got := get(t, c, s.URL); got != http.StatusOK { // a response with 401 causes another read of the file
 				t.Errorf("with the next token: %d", got)
 			}
 			wants.Store("third")
@@ -150,7 +150,7 @@ func TestKubeconfig_TokenFileThatNeverEndsBlocksNoRequest(t *testing.T) {
 	}
 }
 
-// While a certificate or its key cannot be read, new connections present the pair before.
+// While a certificate or its key cannot be read, new connections present the previous pair.
 func TestKubeconfig_ClientKeyThatNeverEndsBlocksNoConnection(t *testing.T) {
 	for _, by := range []string{"fifo", "huge"} {
 		t.Run(by, func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestKubeconfig_ClientKeyThatNeverEndsBlocksNoConnection(t *testing.T) {
 	}
 }
 
-// While the CA certificates cannot be read, those before stay in use; the next ones count once they
-// can.
+// While the CA certificates cannot be read, the previous ones stay in use; the next ones are used
+// once they can.
 func TestKubeconfig_CertificateAuthorityIsFollowedWithinBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca")
 	first, err := authority.NewPair(time.Now(), time.Hour)

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 )
 
-// decide decides on all exports of the member, once what they depend on has been read. It returns
-// how many have changed.
+// decide decides on all exports of the member, once the objects that they depend on are read. It
+// returns how many changed.
 func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Source,
 	before *[]kube.Demand) (changed int, err error) {
 	c.mu.Lock()
@@ -52,7 +52,6 @@ func (c *cluster) decide(ctx context.Context, view *store.View, source *kube.Sou
 	return c.hub.out.Exports(c.name, uid, list), nil
 }
 
-// demands are the EndpointSlices of the pickers of exported pools, sorted.
 func demands(view *store.View) (out []kube.Demand) {
 	wanted := map[kube.Demand]bool{}
 	for _, pool := range store.InferencePools.All(view) {
@@ -60,14 +59,15 @@ func demands(view *store.View) (out []kube.Demand) {
 			continue
 		}
 		if ref := pool.Spec.EndpointPickerRef; ref != nil {
-			wanted[kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService, Key: objectid.Join(pool.Namespace, string(ref.Name))}] = true
+			wanted[kube.Demand{Table: store.EndpointSlices.Kind(), Index: store.ByService,
+				Key: objectid.Join(pool.Namespace, string(ref.Name))}] = true
 		}
 	}
 	return slices.SortedFunc(maps.Keys(wanted), func(a, b kube.Demand) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// gateways are those that route to a pool, as their controller states in the status of the pool,
-// with the addresses that their own status has.
+// gateways returns the Gateways that route to a pool by its status.parents, with the addresses of
+// their own status.
 func (c *cluster) gateways(view store.Reader, source *kube.Source,
 	pool *inferencev1.InferencePool) (out []export.Gateway) {
 	if pool.Annotations[export.ModeAnnotation] != string(inferenceapi.ParentMode) {
@@ -91,8 +91,8 @@ func (c *cluster) gateways(view store.Reader, source *kube.Source,
 			continue
 		}
 		one := export.Gateway{Namespace: gw.Namespace, Name: gw.Name}
-		if is, ok := source.Live(store.Gateways.Ref(gw)); ok {
-			for _, a := range is.Status.(*gatewayv1.GatewayStatus).Addresses {
+		if status, ok := source.Live(store.Gateways.Ref(gw)); ok {
+			for _, a := range status.Status.(*gatewayv1.GatewayStatus).Addresses {
 				one.Addresses = append(one.Addresses, a.Value)
 			}
 		}

@@ -21,12 +21,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// exportedWorkers bounds the writes in flight of a member.
 const exportedWorkers = 2
 
-// exported writes the condition Exported of a member's pools: the parent that is their import.
-// status.parents is one list of several controllers and belongs to none, so it is patched for the
-// version that was read.
+// exported writes the condition Exported of a member's pools. Several controllers share
+// status.parents, so a patch has the version that was read.
 type exported struct {
 	cluster *cluster
 	source  *kube.Source
@@ -44,7 +42,6 @@ func (e *exported) enqueue(pools ...objectid.Pool) {
 	}
 }
 
-// run writes until ctx ends.
 func (e *exported) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, pool := range store.InferencePools.All(e.cluster.store.View()) {
@@ -80,7 +77,6 @@ func (e *exported) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// write brings the condition of a pool up to date.
 func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	pool, ok := store.InferencePools.Get(e.cluster.store.View(), p.String())
 	if !ok {
@@ -90,12 +86,12 @@ func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	if !ok {
 		return nil
 	}
-	is, asked, known := e.cluster.hub.out.Condition(e.cluster.name, p)
+	condition, asked, known := e.cluster.hub.out.Condition(e.cluster.name, p)
 	if !known {
-		return nil // it is enqueued again
+		return nil // Hub enqueues it again
 	}
 	old := live.Status.(*inferencev1.InferencePoolStatus).Parents
-	want := withExported(old, p, is, asked, pool.Generation, metav1.NewTime(time.Now().Truncate(time.Second)))
+	want := withExported(old, p, condition, asked, pool.Generation, metav1.NewTime(time.Now().Truncate(time.Second)))
 	if reflect.DeepEqual(old, want) {
 		return nil
 	}
@@ -109,9 +105,9 @@ func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 	return e.source.Patch(ctx, store.InferencePools.Ref(pool), live, "status", body)
 }
 
-// withExported is the list of a pool's parents with ours as it is to be. Those of others stay in
-// their places.
-func withExported(old []inferencev1.ParentStatus, p objectid.Pool, is report.Condition, asked bool, generation int64,
+// withExported returns the parents of a pool with ours updated. Other controllers' parents stay in
+// place.
+func withExported(old []inferencev1.ParentStatus, p objectid.Pool, state report.Condition, asked bool, generation int64,
 	now metav1.Time) []inferencev1.ParentStatus {
 	i := slices.IndexFunc(old, func(s inferencev1.ParentStatus) bool {
 		return s.ControllerName == clusterset.HubController
@@ -122,8 +118,8 @@ func withExported(old []inferencev1.ParentStatus, p objectid.Pool, is report.Con
 		}
 		return slices.Delete(slices.Clone(old), i, i+1)
 	}
-	condition := metav1.Condition{Type: is.Type, Status: metav1.ConditionStatus(is.Status), Reason: is.Reason,
-		Message: is.Message, ObservedGeneration: generation, LastTransitionTime: now}
+	condition := metav1.Condition{Type: state.Type, Status: metav1.ConditionStatus(state.Status), Reason: state.Reason,
+		Message: state.Message, ObservedGeneration: generation, LastTransitionTime: now}
 	if i >= 0 {
 		for _, c := range old[i].Conditions {
 			if c.Type == condition.Type && c.Status == condition.Status {

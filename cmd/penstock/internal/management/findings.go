@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// reported takes over what is wrong in the files: an object with an error is used as it was before,
-// so the hub goes on with another ClusterSet than its user has written. What is new is logged.
+// reported records findings about files and logs new ones. An object with an error keeps its
+// previous version.
 func (h *Hub) reported(reports []report.Report) {
 	now, texts := map[string]*mistake{}, map[string]string{}
 	for _, r := range reports {
@@ -16,13 +16,13 @@ func (h *Hub) reported(reports []report.Report) {
 			if f.Severity != report.Error {
 				continue
 			}
-			object := f.Source // of a file in which there is no object
+			object := f.Source
 			if f.Owner != (report.Ref{}) {
 				object = f.Owner.String()
 			}
 			key := strings.TrimSpace(object + " " + f.Field)
-			if is := now[key]; is != nil {
-				is.Problem += "; " + f.Problem
+			if m := now[key]; m != nil {
+				m.Problem += "; " + f.Problem
 				texts[key] += "; " + f.Problem
 				continue
 			}
@@ -35,7 +35,7 @@ func (h *Hub) reported(reports []report.Report) {
 	h.mu.Unlock()
 	for key, m := range now {
 		if old := before[key]; old == nil || *old != *m {
-			h.log.Error("an object is not used as it is written", "finding", texts[key])
+			h.log.Error("an object has errors; its previous version stays in use", "finding", texts[key])
 		}
 	}
 	for key, old := range before {

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// lines are those of a log, read while it is written.
+// lines are the lines of a log that is read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,7 +37,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// problems is the metric of a hub's problems.
+// problems returns the metric of a hub's problems.
 func problems(t *testing.T, h *Hub) float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -55,9 +55,9 @@ func problems(t *testing.T, h *Hub) float64 {
 	return 0
 }
 
-// A member with a peer belongs to Penstocks. A hub with no other member reads and writes nothing,
-// so its operator reads what to write instead; the hub looks at its ClusterSet every few seconds,
-// and logs that once.
+// Penstocks exchange exports with a member that has a peer. A hub without other members reads and
+// writes nothing, so its operator needs the replacement in the log. The hub checks its ClusterSet
+// every few seconds and logs this once.
 func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	var log lines
 	h, err := New(Config{StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -71,10 +71,11 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	for range 3 {
 		h.wanted(set)
 	}
-	is := h.status()
-	if is.Problem == nil || !strings.Contains(is.Problem.Problem, "relays nothing") ||
-		!strings.Contains(is.Problem.Fix, "penstock clusters join") || !slices.Equal(is.Peers, []string{"east"}) {
-		t.Errorf("%+v", is)
+	status := h.status()
+	if status.Problem == nil || !strings.Contains(status.Problem.Problem, "relays nothing") ||
+		!strings.Contains(status.Problem.Fix, "penstock clusters join") ||
+		!slices.Equal(status.Peers, []string{"east"}) {
+		t.Errorf("%+v", status)
 	}
 	text := log.String()
 	if strings.Count(text, "relays nothing") != 1 ||
@@ -83,10 +84,10 @@ func TestHub_MembersWithAPeerAloneAreAProblemThatIsLoggedOnce(t *testing.T) {
 	}
 	set.Spec.Members = append(set.Spec.Members, v1alpha1.ClusterSetMember{Name: "west", Kubeconfig: kubeconfig})
 	names, _ := h.wanted(set)
-	is = h.status()
-	if is.Problem != nil || len(is.Problems) != 0 ||
-		!slices.Equal(append(is.Peers, names...), []string{"east", "west"}) {
-		t.Errorf("with a member of both kinds: members %q, %+v", names, is)
+	status = h.status()
+	if status.Problem != nil || len(status.Problems) != 0 ||
+		!slices.Equal(append(status.Peers, names...), []string{"east", "west"}) {
+		t.Errorf("with a member of both kinds: members %q, %+v", names, status)
 	}
 }
 
@@ -101,9 +102,9 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 		{Name: "west", Draining: true, Kubeconfig: &v1alpha1.ClusterSetKubeconfig{File: "west"}},
 	}
 	names, _ := h.wanted(set)
-	if is := h.status().Problems["east"+undrained]; !slices.Equal(names, []string{"west"}) ||
-		len(h.status().Problems) != 1 || is == nil || is.Field != "spec.members[east].draining" ||
-		!strings.Contains(is.Fix, "penstock clusters drain") {
+	if problem := h.status().Problems["east"+undrained]; !slices.Equal(names, []string{"west"}) ||
+		len(h.status().Problems) != 1 || problem == nil || problem.Field != "spec.members[east].draining" ||
+		!strings.Contains(problem.Fix, "penstock clusters drain") {
 		t.Errorf("members %q; %+v", names, h.status().Problems)
 	}
 	set.Spec.Members[0].Draining = false
@@ -112,8 +113,8 @@ func TestHub_DrainingOfAMemberThatDrainsItselfIsAProblem(t *testing.T) {
 	}
 }
 
-// A ClusterSet with an error is used as it was before: who looks at the page, or at an alert, would
-// take the newest members for those in use.
+// The previous version of a ClusterSet with an error stays in use. Without a finding, the page and
+// alerts would show its members as the newest ones.
 func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(member string) {
@@ -136,17 +137,17 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 	shown := func(what string, check func(problems map[string]*mistake) bool) {
 		t.Helper()
 		poll.NoError(t, what, poll.Limit, func() error {
-			if is := h.status(); !is.Leading || !check(is.Problems) {
-				return fmt.Errorf("%+v", is)
+			if status := h.status(); !status.Leading || !check(status.Problems) {
+				return fmt.Errorf("%+v", status)
 			}
 			return nil
 		})
 	}
 	const key = "ClusterSet gpus spec.members[0]"
 	shown("the finding", func(problems map[string]*mistake) bool {
-		is := problems[key]
-		return is != nil && is.Field == "spec.members[0]" &&
-			strings.Contains(is.Problem, "it has no peer, kubeconfig or clusterProfile")
+		problem := problems[key]
+		return problem != nil && problem.Field == "spec.members[0]" &&
+			strings.Contains(problem.Problem, "it has no peer, kubeconfig or clusterProfile")
 	})
 	page, err := json.Marshal(h.status())
 	if text := string(page); err != nil || !strings.Contains(text,
@@ -154,10 +155,10 @@ func TestHub_FindingsOfItsFilesAreOnItsPageUntilCorrected(t *testing.T) {
 		t.Errorf("its keys differ from others of the page: %v %s", err, text)
 	}
 	poll.NoError(t, "the count of problems", poll.Limit, func() error {
-		is := h.status()
-		// and that there is no ClusterSet
-		if got, want := problems(t, h), float64(1+len(is.Problems)); is.Problem == nil || got != want {
-			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, is)
+		status := h.status()
+		// and there is no ClusterSet
+		if got, want := problems(t, h), float64(1+len(status.Problems)); status.Problem == nil || got != want {
+			return fmt.Errorf("penstock_hub_problems is %v, want %v: %+v", got, want, status)
 		}
 		return nil
 	})

@@ -27,8 +27,8 @@ type site struct {
 	log     *lines
 }
 
-// newSite runs a hub of some members. Each has the namespace team, and takes what a real API server
-// takes in a status.
+// newSite runs a hub with members. Each has the namespace team, and validates statuses like a real
+// API server.
 func newSite(t testing.TB, names ...string) *site {
 	t.Helper()
 	s := &site{TB: t, members: map[string]*kubetest.Server{}, log: &lines{}}
@@ -75,7 +75,7 @@ func (s *site) run() {
 	kubetest.Run(s, s.hub.Run)
 }
 
-// exports has a member export a pool of team by a picker at an address.
+// exports makes a member export a pool of team with a picker at an address.
 func (s *site) exports(member, pool, address string) {
 	s.Helper()
 	api := s.members[member]
@@ -109,12 +109,12 @@ func (s *site) imports(member, pool string) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var is inferenceapi.InferencePoolImportStatus
-	if err := json.Unmarshal(raw, &is); err != nil {
+	var status inferenceapi.InferencePoolImportStatus
+	if err := json.Unmarshal(raw, &status); err != nil {
 		s.Fatal(err)
 	}
 	var out []string
-	for _, c := range is.Clusters {
+	for _, c := range status.Clusters {
 		text := c.Name
 		if c.EndpointPicker != nil {
 			text += " " + c.EndpointPicker.Service[0].Addresses[0]
@@ -125,7 +125,7 @@ func (s *site) imports(member, pool string) string {
 	return strings.Join(out, ", ")
 }
 
-// condition is the message of the condition Exported of a pool of a member.
+// condition returns the message of the condition Exported of a pool of a member.
 func (s *site) condition(member, pool string) string {
 	s.Helper()
 	raw, err := json.Marshal(s.members[member].Get("inference.networking.k8s.io", "inferencepools",
@@ -133,15 +133,15 @@ func (s *site) condition(member, pool string) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var is struct {
+	var status struct {
 		Parents []struct {
 			Conditions []struct{ Type, Status, Reason, Message string }
 		}
 	}
-	if err := json.Unmarshal(raw, &is); err != nil {
+	if err := json.Unmarshal(raw, &status); err != nil {
 		s.Fatal(err)
 	}
-	for _, p := range is.Parents {
+	for _, p := range status.Parents {
 		for _, c := range p.Conditions {
 			return c.Status + "/" + c.Reason + ": " + c.Message
 		}
@@ -160,7 +160,7 @@ func (s *site) until(what, want string, get func() string) {
 	})
 }
 
-// problem waits until what is wrong with a member contains some texts.
+// problem waits until a member's problem contains texts.
 func (s *site) problem(key string, want ...string) {
 	s.Helper()
 	poll.NoError(s, "what is wrong with "+key, poll.Limit, func() error {
@@ -177,14 +177,14 @@ func (s *site) problem(key string, want ...string) {
 	})
 }
 
-// hostilePool is what an API server without validation has of an exported pool.
+// hostilePool is an invalid exported pool at an API server without validation.
 type hostilePool struct {
-	change  func(pool, service kubetest.Object) // of a valid one
+	change  func(pool, service kubetest.Object) // changes a valid pool
 	beside  func(name string) kubetest.Object   // a PoolExport, or nil
 	problem string                              // in the condition Exported
 }
 
-// hostilePools are by name. Each name is also that of a pool that east exports.
+// hostilePools maps names to pools. East exports a pool of each name, too.
 func hostilePools() map[string]hostilePool {
 	long := func(n int) string { return strings.Repeat("a", n) }
 	spec := func(o kubetest.Object) kubetest.Object { return o["spec"].(kubetest.Object) }
@@ -278,8 +278,8 @@ func hostilePools() map[string]hostilePool {
 	}
 }
 
-// A member whose API server returns objects that no API server accepts takes nothing from the
-// others: neither their entries of the imports that it exports to, too, nor their next changes.
+// A member whose API server returns invalid objects affects neither the others' entries in common
+// imports nor their next changes.
 func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	all := hostilePools()
@@ -320,7 +320,7 @@ func TestHub_HostileMemberTakesNoImportFromOthers(t *testing.T) {
 	}
 }
 
-// publish has evil export a pool in a hostile form.
+// publish makes evil export a pool in a hostile form.
 func (s *site) publish(name string, h hostilePool) {
 	s.Helper()
 	pool := picked(name)
@@ -334,14 +334,14 @@ func (s *site) publish(name string, h hostilePool) {
 	}
 }
 
-// hostile has a member export a pool of a specification.
+// hostile makes a member export a pool with a specification.
 func (s *site) hostile(member, name string, spec kubetest.Object) {
 	pool := picked(name)
 	pool["spec"] = spec
 	s.members[member].Put("inferencepools", pool)
 }
 
-// An invalid form of an export leaves the version before in use; a valid one replaces it.
+// An invalid form of an export leaves the previous version in use; a valid one replaces it.
 func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.exports("east", "chat", "192.0.2.1")
@@ -365,8 +365,8 @@ func TestHub_ExportThatBecomesInvalidKeepsItsLastVersion(t *testing.T) {
 	})
 }
 
-// An API server may reject more than its schema does, such as by an administrator's policy. It
-// rejects a status as a whole, so the entry at fault is found, left out and named.
+// An API server may reject more than its schema does, such as by a policy. It rejects a whole
+// status, so the entry at fault is found, left out and named.
 func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	s := newSite(t, "east", "evil", "north", "west")
 	forbidden := func(resource string, obj kubetest.Object) string {
@@ -417,8 +417,8 @@ func TestHub_EntryThatAnAPIServerRejectsBlocksNoOther(t *testing.T) {
 	}
 }
 
-// What a member's API server answers to a write is a message in the condition of others' pools,
-// which their own API servers store, and takes no condition from them.
+// The response of a member's API server to a write becomes a message in conditions at others, whose
+// API servers can store it.
 func TestHub_ErrorOfOneMemberFitsTheConditionsOfOthers(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.members["evil"].Reject(func(string, kubetest.Object) string { return strings.Repeat("no\n", 1<<20) })
@@ -434,7 +434,7 @@ func TestHub_ErrorOfOneMemberFitsTheConditionsOfOthers(t *testing.T) {
 	})
 }
 
-// A member that reports the UID of another one's cluster does not take its place.
+// A member that reports the UID of another member's cluster does not take its place.
 func TestHub_MemberWithTheUIDOfAnotherTakesNoPlace(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.exports("evil", "other", "198.51.100.1")
@@ -456,7 +456,7 @@ func TestHub_MemberWithTheUIDOfAnotherTakesNoPlace(t *testing.T) {
 	})
 }
 
-// What a Go type cannot hold is named, too.
+// Objects that a Go type cannot hold are named, too.
 func TestHub_ObjectThatCannotBeDecodedIsNamed(t *testing.T) {
 	s := newSite(t, "east", "evil", "west")
 	s.exports("east", "chat", "192.0.2.1")

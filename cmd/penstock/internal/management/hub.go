@@ -28,41 +28,39 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// LeaseName is that of the Lease by which one of several hubs of a management cluster leads.
+// LeaseName is the name of the Lease that elects the leader of a management cluster's hubs.
 const LeaseName = "penstock-hub"
 
 const (
-	// defaultMemory counts where Config.Memory is absent. It is the limit that the chart sets.
+	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
 	defaultMemory = 512 << 20
-	// budgetPart: members' objects may take a fifth of the memory, so that the process stays
-	// within half of it. The rest of that half is the program, responses, and the garbage between
-	// two collections (measured: 55 MiB, and half of the heap).
+	// budgetPart: members' objects may use a fifth of the memory, so that the process stays within
+	// half of it (measured: 55 MiB, and garbage of half the heap).
 	budgetPart = 5
 )
 
-// checkInterval is the time between two looks at kubeconfigs and ClusterProfiles.
 const checkInterval = 5 * time.Second
 
-// Config is what a Hub needs.
+// Config configures a Hub.
 type Config struct {
-	// REST is how the management cluster is reached, which has the ClusterSet; nil: Paths have it.
+	// REST reaches the management cluster, which has the ClusterSet; nil: Paths have it.
 	REST *rest.Config
-	// Namespace holds the Lease, and Identity is this process's name; with REST.
+	// Namespace holds the Lease, Identity names this process; with REST.
 	Namespace, Identity string
 	// Paths are files with the ClusterSet; without REST.
 	Paths []string
-	// StateDir is where this hub keeps its identity and the last good ClusterSet, without REST.
+	// StateDir holds this hub's identity and the last good ClusterSet; without REST.
 	StateDir string
-	// Kubeconfigs is the folder of the members' kubeconfigs, and Providers the file of credential
-	// providers for ClusterProfiles; "": none.
+	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
+	// providers for ClusterProfiles. Either may be "".
 	Kubeconfigs, Providers string
-	// Disk reads these.
+	// Disk reads these files.
 	Disk *filesystem.Disk
-	// TakeOver has this hub write what another one has written.
+	// TakeOver makes this hub adopt imports written by another hub.
 	TakeOver bool
-	// Memory is the memory of the process in bytes. A fifth of it is for the objects of members.
+	// Memory is the memory of the process in bytes. A fifth of it is for members' objects.
 	Memory int64
-	// Drain is how long requests of a withdrawn export may go on.
+	// Drain is how long requests to a withdrawn export may continue.
 	Drain time.Duration
 	Log   *slog.Logger
 }
@@ -71,28 +69,28 @@ type Config struct {
 type Hub struct {
 	cfg        Config
 	log        *slog.Logger
-	store      *store.Store // of the management cluster
+	store      *store.Store
 	management dynamic.Interface
-	budget     *kube.Budget // of the members' objects
+	budget     *kube.Budget
 
-	// Of a term in which this process leads.
+	// The fields of a term in which this process leads.
 	uid      string
 	epoch    uint64
 	out      *hub.Hub
 	clusters map[string]*cluster // read by callbacks with mu held
 
-	files atomic.Pointer[file.Reader] // of a folder
+	files atomic.Pointer[file.Reader]
 
 	mu       sync.Mutex
 	leading  bool
 	set      string
-	peers    []string            // names of the members with a peer
-	mistakes map[string]*mistake // by member
+	peers    []string
+	mistakes map[string]*mistake
 	findings map[string]*mistake // in files, by object and field
-	claims   map[string]claim    // by member
+	claims   map[string]claim
 }
 
-// New makes a hub that does nothing before Run.
+// New makes a hub that is idle until Run.
 func New(c Config) (*Hub, error) {
 	c.Log = slog.New(boundedLog{c.Log.Handler()})
 	h := &Hub{cfg: c, log: c.Log, store: store.New(), mistakes: map[string]*mistake{}, claims: map[string]claim{},
@@ -106,7 +104,7 @@ func New(c Config) (*Hub, error) {
 	return h, nil
 }
 
-// Stuck is why the hub is stuck, which only a restart ends; "" if it is not.
+// Stuck returns why the hub needs a restart; "": it does not.
 func (h *Hub) Stuck() string {
 	if files := h.files.Load(); files != nil && files.Stuck() {
 		return file.StuckMessage
@@ -149,7 +147,6 @@ func (h *Hub) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// runFiles runs the hub of a folder, which is the only one.
 func (h *Hub) runFiles(ctx context.Context) error {
 	files, err := file.New(file.Config{Paths: h.cfg.Paths, Store: h.store, StateDir: h.cfg.StateDir, Log: h.log,
 		Report: h.reported})
@@ -166,7 +163,6 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	return group.Wait()
 }
 
-// lead runs the members until ctx ends.
 func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, uint64, error)) error {
 	uid, epoch, err := identity(ctx)
 	if err != nil {
@@ -221,7 +217,6 @@ func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, 
 	return group.Wait()
 }
 
-// enqueueExports has the condition Exported of some pools of a member written.
 func (h *Hub) enqueueExports(member string, pools []objectid.Pool) {
 	if c := h.at(member); c != nil {
 		c.mu.Lock()
@@ -239,7 +234,6 @@ func (h *Hub) at(member string) *cluster {
 	return h.clusters[member]
 }
 
-// follow follows the ClusterSet, and how its members are reached.
 func (h *Hub) follow(ctx context.Context) error {
 	sub := h.store.Subscribe()
 	defer sub.Close()
@@ -257,7 +251,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	}
 }
 
-// adopt starts, ends and configures members. Without a ClusterSet everything stays as it is.
+// adopt starts, stops and configures members. Without a ClusterSet nothing changes.
 func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	h.mu.Lock()
 	had := h.set
@@ -273,7 +267,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 					Fix:     "write it again, or end the hub"})
 		} else {
 			h.note("",
-				&mistake{Field: "ClusterSet", Problem: "there is none, so this hub has no members",
+				&mistake{Field: "ClusterSet", Problem: "no ClusterSet exists, so this hub has no members",
 					Fix: "write one with members that have a kubeconfig or a clusterProfile"})
 		}
 		return
@@ -298,10 +292,10 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		if err != nil {
 			if bad, ok := err.(*mistake); ok && (c == nil || c.done == closed) {
 				h.note(name, bad)
-			} else if ok { // it is read as it was described before
+			} else if ok {
 				h.note(name+newest, bad)
 			}
-			if c == nil { // it is a member all the same: what others have of it stays
+			if c == nil { // it stays a member, so the others keep its exports
 				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {},
 					done: closed}
 				now[name] = c
@@ -312,8 +306,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 				<-c.done
 				h.forget(name)
 			}
-			// With a store of its own: what another cluster, or an earlier reader, has left is not
-			// in it.
+			// A new store has no objects of another cluster or an earlier reader.
 			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key,
 				rest: at.rest, done: make(chan struct{})}
 			now[name], begin = c, append(begin, c)
@@ -339,8 +332,8 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	}
 }
 
-// wanted returns the members that this hub reads and writes, in their order: those without a peer.
-// Of two members of one name the first counts.
+// wanted returns the members without a peer, in order. Of two members with one name the first
+// counts.
 func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
@@ -359,7 +352,7 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 			peers = append(peers, m.Name)
 			if m.Draining {
 				odd[m.Name+undrained] = &mistake{Field: field(m, "draining"),
-					Problem: "it has no effect on a member that has a peer: the others send it requests on",
+					Problem: "it has no effect on a member that has a peer: the others continue to send it requests",
 					Fix:     "run `penstock clusters drain` there, and remove the field"}
 			}
 		}
@@ -379,8 +372,8 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 	return names, wanted
 }
 
-// adoptPeers notes the members with a peer. alone: there is no other member, so the hub has nothing
-// to do.
+// adoptPeers records the members with a peer. alone: there is no other member, so the hub has
+// nothing to do.
 func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
 	h.mu.Lock()
 	same := slices.Equal(h.peers, peers)
@@ -400,23 +393,17 @@ func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
 	}
 }
 
-// again follows a name that two members have.
 const again = ", a second time"
 
-// undrained follows the name of a member that spec.members[].draining does not drain.
 const undrained = ", which drains itself"
 
-// partly follows the name of a member of which objects are left out.
 const partly = ", of which objects are left out"
 
-// unfit follows the name of a member with exports that no import may have.
 const unfit = ", whose exports are not all fit for an import"
 
-// newest follows the name of a member in what is wrong with its newest description, while the one
-// before is in use.
 const newest = ", as it is described now"
 
-// closed is the end of what never ran.
+// closed is the done channel of a cluster that never ran.
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -434,8 +421,8 @@ func (h *Hub) forget(name string) {
 	delete(h.mistakes, name+twin)
 }
 
-// never is why no import that a hub writes has an address: the kinds that no range of an importer
-// allows. What each importer's own --allowed-cidrs leave out, it reports itself.
+// never returns why no importer can allow an address. Importers report addresses outside their
+// --allowed-cidrs.
 func never(ip netip.Addr) string {
 	var none addresses.Ranges
 	return none.Never(ip)

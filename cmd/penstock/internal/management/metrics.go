@@ -35,7 +35,6 @@ func (h *Hub) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// known is a state as a label.
 func known(state string) string {
 	switch state {
 	case hub.Imported, hub.Pending, export.ExportedReason, export.NotSupportedReason, export.NoAddressReason,
@@ -57,14 +56,14 @@ func (h *Hub) Collect(out chan<- prometheus.Metric) {
 		}
 		return 0
 	}
-	is := h.status()
-	gauge(leadingDesc, oneIf(is.Leading))
-	problems := len(is.Problems)
-	if is.Problem != nil {
+	status := h.status()
+	gauge(leadingDesc, oneIf(status.Leading))
+	problems := len(status.Problems)
+	if status.Problem != nil {
 		problems++
 	}
 	gauge(problemsDesc, float64(problems))
-	for _, m := range is.Members {
+	for _, m := range status.Members {
 		gauge(connectedDesc, oneIf(m.Connected), m.Name)
 		if !m.Contacted.IsZero() {
 			gauge(ageDesc, max(time.Since(m.Contacted).Seconds(), 0), m.Name)

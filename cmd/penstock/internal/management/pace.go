@@ -2,26 +2,23 @@ package management
 
 import "time"
 
-// A member that changes its objects all the time would have this process, and through it the API
-// servers of all others, follow. The cost of its changes is a debt that decreases by paceShare of
-// the time. Above paceBurst the member's next decision waits, and has everything that has changed
-// meanwhile.
+// A member's changes cause work here and at all other API servers. Their cost is a debt that
+// decreases by paceShare of the time. Above paceBurst the next decision waits, and covers all
+// changes made meanwhile.
 const (
 	paceShare = 0.1
 	paceBurst = 2 * time.Second // the first decision about 1,000 pools
-	// exportCost is that of an export that has changed: a write in each of the other members.
+	// exportCost is the cost of a changed export: a write in each other member.
 	exportCost = 2 * time.Millisecond
 	// longestPace bounds the wait: a third of a lease.
 	longestPace = 5 * time.Second
 )
 
-// pace is the debt of a member.
 type pace struct {
 	debt time.Duration
 	at   time.Time
 }
 
-// spent adds the cost of a decision, and returns how long the next one waits.
 func (p *pace) spent(took time.Duration, exports int, now time.Time) time.Duration {
 	if !p.at.IsZero() {
 		p.debt = max(p.debt-time.Duration(float64(now.Sub(p.at))*paceShare), 0)

@@ -12,23 +12,20 @@ import (
 	"github.com/penstock-project/penstock/multicluster/hub"
 )
 
-// Status is what penstock hub shows of its members.
+// Status is the state of a hub's members.
 type Status struct {
-	// ClusterSet is the name of the one in use; "" before there is one.
-	ClusterSet string `json:"clusterSet"`
-	// Leading: this process writes.
-	Leading bool         `json:"leading"`
-	Problem *mistake     `json:"problem,omitempty"`
-	Members []hub.Status `json:"members"`
-	// Peers are the members with a peer. Penstocks exchange exports with them, and the hub ignores
-	// them.
+	// ClusterSet is the name of the ClusterSet in use; "": none yet.
+	ClusterSet string       `json:"clusterSet"`
+	Leading    bool         `json:"leading"`
+	Problem    *mistake     `json:"problem,omitempty"`
+	Members    []hub.Status `json:"members"`
+	// Peers are the members with a peer, which the hub ignores.
 	Peers []string `json:"peers,omitempty"`
-	// Problems of members, by name, and of what stands in files, by object and field.
+	// Problems maps members, and objects and fields in files, to their problems.
 	Problems map[string]*mistake `json:"problems,omitempty"`
 }
 
-// note notes what is wrong with a member, "" for the ClusterSet; nil: nothing is. What is new is
-// logged.
+// note records a member's problem and logs a new one; nil: none. "" stands for the ClusterSet.
 func (h *Hub) note(member string, m *mistake) {
 	h.mu.Lock()
 	old := h.mistakes[member]
@@ -53,42 +50,40 @@ func (h *Hub) name() string {
 	return h.set
 }
 
-// status is what the hub shows.
 func (h *Hub) status() Status {
 	h.mu.Lock()
-	is := Status{ClusterSet: h.set, Leading: h.leading, Peers: h.peers}
-	is.Members, is.Problems = []hub.Status{}, map[string]*mistake{}
+	status := Status{ClusterSet: h.set, Leading: h.leading, Peers: h.peers}
+	status.Members, status.Problems = []hub.Status{}, map[string]*mistake{}
 	for name, m := range h.mistakes {
 		if name == "" {
-			is.Problem = m
+			status.Problem = m
 		} else {
-			is.Problems[name] = m
+			status.Problems[name] = m
 		}
 	}
-	maps.Copy(is.Problems, h.findings)
+	maps.Copy(status.Problems, h.findings)
 	out := h.out
 	h.mu.Unlock()
-	if out != nil && is.Leading {
-		is.Members = out.Status()
+	if out != nil && status.Leading {
+		status.Members = out.Status()
 	}
-	return is
+	return status
 }
 
-// Register adds the hub's pages to mux: its members, and the page by which other commands find that
-// the process is a hub.
+// Register adds the hub's pages to mux: its members, and the page by which other commands recognize
+// a hub.
 func (h *Hub) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /members", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.status()) })
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.clusterSet()) })
 	debug.RegisterStore(mux, h.store)
 }
 
-// clusterSet is the page /clusters of a hub, which exchanges no exports itself.
 func (h *Hub) clusterSet() clusterset.Status {
-	is := clusterset.Status{Hub: true, Members: []clusterset.MemberStatus{}}
+	status := clusterset.Status{Hub: true, Members: []clusterset.MemberStatus{}}
 	if set := clusterset.Selected(h.store.View()); set != nil {
-		is.Cluster = set.Spec.Cluster
+		status.Cluster = set.Spec.Cluster
 	}
-	return is
+	return status
 }
 
 func writeJSON(w http.ResponseWriter, value any) {
@@ -98,5 +93,4 @@ func writeJSON(w http.ResponseWriter, value any) {
 	_ = e.Encode(value) // fails only if the client has disconnected
 }
 
-// equalMember compares what decisions about exports depend on.
 func equalMember(a, b *v1alpha1.ClusterSetMember) bool { return reflect.DeepEqual(a, b) }

@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 )
 
-// installed finds out whether the CRD of InferencePoolImport that a member has installed has
-// status.clusters. Upstream's own has not, and the API server would drop them. Any client that has
-// authenticated may read the API server's schema; a CRD takes a permission.
+// installed determines whether a member's CRD of InferencePoolImport has status.clusters, which
+// upstream's lacks. Every authenticated client may read the API server's schema; reading a CRD
+// needs a permission.
 type installed struct {
 	client *discovery.DiscoveryClient
-	url    string // of the schema that was read last: it has a hash of its content
+	url    string // of the last schema; it contains a hash of the content
 	prunes bool
 }
 
@@ -26,8 +26,7 @@ func newInstalled(config *rest.Config) (*installed, error) {
 	return &installed{client: client}, err
 }
 
-// read reads the schema, if it is another one than before. A kind that is not installed prunes
-// nothing.
+// read reads the schema if it changed. A kind that is not installed prunes nothing.
 func (i *installed) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*contactTimeout)
 	defer cancel()

@@ -17,11 +17,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// right is a kind that the hub reads in a member.
 type right struct {
 	group, version, resource, kind string
-	optional                       bool // it may be missing
-	// of a kind beside the store; such a one may be forbidden, too
+	optional                       bool
+	// set for kinds without a table in the store; these may be forbidden, too
 	kept func(u *unstructured.Unstructured) (runtime.Object, error)
 }
 
@@ -29,7 +28,6 @@ func (r right) gvr() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: r.group, Version: r.version, Resource: r.resource}
 }
 
-// rights are what the hub reads in a member, in the order in which it is tried.
 var rights = []right{
 	{"", "v1", "namespaces", "Namespace", false, nil},
 	{"", "v1", "services", "Service", false, nil},
@@ -41,8 +39,7 @@ var rights = []right{
 	{v1alpha1.Group, v1alpha1.Version, poolExportResource, "PoolExport", true, keptExport},
 }
 
-// readable are those of rights that are installed. A read that is forbidden is a mistake of the
-// member's user.
+// readable returns the installed rights. A forbidden read is a mistake of the member's user.
 func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out []right, err error) {
 	for _, r := range rights {
 		one, cancel := context.WithTimeout(ctx, 2*contactTimeout)
@@ -66,9 +63,8 @@ func (c *cluster) readable(ctx context.Context, client dynamic.Interface) (out [
 	return out, nil
 }
 
-// kinds are those of rights that are in the store.
-func kinds(of []right) (out []kube.Kind) {
-	for _, r := range of {
+func kinds(rights []right) (out []kube.Kind) {
+	for _, r := range rights {
 		if r.kept == nil {
 			out = append(out, kube.Kind{Group: r.group, Kind: r.kind, Required: true})
 		}

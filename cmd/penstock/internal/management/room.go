@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// needed reports whether the hub reads an object of a member. A pool without an annotation about
-// exports, and without a condition of a hub, is not read: a cluster may have any number of them.
+// needed skips pools without an export annotation or a hub's condition: a cluster may have any
+// number of them.
 func needed(obj store.Object) bool {
 	pool, ok := obj.(*inferencev1.InferencePool)
 	if !ok {
@@ -34,9 +34,8 @@ func needed(obj store.Object) bool {
 	return false
 }
 
-// reportLeftOut notes of which kinds of the member objects are left out. The numbers are those of
-// the moment when a kind is first left out: a member that changes all the time is not logged all
-// the time.
+// reportLeftOut reports the kinds of which objects are left out, with the first numbers, so that
+// constant changes do not fill the log.
 func (c *cluster) reportLeftOut(share *kube.Share) {
 	var names, texts []string
 	for _, l := range share.LeftOut() {
@@ -61,19 +60,17 @@ func (c *cluster) reportLeftOut(share *kube.Share) {
 	}
 }
 
-// namedUnfit is how many exports of a member a finding names.
 const namedUnfit = 3
 
-// reportUnfit notes the objects of the member that cannot be decoded, and the exports that no
-// import may have. It is called once for each contact: a member that changes all the time is not
-// logged all the time.
+// reportUnfit reports undecodable objects, and exports that no import may have, once for each
+// contact.
 func (c *cluster) reportUnfit() {
 	first, more := c.hub.out.Unfit(c.name, namedUnfit)
 	c.mu.Lock()
 	for _, r := range c.reading {
 		for _, f := range r.Findings {
 			switch {
-			case f.Owner == (report.Ref{}): // about a kind: contact has it
+			case f.Owner == (report.Ref{}): // about a kind: contact reports it
 			case len(first) < namedUnfit:
 				first = append(first, bounded(f.Problem))
 			default:
@@ -93,6 +90,6 @@ func (c *cluster) reportUnfit() {
 		Field: "spec.members[" + c.name + "]",
 		Problem: "no import may have some of what it exports, so the others do not import it: " +
 			strings.Join(first, "; "),
-		Fix: "correct these objects there: an API server that validates has none of them",
+		Fix: "correct these objects there: an API server that validates objects rejects them",
 	})
 }

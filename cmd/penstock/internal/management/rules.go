@@ -8,14 +8,13 @@ import (
 //go:embed rules.yaml
 var rules string
 
-// createNamespaces is the rule that spec.createNamespaces of the ClusterSet needs.
 const createNamespaces = `- apiGroups: [""]
   resources: [namespaces]
   verbs: [create]
 `
 
-// Rules are the objects that give a hub its permissions in a member: a service account in a
-// namespace, and its ClusterRole. namespaces: it may make namespaces.
+// Rules returns the objects that give a hub its permissions in a member: a service account in a
+// namespace, and its ClusterRole. namespaces: it may create namespaces.
 func Rules(namespace string, namespaces bool) string {
 	more := ""
 	if namespaces {

@@ -1,22 +1,19 @@
-// Package parenthost finds gateways of other clusters that have no route for the Host that they are
-// asked for.
+// Package parenthost detects gateways of other clusters that have no route for the Host that they
+// receive.
 //
-// A gateway of an import in ParentMode without parents[].hostname gets the Host of each client. If
-// its routes have hosts of their own, it answers
-//  404. Envoys report each answer (accesslog.Attempt); a Counter counts for each exporting cluster
-//     those with 404, and the others. Repeated
+// A gateway of an import in ParentMode without parents[].hostname receives the Host of each client.
+// If its routes have other hosts, it responds with 404. Envoys report each response
+// (accesslog.Attempt), and a Counter counts 404s and other responses by exporting cluster. Repeated
+// 404s that are not outnumbered become a finding of the import, with the field to write. The
+// finding is resolved once the gateway has responded otherwise for a while, the hostname is set,
+// the cluster left, or no 404 has arrived for long.
 //
-// 404s that are not outnumbered become one finding of the import, with the field to write. It goes
-// once the gateway has answered otherwise for a while, the hostname is set, or the cluster has
-// left; and when no 404 has arrived for long, as no request may.
+// A model server behind the gateway also responds with 404 when it lacks a model. So a few 404s
+// among others are no finding, and the finding names both solutions.
 //
-// A model server behind the gateway answers 404 too, to a request for a model that it does not
-// have. So a few such answers among others are no finding, and the finding names both ways out.
-//
-// Invariants: it counts for maxParents exporting clusters at most, and keeps nothing of a request
-// but the Host and the gateway's address of the first 404. A report names what a Gateway's proxies
-// have clusters of (Config.Allowed); others are dropped. It does nothing while no gateway answers
-// 404.
+// Invariants: it counts for maxParents exporting clusters at most, and stores of requests only the
+// Host and the gateway's address of the first 404. A report counts if the Gateway's proxies have
+// the cluster (Config.Allowed); others are dropped. It is idle while no gateway responds with 404.
 //
 // Tests: go test ./cmd/penstock/internal/parenthost
 package parenthost

@@ -17,50 +17,48 @@ import (
 
 const (
 	maxParents = 1024
-	// repeated is how many 404s within window are a finding.
-	repeated = 5
-	window   = time.Minute
-	// calm is how long a gateway must not have answered 404 until another answer of it resolves the
-	// finding; without one, forgetAfter.
+	repeated   = 5
+	window     = time.Minute
+	// calm is the time without 404s after which another response resolves the finding; without any
+	// response, forgetAfter.
 	calm        = 10 * time.Second
 	forgetAfter = 10 * time.Minute
-	// every is how often the counts are judged.
-	every = time.Second
+	every       = time.Second
 )
 
 // Reports receives the findings. *peers.Answers implements it.
 type Reports interface {
-	Report(cluster string, is report.Report)
+	Report(cluster string, r report.Report)
 	Resolve(cluster string)
 }
 
-// Config of a Counter.
+// Config configures a Counter.
 type Config struct {
-	Objects func() store.Reader // as they are now
+	Objects func() store.Reader
 	Reports Reports
-	// Allowed reports whether the proxies of a Gateway have the clusters of a pool.
+	// Allowed reports whether a Gateway's proxies have the clusters of a pool.
 	Allowed func(gateway string, pool objectid.Target) bool
 }
 
-// Counter counts answers of the gateways of other clusters.
+// Counter counts responses of other clusters' gateways.
 type Counter struct {
 	cfg  Config
-	wake chan struct{} // has one element when there is something to judge
+	wake chan struct{}
 
 	mu      sync.Mutex
 	parents map[model.ClusterID]*parent
 }
 
-// parent has the answers of the gateways of an exporting cluster, in the current half of the window
-// and the one before.
+// parent has the responses of an exporting cluster's gateways in the current and the previous half
+// of the window.
 type parent struct {
-	turn           time.Time // when the current half began
-	missing, other [2]int    // with 404, and other ones
-	last           time.Time // the last 404
-	otherwise      bool      // another answer came after it
-	host           string    // of the first 404
+	turn           time.Time
+	missing, other [2]int
+	last           time.Time
+	otherwise      bool
+	host           string
 	at             netip.AddrPort
-	reported       inference.ClientHost // zero: there is no finding
+	reported       inference.ClientHost // zero: no finding
 }
 
 // New makes a Counter.
@@ -68,7 +66,7 @@ func New(c Config) *Counter {
 	return &Counter{cfg: c, wake: make(chan struct{}, 1), parents: map[model.ClusterID]*parent{}}
 }
 
-// Count takes over what became of a request (picker.Config.Attempts).
+// Count counts the outcome of a request (picker.Config.Attempts).
 func (c *Counter) Count(a accesslog.Attempt) {
 	id, ok := model.ParseClusterID(a.Cluster)
 	if !ok || !a.Reached || id.Kind != model.ParentKind || a.Gateway != "" && !c.cfg.Allowed(a.Gateway, id.Pool()) {
@@ -100,7 +98,6 @@ func (c *Counter) Count(a accesslog.Attempt) {
 	}
 }
 
-// proceed begins another half of the window when it is time.
 func (p *parent) proceed(now time.Time) {
 	switch halves := now.Sub(p.turn) / (window / 2); {
 	case halves >= 2:
@@ -111,7 +108,6 @@ func (p *parent) proceed(now time.Time) {
 	}
 }
 
-// found reports whether the answers are a finding.
 func (p *parent) found(now time.Time) bool {
 	missing, others := p.missing[0]+p.missing[1], p.other[0]+p.other[1]
 	if p.reported == (inference.ClientHost{}) {
@@ -121,7 +117,7 @@ func (p *parent) found(now time.Time) bool {
 	return quiet < forgetAfter && (quiet < calm || !p.otherwise) && 2*missing >= others
 }
 
-// Run judges what was counted until ctx ends.
+// Run judges the counts until ctx ends.
 func (c *Counter) Run(ctx context.Context) error {
 	for {
 		select {
@@ -139,57 +135,55 @@ func (c *Counter) Run(ctx context.Context) error {
 	}
 }
 
-// judge reports findings and takes them back. It returns false if nothing is counted any more.
+// judge reports and resolves findings. It returns false if no counts are left.
 func (c *Counter) judge(now time.Time) bool {
 	objects, imports := c.cfg.Objects(), map[string]*inference.ClientHosts{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, p := range c.parents {
 		p.proceed(now)
-		var is inference.ClientHost
+		var host inference.ClientHost
 		found := p.found(now)
 		if found {
-			of := imports[id.Key()]
-			if of == nil {
-				of = inference.NewClientHosts(objects, id.Key())
-				imports[id.Key()] = of
+			hosts := imports[id.Key()]
+			if hosts == nil {
+				hosts = inference.NewClientHosts(objects, id.Key())
+				imports[id.Key()] = hosts
 			}
-			if is, found = of.At(id.Member, p.at); !found {
+			if host, found = hosts.At(id.Member, p.at); !found {
 				p.missing = [2]int{} // there is no hostname to set
 			}
 		}
 		switch {
-		case !found && p.reported != is:
+		case !found && p.reported != host:
 			c.cfg.Reports.Resolve(id.String())
-			delete(c.parents, id) // what was counted counts no more
+			delete(c.parents, id)
 		case !found && p.missing == [2]int{}:
 			delete(c.parents, id)
-		case is != p.reported:
-			c.cfg.Reports.Report(id.String(), p.report(id, is))
+		case host != p.reported:
+			c.cfg.Reports.Report(id.String(), p.report(id, host))
 		}
-		p.reported = is
+		p.reported = host
 	}
 	return len(c.parents) > 0
 }
 
-// report is what is shown of an exporting cluster.
-func (p *parent) report(id model.ClusterID, is inference.ClientHost) report.Report {
+func (p *parent) report(id model.ClusterID, host inference.ClientHost) report.Report {
 	owner := report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
 		Namespace: id.Namespace, Name: id.Name}
-	gateway := is.Gateway
+	gateway := host.Gateway
 	if p.at.IsValid() {
 		gateway = fmt.Sprintf("%s at %s", gateway, p.at)
 	}
-	if is.Gateway == "" {
+	if host.Gateway == "" {
 		gateway = "its gateway" + gateway
 	} else {
 		gateway = "gateway " + gateway
 	}
 	return report.Report{Owner: owner, Findings: []report.Finding{{
-		Severity: report.Warning, Owner: owner, Field: is.Field,
-		Problem: fmt.Sprintf(
-			"cluster %s: %s answers 404 repeatedly, at first to a request for host %.100q: it gets the host that the "+
-				"client asks for, and may have no route for it", id.Member, gateway, p.host),
+		Severity: report.Warning, Owner: owner, Field: host.Field,
+		Problem: fmt.Sprintf("cluster %s: %s answers 404 repeatedly, at first to a request for host %.100q: it "+
+			"receives the host that the client requests, and may have no route for it", id.Member, gateway, p.host),
 		Fix: "set parents[].hostname to the host of its route, or add the host to the route at that gateway",
 	}}}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// world has an import of west and east in ParentMode, and a Counter of their gateways' answers.
+// world has an import of west and east in ParentMode, and a Counter of their gateways' responses.
 type world struct {
 	*Counter
 	t        *testing.T
@@ -27,9 +27,9 @@ type world struct {
 	changes  int               // of findings
 }
 
-func (w *world) Report(cluster string, is report.Report) {
+func (w *world) Report(cluster string, r report.Report) {
 	w.changes++
-	w.findings[cluster] = is.Findings[0].String()
+	w.findings[cluster] = r.Findings[0].String()
 }
 
 func (w *world) Resolve(cluster string) {
@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 			return gateway == "default/gw" && pool.Pool == objectid.Pool{Namespace: "default", Name: "chat"}
 		},
 	})
-	go func() { _ = w.Run(t.Context()) }() // it ends with the test
+	go func() { _ = w.Run(t.Context()) }() // ends with the test
 	w.write("", "")
 	return w
 }
@@ -73,7 +73,7 @@ func (w *world) write(west, east string) {
 	}
 }
 
-// count counts n answers of a cluster's gateway.
+// count counts n responses of a cluster's gateway.
 func (w *world) count(cluster string, n, status int) {
 	for range n {
 		w.Count(accesslog.Attempt{Gateway: "default/gw", Cluster: cluster, Reached: true,
@@ -89,7 +89,7 @@ func (w *world) after(d time.Duration, want ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.findings) != len(want) {
-		w.t.Fatalf("findings: %v, want those of %v", w.findings, want)
+		w.t.Fatalf("findings: %v, want findings about %v", w.findings, want)
 	}
 	for _, c := range want {
 		if w.findings[c] == "" {
@@ -108,7 +108,7 @@ func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 		w.count(west, 1, 404)
 		w.after(2*time.Second, west)
 		want :=
-			`InferencePoolImport default/chat status.clusters[0].parents[1].hostname: cluster west: gateway infra/second at 192.0.2.2:80 answers 404 repeatedly, at first to a request for host "chat.example": it gets the host that the client asks for, and may have no route for it; set parents[].hostname to the host of its route, or add the host to the route at that gateway`
+			`InferencePoolImport default/chat status.clusters[0].parents[1].hostname: cluster west: gateway infra/second at 192.0.2.2:80 answers 404 repeatedly, at first to a request for host "chat.example": it receives the host that the client requests, and may have no route for it; set parents[].hostname to the host of its route, or add the host to the route at that gateway`
 		if got := w.findings[west]; got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
@@ -118,7 +118,7 @@ func TestParentMode_Repeated404sNameTheGatewayAndTheFix(t *testing.T) {
 			"clusters[1].parents[0].hostname: cluster east: its gateway at 192.0.2.2:80 answers 404") {
 			t.Error(got)
 		}
-		w.after(forgetAfter-5*time.Second, west, east) // no request shows that it is any better
+		w.after(forgetAfter-5*time.Second, west, east) // no request shows an improvement
 		w.after(6 * time.Second)
 		if len(w.parents) != 0 {
 			t.Errorf("counted for ever: %v", w.parents)
@@ -159,23 +159,23 @@ func TestParentMode_FindingOf404sGoes(t *testing.T) {
 				w.count(west, 10, 404)
 				w.after(2*time.Second, west)
 				step(w)
-				w.count(west, 1, 404) // what counted before counts no more
+				w.count(west, 1, 404) // earlier responses do not count
 				w.after(2 * time.Second)
 			})
 		})
 	}
 }
 
-// A model server behind the gateway answers 404 to requests for a model that it does not have.
+// A model server behind the gateway responds with 404 when it lacks the requested model.
 func TestParentMode_404sAmongOtherAnswersAreNoFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		for range 20 { // 404s of a quarter of the requests
+		for range 20 { // a quarter of the responses are 404s
 			w.count(west, 8, 404)
 			w.count(west, 24, 200)
 			w.after(7 * time.Second)
 		}
-		w.count(east, repeated-1, 404) // a few in a long time are none either
+		w.count(east, repeated-1, 404) // a few in a long time are no finding either
 		w.after(window)
 		w.count(east, repeated-1, 404)
 		w.after(2 * time.Second)
@@ -186,7 +186,7 @@ func TestParentMode_ReportsOf404sAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for _, a := range []accesslog.Attempt{
-			{Cluster: west, Gateway: "default/other"}, // whose proxies have no such cluster
+			{Cluster: west, Gateway: "default/other"}, // its proxies have no such cluster
 			{Cluster: "parent/other/chat/west", Gateway: "default/gw"},
 			{Cluster: "peer/default/chat/west"}, {Cluster: "pool/default/chat"}, {Cluster: "parent/"}, {},
 		} {

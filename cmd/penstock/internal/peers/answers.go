@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Answers puts on the board of an import what its gateways answer, and publishes it: an Envoy
-// reports to any process, and the process that writes status may be another one. There is one
-// source per exporting cluster and process. The topic "answers" is that of Asked.
+// Answers puts findings about responses of an import's gateways on the board, one source per
+// exporting cluster and process, and publishes them for the process that writes status. The topic
+// "answers" belongs to Asked.
 type Answers struct {
 	board *status.Board
 	topic *channel.Topic
 }
 
-// NewAnswers makes it.
+// NewAnswers makes an Answers.
 func NewAnswers(b *status.Board, c *channel.Channel) *Answers {
 	a := &Answers{board: b, topic: c.Topic("unrouted")}
 	channel.NewMirror(a.topic, channel.MirrorConfig[report.Report]{
@@ -37,15 +37,15 @@ func NewAnswers(b *status.Board, c *channel.Channel) *Answers {
 
 func answersSource(cluster string) string { return status.Instance(status.Answers, cluster) }
 
-// Report sets what is to be reported of an exporting cluster.
-func (a *Answers) Report(cluster string, is report.Report) {
-	a.board.Replace(answersSource(cluster), is)
-	if raw, err := json.Marshal(is); err == nil { // plain values
+// Report sets the report on an exporting cluster.
+func (a *Answers) Report(cluster string, r report.Report) {
+	a.board.Replace(answersSource(cluster), r)
+	if raw, err := json.Marshal(r); err == nil { // plain values
 		a.topic.Publish(channel.Item{Key: cluster, Value: raw})
 	}
 }
 
-// Resolve takes it back.
+// Resolve removes the report on an exporting cluster.
 func (a *Answers) Resolve(cluster string) {
 	a.board.Replace(answersSource(cluster))
 	a.topic.Retract(cluster)

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// The process that writes status is not the one that an Envoy reports to.
+// An Envoy may report to a process that does not write status.
 func TestParentMode_404sThatAnotherProcessCountsAreOnTheBoard(t *testing.T) {
 	other := startPublisher(t)
 	counts := NewAnswers(status.NewBoard(nil), other.Channel)
@@ -21,15 +21,15 @@ func TestParentMode_404sThatAnotherProcessCountsAreOnTheBoard(t *testing.T) {
 	}
 	shown := func(findings int) func() bool {
 		return func() bool {
-			is, _ := board.Get(farImport)
-			return len(is.Findings) == findings
+			shown, _ := board.Get(farImport)
+			return len(shown.Findings) == findings
 		}
 	}
 	counts.Report("parent/default/far/west", found)
 	poll.Until(t, "the other's finding is on the board", shown(1))
 	own.Report("parent/default/far/west", found)
 	if !shown(1)() {
-		t.Error("two processes report what is the same twice")
+		t.Error("the same finding of two processes appears twice")
 	}
 	own.Resolve("parent/default/far/west")
 	if !shown(1)() {

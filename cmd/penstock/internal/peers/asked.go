@@ -15,26 +15,25 @@ import (
 )
 
 const (
-	// askTimeout is how long a process waits for the answers of its peers.
 	askTimeout = time.Second
-	// maxAnswer bounds the answer to one question, in bytes: records beyond it are left out.
-	// maxQuestions bounds those that are answered at a time, of all peers together.
+	// maxAnswer bounds the answer to one question, in bytes: further records are dropped.
+	// maxQuestions bounds the open questions of all peers together.
 	maxAnswer, maxQuestions = 256 << 10, 32
 )
 
-// Asked answers which picks the processes have made, at any of them: a question is an item that
-// stays published until its answers have arrived, and so is an answer.
+// Asked returns the picks of all processes. A question is an item that stays published until its
+// answers arrive; so is an answer.
 type Asked struct {
 	questions, answers *channel.Topic
 	peers              *channel.Mirror[json.RawMessage]
 	picks              func(picker.Picks) []*picker.Record
 
 	mu       sync.Mutex
-	open     map[string]bool // questions that are answered
-	answered chan struct{}   // closed and replaced with each answer
+	open     map[string]bool // questions that are being answered
+	answered chan struct{}   // closed and replaced after each answer
 }
 
-// NewAsked makes it. picks returns those of this process, and is called once the channel runs.
+// NewAsked makes an Asked. picks returns this process's picks, and is called once the channel runs.
 func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *Asked {
 	a := &Asked{questions: c.Topic("questions"), answers: c.Topic("answers"), picks: picks, open: map[string]bool{},
 		answered: make(chan struct{})}
@@ -45,7 +44,7 @@ func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *As
 	a.peers = channel.NewMirror(a.answers, channel.MirrorConfig[json.RawMessage]{
 		Decode: func(value []byte) (json.RawMessage, error) {
 			if len(value) > maxAnswer+2 || !json.Valid(value) {
-				return nil, fmt.Errorf("an answer of %d bytes is none", len(value))
+				return nil, fmt.Errorf("an answer of %d bytes is invalid", len(value))
 			}
 			return value, nil
 		},
@@ -59,7 +58,6 @@ func NewAsked(c *channel.Channel, picks func(picker.Picks) []*picker.Record) *As
 	return a
 }
 
-// answer publishes the answers to questions, and retracts those of questions that are gone.
 func (a *Asked) answer(changes []channel.Change[picker.Picks]) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,7 +75,6 @@ func (a *Asked) answer(changes []channel.Change[picker.Picks]) {
 	}
 }
 
-// bounded encodes records, the first ones if all are more than maxAnswer.
 func bounded(records []*picker.Record) []byte {
 	out := []byte{'['}
 	for _, r := range records {
@@ -93,15 +90,15 @@ func bounded(records []*picker.Record) []byte {
 	return append(out, ']')
 }
 
-// Picks returns the selected picks of all processes, newest first, and how many peers have not
-// answered in time.
+// Picks returns the selected picks of all processes, newest first, and the number of peers that did
+// not answer in time.
 func (a *Asked) Picks(ctx context.Context, q picker.Picks) (records []*picker.Record, silent int) {
 	records = a.picks(q)
 	if a.questions.Subscribers() == 0 {
 		return records, 0
 	}
 	value, err := json.Marshal(q)
-	if err != nil { // of plain values
+	if err != nil { // plain values
 		return records, 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// What peers answer about picks and what gateways answer (Answers) had one topic: each question
-// logged that an update had no effect.
+// Answers about picks and gateways' responses (Answers) once had one topic: each question logged an
+// update without effect.
 func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 	other := startPublisher(t)
 	NewAnswers(status.NewBoard(nil), other.Channel)
@@ -20,7 +20,7 @@ func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 		return []*picker.Record{{Pool: "default/llm", Picker: "other"}}
 	})
 	var log bytes.Buffer
-	t.Cleanup(func() { // once the channels have ended
+	t.Cleanup(func() { // after the channels have ended
 		if log.Len() > 0 {
 			t.Errorf("logged: %s", &log)
 		}
@@ -39,7 +39,8 @@ func TestExplain_PicksOfAPeerAreNoErrorInTheLog(t *testing.T) {
 	if len(records) != 1 || records[0].Picker != "other" || silent != 0 {
 		t.Fatalf("records %v of the peer, %d silent", records, silent)
 	}
-	if err := other.Topic("answers").Acknowledged(t.Context()); err != nil { // what is logged of an update is so before
+	// updates are logged before their acknowledgement
+	if err := other.Topic("answers").Acknowledged(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -8,31 +8,27 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// batchDelay is how long a fact waits for others to be published with.
+// batchDelay is how long a fact waits for others to share a batch.
 const batchDelay = 20 * time.Millisecond
 
-// batchLimits bound how long batches wait and stay published.
 type batchLimits struct {
-	delay time.Duration // for which a fact waits for others
+	delay time.Duration
 	ttl   time.Duration
-	most  int // bytes that are published at a time; 0: any
+	most  int // bytes published at a time; 0: any
 }
 
-// batches publishes what waits as items that are retracted after a while: facts that matter to the
-// processes that are connected.
+// batches publishes facts for connected processes only, as items that are retracted after a while.
 type batches struct {
 	topic  *channel.Topic
 	limits batchLimits
-	// take returns what waits, and removes it; nil: nothing does.
-	take func() []byte
-	wake chan struct{}
+	take   func() []byte
+	wake   chan struct{}
 }
 
 func newBatches(t *channel.Topic, l batchLimits, take func() []byte) *batches {
 	return &batches{topic: t, limits: l, take: take, wake: make(chan struct{}, 1)}
 }
 
-// notify has what waits published soon. It is called when the first fact waits.
 func (b *batches) notify() {
 	select {
 	case b.wake <- struct{}{}:

@@ -16,18 +16,16 @@ const (
 	// entriesDelay is how long an entry waits for others: picks of full pools wait for ends
 	// (picker.Config.EndWait).
 	entriesDelay = 2 * time.Millisecond
-	// entriesTTL is how long a batch stays published for a process that is slow or has just
+	// entriesTTL is how long a batch stays published for processes that are slow or just
 	// disconnected.
 	entriesTTL = 5 * time.Second
-	// maxWaiting bounds what waits to be published. The lease of an entry beyond it lives until it
-	// expires.
+	// maxWaiting bounds the entries that wait. The lease of a dropped entry lasts until it expires.
 	maxWaiting = 100_000
 )
 
-// Entries publishes access log entries of requests that another process picked for. An Envoy asks
-// any picker, and each of its workers logs to any process. Otherwise pickers would count requests
-// that have ended, weigh pods by them, and in the end find an idle pool full; and they would not
-// count requests that go on.
+// Entries publishes access log entries of requests that another process picked for, because an
+// Envoy's workers log to any process. Otherwise pickers would count ended requests and in the end
+// find an idle pool full, and not count continuing ones.
 type Entries struct {
 	channel *channel.Channel
 	batches *batches
@@ -36,7 +34,7 @@ type Entries struct {
 	waiting []accesslog.Entry
 }
 
-// NewEntries makes it. log is called with the entries that peers publish.
+// NewEntries makes an Entries. log is called with the entries that peers publish.
 func NewEntries(c *channel.Channel, log func(accesslog.Entry)) *Entries {
 	topic := c.Topic("entries")
 	e := &Entries{channel: c}
@@ -73,7 +71,6 @@ func (e *Entries) Add(entry accesslog.Entry) {
 // Run publishes until ctx ends.
 func (e *Entries) Run(ctx context.Context) error { return e.batches.Run(ctx) }
 
-// take returns the entries that wait.
 func (e *Entries) take() []byte {
 	e.mu.Lock()
 	entries := e.waiting
@@ -83,7 +80,7 @@ func (e *Entries) take() []byte {
 		return nil // the process that picked is gone
 	}
 	value, err := json.Marshal(entries)
-	if err != nil { // of plain values
+	if err != nil { // plain values
 		return nil
 	}
 	return value

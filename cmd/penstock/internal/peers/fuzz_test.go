@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// FuzzFacts_HostileValuesAreBounded: whatever a peer publishes on any topic, this process handles
-// without a panic; counts stay counts, and what the peer retracts is gone.
+// FuzzFacts_HostileValuesAreBounded: no item of a peer on any topic causes a panic; counts stay
+// counts, and retracted items are gone.
 func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 	for _, s := range [][2]string{
 		{"default/gw", "3"}, {"default/gw", "-3"}, {"default/gw", "9223372036854775807"}, {"10.0.0.1:80", "4"},
@@ -50,7 +50,7 @@ func FuzzFacts_HostileValuesAreBounded(f *testing.F) {
 	}
 	w := newFuzzWorld(f)
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		key = strings.ToValidUTF8(key, "?") // protobuf sends no other
+		key = strings.ToValidUTF8(key, "?") // protobuf sends no other text
 		w.publish(t, channel.Item{Key: key, Value: value})
 		if n := w.proxies.Elsewhere(); n < 0 || n > math.MaxInt32 {
 			t.Errorf("%d Envoys elsewhere", n)
@@ -118,7 +118,7 @@ type fuzzWorld struct {
 type fuzzCounter struct {
 	loads    *endpoint.Registry
 	index    *prefix.Index
-	learned  []picker.Sent // their chains are valid no more
+	learned  []picker.Sent // their chains are no longer valid
 	sessions []picker.Session
 	hosts    hostRecorder
 }
@@ -126,21 +126,16 @@ type fuzzCounter struct {
 func (*fuzzCounter) Owner() string               { return "this" }
 func (c *fuzzCounter) Loads() *endpoint.Registry { return c.loads }
 
-// Learn implements Caches.
 func (c *fuzzCounter) Learn(s picker.Sent) { c.learned = append(c.learned, s) }
 
-// Snapshot implements Caches.
 func (*fuzzCounter) Snapshot(int, func(netip.AddrPort, []byte)) {}
 
-// Restore implements Caches.
 func (c *fuzzCounter) Restore(server netip.AddrPort, snapshot []byte) error {
 	return c.index.Restore(server, snapshot)
 }
 
-// LearnSession implements SessionKeeper.
 func (c *fuzzCounter) LearnSession(s picker.Session) { c.sessions = append(c.sessions, s) }
 
-// Sessions implements SessionKeeper.
 func (*fuzzCounter) Sessions(func(picker.Session) bool) {}
 
 func newFuzzWorld(f *testing.F) *fuzzWorld {

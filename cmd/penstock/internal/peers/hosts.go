@@ -12,26 +12,23 @@ import (
 )
 
 const (
-	// hostsTTL is how long a change of a name's addresses stays published: longer than a lost
-	// connection takes to come back, and shorter than the time between two lookups, after which it
-	// may be wrong.
+	// hostsTTL is how long a change of addresses stays published: longer than a reconnection,
+	// shorter than the time between two lookups, after which it may be outdated.
 	hostsTTL = 5 * time.Second
-	// maxHostAddresses is how many addresses a name may have. A lookup yields no more
-	// (discovery/hostname).
+	// maxHostAddresses bounds a name's addresses, as in a lookup (discovery/hostname).
 	maxHostAddresses = 256
 )
 
-// HostLearner stores addresses of a host name that is used. *hostname.Resolver implements it.
+// HostLearner stores addresses of a host name in use. *hostname.Resolver implements it.
 type HostLearner interface {
 	Learn(name string, addresses []string) error
 }
 
-// Hosts publishes changed addresses of host names. Processes look names up at different moments;
-// without it, the picker of one would name addresses that Envoys of another lack, for up to the
-// time between two lookups.
+// Hosts publishes changed addresses of host names. Otherwise one process's picker would name
+// addresses that another's Envoys lack until their next lookup.
 type Hosts struct{ topic *channel.Topic }
 
-// NewHosts makes it. learner is called once the channel runs.
+// NewHosts makes a Hosts. learner is called once the channel runs.
 func NewHosts(c *channel.Channel, learner func() HostLearner) *Hosts {
 	h := &Hosts{topic: c.Topic("hosts")}
 	h.topic.Subscribe(func(_ context.Context, u channel.Update) error {
@@ -50,7 +47,6 @@ func NewHosts(c *channel.Channel, learner func() HostLearner) *Hosts {
 	return h
 }
 
-// decodeHost returns the addresses in the form in which a lookup yields them.
 func decodeHost(value []byte) ([]string, error) {
 	var list []netip.Addr
 	if err := json.Unmarshal(value, &list); err != nil {
@@ -62,18 +58,18 @@ func decodeHost(value []byte) ([]string, error) {
 	out := make([]string, len(list))
 	for i, a := range list {
 		if !a.IsValid() || a.Zone() != "" {
-			return nil, errors.New("an address that is none")
+			return nil, errors.New("an invalid address")
 		}
 		out[i] = a.String()
 	}
 	return out, nil
 }
 
-// Changed publishes the addresses of a name that this process has looked up. See
+// Changed publishes addresses of a name that this process looked up. See
 // hostname.Resolver.OnChange.
 func (h *Hosts) Changed(name string, addresses []string) {
 	value, err := json.Marshal(addresses)
-	if err != nil { // of plain values
+	if err != nil { // plain values
 		return
 	}
 	h.topic.Publish(channel.Item{Key: name, Value: value, TTL: hostsTTL})

@@ -8,11 +8,9 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// hostRecorder has the addresses that a process has learned. It is read once nothing more is
-// delivered.
+// hostRecorder has a process's learned addresses. It is read after the last delivery.
 type hostRecorder map[string][]string
 
-// Learn implements HostLearner.
 func (h hostRecorder) Learn(name string, addresses []string) error {
 	h[name] = addresses
 	return nil

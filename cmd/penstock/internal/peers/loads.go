@@ -16,50 +16,46 @@ import (
 )
 
 const (
-	// loadsRetention is how long the requests of a peer count after the connection to it is lost.
-	// Their Envoys report each every 2 s, to a process that is still there, which counts them from
-	// then on.
+	// loadsRetention is how long a peer's requests count after its connection is lost. Their Envoys
+	// report each request every 2 s to another process, which counts it from then on.
 	loadsRetention = 2 * time.Second
-	// loadsInterval is the least time between two publications. The first change after it is
+	// loadsInterval is the minimum time between publications. The first change after it is
 	// published at once.
 	loadsInterval = 5 * time.Millisecond
-	// ownerKey is the key of the item that names a process's picker.
-	ownerKey = "owner"
-	// claimKey is the key of the number of a process's last claim, and answerKey with an owner's
-	// name that of the owner's last claim which a process has counted.
+	ownerKey      = "owner"
+	// claimKey is the key of the number of a process's last claim. answerKey with an owner's name
+	// is the key of that owner's last claim that a process has counted.
 	claimKey, answerKey = "claim", "answer "
-	// headersKey with an address is the key of what a process has learned of the headers there.
-	headersKey = "headers "
-	// answerTimeout is how long a peer that answers no claims is waited for.
+	// headersKey with an address is the key of what a process learned of the headers there.
+	headersKey    = "headers "
 	answerTimeout = 750 * time.Millisecond
 )
 
 // LoadCounter counts requests in flight. *picker.Picker implements it.
 type LoadCounter interface {
-	// Owner identifies the picker of this process.
+	// Owner identifies this process's picker.
 	Owner() string
-	// Loads has the counts of this process, and takes those of peers.
+	// Loads has the counts of this process and of peers.
 	Loads() *endpoint.Registry
 }
 
-// Loads implements picker.Peers. It publishes what a process has in flight at each endpoint, so
-// that costs and limits count the requests and the prompts of all processes, and how long it has
-// seen headers take there. It reports which pickers are there.
+// Loads implements picker.Peers. It publishes a process's requests in flight and times to headers
+// by endpoint, so that costs and limits count all processes, and which pickers exist.
 type Loads struct {
 	topic   *channel.Topic
 	peers   *channel.Mirror[load]
 	counter LoadCounter
-	others  atomic.Int64 // peers with a picker
+	others  atomic.Int64
 
-	mu sync.Mutex // held from the reading of counts to their publication, so that none replaces a newer one
+	mu sync.Mutex // held from reading counts until they are published, so that newer ones are not replaced
 
 	claims   sync.Mutex
-	claim    uint64               // the last one
-	owed     map[string]time.Time // since when a peer has not answered, while an answer is due
-	answered chan struct{}        // closed, and another one made, when answers or peers change
+	claim    uint64
+	owed     map[string]time.Time // since when a peer owes an answer
+	answered chan struct{}        // closed and replaced when answers or peers change
 }
 
-// load is the value of an item, of one of four kinds.
+// load is the value of an item of one of four kinds.
 type load struct {
 	kind    loadKind
 	owner   string
@@ -68,28 +64,27 @@ type load struct {
 	headers *endpoint.HeaderLimits
 }
 
-// loadKind is the first byte of an item's value. The rest is as its comment states, in decimal
-// numbers with a space between two.
+// loadKind is the first byte of an item's value. The rest is decimal numbers, separated by spaces.
 type loadKind byte
 
 const (
 	ofOwner loadKind = 'o' // the name of a process's picker
-	// of a process at an address: requests, unread and confirmed tokens, the milliseconds sent and
-	// left, the rate
+	// a process's share of an address: requests, unread and confirmed tokens, the milliseconds sent
+	// and left, the rate
 	ofShare loadKind = 's'
-	ofClaim loadKind = 'c' // the number of a claim, or of its answer
-	// ofHeaders is what a process has learned of a server's headers: 1 if they come first, else 0,
-	// and the milliseconds that they may take for each class of prompts.
+	ofClaim loadKind = 'c' // the number of a claim or an answer
+	// ofHeaders: 1 if a server's headers come first, else 0, and the milliseconds that they may
+	// take for each class of prompts.
 	ofHeaders loadKind = 'h'
 )
 
-// NewLoads makes it. Call Publish before the channel runs.
+// NewLoads makes a Loads. Call Publish before the channel runs.
 func NewLoads(c *channel.Channel) *Loads {
 	l := &Loads{topic: c.Topic("loads"), owed: map[string]time.Time{}, answered: make(chan struct{})}
 	l.peers = channel.NewMirror(l.topic, channel.MirrorConfig[load]{
 		Decode: decodeLoad, Retention: loadsRetention, Changed: l.changed,
 	})
-	// Without subscribers nothing is published, and what has changed stays to be.
+	// Without subscribers nothing is published, and changes accumulate.
 	l.topic.Snapshot(func() []channel.Item {
 		l.publish()
 		return nil
@@ -97,7 +92,7 @@ func NewLoads(c *channel.Channel) *Loads {
 	return l
 }
 
-// Publish sets whose requests are published.
+// Publish sets the picker whose requests are published.
 func (l *Loads) Publish(c LoadCounter) {
 	l.counter = c
 	l.topic.Publish(channel.Item{Key: ownerKey, Value: append([]byte{byte(ofOwner)}, c.Owner()...)})
@@ -126,12 +121,10 @@ func (l *Loads) Order() (others int, first bool) {
 	return others, true
 }
 
-// Settle implements picker.Peers. It publishes a claim behind the counts of this process, and waits
-// for the answers of all peers. A peer publishes its own counts before its answer, so afterwards
-// this process knows all that they counted before they knew its own. Of processes that take the
-// last slots at once, the last one to count then finds out, however many there are.
-// Acknowledgements would not do: they overtake what the peer publishes, and of three processes that
-// know two each, none finds out.
+// Settle implements picker.Peers. It publishes a claim after this process's counts, and waits for
+// all peers' answers, which follow their counts. So of any number of processes that take the last
+// slots at once, the last one to count detects it. Acknowledgements are not enough: they overtake
+// the counts.
 func (l *Loads) Settle(ctx context.Context) {
 	l.publish()
 	claim := l.publishClaim()
@@ -156,7 +149,6 @@ func (l *Loads) Settle(ctx context.Context) {
 	}
 }
 
-// publishClaim publishes the next claim.
 func (l *Loads) publishClaim() uint64 {
 	l.claims.Lock()
 	defer l.claims.Unlock()
@@ -170,14 +162,13 @@ func (l *Loads) publishClaim() uint64 {
 	return l.claim
 }
 
-// unanswered is how long peers that have not answered a claim are waited for; 0: there are none.
 func (l *Loads) unanswered(claim uint64, now time.Time) (left time.Duration) {
 	l.claims.Lock()
 	defer l.claims.Unlock()
 	for peer := range l.peers.ByKey(ownerKey) {
 		if answer, _ := l.peers.Get(peer, answerKey+l.counter.Owner()); answer.claim < claim {
 			since, ok := l.owed[peer]
-			if !ok { // it has come since
+			if !ok {
 				since = now
 				l.owed[peer] = since
 			}
@@ -187,15 +178,14 @@ func (l *Loads) unanswered(claim uint64, now time.Time) (left time.Duration) {
 	return left
 }
 
-// settle answers the claims of peers, and notes their answers.
 func (l *Loads) settle(changes []channel.Change[load]) {
 	l.claims.Lock()
 	defer l.claims.Unlock()
 	for _, c := range changes {
 		switch {
 		case c.Key == claimKey && !c.Gone:
-			if of, ok := l.peers.Get(c.Peer, ownerKey); ok {
-				l.topic.Publish(channel.Item{Key: answerKey + of.owner, Value: encodeClaim(c.Value.claim)})
+			if peer, ok := l.peers.Get(c.Peer, ownerKey); ok {
+				l.topic.Publish(channel.Item{Key: answerKey + peer.owner, Value: encodeClaim(c.Value.claim)})
 			}
 		case c.Key == ownerKey && c.Gone:
 			l.topic.Retract(answerKey + c.Value.owner)
@@ -212,8 +202,8 @@ func (l *Loads) settle(changes []channel.Change[load]) {
 	}
 }
 
-// changed adds up what peers publish of each address. Then it publishes the counts of this process,
-// and after them its answers to claims.
+// changed sums peers' counts by address, then publishes this process's counts, and then its answers
+// to claims.
 func (l *Loads) changed(changes []channel.Change[load]) {
 	defer l.settle(changes)
 	defer l.publish()
@@ -229,15 +219,15 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 			continue
 		}
 		var all endpoint.Elsewhere
-		for _, of := range l.peers.ByKey(c.Key) {
-			s := of.share
+		for _, item := range l.peers.ByKey(c.Key) {
+			s := item.share
 			all.InFlight, all.Unread, all.Confirmed = all.InFlight+s.InFlight, all.Unread+s.Unread,
 				all.Confirmed+s.Confirmed
 			all.Rate = max(all.Rate, s.Rate)
 		}
 		switch s := c.Value.share; {
 		case c.Gone:
-		case c.New || s.Sent < c.Before.share.Sent: // of a process that has begun
+		case c.New || s.Sent < c.Before.share.Sent:
 			all.Reading = s.Reading
 		default:
 			all.Sent = s.Sent - c.Before.share.Sent
@@ -246,18 +236,16 @@ func (l *Loads) changed(changes []channel.Change[load]) {
 	}
 }
 
-// headersOf is what peers have learned of headers: the longest times, where several have; nil:
-// nothing.
 func (l *Loads) headersOf(key string) (all *endpoint.HeaderLimits) {
-	for _, of := range l.peers.ByKey(key) {
-		if of.headers == nil {
+	for _, item := range l.peers.ByKey(key) {
+		if item.headers == nil {
 			continue
 		}
 		if all == nil {
 			all = new(endpoint.HeaderLimits)
 		}
-		all.First = all.First || of.headers.First
-		for class, limit := range of.headers.Of {
+		all.First = all.First || item.headers.First
+		for class, limit := range item.headers.Of {
 			all.Of[class] = max(all.Of[class], limit)
 		}
 	}
@@ -285,7 +273,6 @@ func (l *Loads) Run(ctx context.Context) error {
 	}
 }
 
-// publish publishes the counts that have changed.
 func (l *Loads) publish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,7 +298,6 @@ func (l *Loads) publish() {
 	}
 }
 
-// encodeShare writes a share.
 func encodeShare(s endpoint.Share) []byte {
 	out := strconv.AppendInt([]byte{byte(ofShare)}, s.InFlight, 10)
 	for _, n := range []int64{s.Unread, s.Confirmed, s.Sent.Milliseconds(), s.Reading.Milliseconds(), int64(s.Rate)} {
@@ -320,7 +306,6 @@ func encodeShare(s endpoint.Share) []byte {
 	return out
 }
 
-// encodeHeaders writes what was learned of headers.
 func encodeHeaders(l *endpoint.HeaderLimits) []byte {
 	first := int64(0)
 	if l.First {
@@ -350,16 +335,15 @@ func decodeHeaders(text string) (*endpoint.HeaderLimits, error) {
 	return &l, nil
 }
 
-var errLoad = errors.New("it is neither the name of a picker, nor a share, nor a claim, nor what headers take")
+var errLoad = errors.New("it is no name of a picker, share, claim or header limits")
 
-// The most that is believed of one process at one address.
+// Bounds of the figures of one process at one address.
 const (
 	maxInFlight = math.MaxInt32 / 64
 	maxTokens   = 1 << 40
 	maxTime     = math.MaxInt64 / int64(time.Millisecond) / 2
 )
 
-// encodeClaim writes the number of a claim.
 func encodeClaim(n uint64) []byte { return strconv.AppendUint([]byte{byte(ofClaim)}, n, 10) }
 
 func decodeLoad(value []byte) (out load, err error) {

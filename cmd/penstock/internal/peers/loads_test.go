@@ -24,7 +24,7 @@ import (
 
 const limited = "10.0.0.1:80"
 
-// startPickers starts processes with a picker each, for a pool whose one endpoint takes a number of
+// startPickers starts processes with a picker each, for a pool with one endpoint that takes limit
 // requests.
 func startPickers(t *testing.T, n int, limit int32) (pickers []*picker.Picker, loads []*Loads, stop []func()) {
 	t.Helper()
@@ -46,8 +46,8 @@ func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker
 		listeners[i], addresses = l, append(addresses, l.Addr().String())
 	}
 	for _, l := range listeners {
-		p, of, end := startPicker(t, l, addresses, pool)
-		pickers, loads, stop = append(pickers, p), append(loads, of), append(stop, end)
+		p, share, end := startPicker(t, l, addresses, pool)
+		pickers, loads, stop = append(pickers, p), append(loads, share), append(stop, end)
 	}
 	for _, l := range loads {
 		poll.Until(t, "the processes are connected", func() bool { others, _ := l.Order(); return others == n-1 })
@@ -55,35 +55,35 @@ func startPools(t *testing.T, n int, pool picker.Pool) (pickers []*picker.Picker
 	return pickers, loads, stop
 }
 
-// sharing publishes what pickers share.
+// sharing publishes the shared facts of pickers.
 type sharing struct {
 	picks    *Picks
 	sessions *Sessions
 	pages    *Pages
 }
 
-func (s sharing) Sent(is picker.Sent)       { s.picks.Add(is) }
-func (s sharing) Session(is picker.Session) { s.sessions.Add(is) }
+func (s sharing) Sent(sent picker.Sent)          { s.picks.Add(sent) }
+func (s sharing) Session(session picker.Session) { s.sessions.Add(session) }
 func (s sharing) Page(addr netip.AddrPort, page uint64, r endpoint.Reading) {
 	s.pages.Add(addr, page, r)
 }
 
 // startPicker starts a process with a picker that serves its peers at a listener.
-func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, of *Loads,
+func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.Pool) (p *picker.Picker, share *Loads,
 	end func()) {
 	t.Helper()
-	// and Settle is long, too: a slow machine is no frozen peer
+	// Settle is long, too: a slow machine is no frozen peer.
 	c := channel.New(channel.Config{Peers: addresses, AckTimeout: time.Minute})
-	of = NewLoads(c)
+	share = NewLoads(c)
 	shared := NewPicks(c, func() Caches { return p })
 	pages := NewPages(c, func() PageReader { return p.Loads() })
 	sessions := NewSessions(c, func() SessionKeeper { return p })
-	p, err := picker.New(picker.Config{Peers: of, Settle: 2 * time.Second, Sharing: sharing{shared, sessions, pages},
-		Chooser: &inOrder{of: map[objectid.Target]*picker.Clusters{}}})
+	p, err := picker.New(picker.Config{Peers: share, Settle: 2 * time.Second, Sharing: sharing{shared, sessions, pages},
+		Chooser: &inOrder{clusters: map[objectid.Target]*picker.Clusters{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	of.Publish(p)
+	share.Publish(p)
 	if err := p.SetPools([]picker.Pool{pool}); err != nil {
 		t.Fatal(err)
 	}
@@ -92,12 +92,12 @@ func startPicker(t *testing.T, l net.Listener, addresses []string, pool picker.P
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Serve(l) })
-	for _, run := range []func(context.Context) error{c.Run, of.Run, shared.Run, pages.Run, sessions.Run, p.Run} {
+	for _, run := range []func(context.Context) error{c.Run, share.Run, shared.Run, pages.Run, sessions.Run, p.Run} {
 		running.Go(func() { _ = run(ctx) })
 	}
 	end = sync.OnceFunc(func() { cancel(); s.Stop(); running.Wait() })
 	t.Cleanup(end)
-	return p, of, end
+	return p, share, end
 }
 
 // pick returns the lease of a pick; "" if the pool is full.
@@ -109,7 +109,7 @@ func pick(t *testing.T, p *picker.Picker) string {
 	return a.Lease.String()
 }
 
-// Clients of two Gateways' Envoys send at once, and each Envoy asks another process.
+// Clients of two Gateways' Envoys send at once, and each Envoy uses another process.
 func TestLimit_HoldsForConcurrentPicksOfSeveralProcesses(t *testing.T) {
 	const limit = 5
 	pickers, _, _ := startPickers(t, 3, limit)
@@ -158,15 +158,15 @@ func TestLimit_CountsOfPeerThatIsGoneEnd(t *testing.T) {
 	}
 }
 
-// What one process has learned of a server's headers limits the streams of all, also of one that
-// starts later.
+// One process's knowledge of a server's headers limits the streams of all, even of one that starts
+// later.
 func TestFrozen_LimitsForHeadersAreShared(t *testing.T) {
 	pickers, loads, _ := startPickers(t, 2, 0)
 	addr := netip.MustParseAddrPort(limited)
 	leases := endpoint.NewLeases("test", time.Hour)
-	of := pickers[0].Loads().Snapshot(endpoint.Metrics{Off: true}, nil, []endpoint.Spec{{Addr: addr}})
+	snapshot := pickers[0].Loads().Snapshot(endpoint.Metrics{Off: true}, nil, []endpoint.Spec{{Addr: addr}})
 	for range 110 {
-		lease := leases.Open(&of.Endpoints[0], endpoint.Holder{}, endpoint.Work{Stream: true}, 0, time.Now())
+		lease := leases.Open(&snapshot.Endpoints[0], endpoint.Holder{}, endpoint.Work{Stream: true}, 0, time.Now())
 		lease.SetTag(endpoint.Tag{Tokens: 500})
 		lease.Answered(500*time.Millisecond, time.Second)
 		lease.Release()

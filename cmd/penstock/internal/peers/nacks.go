@@ -10,21 +10,21 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// nackRetention is how long the NACKs of a process's Envoys hold when the process is gone: the
-// Envoys are about to connect to another one, and to reject the same there.
+// nackRetention is how long the NACKs of a lost process's Envoys stay: the Envoys will connect to
+// another process and send them again.
 const nackRetention = time.Minute
 
-// NACKs puts what Envoys reject on the board, one source an Envoy, and publishes it: the process
-// that writes status may be another one. It implements server.Reports.
+// NACKs puts Envoys' NACKs on the board, one source an Envoy, and publishes them for the process
+// that writes status. It implements server.Reports.
 type NACKs struct {
 	board     *status.Board
 	topic     *channel.Topic
 	elsewhere *channel.Mirror[[]report.Report]
 
-	mu sync.Mutex // two streams of one node, old and new, are reported in order
+	mu sync.Mutex // orders the reports of an old and a new stream of one node
 }
 
-// NewNACKs makes it.
+// NewNACKs makes a NACKs.
 func NewNACKs(b *status.Board, c *channel.Channel) *NACKs {
 	n := &NACKs{board: b, topic: c.Topic("nacks")}
 	n.elsewhere = channel.NewMirror(n.topic, channel.MirrorConfig[[]report.Report]{
@@ -54,7 +54,7 @@ func (n *NACKs) Rejected(gateway, node string, reports []report.Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.board.Replace(proxySource(proxy), reports...)
-	n.elsewhere.DropStale(proxy) // what it rejected at a process that is gone is outdated
+	n.elsewhere.DropStale(proxy) // reports of a lost process are outdated
 	if len(reports) == 0 {
 		n.topic.Retract(proxy)
 		return

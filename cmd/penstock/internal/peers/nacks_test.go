@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// publisher is another process, which publishes what a test has it publish.
+// publisher is another process that publishes a test's items.
 type publisher struct {
 	*channel.Channel
 	address string

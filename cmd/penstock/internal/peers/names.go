@@ -8,9 +8,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Names exchanges which endpoints the picker of each process names, as a digest per pool. Any Envoy
-// may ask any picker, so an endpoint may leave Envoy only when no picker names it any more. All
-// processes read the same objects, but not at the same moment.
+// Names exchanges the endpoints that each process's picker names, as a digest per pool: an endpoint
+// may leave Envoy only when no picker names it any more.
 type Names struct {
 	topic     *channel.Topic
 	elsewhere *channel.Mirror[string]
@@ -20,7 +19,7 @@ type Names struct {
 	late map[string]bool // peers that exceeded a wait and have published nothing since
 }
 
-// NewNames makes it.
+// NewNames makes a Names.
 func NewNames(c *channel.Channel) *Names {
 	n := &Names{topic: c.Topic("names"), changed: make(chan struct{}, 1), late: map[string]bool{}}
 	n.elsewhere = channel.NewMirror(n.topic, channel.MirrorConfig[string]{
@@ -42,7 +41,7 @@ func (n *Names) receive(changes []channel.Change[string]) {
 	}
 }
 
-// Publish publishes what the picker of this process names, by pool.
+// Publish publishes the endpoints that this process's picker names, by pool.
 func (n *Names) Publish(digests map[objectid.Target]string) {
 	if len(digests) == 0 {
 		return
@@ -54,15 +53,15 @@ func (n *Names) Publish(digests map[objectid.Target]string) {
 	n.topic.Publish(items...)
 }
 
-// Retract takes back what was published of pools that are gone.
+// Retract retracts the digests of deleted pools.
 func (n *Names) Retract(pools ...objectid.Target) {
 	for _, p := range pools {
 		n.topic.Retract(p.String())
 	}
 }
 
-// Behind returns the peers whose pickers name other endpoints of a pool than a digest describes,
-// sorted. Late ones are left out, and so are peers that publish nothing of the pool.
+// Behind returns the peers whose digest of a pool differs, sorted. It skips late peers and peers
+// without a digest.
 func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
 	theirs := n.elsewhere.ByKey(pool.String())
 	n.mu.Lock()
@@ -76,8 +75,8 @@ func (n *Names) Behind(pool objectid.Target, digest string) (peers []string) {
 	return peers
 }
 
-// MarkLate leaves peers out of Behind until they publish again: a frozen process is waited for
-// once.
+// MarkLate excludes peers from Behind until they publish again, so that others wait for a frozen
+// process only once.
 func (n *Names) MarkLate(peers ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// pagesTTL is how long a batch of pages stays published. A process that is slower reads the
-	// pages itself.
+	// pagesTTL is how long a batch of pages stays published. A slower process reads the pages
+	// itself.
 	pagesTTL = 200 * time.Millisecond
-	// maxPages bounds the pages of one batch, more than one process reads in batchDelay. Those
-	// beyond it are read by each process.
+	// maxPages bounds the pages of a batch: more than one process reads in batchDelay. Each process
+	// reads further pages itself.
 	maxPages = 1024
 )
 
 // PageReader reads the metrics pages of model servers. *endpoint.Registry implements it.
 type PageReader interface {
-	// Receive takes what another process has read from a page.
+	// Receive takes another process's reading of a page.
 	Receive(addr netip.AddrPort, page uint64, r endpoint.Reading, now time.Time) error
-	// Share sets how many processes read pages.
+	// Share sets the number of processes that read pages.
 	Share(processes int)
 }
 
-// Pages publishes what metrics pages show, so that each is read by one of the processes whose pools
-// have its server.
+// Pages publishes readings of metrics pages, so that only one of the processes whose pools have a
+// server reads its page.
 type Pages struct {
 	topic   *channel.Topic
 	batches *batches
@@ -39,17 +39,16 @@ type Pages struct {
 
 	mu      sync.Mutex
 	waiting []page
-	seen    int // processes, by the last call of Share
+	seen    int
 }
 
-// page is what a page has shown.
 type page struct {
 	Addr    netip.AddrPort   `json:"a"`
 	Page    uint64           `json:"p"`
 	Reading endpoint.Reading `json:"r"`
 }
 
-// NewPages makes it. reader is called once the channel runs.
+// NewPages makes a Pages. reader is called once the channel runs.
 func NewPages(c *channel.Channel, reader func() PageReader) *Pages {
 	p := &Pages{topic: c.Topic("pages"), reader: reader, seen: 1}
 	p.batches = newBatches(p.topic, batchLimits{delay: batchDelay, ttl: pagesTTL}, p.take)
@@ -66,7 +65,6 @@ func NewPages(c *channel.Channel, reader func() PageReader) *Pages {
 	return p
 }
 
-// share divides the budget of scrapes among the processes.
 func (p *Pages) share() {
 	processes := 1 + p.topic.Subscribers()
 	p.mu.Lock()
@@ -112,7 +110,6 @@ func (p *Pages) Add(addr netip.AddrPort, number uint64, r endpoint.Reading) {
 	}
 }
 
-// take returns the pages that wait.
 func (p *Pages) take() []byte {
 	p.mu.Lock()
 	list := p.waiting

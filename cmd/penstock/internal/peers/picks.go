@@ -18,26 +18,25 @@ import (
 )
 
 const (
-	// picksTTL is how long a batch stays published for a process that is slow. One that was
-	// disconnected gets a snapshot.
+	// picksTTL is how long a batch stays published for slow processes. A process that was
+	// disconnected receives a snapshot.
 	picksTTL = time.Second
-	// maxBatch bounds the picks of one batch, in bytes, and maxPublished all that are published: it
-	// is reached at 12 MiB a second. Picks beyond it count as cached in this process alone.
+	// maxBatch bounds the picks of a batch, maxPublished all published ones, in bytes; it is
+	// reached at 12 MiB a second. Further picks count as cached in this process only.
 	maxBatch, maxPublished = 256 << 10, 4 << 20
-	// maxSnapshot bounds the prefixes that a process which starts is sent, in bytes.
+	// maxSnapshot bounds the prefixes that a starting process receives, in bytes.
 	maxSnapshot = 8 << 20
 )
 
-// Caches are what model servers have cached, as far as picks show it. *picker.Picker implements it.
+// Caches are the caches of model servers, as picks show them. *picker.Picker implements it.
 type Caches interface {
 	Learn(picker.Sent)
 	Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte))
 	Restore(server netip.AddrPort, snapshot []byte) error
 }
 
-// Picks publishes which prompts and adapters the picks of a process have sent to servers, so that
-// every process picks by what all of them have sent. A process that starts gets what the others
-// know of each server.
+// Picks publishes the prompts and adapters sent to servers, so that every process picks by all of
+// them. A starting process receives the others' knowledge.
 type Picks struct {
 	topic   *channel.Topic
 	batches *batches
@@ -45,10 +44,10 @@ type Picks struct {
 	missed  atomic.Uint64
 
 	mu      sync.Mutex
-	waiting []byte // encoded picks
+	waiting []byte
 }
 
-// NewPicks makes it. caches is called once the channel runs.
+// NewPicks makes a Picks. caches is called once the channel runs.
 func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	p := &Picks{topic: c.Topic("picks"), caches: caches}
 	p.batches = newBatches(p.topic, batchLimits{batchDelay, picksTTL, maxPublished}, p.take)
@@ -70,14 +69,11 @@ func NewPicks(c *channel.Channel, caches func() Caches) *Picks {
 	return p
 }
 
-// pickItem is an item of the topic: a batch of picks, or the prefixes of a server.
 type pickItem struct {
 	batch  bool
 	server netip.AddrPort
 }
 
-// parsePickItem reads the key of an item: the number of a batch, which has digits alone, or else
-// the address of a server.
 func parsePickItem(key string) (out pickItem, err error) {
 	digit := func(c rune) bool { return '0' <= c && c <= '9' }
 	if out.batch = key != "" && strings.TrimFunc(key, digit) == ""; !out.batch {
@@ -87,12 +83,12 @@ func parsePickItem(key string) (out pickItem, err error) {
 }
 
 func (p *Picks) receive(it channel.Item) error {
-	is, err := parsePickItem(it.Key)
+	item, err := parsePickItem(it.Key)
 	switch {
 	case err != nil:
 		return fmt.Errorf("neither the number of a batch nor the address of a server: %w", err)
-	case !is.batch:
-		return p.caches().Restore(is.server, it.Value)
+	case !item.batch:
+		return p.caches().Restore(item.server, it.Value)
 	}
 	var memory [prefix.MaxBlocks]uint64
 	for rest := it.Value; len(rest) > 0; {
@@ -126,31 +122,27 @@ func (p *Picks) Add(s picker.Sent) {
 	}
 }
 
-// Missed returns how many picks were not published, because there were too many.
+// Missed returns how many picks were too many to publish.
 func (p *Picks) Missed() uint64 { return p.missed.Load() }
 
 // Run publishes until ctx ends.
 func (p *Picks) Run(ctx context.Context) error { return p.batches.Run(ctx) }
 
-// take returns the picks that wait.
 func (p *Picks) take() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	value := p.waiting
-	p.waiting = make([]byte, 0, len(value)) // the next batch is about as large
+	p.waiting = make([]byte, 0, len(value))
 	return value
 }
 
-// A pick is encoded as the length of the server's address and port, these, the adapter's hash, the
-// slots, the blocks of the chain behind their number, and the pool and the sender behind their
-// lengths.
+// A pick is: length of address, address, port, adapter hash, slots, number of blocks, blocks,
+// length and name of pool, length and name of sender.
 const sentBytes = 1 + 16 + 2 + 8 + 1 + 2 + 2 + 1
 
-// deniedSlots, without an adapter, mark a pick that was denied. A process of an earlier version
-// counts it as another pick of the prompt.
+// deniedSlots, without an adapter, mark a denied pick.
 const deniedSlots = 255
 
-// maxPoolName bounds the name of a pool, and maxSenderName that of a sender, in bytes.
 const maxPoolName, maxSenderName = 1 << 10, 255
 
 func sizeOfSent(s picker.Sent) int {
@@ -178,12 +170,12 @@ func appendSent(out []byte, s picker.Sent) []byte {
 		out = binary.LittleEndian.AppendUint64(out, block)
 	}
 	at := len(out)
-	out, _ = s.Pool.AppendText(append(out, 0, 0)) // it has no error
+	out, _ = s.Pool.AppendText(append(out, 0, 0)) // never fails
 	binary.LittleEndian.PutUint16(out[at:], uint16(len(out)-at-2))
 	return append(append(out, byte(len(s.Sender))), s.Sender...)
 }
 
-// decodeSent reads a pick, and returns what follows it. Its chain is in memory.
+// decodeSent reads a pick and returns the rest. Its chain is in memory.
 func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, rest []byte, ok bool) {
 	size := int(in[0])
 	if size != 4 && size != 16 || len(in) < sentBytes-16+size {
@@ -203,7 +195,7 @@ func decodeSent(in []byte, memory *[prefix.MaxBlocks]uint64) (s picker.Sent, res
 	}
 	s.Chain = memory[:blocks]
 	for i := range s.Chain {
-		if s.Chain[i] = binary.LittleEndian.Uint64(in[8*i:]); s.Chain[i] == 0 { // no hash is
+		if s.Chain[i] = binary.LittleEndian.Uint64(in[8*i:]); s.Chain[i] == 0 { // 0 is no hash
 			return s, nil, false
 		}
 	}

@@ -34,7 +34,7 @@ func eight() picker.Pool {
 	return pool
 }
 
-// prompt is a request with a prompt of 4,096 tokens. Each number has another one.
+// prompt returns a request with a prompt of 4,096 tokens, another one for each number.
 func prompt(number int) *extproc.Request {
 	const tokens = 4096
 	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{},
@@ -45,7 +45,7 @@ func prompt(number int) *extproc.Request {
 	return r
 }
 
-// view is what a picker counts at each server, and what it takes the server to have cached.
+// view has a picker's counts at each server, and its view of the cache there.
 type view struct {
 	InFlight, Unread int64
 	Blocks           string // sorted
@@ -96,8 +96,8 @@ func TestPeers_EachPickerCountsWhatAllHaveSent(t *testing.T) {
 				v.Unread)
 		}
 	}
-	// The other picker sends a prompt where it is cached. By the load alone one in eight gets
-	// there.
+	// The other picker sends a prompt to the server that has it cached. By load alone, one in eight
+	// would go there.
 	same := 0
 	for i := range 40 {
 		a := pickers[1].Pick(t.Context(), prompt(i))

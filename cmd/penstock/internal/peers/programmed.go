@@ -20,23 +20,22 @@ type Acks interface {
 	WaitAcked(ctx context.Context, gateway string, ref resource.Ref, version string) error
 }
 
-// ProgrammedConfig is what a Programmed needs.
+// ProgrammedConfig configures a Programmed.
 type ProgrammedConfig struct {
 	Channel *channel.Channel
 	Proxies *Proxies
 	Acks    Acks
-	// Resources are what the Envoys of a gateway must have.
+	// Resources returns the resources that a gateway's Envoys must have.
 	Resources func(gateway string) []resource.Ref
-	// Version is a resource's current one.
+	// Version returns a resource's current version.
 	Version func(gateway string, ref resource.Ref) (version string, ok bool)
 	// Changed is called when Delivered may return something else for a gateway.
 	Changed func(gateway string)
 	Log     *slog.Logger
 }
 
-// state is what Envoys are to have, or have: a Gateway's generation, and a digest of its listeners.
-// A ListenerSet changes the listeners and leaves the generation. The digest is the same in every
-// process.
+// state is a Gateway's generation and a digest of its listeners, equal in every process. A
+// ListenerSet changes only the listeners.
 type state struct {
 	generation int64
 	listeners  string
@@ -48,8 +47,8 @@ func decodeState(value []byte) (state, error) {
 	return state{number, listeners}, err
 }
 
-// Programmed tracks which generation and listeners of each Gateway its Envoys have acknowledged, at
-// this process and at its peers.
+// Programmed tracks the generation and listeners of each Gateway that its Envoys acknowledged, at
+// this process and its peers.
 type Programmed struct {
 	cfg       ProgrammedConfig
 	topic     *channel.Topic
@@ -57,13 +56,13 @@ type Programmed struct {
 	wake      chan struct{}
 
 	mu     sync.Mutex
-	newest map[string]state              // of each gateway
-	wanted map[string]struct{}           // gateways to wait for
-	waits  map[string]context.CancelFunc // those that run
-	acked  map[string]state              // by all Envoys that are connected here
+	newest map[string]state // by gateway
+	wanted map[string]struct{}
+	waits  map[string]context.CancelFunc
+	acked  map[string]state // by all Envoys connected here
 }
 
-// NewProgrammed makes it.
+// NewProgrammed makes a Programmed.
 func NewProgrammed(cfg ProgrammedConfig) *Programmed {
 	p := &Programmed{cfg: cfg, topic: cfg.Channel.Topic("acked"), wake: make(chan struct{}, 1),
 		newest: map[string]state{}, wanted: map[string]struct{}{}, waits: map[string]context.CancelFunc{},
@@ -79,7 +78,7 @@ func NewProgrammed(cfg ProgrammedConfig) *Programmed {
 	return p
 }
 
-// Expect sets the generation that a gateway has now; its listeners may have changed.
+// Expect sets a gateway's current generation; its listeners may have changed.
 func (p *Programmed) Expect(gateway string, generation int64) {
 	listeners := p.listeners(gateway)
 	p.mu.Lock()
@@ -92,7 +91,6 @@ func (p *Programmed) Expect(gateway string, generation int64) {
 	}
 }
 
-// listeners is the digest of a gateway's listeners.
 func (p *Programmed) listeners(gateway string) string {
 	h := fnv.New64a()
 	for _, ref := range p.cfg.Resources(gateway) {
@@ -104,7 +102,7 @@ func (p *Programmed) listeners(gateway string) string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// Drop removes a gateway that is gone.
+// Drop removes a deleted gateway.
 func (p *Programmed) Drop(gateway string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +116,7 @@ func (p *Programmed) Drop(gateway string) {
 	p.topic.Retract(gateway)
 }
 
-// Run waits for the Envoys until ctx ends.
+// Run waits for Envoys until ctx ends.
 func (p *Programmed) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -145,7 +143,7 @@ func (p *Programmed) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// wait waits for one gateway's Envoys. A resource that they reject counts as delivered: NACKs
+// wait waits for one gateway's Envoys. A rejected resource counts as delivered, because NACKs
 // reports it.
 func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	must := p.cfg.Resources(gateway)
@@ -157,7 +155,7 @@ func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	if !p.ack(ctx, gateway, newest) {
 		return
 	}
-	if len(must) > 0 { // else there is nothing that an Envoy could have
+	if len(must) > 0 { // otherwise Envoys have nothing to acknowledge
 		p.cfg.Log.Info("gateway programmed by the proxies connected here", "gateway", gateway, "generation",
 			newest.generation)
 	}
@@ -165,8 +163,8 @@ func (p *Programmed) wait(ctx context.Context, gateway string, newest state) {
 	p.cfg.Changed(gateway)
 }
 
-// ack notes that the Envoys have a gateway's newest state. It returns false if they had it before,
-// or ctx has ended.
+// ack records that the Envoys have a gateway's newest state. It returns false if they had it
+// before, or ctx has ended.
 func (p *Programmed) ack(ctx context.Context, gateway string, newest state) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

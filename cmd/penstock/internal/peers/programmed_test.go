@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// ackEverything is Envoys that have everything at once.
+// ackEverything is Envoys that acknowledge everything at once.
 type ackEverything struct{}
 
 func (ackEverything) WaitAcked(context.Context, string, resource.Ref, string) error { return nil }
@@ -57,7 +57,7 @@ func TestGateway_ProgrammedOnceProxiesOfAllProcessesHaveIt(t *testing.T) {
 	p.Expect("default/gw", 2)
 	check("no proxy has the new listener", 4, false)
 	deliver()
-	check("those of the other process do not have it", 4, false)
+	check("Envoys of the other process do not have it", 4, false)
 	acked()
 	check("all have it", 4, true)
 }

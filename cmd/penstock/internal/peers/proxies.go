@@ -8,19 +8,19 @@ import (
 	"github.com/penstock-project/penstock/multicluster/channel"
 )
 
-// Proxies counts the Envoys that are connected to each process, by Gateway.
+// Proxies counts the Envoys connected to each process, by Gateway.
 type Proxies struct {
 	topic     *channel.Topic
 	elsewhere *channel.Mirror[int]
 	observe   func(gateway string)
 
 	mu      sync.Mutex
-	own     map[string]int // streams of each gateway
+	own     map[string]int // streams by gateway
 	changed chan struct{}  // closed and replaced
 }
 
-// NewProxies makes it. changed, if not nil, is called when a gateway has more or fewer Envoys, once
-// the channel runs.
+// NewProxies makes a Proxies. changed, if not nil, is called when a gateway's number of Envoys
+// changes, once the channel runs.
 func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	p := &Proxies{topic: c.Topic("proxies"), observe: changed, own: map[string]int{}, changed: make(chan struct{})}
 	p.elsewhere = channel.NewMirror(p.topic, channel.MirrorConfig[int]{
@@ -37,7 +37,7 @@ func NewProxies(c *channel.Channel, changed func(gateway string)) *Proxies {
 	return p
 }
 
-// Count sets how many Envoys of a gateway are connected to this process. See server.Config.Count.
+// Count sets the number of a gateway's Envoys connected to this process. See server.Config.Count.
 func (p *Proxies) Count(gateway string, streams int) {
 	p.mu.Lock()
 	if p.own[gateway] = streams; streams == 0 {
@@ -60,15 +60,14 @@ func (p *Proxies) notify(gateway string) {
 	}
 }
 
-// Of returns how many Envoys of a gateway are connected to this process, and to each peer that has
-// any.
+// Of returns the number of a gateway's Envoys connected to this process, and to each peer with any.
 func (p *Proxies) Of(gateway string) (own int, elsewhere map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.own[gateway], p.elsewhere.ByKey(gateway)
 }
 
-// Elsewhere returns how many Envoys are connected to peers.
+// Elsewhere returns the number of Envoys connected to peers.
 func (p *Proxies) Elsewhere() (n int) {
 	for streams := range p.elsewhere.Values() {
 		n += streams

@@ -17,29 +17,26 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Relays puts on the board of an import why the picks of its remote picker fail, for as long as
-// they do, and publishes it: an Envoy asks the picker of any process, and the process that writes
-// status may be another one. There is one source per pool and process.
+// Relays puts on an import's board why picks of its remote picker fail, one source per pool and
+// process, and publishes it for the process that writes status.
 type Relays struct {
 	board *status.Board
 	topic *channel.Topic
 	down  func(pool objectid.Target, source, why string)
 
 	mu       sync.Mutex
-	pools    map[objectid.Target]*model.Pool // relayed ones
+	pools    map[objectid.Target]*model.Pool
 	troubles map[objectid.Target]picker.RelayFailure
 }
 
-// published is what other processes receive of a pool whose picks fail.
 type published struct {
 	report.Report
-	// NoAnswer is why the remote picker cannot be asked; "" if that is not why the picks fail.
+	// NoAnswer is why the remote picker does not respond; "": another cause.
 	NoAnswer string `json:"noAnswer,omitempty"`
 }
 
-// NewRelays makes it. down receives why the remote picker of a pool cannot be asked, here (the
-// source "relay") and at each other process; "": it can be, as far as the source knows. It must not
-// call the Relays.
+// NewRelays makes a Relays. down receives why a pool's remote picker does not respond, here (the
+// source "relay") and at each other process; "": it does. It must not call the Relays.
 func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Target, source, why string)) *Relays {
 	r := &Relays{board: b, down: down, topic: c.Topic("relays"), pools: map[objectid.Target]*model.Pool{},
 		troubles: map[objectid.Target]picker.RelayFailure{}}
@@ -47,17 +44,17 @@ func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Targ
 		Decode: func(value []byte) (out published, err error) { return out, json.Unmarshal(value, &out) },
 		Changed: func(changes []channel.Change[published]) {
 			for _, ch := range changes {
-				of, ok := objectid.ParseTarget(ch.Key)
+				pool, ok := objectid.ParseTarget(ch.Key)
 				if !ok {
 					continue
 				}
-				source, down := relaySource(of)+" at "+ch.Peer, byRelay+" at "+ch.Peer
+				source, down := relaySource(pool)+" at "+ch.Peer, byRelay+" at "+ch.Peer
 				if ch.Gone {
 					b.Replace(source)
-					r.noteDown(of, down, "")
+					r.noteDown(pool, down, "")
 				} else {
 					b.Replace(source, ch.Value.Report)
-					r.noteDown(of, down, ch.Value.NoAnswer)
+					r.noteDown(pool, down, ch.Value.NoAnswer)
 				}
 			}
 		},
@@ -65,17 +62,15 @@ func NewRelays(b *status.Board, c *channel.Channel, down func(pool objectid.Targ
 	return r
 }
 
-// byRelay is the source of what relayed picks have found out.
 const byRelay = "relay"
 
-// noteDown passes on why the remote picker of a pool cannot be asked.
 func (r *Relays) noteDown(pool objectid.Target, source, why string) {
 	if r.down != nil {
 		r.down(pool, source, why)
 	}
 }
 
-// Follow updates which pools are relayed. Call it before the picker has them.
+// Follow updates the relayed pools. Call it before the picker has them.
 func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +90,7 @@ func (r *Relays) Follow(pools []translator.PickerPool, gone []objectid.Target) {
 	}
 }
 
-// drop removes a pool. r.mu is held.
+// r.mu is held.
 func (r *Relays) drop(name objectid.Target) {
 	delete(r.pools, name)
 	if _, ok := r.troubles[name]; ok {
@@ -103,7 +98,7 @@ func (r *Relays) drop(name objectid.Target) {
 	}
 }
 
-// resolve takes back the report of a pool. r.mu is held.
+// r.mu is held.
 func (r *Relays) resolve(name objectid.Target) {
 	delete(r.troubles, name)
 	r.board.Replace(relaySource(name))
@@ -111,8 +106,7 @@ func (r *Relays) resolve(name objectid.Target) {
 	r.topic.Retract(name.String())
 }
 
-// Trouble sets why a pool's picks fail; the zero value: they do not. See
-// picker.Config.OnRelayFailure.
+// Trouble sets why a pool's picks fail; zero: they do not. See picker.Config.OnRelayFailure.
 func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +123,7 @@ func (r *Relays) Trouble(name objectid.Target, t picker.RelayFailure) {
 
 func relaySource(pool objectid.Target) string { return status.Instance(status.Relay, pool.String()) }
 
-// report puts a pool's trouble on the board and publishes it. r.mu is held.
+// r.mu is held.
 func (r *Relays) report(pool *model.Pool, t picker.RelayFailure) {
 	f := outsideFinding(pool, t)
 	if t.NoAnswer != "" {
@@ -179,7 +173,7 @@ func outsideFinding(pool *model.Pool, t picker.RelayFailure) report.Finding {
 			Fix:     addresses.Fix(t.Denied),
 		}
 	}
-	declared := "any address but those of loopback, link-local and multicast"
+	declared := "any address except loopback, link-local and multicast ones"
 	for i, list := range relay.Within {
 		var texts []string
 		for _, r := range list {

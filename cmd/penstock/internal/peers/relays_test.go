@@ -39,15 +39,15 @@ func (r *relayed) noteDown(pool objectid.Target, source, why string) {
 	}
 }
 
-// isDown waits until the picker is down at as many sources, for a reason.
+// isDown waits until the picker is down at a number of sources, for a reason.
 func (r *relayed) isDown(t *testing.T, sources int, why string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the picker is down at %d sources", sources), func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for source, is := range r.down {
-			if !strings.HasPrefix(source, "east relay") || is != why {
-				t.Errorf("%s: %s", source, is)
+		for source, reason := range r.down {
+			if !strings.HasPrefix(source, "east relay") || reason != why {
+				t.Errorf("%s: %s", source, reason)
 			}
 		}
 		return len(r.down) == sources
@@ -86,7 +86,7 @@ func startRelayed(t *testing.T, l net.Listener, peers ...string) *relayed {
 	return r
 }
 
-// reports waits until the findings of the import contain a text; "": until there are none.
+// reports waits until the findings of the import contain a text; "": until there is no finding.
 func (r *relayed) reports(t *testing.T, want string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the findings contain %q", want), func() bool {
@@ -96,7 +96,7 @@ func (r *relayed) reports(t *testing.T, want string) {
 	})
 }
 
-// An Envoy asks any process for a pick, and on Kubernetes another one may write the import's
+// An Envoy uses any process for a pick, and on Kubernetes another one may write the import's
 // status.
 func TestInferencePoolImport_RelayFailureReachesAllProcesses(t *testing.T) {
 	listen := func() net.Listener {

@@ -14,21 +14,21 @@ import (
 
 const (
 	// sessionsTTL is how long a batch of sessions stays published. A process that was disconnected
-	// gets a snapshot.
+	// receives a snapshot.
 	sessionsTTL = time.Second
-	// maxSessions bounds the sessions of a batch, and those of a snapshot: the ones used last.
-	// Sessions beyond it begin again where another process picks for them.
+	// maxSessions bounds the sessions of a batch and, by last use, of a snapshot. Further sessions
+	// begin again where another process picks for them.
 	maxSessions = 1 << 14
 )
 
-// SessionKeeper keeps where the sessions of pools are. *picker.Picker implements it.
+// SessionKeeper stores the endpoints of pools' sessions. *picker.Picker implements it.
 type SessionKeeper interface {
 	LearnSession(picker.Session)
 	Sessions(f func(picker.Session) bool)
 }
 
-// Sessions publishes where sessions are that clients name by an ID, so that they stay at their
-// endpoint whichever process picks.
+// Sessions publishes the endpoints of sessions that clients name by an ID, so that they stay there
+// whichever process picks.
 type Sessions struct {
 	topic   *channel.Topic
 	batches *batches
@@ -37,7 +37,7 @@ type Sessions struct {
 	waiting []picker.Session
 }
 
-// NewSessions makes it. keeper is called once the channel runs.
+// NewSessions makes a Sessions. keeper is called once the channel runs.
 func NewSessions(c *channel.Channel, keeper func() SessionKeeper) *Sessions {
 	s := &Sessions{topic: c.Topic("sessions")}
 	s.batches = newBatches(s.topic, batchLimits{delay: batchDelay, ttl: sessionsTTL}, s.take)
@@ -84,7 +84,6 @@ func (s *Sessions) Add(session picker.Session) {
 	}
 }
 
-// take returns the sessions that wait.
 func (s *Sessions) take() []byte {
 	s.mu.Lock()
 	list := s.waiting
@@ -95,7 +94,7 @@ func (s *Sessions) take() []byte {
 
 func encodeSessions(list []picker.Session) []byte {
 	value, err := json.Marshal(list)
-	if err != nil { // of plain values
+	if err != nil { // plain values
 		return nil
 	}
 	return value

@@ -32,7 +32,7 @@ func sessionPool() picker.Pool {
 	return pool
 }
 
-// sessionAt is where a picker would send a session's request, first.
+// sessionAt returns the first endpoint of a picker for a session's request.
 func sessionAt(p *picker.Picker, headers map[string]string) string {
 	for _, v := range p.Explain("ns/pool", headers).Verdicts {
 		if v.Session {
@@ -45,8 +45,7 @@ func sessionAt(p *picker.Picker, headers map[string]string) string {
 func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 	pickers, _, _ := startPools(t, 2, sessionPool())
 	for _, headers := range []map[string]string{{"x-session-id": "user-1"}, {"cookie": "a=b; session-id=user-2"}} {
-		// By its ID, the session would begin at first. It has moved to another server, as by a
-		// retry.
+		// By its ID, the session would begin at first. It moved to another server, as by a retry.
 		first := pickers[0].Explain("ns/pool", headers).Endpoints
 		to := netip.MustParseAddrPort("10.0.0.1:80")
 		if first == to.String() || len(first) > len(to.String()) && first[:len(to.String())] == to.String() {
@@ -65,7 +64,7 @@ func TestSession_MovedSessionIsAtTheSameServerForAllProcesses(t *testing.T) {
 		poll.Until(t, "the other process has the session there",
 			func() bool { return sessionAt(pickers[1], headers) == to.String() })
 	}
-	// What a peer publishes of pools and servers that this process does not have is ignored.
+	// Sessions of unknown pools and servers are ignored.
 	for _, s := range []picker.Session{
 		{Pool: objectid.MustParseTarget("ns/other"), ID: 9, At: netip.MustParseAddrPort("10.0.0.1:80")},
 		{Pool: objectid.MustParseTarget("ns/pool"), ID: 9, At: netip.MustParseAddrPort("10.9.9.9:80")},
@@ -87,7 +86,7 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 	pickers, _, _ := startPools(t, 2, pool)
 	headers := map[string]string{"x-session-id": "user-1"}
 	id := schedule.SessionID([]byte("user-1"))
-	// else it begins at east
+	// otherwise it begins at east
 	pickers[0].LearnSession(picker.Session{Pool: objectid.MustParseTarget("ns/chat@"), ID: id, Cluster: "west"})
 	r := requestWith(t, headers)
 	r.Pool = "ns/chat@"
@@ -104,27 +103,27 @@ func TestSession_ClusterOfAnImportIsTheSameForAllProcesses(t *testing.T) {
 	}
 }
 
-// inOrder chooses the cluster of a session, then those of a list in its order.
+// inOrder chooses the cluster of a session, then the clusters of a list in its order.
 type inOrder struct {
-	mu sync.Mutex
-	of map[objectid.Target]*picker.Clusters
+	mu       sync.Mutex
+	clusters map[objectid.Target]*picker.Clusters
 }
 
 func (c *inOrder) SetClusters(pool objectid.Target, to *picker.Clusters) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of[pool] = to
+	c.clusters[pool] = to
 }
 
 func (c *inOrder) Choose(pool objectid.Target, p picker.ClusterPrompt, _ bool,
 	out []picker.ClusterCost) ([]picker.ClusterCost, picker.Charge) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.of[pool].List {
-		if of := (picker.ClusterCost{Cluster: m.Name, Hop: m.Name}); m.Name == p.Stay {
-			out = slices.Insert(out, 0, of)
+	for _, m := range c.clusters[pool].List {
+		if cost := (picker.ClusterCost{Cluster: m.Name, Hop: m.Name}); m.Name == p.Stay {
+			out = slices.Insert(out, 0, cost)
 		} else {
-			out = append(out, of)
+			out = append(out, cost)
 		}
 	}
 	return out, nil
@@ -132,7 +131,7 @@ func (c *inOrder) Choose(pool objectid.Target, p picker.ClusterPrompt, _ bool,
 
 func (c *inOrder) Sender() string { return "" }
 
-// requestWith is a request without a body.
+// requestWith returns a request without a body.
 func requestWith(t *testing.T, headers map[string]string) *extproc.Request {
 	t.Helper()
 	m := &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{}, EndOfStream: true}

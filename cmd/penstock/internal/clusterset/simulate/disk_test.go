@@ -16,28 +16,28 @@ import (
 	"github.com/penstock-project/penstock/discovery/statefile"
 )
 
-// inode is what a file has. A power cut leaves of it at least what was synced.
+// inode is the content of a file. A power cut keeps at least the synced part.
 type inode struct {
 	data   []byte
 	synced int
 }
 
-// disk is the disk of a node. Names are kept apart from what they lead to, as file systems do.
+// disk is the disk of a node. Names are separate from inodes, as in file systems.
 type disk struct {
 	mu    sync.Mutex
 	names map[string]*inode // as processes see them
-	kept  map[string]*inode // as a power cut leaves them at least
+	kept  map[string]*inode // the names that survive a power cut
 	files int
 
 	full    bool // writes fail
 	lying   bool // Sync of a folder has no effect, and no error
 	lied    bool // it has been lying
-	forgets bool // it always does, and what must hold is what it was
+	forgets bool // it never syncs, and the simulation must find that
 }
 
 func newDisk() *disk { return &disk{names: map[string]*inode{}, kept: map[string]*inode{}} }
 
-// cutPower leaves what a power cut may leave.
+// cutPower leaves a state that a power cut may leave.
 func (d *disk) cutPower(draw func(n int, what string) int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -45,40 +45,40 @@ func (d *disk) cutPower(draw func(n int, what string) int) {
 	all := maps.Clone(d.names)
 	maps.Copy(all, d.kept)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		is, kept := d.names[name], d.kept[name]
-		if is != kept && draw(2, "name "+name) == 0 {
-			is = kept
+		file, kept := d.names[name], d.kept[name]
+		if file != kept && draw(2, "name "+name) == 0 {
+			file = kept
 		}
-		if is == nil {
+		if file == nil {
 			continue
 		}
-		n := is.synced
-		if n < len(is.data) {
-			n += draw(len(is.data)-n+1, "data "+name)
+		n := file.synced
+		if n < len(file.data) {
+			n += draw(len(file.data)-n+1, "data "+name)
 		}
-		after[name] = &inode{slices.Clone(is.data[:n]), n}
+		after[name] = &inode{slices.Clone(file.data[:n]), n}
 	}
 	d.names, d.kept = after, maps.Clone(after)
 }
 
-// snapshot is a copy of what processes see, all of it on the disk.
+// snapshot copies the state that processes see.
 func (d *disk) snapshot() map[string]*inode {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := map[string]*inode{}
-	for name, is := range d.names {
-		out[name] = &inode{slices.Clone(is.data), len(is.data)}
+	for name, file := range d.names {
+		out[name] = &inode{slices.Clone(file.data), len(file.data)}
 	}
 	return out
 }
 
-// restore replaces the files that a backup has.
+// restore replaces the files in a backup.
 func (d *disk) restore(backup map[string]*inode) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for name, is := range backup {
-		is = &inode{slices.Clone(is.data), len(is.data)}
-		d.names[name], d.kept[name] = is, is
+	for name, file := range backup {
+		file = &inode{slices.Clone(file.data), len(file.data)}
+		d.names[name], d.kept[name] = file, file
 	}
 }
 
@@ -86,14 +86,14 @@ func (d *disk) restore(backup map[string]*inode) {
 func (d *disk) lose(prefix string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, of := range []map[string]*inode{d.names, d.kept} {
-		maps.DeleteFunc(of, func(name string, _ *inode) bool { return strings.HasPrefix(name, prefix) })
+	for _, list := range []map[string]*inode{d.names, d.kept} {
+		maps.DeleteFunc(list, func(name string, _ *inode) bool { return strings.HasPrefix(name, prefix) })
 	}
 }
 
 var errDead = errors.New("the process has ended")
 
-// mount is a disk as one process has it, until the process ends. It implements statefile.Disk.
+// mount is a disk for one process, until the process ends. It implements statefile.Disk.
 type mount struct {
 	*disk
 	dead bool
@@ -120,11 +120,11 @@ func (m *mount) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := m.names[name]
-	if is == nil {
+	file := m.names[name]
+	if file == nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
-	return &reading{bytes.NewReader(slices.Clone(is.data)), info{path.Base(name), len(is.data)}}, nil
+	return &reading{bytes.NewReader(slices.Clone(file.data)), info{path.Base(name), len(file.data)}}, nil
 }
 
 func (m *mount) ReadDir(folder string) (out []fs.DirEntry, err error) {
@@ -198,19 +198,19 @@ func (m *mount) Sync(folder string) error {
 	maps.DeleteFunc(m.kept, func(name string, _ *inode) bool {
 		return path.Dir(name) == folder && m.names[name] == nil
 	})
-	for name, is := range m.names {
+	for name, file := range m.names {
 		if path.Dir(name) == folder {
-			m.kept[name] = is
+			m.kept[name] = file
 		}
 	}
 	return nil
 }
 
-// writing is a file that is written.
+// writing is an open file for writing.
 type writing struct {
 	m    *mount
 	name string
-	is   *inode
+	file *inode
 }
 
 func (w *writing) Name() string { return w.name }
@@ -223,10 +223,10 @@ func (w *writing) Write(raw []byte) (int, error) {
 		return 0, err
 	}
 	if w.m.full {
-		w.is.data = append(w.is.data, raw[:len(raw)/2]...)
+		w.file.data = append(w.file.data, raw[:len(raw)/2]...)
 		return len(raw) / 2, syscall.ENOSPC
 	}
-	w.is.data = append(w.is.data, raw...)
+	w.file.data = append(w.file.data, raw...)
 	return len(raw), nil
 }
 
@@ -234,12 +234,12 @@ func (w *writing) Sync() error {
 	unlock, err := w.m.use()
 	defer unlock()
 	if err == nil {
-		w.is.synced = len(w.is.data)
+		w.file.synced = len(w.file.data)
 	}
 	return err
 }
 
-// reading is a file that is read.
+// reading is an open file for reading.
 type reading struct {
 	*bytes.Reader
 	info

@@ -10,12 +10,11 @@ import (
 )
 
 const (
-	// Changes and faults happen from joinedBy until healed, and settled later all is as it should
-	// be.
+	// Changes and faults happen between joinedBy and healed; all invariants hold at settled.
 	joinedBy = 20 * time.Second
 	healed   = 9 * time.Minute
 	settled  = time.Minute
-	// faults and changes are how many of each a seed has.
+	// faults and changes are the numbers of each in a seed.
 	faults  = 30
 	changes = 30
 )
@@ -23,8 +22,7 @@ const (
 // sharedPools are the names of pools in namespace team that all nodes may have.
 var sharedPools = []string{"chat", "embed", "rerank"}
 
-// act is something that may happen at a node. do returns a line for the log; "" if it cannot be
-// done now.
+// act is an event at a node. do returns a log line; "": not possible now.
 type act struct {
 	name string
 	do   func(n *node, draw func(n int, what string) int) string
@@ -66,7 +64,7 @@ var usersDo = []act{
 	}},
 }
 
-// leave removes a member from the set of a node, and adds it again later, as it is then.
+// leave removes a member from a node's set, and adds its current form again later.
 func leave(n *node, draw func(n int, what string) int) string {
 	names := slices.Sorted(maps.Keys(n.joined))
 	if len(names) == 0 {
@@ -85,11 +83,11 @@ func leave(n *node, draw func(n int, what string) int) string {
 
 // join makes another node a member.
 func (n *node) join(o *node) {
-	if is, ok := o.member(); ok && n.joined[o.name].Peer == nil {
+	if member, ok := o.member(); ok && n.joined[o.name].Peer == nil {
 		for _, p := range n.processes {
 			p.forget(o.name)
 		}
-		n.joined[o.name] = is
+		n.joined[o.name] = member
 		n.touch()
 		n.changed()
 	}
@@ -175,8 +173,8 @@ func (n *node) other(i int) *node {
 	return others[i]
 }
 
-// restart ends the process of a node, and starts another one later. zombie: the one before goes on
-// for a while, with a disk of its own.
+// restart ends the process of a node, and starts another one later. zombie: the old process
+// continues for a while on a copy of the disk.
 func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 	p := n.own()
 	if p == nil || zombie && len(n.processes) > 1 {
@@ -194,7 +192,7 @@ func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 				n.stop(p, false)
 			}
 		})
-		for i := range 4 { // members connect to the one or to the other
+		for i := range 4 { // members connect to either process
 			name := fmt.Sprintf("%s: connections to %s and its successor are lost %d", n.name, p.id, i)
 			after := time.Duration(i*6000+1000+draw(5000, "reset"+fmt.Sprint(i))) * time.Millisecond
 			n.w.schedule("", name, after, func() {
@@ -203,9 +201,9 @@ func (n *node) restart(draw func(int, string) int, power, zombie bool) string {
 				}
 			})
 		}
-		is := n.pools[draw(len(n.pools), "pool")] // the one before does not read this
-		is.exported, is.changed = !is.exported, time.Now()
-		text += fmt.Sprintf("; export of %s: %v", is.key(), is.exported)
+		pool := n.pools[draw(len(n.pools), "pool")] // the old process does not read it
+		pool.exported, pool.changed = !pool.exported, time.Now()
+		text += fmt.Sprintf("; export of %s: %v", pool.key(), pool.exported)
 	case power:
 		text = p.id + " has no power"
 		n.stop(p, true)
@@ -227,8 +225,7 @@ func (n *node) stop(p *process, power bool) {
 	n.w.ended = append(n.w.ended, p)
 }
 
-// plan schedules what a seed draws. As in swarm testing, a seed has some kinds of faults and not
-// others.
+// plan schedules the events of a seed. As in swarm testing, a seed has only some kinds of faults.
 func (w *world) plan() {
 	var kinds []act
 	for _, a := range happens {
@@ -241,13 +238,13 @@ func (w *world) plan() {
 	}
 	span := int((healed - joinedBy).Milliseconds())
 	for i := range faults + changes {
-		of, what := kinds, "fault"
+		acts, what := kinds, "fault"
 		if i >= faults {
-			of, what = usersDo, "change"
+			acts, what = usersDo, "change"
 		}
 		name := fmt.Sprintf("%s %d", what, i)
 		draw := func(n int, what string) int { return w.draw(n, name+" "+what) }
-		a, n := of[draw(len(of), "act")], w.nodes[draw(len(w.nodes), "node")]
+		a, n := acts[draw(len(acts), "act")], w.nodes[draw(len(w.nodes), "node")]
 		at := joinedBy + time.Duration(draw(span, "at"))*time.Millisecond
 		w.schedule("", fmt.Sprintf("%s: %s of %s", name, a.name, n.name), at-time.Since(w.began), func() {
 			if text := a.do(n, draw); text != "" {
@@ -274,7 +271,7 @@ func (w *world) heal() {
 			n.hostile = w.began
 		}
 		for _, p := range slices.Clone(n.processes) {
-			if p.alone || n.lied() { // its own next process has not what it made up
+			if p.alone || n.lied() { // its next process lacks what it invented
 				n.stop(p, false)
 			}
 		}

@@ -21,7 +21,7 @@ var (
 	uids   = regexp.MustCompile(`"uid":"[^"]*"`)
 )
 
-// lie is what a node sends in place of a response. Hostile ones send one in three otherwise.
+// lie is a hostile node's replacement for a response. It replaces one in three.
 func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
@@ -46,9 +46,9 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 			`"service":[{"addresses":["10.9.9.9"],"ports":[{"number":1}]}]}}}`, epoch, n.name, address, pool)
 	}
 	edit := func(pattern *regexp.Regexp, with string) {
-		for _, is := range out.Resources {
-			if text, ok := wiretest.Text(is.GetResource().GetValue()); ok {
-				is.Resource = &anypb.Any{Value: wiretest.Value(pattern.ReplaceAllString(text, with))}
+		for _, res := range out.Resources {
+			if text, ok := wiretest.Text(res.GetResource().GetValue()); ok {
+				res.Resource = &anypb.Any{Value: wiretest.Value(pattern.ReplaceAllString(text, with))}
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 		}
 	case 5: // namespaces that it is not allowed
 		add("private/secret", record("private/secret", "10.9.0.2", 1))
-	case 6: // many, more than its share: stamps count as those of its state at most
+	case 6: // more than its share: stamps are limited to its state's stamp
 		for i := range 600 {
 			add(fmt.Sprintf("team/many-%d", i), record("team/many", "10.9.0.3", 1<<52))
 		}
@@ -75,7 +75,7 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 		add("team/"+sharedPools[0], "\x00{")
 		add("../../etc", "{}")
 		add("team/x#1", `{"epoch":1,"endpoints":[{"address":"10.9.0.4"}]}`)
-	case 8: // what it has sent before
+	case 8: // an earlier response
 		if before != nil {
 			out = googleproto.Clone(before).(*discoveryResponse)
 			out.Nonce = r.Nonce
@@ -88,8 +88,8 @@ func (n *node) lie(stream string, r *discoveryResponse) *discoveryResponse {
 		}
 	case 11:
 		out.Resources = append(out.Resources, out.Resources...)
-		for _, is := range out.Resources {
-			is.Ttl = durationpb.New(-time.Second)
+		for _, res := range out.Resources {
+			res.Ttl = durationpb.New(-time.Second)
 		}
 	}
 	return out
@@ -101,7 +101,7 @@ func add(to *discoveryResponse, key, value string) {
 	to.Resources = append(to.Resources, &discoveryv3.Resource{Name: key, Resource: raw, Version: "x"})
 }
 
-// flood adds exports that the member has never had, until they are more than any share.
+// flood adds unknown exports until they exceed any share.
 func (n *node) flood(to *discoveryResponse) *discoveryResponse {
 	for range 400 {
 		if n.flooded > 3000 {

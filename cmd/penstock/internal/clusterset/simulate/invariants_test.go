@@ -18,21 +18,21 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// watched is what was seen of a process.
+// watched is the observed history of a process.
 type watched struct {
 	withdrawn map[registry.RecordID]registry.Stamp // by member and pool: when the export was withdrawn
-	exported  map[registry.RecordID]bool           // exports that were not
+	exported  map[registry.RecordID]bool           // exports that were not withdrawn
 	left      map[registry.RecordID]bool           // exports that drain because their member left, or had
-	checked   map[string]string                    // by member: what has not changed since it was checked
+	checked   map[string]string                    // by member: the state at the last check
 	shown     map[string]string                    // by member: the last line of the log about it
 	shares    map[string]string                    // by member: its share before an event
 	held      map[string]int                       // by member: its exports
-	most      int                                  // the share of a member at the last look
+	most      int                                  // the share of a member at the last check
 	members   registry.WatchSet                    // of the last check, and the store's revision
 	revision  uint64
 }
 
-// unchanged reports whether the members are as they were at the last check.
+// unchanged reports whether the members did not change since the last check.
 func (w *watched) unchanged() bool {
 	for changed := range w.members {
 		select {
@@ -44,7 +44,7 @@ func (w *watched) unchanged() bool {
 	return w.members != nil
 }
 
-// checkAll checks what holds at each moment at which nothing happens.
+// checkAll checks the invariants between two events.
 func (w *world) checkAll() {
 	for _, n := range w.nodes {
 		for _, p := range n.processes {
@@ -77,13 +77,14 @@ func (p *process) check() {
 		p.watched.revision, p.watched.members = revision, registry.NewWatchSet()
 	}
 	most, bytes := r.Share()
-	before := p.watched.most // a member may have had this share since the last look
+	before := p.watched.most // a member may have had this share since the last check
 	p.watched.most = most
 	for _, m := range r.Members(p.watched.members) {
-		if is := fmt.Sprint(m.UID, m.State, m.Known, m.Connected(), r.Count(m.Name)); p.watched.checked[m.Name] == is {
+		if now := fmt.Sprint(m.UID, m.State, m.Known, m.Connected(),
+			r.Count(m.Name)); p.watched.checked[m.Name] == now {
 			continue
 		} else {
-			p.watched.checked[m.Name] = is
+			p.watched.checked[m.Name] = now
 		}
 		list, size := r.ExportsOf(m.Name), 0
 		var text []string
@@ -96,7 +97,7 @@ func (p *process) check() {
 					e.Stamp.Epoch, e.Stamp.Sequence, len(e.Entry.Endpoints)))
 			}
 		}
-		// What a member has stays when its share shrinks, over a restart too, and grows no more.
+		// A member keeps its exports when its share shrinks, even over a restart, but may not grow.
 		held, began := p.watched.held[m.Name]
 		if p.watched.held[m.Name] = len(list); began && len(list) > max(most, before, held) || len(list) > budget ||
 			size > bytes {
@@ -119,7 +120,7 @@ func (p *process) check() {
 
 // checkReturn: a withdrawn export returns only if its exporter publishes it anew with a later
 // stamp.
-func (p *process) checkReturn(of *node, m registry.Member, e *registry.Export) {
+func (p *process) checkReturn(exporter *node, m registry.Member, e *registry.Export) {
 	id := registry.RecordID{Cluster: m.Name, Pool: e.Pool}
 	if e.Withdrawn() {
 		if !p.watched.left[id] {
@@ -128,17 +129,17 @@ func (p *process) checkReturn(of *node, m registry.Member, e *registry.Export) {
 		return
 	}
 	delete(p.watched.left, id)
-	at, was := p.watched.withdrawn[id]
+	at, withdrawn := p.watched.withdrawn[id]
 	delete(p.watched.withdrawn, id)
-	if !was || e.Stamp.Compare(at) > 0 || of.lied() || of.rewound() || e.Entry.RoutingMode == "" {
+	if !withdrawn || e.Stamp.Compare(at) > 0 || exporter.lied() || exporter.rewound() || e.Entry.RoutingMode == "" {
 		return
 	}
 	p.node.w.violated("%s has export %s/%s of %s again at %v, and it was withdrawn at %v",
 		p.id, e.Pool.Namespace, e.Pool.Name, m.Name, e.Stamp, at)
 }
 
-// forget drops what was seen of a member that leaves or joins again: a user decides that its
-// exports go and come.
+// forget drops the observations of a member that leaves or rejoins, because a user's decision
+// removes and restores its exports.
 func (p *process) forget(member string) {
 	for _, e := range p.set.Registry().ExportsOf(member) {
 		if p.watched.left != nil {
@@ -151,20 +152,20 @@ func (p *process) forget(member string) {
 	maps.DeleteFunc(p.watched.exported, func(id registry.RecordID, _ bool) bool { return id.Cluster == member })
 }
 
-// unchanged is how long after the last change of a pool all members have it.
+// unchanged is the time after a pool's last change until all members have it.
 const unchanged = 2 * time.Minute
 
-// checkSilence: an export is withdrawn only if its exporter has withdrawn it.
-func (p *process) checkSilence(of *node, e *registry.Export) {
-	id := registry.RecordID{Cluster: of.name, Pool: e.Pool}
-	was := p.watched.exported[id]
-	if p.watched.exported[id] = !e.Withdrawn(); !was || !e.Withdrawn() || of.lied() {
+// checkSilence: an export is withdrawn only if its exporter withdrew it.
+func (p *process) checkSilence(exporter *node, e *registry.Export) {
+	id := registry.RecordID{Cluster: exporter.name, Pool: e.Pool}
+	exported := p.watched.exported[id]
+	if p.watched.exported[id] = !e.Withdrawn(); !exported || !e.Withdrawn() || exporter.lied() {
 		return
 	}
-	for _, is := range of.pools {
-		same := is.namespace == e.Pool.Namespace && is.name == e.Pool.Name
-		if same && is.exportedTo(p.node.name) && time.Since(is.changed) > unchanged {
-			p.node.w.violated("%s has %s of %s withdrawn, which exports it", p.id, is.key(), of.name)
+	for _, pool := range exporter.pools {
+		same := pool.namespace == e.Pool.Namespace && pool.name == e.Pool.Name
+		if same && pool.exportedTo(p.node.name) && time.Since(pool.changed) > unchanged {
+			p.node.w.violated("%s has %s of %s withdrawn, which exports it", p.id, pool.key(), exporter.name)
 		}
 	}
 }
@@ -172,10 +173,10 @@ func (p *process) checkSilence(of *node, e *registry.Export) {
 // lied reports whether a node has been hostile.
 func (n *node) lied() bool { return !n.hostile.IsZero() }
 
-// rewound reports whether the state of a node may have gone back, and its stamps with it.
+// rewound reports whether a node's state, and with it its stamps, may have gone back.
 func (n *node) rewound() bool { return n.lost || n.disk.lied }
 
-// checkLoaded: what was saved is there when a process starts, or something newer.
+// checkLoaded: a starting process loads the saved records, or newer ones.
 func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 	defer func() {
 		n.kept, n.dropped = map[registry.RecordID]registry.Record{}, map[registry.RecordID]bool{}
@@ -190,15 +191,15 @@ func (n *node) checkLoaded(p *process, list []registry.Record, err error) {
 		n.w.violated("%s cannot read its records: %v", p.id, err)
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(n.kept), registry.RecordID.Compare) {
-		was := n.kept[id]
+		saved := n.kept[id]
 		i := slices.IndexFunc(list, func(r registry.Record) bool { return r.RecordID == id })
 		if i < 0 {
-			continue // dropped since, perhaps by a save that had no time to succeed
+			continue // dropped since, perhaps by a save that was interrupted
 		}
-		is, of := list[i], n.w.node(id.Cluster)
-		if is.UID == was.UID && is.Stamp.Compare(was.Stamp) < 0 && !of.rewound() && !of.lied() {
+		loaded, exporter := list[i], n.w.node(id.Cluster)
+		if loaded.UID == saved.UID && loaded.Stamp.Compare(saved.Stamp) < 0 && !exporter.rewound() && !exporter.lied() {
 			n.w.violated("%s starts with the record of %s %s at %v, and had saved it at %v",
-				p.id, id.Cluster, id.Pool, is.Stamp, was.Stamp)
+				p.id, id.Cluster, id.Pool, loaded.Stamp, saved.Stamp)
 		}
 	}
 	for _, r := range list {
@@ -217,7 +218,7 @@ func (w *world) node(name string) *node {
 	return nil
 }
 
-// share is what a process has of a member: exports, offers, and endpoints for Envoys.
+// share describes a process's state of a member: exports, offers, and endpoints for Envoys.
 func (p *process) share(member string) string {
 	var out strings.Builder
 	for _, e := range p.set.Registry().ExportsOf(member) {
@@ -238,15 +239,15 @@ func (p *process) share(member string) string {
 	return out.String()
 }
 
-func hash(is any) uint64 {
+func hash(value any) uint64 {
 	h := fnv.New64a()
-	raw, _ := json.Marshal(is)
+	raw, _ := json.Marshal(value)
 	_, _ = h.Write(raw)
 	return h.Sum64()
 }
 
-// before notes the shares of the other members, at a process that a message with exports is about
-// to reach.
+// before records the shares of the other members before a message with exports arrives at a
+// process.
 func (w *world) before(e *event) {
 	at, from, ok := arrives(e.name)
 	if !ok {
@@ -261,7 +262,7 @@ func (w *world) before(e *event) {
 	}
 }
 
-// after: a message of one member changes nothing of another.
+// after: a message of one member does not affect another member.
 func (w *world) after(e *event) {
 	at, from, ok := arrives(e.name)
 	if !ok {
@@ -280,25 +281,25 @@ func (w *world) after(e *event) {
 	}
 }
 
-// checkArrived: once faults have healed for long enough, each importer has what each exporter
-// exports to it, and nothing else, whatever epoch was lost, and also of one that was hostile.
+// checkArrived: some time after the faults have healed, each importer has exactly what each
+// exporter exports to it, even if an epoch was lost or the exporter was hostile.
 func (w *world) checkArrived() {
 	for _, to := range w.nodes {
-		for _, of := range w.nodes {
-			if to == of {
+		for _, exporter := range w.nodes {
+			if to == exporter {
 				continue
 			}
-			if text := to.own().missing(of); text != "" {
+			if text := to.own().missing(exporter); text != "" {
 				w.violated("%v after all faults have healed, %s", time.Since(w.began)-healed, text)
 			}
 		}
 	}
 }
 
-// missing is what a process lacks of what another node exports to it; "": nothing.
-func (p *process) missing(of *node) string {
+// missing describes the exports of another node that a process lacks; "": none.
+func (p *process) missing(exporter *node) string {
 	wanted, has := map[string]inferenceapi.ImportedCluster{}, map[string]inferenceapi.ImportedCluster{}
-	from := of.own()
+	from := exporter.own()
 	from.mu.Lock()
 	for _, e := range from.exports {
 		if e.Pool.Namespace == "team" && (e.To == nil || slices.Contains(e.To, p.node.name)) {
@@ -307,14 +308,14 @@ func (p *process) missing(of *node) string {
 	}
 	from.mu.Unlock()
 	for _, o := range store.Offers.All(p.store.View()) {
-		if is := o.Cluster; is.Name == of.name {
-			if len(is.Conditions) == 1 && is.Conditions[0].Reason == "Draining" && of.draining {
-				is.Conditions = nil
+		if entry := o.Cluster; entry.Name == exporter.name {
+			if len(entry.Conditions) == 1 && entry.Conditions[0].Reason == "Draining" && exporter.draining {
+				entry.Conditions = nil
 			}
-			has[o.Import] = is
+			has[o.Import] = entry
 		}
 	}
-	// Those that come in parts have another order.
+	// Endpoints that come in parts have another order.
 	unordered := cmpopts.SortSlices(func(a, b inferenceapi.ImportedEndpoint) bool { return a.Address < b.Address })
 	if diff := cmp.Diff(wanted, has, unordered); diff != "" {
 		return fmt.Sprintf("%s has not what %s exports (-) but (+):\n%s", p.id, from.id, diff)

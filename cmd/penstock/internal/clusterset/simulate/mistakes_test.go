@@ -4,7 +4,8 @@ package simulate
 
 import "testing"
 
-// mistakes are those that the product makes in a build with the tag faults, by $PENSTOCK_FAULT.
+// mistakes are the mistakes that the product makes in a build with the tag faults, by
+// $PENSTOCK_FAULT.
 var mistakes = []string{
 	"fence",       // updates with older stamps count
 	"lease",       // a lease never ends
@@ -13,7 +14,7 @@ var mistakes = []string{
 	"resumption",  // after a lost connection, an item that has changed is not sent
 	"file sync",   // a file is renamed before its content is on the disk
 	"folder sync", // the name of a file is not on the disk once it is written
-	"share",       // a member exports as much as it likes
+	"share",       // a member exceeds its share
 }
 
 // A simulation that finds nothing proves nothing: it finds each known mistake within some seeds.

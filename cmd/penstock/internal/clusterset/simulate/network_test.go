@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-project/penstock/multicluster/federation"
 )
 
-// The times of gRPC as multicluster/channel configures it: how long an end waits for a silent peer,
-// and how often it tries one that cannot be reached.
+// The times of gRPC as multicluster/channel configures them: the wait for a silent peer, and the
+// interval between attempts to connect.
 const (
 	connectTimeout  = time.Second
 	clientKeepalive = 13 * time.Second
@@ -43,11 +43,11 @@ type network struct {
 	links      map[string]*link
 }
 
-// link is what joins two nodes.
+// link connects two nodes.
 type link struct {
-	cut    time.Time // until then connections are reset, and none is made
-	silent time.Time // until then nothing arrives, and is late then
-	slow   time.Time // until then all takes longer
+	cut    time.Time // until then connections are reset or impossible
+	silent time.Time // until then messages are delayed
+	slow   time.Time // until then messages are slow
 }
 
 func newNetwork(w *world) *network {
@@ -67,8 +67,8 @@ func (n *network) link(a, b string) *link {
 	return l
 }
 
-// send lets something of a process arrive at another node, in the order of its queue. A process
-// without power sends nothing.
+// send delivers a process's message to another node, in the order of its queue. A process without
+// power sends nothing.
 func (n *network) send(from *process, to *node, queue, name string, fire func()) {
 	if from.off.Load() {
 		return
@@ -90,7 +90,7 @@ func (n *network) send(from *process, to *node, queue, name string, fire func())
 // server is clusterset.Server in the network.
 type server struct {
 	net     *network
-	of      *process
+	proc    *process
 	creds   credentials.TransportCredentials
 	stream  grpc.StreamDesc
 	impl    any
@@ -103,7 +103,7 @@ type server struct {
 
 func (p *process) server(f *federation.Federation) clusterset.Server {
 	return &server{
-		net: p.node.w.net, of: p, creds: f.ServerCredentials(), address: p.node.address(),
+		net: p.node.w.net, proc: p, creds: f.ServerCredentials(), address: p.node.address(),
 		stopped: make(chan struct{}), serving: map[*stream]bool{},
 	}
 }
@@ -126,7 +126,7 @@ func (s *server) Stop() {
 		s.net.servers[s.address] = slices.DeleteFunc(s.net.servers[s.address], func(o *server) bool { return o == s })
 		s.net.mu.Unlock()
 		close(s.stopped)
-		for _, t := range s.net.of(s.of) {
+		for _, t := range s.net.transportsOf(s.proc) {
 			if t.server == s {
 				t.reset(true)
 			}
@@ -152,7 +152,7 @@ func (l listener) String() string            { return l.address }
 // connection implements channel.Connection.
 type connection struct {
 	net     *network
-	of      *process
+	proc    *process
 	to      *node
 	address string
 	creds   credentials.TransportCredentials
@@ -167,7 +167,7 @@ func (p *process) connect(address string, with credentials.TransportCredentials)
 	for _, n := range p.node.w.nodes {
 		if n.address() == address {
 			return &connection{
-				net: p.node.w.net, of: p, to: n, address: address, creds: with, state: connectivity.Idle,
+				net: p.node.w.net, proc: p, to: n, address: address, creds: with, state: connectivity.Idle,
 			}, nil
 		}
 	}
@@ -233,7 +233,7 @@ func (c *connection) NewStream(
 	}
 }
 
-// transport is the one that there is, or another.
+// transport returns the transport, and makes a missing one.
 func (c *connection) transport(ctx context.Context) (*transport, error) {
 	c.mu.Lock()
 	if over := c.over; over != nil && over.broken() == nil {
@@ -261,19 +261,19 @@ func (c *connection) transport(ctx context.Context) (*transport, error) {
 func (c *connection) dial(ctx context.Context) (*transport, error) {
 	n := c.net
 	n.mu.Lock()
-	key := c.of.id + ">" + c.to.name
+	key := c.proc.id + ">" + c.to.name
 	n.dials[key]++
 	name := fmt.Sprintf("%s#%d", key, n.dials[key])
 	n.mu.Unlock()
-	l, found := n.link(c.of.node.name, c.to.name), make(chan *server, 1)
-	n.send(c.of, c.to, "", name+" connects", func() {
+	l, found := n.link(c.proc.node.name, c.to.name), make(chan *server, 1)
+	n.send(c.proc, c.to, "", name+" connects", func() {
 		n.mu.Lock()
 		list := n.servers[c.address]
 		n.mu.Unlock()
 		switch {
 		case len(list) == 0, time.Now().Before(l.cut):
 			found <- nil
-		case len(list) > 1: // a process that was replaced, and does not know
+		case len(list) > 1: // a process that was replaced without notice
 			found <- list[n.w.draw(len(list), name+" process")]
 		default:
 			found <- list[0]
@@ -292,7 +292,7 @@ func (c *connection) dial(ctx context.Context) (*transport, error) {
 	if to == nil {
 		return nil, unavailable("connection refused")
 	}
-	t := &transport{net: n, name: name, client: c.of, server: to}
+	t := &transport{net: n, name: name, client: c.proc, server: to}
 	if err := t.handshake(ctx, c.address, c.creds); err != nil {
 		return nil, unavailable(err.Error())
 	}
@@ -311,14 +311,14 @@ type transport struct {
 	clientSees, serverSees credentials.AuthInfo
 
 	mu      sync.Mutex
-	err     error // why the client has no use for it any more
+	err     error // why the client gave it up
 	streams []*stream
 	count   int
 
 	resetByClient, resetByServer bool
 }
 
-// handshake is that of TLS.
+// handshake makes the TLS handshake.
 func (t *transport) handshake(ctx context.Context, address string, with credentials.TransportCredentials) error {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
@@ -348,24 +348,24 @@ func (t *transport) broken() error {
 	return t.err
 }
 
-// of are the transports of a process, and those to it.
-func (n *network) of(p *process) (out []*transport) {
+// transportsOf returns the transports from and to a process.
+func (n *network) transportsOf(p *process) (out []*transport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.transports {
-		if t.client == p || t.server.of == p {
+		if t.client == p || t.server.proc == p {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-// between are the transports between two nodes.
+// between returns the transports between two nodes.
 func (n *network) between(a, b string) (out []*transport) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.transports {
-		if linkName(t.client.node.name, t.server.of.node.name) == linkName(a, b) {
+		if linkName(t.client.node.name, t.server.proc.node.name) == linkName(a, b) {
 			out = append(out, t)
 		}
 	}
@@ -380,7 +380,7 @@ func (n *network) lose(a, b string) {
 	}
 }
 
-// reset ends a transport at one end, and has the other end notice it, once.
+// reset ends a transport at one end; the other end detects it.
 func (t *transport) reset(server bool) {
 	t.mu.Lock()
 	again := server && t.resetByServer || !server && t.resetByClient
@@ -390,10 +390,10 @@ func (t *transport) reset(server bool) {
 	case again:
 	case server:
 		t.lostAtServer()
-		t.net.send(t.server.of, t.client.node, "", t.name+" is reset by the server", t.lostAtClient)
+		t.net.send(t.server.proc, t.client.node, "", t.name+" is reset by the server", t.lostAtClient)
 	default:
 		t.lostAtClient()
-		t.net.send(t.client, t.server.of.node, "", t.name+" is reset by the client", t.lostAtServer)
+		t.net.send(t.client, t.server.proc.node, "", t.name+" is reset by the client", t.lostAtServer)
 	}
 }
 
@@ -421,21 +421,22 @@ func (t *transport) lostAtServer() {
 	}
 }
 
-// silence has both ends give a transport up if nothing arrives for as long as they wait.
-func (t *transport) silence(is func() bool) {
+// silence makes both ends give up a transport if nothing arrives in time.
+func (t *transport) silence(silent func() bool) {
 	t.net.w.schedule("", t.name+" keepalive of the client", clientKeepalive, func() {
-		if is() {
+		if silent() {
 			t.reset(false)
 		}
 	})
 	t.net.w.schedule("", t.name+" keepalive of the server", serverKeepalive, func() {
-		if is() {
+		if silent() {
 			t.lostAtServer()
 		}
 	})
 }
 
-// arrives returns which node receives exports from which by an event; false if none does.
+// arrives returns the importer and exporter of an event that delivers exports; false: another
+// event.
 func arrives(name string) (at, from string, ok bool) {
 	stream, topic, ok := strings.Cut(name, "<")
 	if !ok || !strings.HasPrefix(topic, "exports ") {

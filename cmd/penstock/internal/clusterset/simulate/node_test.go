@@ -35,8 +35,7 @@ import (
 // drain is how long a withdrawn export stays at its importers.
 const drain = 20 * time.Second
 
-// budget is how many exports all members of a node have together: few, so that a flood costs a seed
-// little.
+// budget limits the exports of all members of a node. It is low so that a flood is cheap.
 const budget = 800
 
 // pool is a pool of a node, as its user wrote it.
@@ -45,8 +44,8 @@ type pool struct {
 	exported        bool
 	to              []string
 	weight, servers int
-	generation      int       // of the servers: others have other addresses
-	changed         time.Time // when its export was
+	generation      int       // of the servers: each has other addresses
+	changed         time.Time // when its export last changed
 }
 
 // exportedTo reports whether a member may import the pool.
@@ -56,7 +55,7 @@ func (p *pool) exportedTo(member string) bool {
 
 func (p *pool) key() string { return p.namespace + "/" + p.name }
 
-// node is a cluster: what its user wrote, its disk, and its processes.
+// node is a cluster: its user's objects, its disk, and its processes.
 type node struct {
 	w        *world
 	name     string
@@ -65,16 +64,16 @@ type node struct {
 	pools    []*pool
 	joined   map[string]v1alpha1.ClusterSetMember
 	draining bool
-	hostile  time.Time // until then it sends what a hostile member may
+	hostile  time.Time // until then it sends hostile messages
 	floods   bool
 	flooded  int
 	backup   map[string]*inode
 
-	processes []*process // that run; the last one is the node's own
+	processes []*process // running; the last one is the node's own
 	started   int
-	lost      bool // state of it was lost: its stamps may go back
+	lost      bool // its state was lost: its stamps may go back
 	epoch     uint64
-	kept      map[registry.RecordID]registry.Record // that were saved
+	kept      map[registry.RecordID]registry.Record // saved records
 	dropped   map[registry.RecordID]bool
 	published map[string]*discoveryResponse // the last response of each topic, for a hostile member
 }
@@ -90,8 +89,8 @@ type process struct {
 	set    *clusterset.Set
 	cancel context.CancelFunc
 	done   chan struct{}
-	off    atomic.Bool // it has no power any more, and sends nothing
-	alone  bool        // it was replaced, and does not know
+	off    atomic.Bool // without power: it sends nothing
+	alone  bool        // it was replaced without notice
 
 	mu        sync.Mutex
 	exports   []export.Export
@@ -101,7 +100,7 @@ type process struct {
 	watched watched
 }
 
-// own is the process that counts; nil: none runs.
+// own returns the process that counts; nil: none runs.
 func (n *node) own() *process {
 	if len(n.processes) == 0 || n.processes[len(n.processes)-1].alone {
 		return nil
@@ -109,7 +108,7 @@ func (n *node) own() *process {
 	return n.processes[len(n.processes)-1]
 }
 
-// board takes no report.
+// board drops reports.
 type board struct{}
 
 func (board) Replace(string, ...report.Report) {}
@@ -195,12 +194,12 @@ func (p *process) onPanic(peer string, value any, stack []byte) {
 	p.panicked = fmt.Sprintf("a message of %s: %v\n%s", peer, value, stack)
 }
 
-// kill ends a process as SIGKILL does, or with its power cut: then no peer is sent anything.
+// kill ends a process like SIGKILL, or a power cut: then peers receive nothing.
 func (p *process) kill(power bool) {
 	p.mount.end()
 	if power {
 		p.off.Store(true)
-		for _, t := range p.node.w.net.of(p) {
+		for _, t := range p.node.w.net.transportsOf(p) {
 			t.silence(func() bool { return true })
 		}
 	}
@@ -208,7 +207,7 @@ func (p *process) kill(power bool) {
 	if power {
 		return
 	}
-	for _, t := range p.node.w.net.of(p) {
+	for _, t := range p.node.w.net.transportsOf(p) {
 		t.reset(t.client != p)
 	}
 }
@@ -227,7 +226,7 @@ func (p *process) identity(files clusterset.Files) func(context.Context) (string
 	}
 }
 
-// records are Config.Records: what was saved is there after a restart, or something newer.
+// records are Config.Records: saved records, or newer ones, exist after a restart.
 type records struct {
 	clusterset.Records
 	p *process
@@ -236,9 +235,9 @@ type records struct {
 func (r *records) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
 	err := r.Records.Save(ctx, changed, gone)
 	if n := r.p.node; err == nil && !r.p.alone {
-		for _, is := range changed {
-			n.kept[is.RecordID] = is
-			delete(n.dropped, is.RecordID)
+		for _, record := range changed {
+			n.kept[record.RecordID] = record
+			delete(n.dropped, record.RecordID)
 		}
 		for _, id := range gone {
 			delete(n.kept, id)
@@ -260,9 +259,9 @@ func (r *records) Load(ctx context.Context) ([]registry.Record, error) {
 // write writes the objects of a node into the store of a process.
 func (p *process) write() {
 	wanted, ops := p.node.objects(), []store.Op{}
-	for _, is := range store.InferencePools.All(p.store.View()) {
-		if !slices.ContainsFunc(p.node.pools, func(o *pool) bool { return o.key() == store.ID(is) }) {
-			ops = append(ops, store.InferencePools.Delete(store.ID(is)))
+	for _, stored := range store.InferencePools.All(p.store.View()) {
+		if !slices.ContainsFunc(p.node.pools, func(o *pool) bool { return o.key() == store.ID(stored) }) {
+			ops = append(ops, store.InferencePools.Delete(store.ID(stored)))
 		}
 	}
 	if _, err := p.store.Apply(append(ops, wanted...)...); err != nil {
@@ -270,14 +269,14 @@ func (p *process) write() {
 	}
 }
 
-// touch notes that the members of all pools have changed.
+// touch records that the members of all pools changed.
 func (n *node) touch() {
 	for _, p := range n.pools {
 		p.changed = time.Now()
 	}
 }
 
-// changed has what the user wrote take effect.
+// changed applies the user's changes.
 func (n *node) changed() {
 	if p := n.own(); p != nil {
 		p.write()
@@ -288,7 +287,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// objects are what the user wrote.
+// objects returns the user's objects.
 func (n *node) objects() (ops []store.Op) {
 	set := &v1alpha1.ClusterSet{ObjectMeta: meta("", "gpus")}
 	set.Spec.Cluster, set.Spec.Draining = n.name, n.draining
@@ -304,21 +303,21 @@ func (n *node) objects() (ops []store.Op) {
 		ops = append(ops, store.Namespaces.Put(&corev1.Namespace{ObjectMeta: meta("", name)}))
 	}
 	for _, name := range sharedPools {
-		is := route("import-"+name, "/import/"+name, "inference.networking.x-k8s.io", "InferencePoolImport", name)
-		ops = append(ops, store.HTTPRoutes.Put(is))
+		obj := route("import-"+name, "/import/"+name, "inference.networking.x-k8s.io", "InferencePoolImport", name)
+		ops = append(ops, store.HTTPRoutes.Put(obj))
 	}
 	for _, p := range n.pools {
-		is := &inferencev1.InferencePool{ObjectMeta: meta(p.namespace, p.name)}
-		is.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{
+		obj := &inferencev1.InferencePool{ObjectMeta: meta(p.namespace, p.name)}
+		obj.Spec.Selector.MatchLabels = map[inferencev1.LabelKey]inferencev1.LabelValue{
 			"app": inferencev1.LabelValue(p.name),
 		}
-		is.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
+		obj.Spec.TargetPorts = []inferencev1.Port{{Number: 8000}}
 		if p.exported {
-			is.Annotations = map[string]string{
+			obj.Annotations = map[string]string{
 				export.Annotation: "ClusterSet", export.WeightAnnotation: strconv.Itoa(p.weight),
 			}
 			if p.to != nil {
-				is.Annotations[export.ToAnnotation] = strings.Join(p.to, ",")
+				obj.Annotations[export.ToAnnotation] = strings.Join(p.to, ",")
 			}
 		}
 		servers := &v1alpha1.ModelServers{ObjectMeta: meta(p.namespace, p.name)}
@@ -327,7 +326,7 @@ func (n *node) objects() (ops []store.Op) {
 			address := fmt.Sprintf("10.%d.%d.%d", n.number, p.generation%200, i+1)
 			servers.Spec.Servers = append(servers.Spec.Servers, v1alpha1.ModelServer{Address: address})
 		}
-		ops = append(ops, store.InferencePools.Put(is), store.ModelServers.Put(servers))
+		ops = append(ops, store.InferencePools.Put(obj), store.ModelServers.Put(servers))
 		if p.namespace == "team" {
 			r := route("own-"+p.name, "/own/"+p.name, "inference.networking.k8s.io", "InferencePool", p.name)
 			ops = append(ops, store.HTTPRoutes.Put(r))
@@ -350,18 +349,18 @@ func route(name, path, group, kind, to string) *gatewayv1.HTTPRoute {
 	return r
 }
 
-// member is a node as others write it into their ClusterSets: what `penstock clusters show` prints.
-func (n *node) member() (is v1alpha1.ClusterSetMember, ok bool) {
+// member returns a node's entry for other ClusterSets, as `penstock clusters show` prints it.
+func (n *node) member() (member v1alpha1.ClusterSetMember, ok bool) {
 	raw, err := statefile.Read(&mount{disk: n.disk}, clusterset.MemberFile("/state"))
 	if err != nil {
-		return is, false
+		return member, false
 	}
 	list, err := clusterset.ReadMembers(n.name, raw, time.Now())
 	if err != nil {
 		n.w.violated("%s: what others need to make it a member cannot be read: %v", n.name, err)
-		return is, false
+		return member, false
 	}
-	is = list[0]
-	is.Allow.Namespaces = []string{"team"}
-	return is, true
+	member = list[0]
+	member.Allow.Namespaces = []string{"team"}
+	return member, true
 }

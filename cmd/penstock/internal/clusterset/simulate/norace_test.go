@@ -11,8 +11,8 @@ import (
 // seeds is how many seeds a test plays.
 const seeds = 8
 
-// The same seed gives the same log, byte for byte: else a failure could not be replayed.
-// The race detector schedules goroutines otherwise, so a seed is another one there.
+// The same seed gives the same log, byte for byte: otherwise a failure could not be replayed. The
+// race detector schedules goroutines differently, so a seed has another log there.
 func TestSimulation_SeedReplaysExactly(t *testing.T) {
 	for seed := range uint64(1) {
 		first, _ := simulate(t, seed)
@@ -23,7 +23,7 @@ func TestSimulation_SeedReplaysExactly(t *testing.T) {
 	}
 }
 
-// differs shows where two logs differ first.
+// differs shows the first difference of two logs.
 func differs(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(x), len(y)) {

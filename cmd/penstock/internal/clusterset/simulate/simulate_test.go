@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// simulate runs a seed. It returns the log, and the first invariant that does not hold; "": all do.
+// simulate runs a seed. It returns the log, and the first violated invariant; "": none.
 func simulate(t *testing.T, seed uint64, with ...func(w *world)) (log, violated string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// Whatever happens to three clusters, none of them loses or keeps what it should not.
+// No fault makes three clusters lose or keep an export wrongly.
 func TestSimulation_SeedsHold(t *testing.T) {
 	if os.Getenv("SEED") != "" {
 		seed := number(t, "SEED", 0)

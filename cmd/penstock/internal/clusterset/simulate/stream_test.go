@@ -45,7 +45,7 @@ func (t *transport) stream(ctx context.Context, codec encoding.CodecV2, most int
 	if broken != nil {
 		s.toClient.fail(broken)
 	}
-	to := t.server.of.node
+	to := t.server.proc.node
 	t.net.send(t.client, to, "", s.name+" begins", func() { t.server.handle(s) })
 	context.AfterFunc(ctx, func() { t.net.send(t.client, to, "", s.name+" is cancelled", s.cancel) })
 	return &atClient{s}
@@ -68,7 +68,7 @@ func (s *server) handle(on *stream) {
 		s.net.mu.Lock()
 		delete(s.serving, on)
 		s.net.mu.Unlock()
-		s.net.send(s.of, on.over.client.node, "", on.name+" ends", func() {
+		s.net.send(s.proc, on.over.client.node, "", on.name+" ends", func() {
 			if err == nil {
 				on.toClient.fail(io.EOF)
 			} else {
@@ -78,7 +78,7 @@ func (s *server) handle(on *stream) {
 	})
 }
 
-// send moves a message to the other end. Topics are independent of each other: each is a queue.
+// send moves a message to the other end. Topics are independent: each is a queue.
 func (s *stream) send(from *process, to *node, direction string, m any, into *half) error {
 	topic := ""
 	if r, ok := m.(interface{ GetTypeUrl() string }); ok {
@@ -102,11 +102,11 @@ func (s *stream) send(from *process, to *node, direction string, m any, into *ha
 	return nil
 }
 
-// half is what has arrived at one end of a stream.
+// half holds the messages that arrived at one end of a stream.
 type half struct {
 	mu    sync.Mutex
 	items [][]byte
-	err   error // behind them
+	err   error // after the messages
 	ready chan struct{}
 }
 
@@ -158,7 +158,7 @@ func (h *half) receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// atClient is a stream as the subscriber has it.
+// atClient is the subscriber's end of a stream.
 type atClient struct{ *stream }
 
 func (s *atClient) Header() (metadata.MD, error) { return nil, nil }
@@ -170,7 +170,7 @@ func (s *atClient) SendMsg(m any) error {
 	if s.ctx.Err() != nil || s.over.broken() != nil {
 		return io.EOF
 	}
-	return s.send(s.over.client, s.over.server.of.node, ">", m, &s.toServer)
+	return s.send(s.over.client, s.over.server.proc.node, ">", m, &s.toServer)
 }
 
 func (s *atClient) RecvMsg(m any) error {
@@ -187,7 +187,7 @@ func (s *atClient) RecvMsg(m any) error {
 	return nil
 }
 
-// atServer is a stream as the publisher has it.
+// atServer is the publisher's end of a stream.
 type atServer struct{ *stream }
 
 func (s *atServer) SetHeader(metadata.MD) error  { return nil }
@@ -199,7 +199,7 @@ func (s *atServer) SendMsg(m any) error {
 	if s.served.Err() != nil {
 		return status.FromContextError(s.served.Err()).Err()
 	}
-	return s.send(s.over.server.of, s.over.client.node, "<", m, &s.toClient)
+	return s.send(s.over.server.proc, s.over.client.node, "<", m, &s.toClient)
 }
 
 func (s *atServer) RecvMsg(m any) error {

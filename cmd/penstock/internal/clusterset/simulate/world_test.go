@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// event is something that happens in a world: a message arrives, a fault begins.
+// event is an event in a world: a message arrives, a fault begins.
 type event struct {
 	at   time.Time
 	name string // orders events of one instant; unique
 	fire func()
 }
 
-// world is what a seed makes. One goroutine runs it; schedule alone is called by others.
+// world is the simulation of a seed. One goroutine runs it; others call only schedule.
 type world struct {
 	t     *testing.T
 	seed  uint64
 	began time.Time
 	nodes []*node
 	net   *network
-	fail  string // the first invariant that does not hold
+	fail  string // the first violated invariant
 	ended []*process
 	log   strings.Builder
 
 	mu     sync.Mutex
 	events []*event
-	last   map[string]time.Time // by queue: when its last event happens
+	last   map[string]time.Time // by queue: time of its last event
 	wake   chan struct{}
 }
 
@@ -41,11 +41,11 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// draw is a number below n that follows from the seed and a name alone.
+// draw returns a number below n that depends only on the seed and a name.
 func (w *world) draw(n int, name string) int {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %s", w.seed, name)
-	x := h.Sum64() // mixed, as splitmix64 does
+	x := h.Sum64() // mixed as in splitmix64
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return int((x ^ x>>31) % uint64(n))
@@ -56,7 +56,7 @@ func (w *world) note(format string, args ...any) {
 	_, _ = fmt.Fprintf(&w.log, "%10.6f %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// violated notes that an invariant does not hold.
+// violated records a violated invariant.
 func (w *world) violated(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.note("VIOLATED: %s", text)
@@ -65,7 +65,8 @@ func (w *world) violated(format string, args ...any) {
 	}
 }
 
-// schedule has something happen after a while: behind what is in the same queue, if that is not "".
+// schedule schedules an event after a while, behind the events of the same queue if queue is not
+// "".
 func (w *world) schedule(queue, name string, after time.Duration, fire func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +84,7 @@ func (w *world) schedule(queue, name string, after time.Duration, fire func()) {
 	}
 }
 
-// next is the first event; nil: there is none.
+// next returns the first event; nil: none.
 func (w *world) next() (first *event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +102,7 @@ func (w *world) remove(e *event) {
 	w.events = slices.DeleteFunc(w.events, func(o *event) bool { return o == e })
 }
 
-// run lets events happen until a time.
+// run processes events until a time.
 func (w *world) run(until time.Time) {
 	for w.fail == "" {
 		synctest.Wait()
