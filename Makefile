@@ -99,7 +99,7 @@ fuzz: go envoy ## run every fuzz target for FUZZTIME=30s, one after the other (F
 
 simulate: go ## three clusters in virtual time, with faults that SEEDS=1000 seeds draw (SEED=n replays one, and prints its log; FAULTS=1: are known mistakes found)
 	@export SEEDS='$(or $(SEEDS),1000)' SEED='$(SEED)' FAULTS='$(FAULTS)' CGO_ENABLED=0 GOGC=400; \
-	go test $(FLAVOR) $(if $(FAULTS),-tags faults) -c -o bin/simulate.test ./cmd/penstock/internal/clusterset/simulate; \
+	go test $(FLAVOR) $(if $(FAULTS),-tags faults) -c -o bin/simulate.test ./multicluster/set/simulate; \
 	begun=$$SECONDS; bin/simulate.test -test.timeout 120m $(if $(SEED)$(FAULTS),-test.v) -test.run $(if $(FAULTS),FaultsAreFound,SeedsHold); \
 	$(if $(SEED)$(FAULTS),,awk -v s=$$((SECONDS - begun)) -v n="$$SEEDS" 'BEGIN { printf "{\"name\":\"sim_seeds\",\"value\":%.3g,\"unit\":\"minutes\",\"limit\":10,\"about\":\"%d seeds; the limit is for 1000 on two idle cores.\"}\n", s / 60, n }')
 

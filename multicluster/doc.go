@@ -6,4 +6,8 @@
 //	export       which pools this cluster exports, and how others reach them
 //	federation   members exchange exports
 //	imports      what members export, as objects that translation reads
+//	selection    which cluster of an import a request goes to
+//	set          a cluster's part in its set: connects the packages above to a process
+//	hub          penstock hub: reads and writes members' API servers; hub/decide: what it writes
+//	traffic      what follows requests between clusters: load, failback, attempts, parents
 package multicluster

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	clusterset "github.com/penstock-project/penstock/multicluster/set"
 )
 
 func newClusters() *cobra.Command {

@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 	kyaml "sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	clusterset "github.com/penstock-project/penstock/multicluster/set"
 )
 
 // document is the ClusterSet of a folder, for commands that edit it.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	clusterset "github.com/penstock-project/penstock/multicluster/set"
 )
 
 const (

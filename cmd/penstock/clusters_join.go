@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kyaml "sigs.k8s.io/yaml"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	clusterset "github.com/penstock-project/penstock/multicluster/set"
 )
 
 func newClustersJoin() *cobra.Command {

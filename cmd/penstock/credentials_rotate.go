@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/discovery/objectid"
+	clusterset "github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/xds/authority"
 )
 

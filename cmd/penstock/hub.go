@@ -21,9 +21,10 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/multicluster/hub"
 )
 
 // hubFlags are those of penstock hub.
@@ -97,7 +98,7 @@ func newHubRules() *cobra.Command {
 		Example: `  penstock hub rules | kubectl --context east apply -f -`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), management.Rules(namespace, create))
+			_, err := fmt.Fprint(cmd.OutOrStdout(), hub.Rules(namespace, create))
 			return err
 		},
 	}
@@ -110,7 +111,7 @@ func newHubRules() *cobra.Command {
 
 func (h *hubFlags) run(cmd *cobra.Command) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	cfg := management.Config{Kubeconfigs: h.kubeconfigs, Providers: h.providers, TakeOver: h.takeOver, Drain: h.drain,
+	cfg := hub.Config{Kubeconfigs: h.kubeconfigs, Providers: h.providers, TakeOver: h.takeOver, Drain: h.drain,
 		Disk: &filesystem.Disk{}, Log: log}
 	cfg.Memory = h.memory.Value()
 	defer app.KeepWithin(h.memory.Value())()
@@ -119,7 +120,7 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 	if cfg.StateDir, err = h.place(&cfg); err != nil {
 		return err
 	}
-	is, err := management.New(cfg)
+	is, err := hub.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (h *hubFlags) run(cmd *cobra.Command) error {
 
 // servePages serves /metrics and /healthz, and, as far as only this machine reaches it, the hub's
 // own pages.
-func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *management.Hub, stateDir string,
+func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *hub.Hub, stateDir string,
 	log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{is, collectors.NewGoCollector(),
@@ -157,6 +158,7 @@ func (h *hubFlags) servePages(ctx context.Context, group *errgroup.Group, is *ma
 	})
 	all.Handle("/", open)
 	is.Register(all)
+	debug.RegisterStore(all, is.Store())
 	if err := h.serveSocket(ctx, group, all, stateDir, log); err != nil {
 		return err
 	}
@@ -199,7 +201,7 @@ func (h *hubFlags) serveSocket(ctx context.Context, group *errgroup.Group, all h
 }
 
 // place is where the ClusterSet comes from: the management cluster, or files with a state folder.
-func (h *hubFlags) place(cfg *management.Config) (stateDir string, err error) {
+func (h *hubFlags) place(cfg *hub.Config) (stateDir string, err error) {
 	if h.kubeconfig == "" && (len(h.paths) > 0 || os.Getenv("KUBERNETES_SERVICE_HOST") == "") {
 		cfg.Paths = h.paths
 		if len(h.paths) == 0 {

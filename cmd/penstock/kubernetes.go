@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/management"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/state"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/features"
+	"github.com/penstock-project/penstock/multicluster/hub"
 )
 
 // kubernetes has the flags by which serve finds its cluster.
@@ -95,11 +95,11 @@ func clusterAt(disk *filesystem.Disk, kubeconfig string) (config *rest.Config, n
 		}
 		namespace = cmp.Or(os.Getenv("POD_NAMESPACE"), ownNamespace())
 	} else {
-		_, loaded, err := management.Kubeconfig(disk, kubeconfig)
+		_, loaded, err := hub.Kubeconfig(disk, kubeconfig)
 		if err != nil {
 			return nil, "", fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
 		}
-		if config, namespace, err = management.ClientConfig(disk, loaded, loaded.CurrentContext); err != nil {
+		if config, namespace, err = hub.ClientConfig(disk, loaded, loaded.CurrentContext); err != nil {
 			return nil, "", fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
 		}
 	}

@@ -1,34 +1,32 @@
-// Package hub decides what a hub writes into the members of a cluster set: the exports that each
-// member imports, the entries of each import, and the state of each export. The hub is the
-// management cluster of the multi-cluster proposal. Its members need no Penstock: the objects in
-// their API servers are the whole interface.
+// Package hub runs penstock hub, the multi-cluster controller of a management cluster. It
+// follows the hub's ClusterSet, reads the objects of each member with a kubeconfig or a
+// ClusterProfile, and writes there what package decide returns: InferencePoolImports, and the
+// condition Exported of InferencePools. It ignores members with a peer: their Penstocks exchange
+// exports.
 //
-// cmd reads and writes the objects. It passes the members (SetMembers), each member's exports once
-// all its objects are read (Exports), whether its API server responds (Contact, Lost), and what was
-// written there (Written). In return it gets the status of each import (Import) and the condition
-// of each export (Condition). Config.Imports and Config.Exports are called when these may have
-// changed.
+//	hub.go                          Hub: leading, and which members run
+//	cluster.go                      reads and writes a member
+//	access.go                       access to a member's API server
+//	exported.go                     the condition Exported
+//	profile.go                      ClusterProfiles of the management cluster
+//	page.go                         the pages and problems of members
+//	rules.go                        the permissions that a member gives the hub
+//	rights.go                       the kinds that the hub reads
+//	decide.go                       a member's exports
+//	beside.go                       its nodes and PoolExports
+//	kubeconfig.go, credentials.go   kubeconfigs and the files that they name
+//	prunes.go                       the schema of its imports
+//	metrics.go                      the pages for Prometheus
+//	findings.go                     problems of the hub's files
+//	room.go                         which objects of a member are stored
 //
-//	hub.go        Hub: its members, and what each receives from the others
-//	standing.go   the state of exports
-//	fit.go        exports that no import may have
+// Imports are written by set.Kubernetes, as a cluster's own Penstock writes them, under the
+// hub's own names. A member's Penstock reads them like imports of any other controller.
 //
-// Each member has a registry (multicluster/registry) of exports to it, and an importer
-// (multicluster/imports). So the rules of Penstocks that exchange exports hold here, too: a
-// withdrawn export drains, a silent member withdraws nothing, and `allow` limits each member.
-// Endpoints of pools do not pass through an API server.
+// Invariants: only the leader reads and writes members. Each member has its own goroutines, queues
+// and API clients, so a failing or slow member delays no other. An unusable member is one log line
+// and one line of the page, with object, field and fix. No Secret is read.
 //
-// Restart: Restore passes the hub's entries in a member's imports, as exports of Unreachable
-// clusters, until these clusters are read. Settled reports whether a cluster was read or its grace
-// period ended. Until then, none of its entries is written or removed.
-//
-// Trust: a member's API server may return objects that no real API server accepts. An export that
-// no import may have is Unread in the others' registries and its previous version stays: an API
-// server would reject the import with all its entries.
-//
-// Invariants: a member that does not respond delays only the entries of its own exports, for at
-// most Config.Grace. The same facts, in any order and after any restart, lead to the same imports
-// and conditions. Memory grows with members times exports.
-//
-// Tests: go test ./multicluster/hub
+// Tests: go test ./multicluster/hub; with real API servers: hub_test.go of
+// conformance/promises/apiserver; with whole clusters: conformance/promises/chart
 package hub

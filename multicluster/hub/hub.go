@@ -3,461 +3,427 @@ package hub
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"maps"
 	"net/netip"
-	"reflect"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/penstock-project/penstock/discovery/file"
+	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/discovery/kube"
+	"github.com/penstock-project/penstock/discovery/kube/leader"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
-	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	"github.com/penstock-project/penstock/multicluster/export"
-	"github.com/penstock-project/penstock/multicluster/imports"
-	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/multicluster/hub/decide"
+	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/translator/addresses"
 )
+
+// LeaseName is the name of the Lease that elects the leader of a management cluster's hubs.
+const LeaseName = "penstock-hub"
+
+const (
+	// defaultMemory is the default of Config.Memory, and the limit that the chart sets.
+	defaultMemory = 512 << 20
+	// budgetPart: members' objects may use a fifth of the memory, so that the process stays within
+	// half of it (measured: 55 MiB, and garbage of half the heap).
+	budgetPart = 5
+)
+
+const checkInterval = 5 * time.Second
 
 // Config configures a Hub.
 type Config struct {
-	// Imports and Exports are called with pools whose import, or condition Exported, at a member
-	// may have changed. They must not call the Hub.
-	Imports, Exports func(member string, pools []objectid.Pool)
-	// Waited is called when Settled becomes true for all members. It may call the Hub.
-	Waited func()
-	// Drain is how long requests to a withdrawn export may continue. Default: 10 minutes.
+	// REST reaches the management cluster, which has the ClusterSet; nil: Paths have it.
+	REST *rest.Config
+	// Namespace holds the Lease, Identity names this process; with REST.
+	Namespace, Identity string
+	// Paths are files with the ClusterSet; without REST.
+	Paths []string
+	// StateDir holds this hub's identity and the last good ClusterSet; without REST.
+	StateDir string
+	// Kubeconfigs is the folder of members' kubeconfigs. Providers is the file of credential
+	// providers for ClusterProfiles. Either may be "".
+	Kubeconfigs, Providers string
+	// Disk reads these files.
+	Disk *filesystem.Disk
+	// TakeOver makes this hub adopt imports written by another hub.
+	TakeOver bool
+	// Memory is the memory of the process in bytes. A fifth of it is for members' objects.
+	Memory int64
+	// Drain is how long requests to a withdrawn export may continue.
 	Drain time.Duration
-	// Grace is how long the hub waits for a member that was not read yet, and the lease of the
-	// others. Default: 15 s.
-	Grace time.Duration
-	// Never returns why no import may have an address, as a phrase that follows it; "": an import
-	// may. nil: all may.
-	Never func(netip.Addr) string
-	Now   func() time.Time // this process's monotonic clock; nil: time.Now
+	Log   *slog.Logger
 }
 
-// Member is one cluster of the set.
-type Member struct {
-	Name string
-	// Allow limits the effect of its exports in the other members.
-	Allow v1alpha1.ClusterSetAllow
-	// Draining: the others send it no new requests.
-	Draining bool
-	// Store has the member's objects, and Offers for multicluster/imports.
-	Store *store.Store
-	// Namespace reports whether a namespace exists there or may be created.
-	Namespace func(name string) bool
-	// Own returns the clusters in an import there whose entries this hub wrote.
-	Own func(p objectid.Pool) []string
-}
-
-// Hub is safe for concurrent use.
+// Hub is the process.
 type Hub struct {
-	cfg Config
+	cfg        Config
+	log        *slog.Logger
+	store      *store.Store
+	management dynamic.Interface
+	budget     *kube.Budget
+
+	// The fields of a term in which this process leads.
+	uid      string
+	epoch    uint64
+	out      *decide.Hub
+	clusters map[string]*cluster // read by callbacks with mu held
+
+	files atomic.Pointer[file.Reader]
 
 	mu       sync.Mutex
-	members  map[string]*member
-	all      bool
-	sequence uint64
+	leading  bool
+	set      string
+	peers    []string
+	mistakes map[string]*mistake
+	findings map[string]*mistake // in files, by object and field
+	claims   map[string]claim
 }
 
-type member struct {
-	Member
-	registry *registry.Registry
-	importer *imports.Importer
-	placed   map[objectid.Pool]map[string]registry.Placement // by Assemble, by exporter
-	written  map[objectid.Pool]Writing
-
-	since     time.Time
-	restored  bool // this hub's entries in its imports are known; until then nothing is exported to it
-	uid       string
-	read      bool
-	connected bool
-	contacted time.Time
-	stamp     registry.Stamp
-	decisions map[objectid.Pool]export.Decision
-	stamps    map[objectid.Pool]registry.Stamp
-	sizes     map[objectid.Pool]int // of their entries, in bytes
-	unfit     map[objectid.Pool]unfit
-	unnamed   int    // number of pools with an invalid name
-	crowded   string // why some of its exports have no room at others; "": all have
-}
-
-// New makes a hub without members.
-func New(c Config) *Hub {
-	c.Grace = cmp.Or(c.Grace, 15*time.Second)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	return &Hub{cfg: c, members: map[string]*member{}}
-}
-
-type changes struct {
-	imports, exports map[string][]objectid.Pool
-}
-
-func (c *changes) add(to *map[string][]objectid.Pool, member string, pools ...objectid.Pool) {
-	if *to == nil {
-		*to = map[string][]objectid.Pool{}
-	}
-	(*to)[member] = append((*to)[member], pools...)
-}
-
-func (h *Hub) call(c *changes) {
-	for _, side := range []struct {
-		pools map[string][]objectid.Pool
-		f     func(string, []objectid.Pool)
-	}{{c.imports, h.cfg.Imports}, {c.exports, h.cfg.Exports}} {
-		for _, name := range slices.Sorted(maps.Keys(side.pools)) {
-			pools := side.pools[name]
-			slices.SortFunc(pools, objectid.Pool.Compare)
-			if side.f != nil {
-				side.f(name, slices.Compact(pools))
-			}
+// New makes a hub that is idle until Run.
+func New(c Config) (*Hub, error) {
+	c.Log = slog.New(boundedLog{c.Log.Handler()})
+	h := &Hub{cfg: c, log: c.Log, store: store.New(), mistakes: map[string]*mistake{}, claims: map[string]claim{},
+		budget: kube.NewBudget(cmp.Or(c.Memory, defaultMemory) / budgetPart)}
+	if c.REST != nil {
+		var err error
+		if h.management, err = dynamic.NewForConfig(c.REST); err != nil {
+			return nil, err
 		}
 	}
+	return h, nil
 }
 
-// SetMembers replaces the members. all: a member's own exports are entries of its imports, too. The
-// exports of a former member drain.
-func (h *Hub) SetMembers(list []Member, all bool) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := map[string]*member{}
-	h.all = all
-	for _, m := range list {
-		known := h.members[m.Name]
-		if known == nil || known.Store != m.Store {
-			known = &member{since: h.cfg.Now(), placed: map[objectid.Pool]map[string]registry.Placement{},
-				written: map[objectid.Pool]Writing{}, stamps: map[objectid.Pool]registry.Stamp{}}
-			known.registry = registry.New(registry.Config{Drain: h.cfg.Drain, Lease: h.cfg.Grace, Now: h.cfg.Now})
-			known.importer = imports.New(imports.Config{
-				Registry: known.registry, Store: m.Store, Namespace: m.Namespace, Own: m.Own, Self: m.Name,
-			})
-		}
-		known.Member = m
-		now[m.Name] = known
+// Stuck returns why the hub needs a restart; "": it does not.
+func (h *Hub) Stuck() string {
+	if files := h.files.Load(); files != nil && files.Stuck() {
+		return file.StuckMessage
 	}
-	h.members = now
-	h.meet(&c)
-	for _, m := range h.sorted() {
-		for p := range m.decisions {
-			c.add(&c.exports, m.Name, p)
-		}
-		if m.read {
-			h.distribute(&c, m)
-		}
+	if path := h.cfg.Disk.Stuck(); path != "" {
+		return filesystem.StuckMessage(path)
 	}
+	return ""
 }
 
-// mu is held.
-func (h *Hub) meet(c *changes) {
-	for _, m := range h.sorted() {
-		allow := map[string]v1alpha1.ClusterSetAllow{}
-		for _, o := range h.members {
-			if o != m || h.all {
-				allow[o.Name] = o.Allow
-			}
-		}
-		changed := m.registry.SetMembers(slices.Collect(maps.Keys(allow)))
-		h.assemble(c, m, append(changed, m.importer.SetAllow(allow)...))
-	}
-}
-
-func (h *Hub) sorted() []*member {
-	return slices.SortedFunc(maps.Values(h.members), func(a, b *member) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-// Restore passes the hub's entries in a member's imports, before its first Exports. Only then do
-// others' exports reach it, so that withdrawn ones drain.
-func (h *Hub) Restore(name string, entries map[objectid.Pool][]inferenceapi.ImportedCluster) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m := h.members[name]
-	if m == nil {
-		return
-	}
-	var records []registry.Record
-	for p, list := range entries {
-		for _, e := range list {
-			e.Conditions = nil
-			records = append(records, registry.Record{RecordID: registry.RecordID{Cluster: e.Name, Pool: p}, Entry: e})
-		}
-	}
-	h.assemble(&c, m, m.registry.Restore(records))
-	m.restored = true
-	for _, o := range h.sorted() {
-		if o.read && (o != m || h.all) {
-			h.pass(&c, o, m)
-			if !o.connected {
-				h.assemble(&c, m, m.registry.Connected(o.Name, false))
-			}
-		}
-	}
-}
-
-// Exports passes all exports and requested exports of a member. uid is its cluster's. It returns
-// how many exports changed.
-func (h *Hub) Exports(name, uid string, decisions []export.Decision) (news int) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m := h.members[name]
-	if m == nil {
-		return 0
-	}
-	before, rebuilt := m.decisions, m.uid != uid
-	m.uid, m.decisions, m.connected, m.contacted = uid, make(map[objectid.Pool]export.Decision, len(decisions)), true,
-		h.cfg.Now()
-	unfitBefore := m.unfit
-	m.sizes, m.unfit, m.unnamed = map[objectid.Pool]int{}, map[objectid.Pool]unfit{}, 0
-	h.sequence++
-	next := registry.Stamp{Epoch: 1, Sequence: h.sequence}
-	changed := !m.read || rebuilt
-	for _, d := range decisions {
-		if !d.Pool.IsValid() {
-			m.unnamed++
-			continue
-		}
-		d = m.fit(h.within(d, m.Allow))
-		m.decisions[d.Pool] = d
-		old := before[d.Pool]
-		if !reflect.DeepEqual(old.Export, d.Export) {
-			m.stamps[d.Pool], changed = next, true
-			news++
-		}
-		if !reflect.DeepEqual(old, d) {
-			c.add(&c.exports, name, d.Pool)
-		}
-	}
-	for p := range before {
-		if _, stays := m.decisions[p]; !stays {
-			delete(m.stamps, p)
-			c.add(&c.exports, name, p)
-			changed = true
-			news++
-		}
-	}
-	changed = changed || !reflect.DeepEqual(unfitBefore, m.unfit)
-	if !m.read {
-		m.read = true
-		h.others(&c)
-	}
-	if changed {
-		m.stamp = next
-		h.distribute(&c, m)
-	}
-	return news
-}
-
-// mu is held.
-func (h *Hub) distribute(c *changes, m *member) {
-	m.crowded = ""
-	for _, o := range h.sorted() {
-		if o.restored && (o != m || h.all) {
-			h.pass(c, m, o)
-		}
-	}
-}
-
-// mu is held.
-func (h *Hub) pass(c *changes, m, o *member) {
-	changed, rejected := o.registry.Apply(m.snapshot(o))
-	if len(rejected) > 0 {
-		m.crowded = rejected[0].Problem
-	}
-	h.assemble(c, o, changed)
-}
-
-func (m *member) snapshot(o *member) registry.Update {
-	u := registry.Update{
-		Member: m.Name, UID: m.uid, Stamp: m.stamp, Snapshot: true, Draining: m.Draining,
-		Unread: map[objectid.Pool]string{},
-	}
-	receives := func(to []string) bool { return to == nil || o == m || slices.Contains(to, o.Name) }
-	for p, d := range m.decisions { // registries share the lists of an entry and do not change them
-		if e := d.Export; e != nil && receives(e.To) {
-			u.Exports = append(u.Exports, registry.Export{
-				Pool: p, Stamp: m.stamps[p], Entry: e.Entry, Size: m.sizes[p],
-			})
-		}
-	}
-	for p, bad := range m.unfit {
-		if receives(bad.to) {
-			u.Unread[p] = bad.why
-		}
-	}
-	slices.SortFunc(u.Exports, func(a, b registry.Export) int { return a.Pool.Compare(b.Pool) })
-	return u
-}
-
-// Contact records that a member's API server responded as the cluster with a UID.
-func (h *Hub) Contact(name, uid string) {
-	h.reached(name, true, func(m, o *member) []objectid.Pool {
-		if !m.read || m.uid != uid {
-			return nil
-		}
-		u := registry.Update{Member: m.Name, UID: uid, Stamp: m.stamp, Draining: m.Draining}
-		// another cluster had the name, and its lease continued
-		if old, _ := o.registry.Member(m.Name); old.UID != uid {
-			u = m.snapshot(o)
-		}
-		changed, _ := o.registry.Apply(u)
-		return changed
-	})
-}
-
-// Lost records that a member's API server did not respond.
-func (h *Hub) Lost(name string) {
-	h.reached(name, false, func(m, o *member) []objectid.Pool {
-		return o.registry.Connected(m.Name, false)
-	})
-}
-
-func (h *Hub) reached(name string, connected bool, f func(m, o *member) []objectid.Pool) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m := h.members[name]
-	if m == nil {
-		return
-	}
-	before := m.connected
-	if m.connected = connected; connected {
-		m.contacted = h.cfg.Now()
-	}
-	for _, o := range h.sorted() {
-		if o.restored && (o != m || h.all) {
-			h.assemble(&c, o, f(m, o))
-		}
-	}
-	if before != connected {
-		h.others(&c)
-	}
-}
-
-// others adds all exports: their state at a member may have changed. mu is held.
-func (h *Hub) others(c *changes) {
-	for _, o := range h.sorted() {
-		for p := range o.decisions {
-			c.add(&c.exports, o.Name, p)
-		}
-	}
-}
-
-// Namespaces records that namespaces of a member were created or deleted.
-func (h *Hub) Namespaces(name string) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if m := h.members[name]; m != nil {
-		h.assemble(&c, m, m.pools())
-	}
-}
-
-// Taken records that another controller's entries in the import of a pool changed.
-func (h *Hub) Taken(name string, p objectid.Pool) {
-	var c changes
-	defer h.call(&c)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if m := h.members[name]; m != nil && m.registry.Exported(p) {
-		h.assemble(&c, m, []objectid.Pool{p})
-	}
-}
-
-func (m *member) pools() (out []objectid.Pool) {
-	for _, o := range m.registry.Members(nil) {
-		for _, e := range m.registry.ExportsOf(o.Name) {
-			out = append(out, e.Pool)
-		}
-	}
-	slices.SortFunc(out, objectid.Pool.Compare)
-	return slices.Compact(out)
-}
-
-// mu is held.
-func (h *Hub) assemble(c *changes, m *member, pools []objectid.Pool) {
-	if len(pools) == 0 {
-		return
-	}
-	a, err := m.importer.Assemble(pools)
-	if err != nil {
-		return // unreachable: a store in memory accepts Offers of their only writer
-	}
-	for _, p := range a.Pools {
-		delete(m.placed, p)
-	}
-	for _, pl := range a.Placed {
-		if m.placed[pl.Pool] == nil {
-			m.placed[pl.Pool] = map[string]registry.Placement{}
-		}
-		m.placed[pl.Pool][pl.Member] = pl
-		c.add(&c.exports, pl.Member, pl.Pool)
-	}
-	c.add(&c.imports, m.Name, a.Pools...)
-}
-
-// Import returns this hub's part of the status of an import at a member; generation is the
-// object's. imported is false for an import that needs no object.
-func (h *Hub) Import(name string, p objectid.Pool, generation int64) (s inferenceapi.InferencePoolImportStatus,
-	imported bool) {
-	h.mu.Lock()
-	m := h.members[name]
-	h.mu.Unlock()
-	if m == nil {
-		return s, false
-	}
-	s, imported = m.importer.Status(p, generation)
-	for i := range s.Clusters {
-		s.Clusters[i].Local = s.Clusters[i].Name == name
-	}
-	return s, imported
-}
-
-// Run ends leases and drains when they are due, until ctx ends.
+// Run runs the hub until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
+	if h.cfg.REST == nil {
+		return h.runFiles(ctx)
+	}
+	source, err := kube.New(kube.Config{REST: h.cfg.REST, Store: h.store,
+		Only: []kube.Kind{{Group: v1alpha1.Group, Kind: store.ClusterSets.Kind(), Required: true}}, Log: h.log})
+	if err != nil {
+		return err
+	}
+	elector, err := leader.New(leader.Config{REST: h.cfg.REST, Namespace: h.cfg.Namespace, Name: LeaseName,
+		Identity: h.cfg.Identity, Log: h.log})
+	if err != nil {
+		return err
+	}
+	who, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{
+		REST: h.cfg.REST, Namespace: h.cfg.Namespace, Lease: LeaseName, Store: h.store, Log: h.log,
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return source.Run(ctx) })
+	group.Go(func() error {
+		if err := source.Synced(ctx); err != nil {
+			return err
+		}
+		return elector.Run(ctx, func(ctx context.Context) error { return h.lead(ctx, who.Identity) })
+	})
+	return group.Wait()
+}
+
+func (h *Hub) runFiles(ctx context.Context) error {
+	files, err := file.New(file.Config{Paths: h.cfg.Paths, Store: h.store, StateDir: h.cfg.StateDir, Log: h.log,
+		Report: h.reported})
+	if err != nil {
+		return err
+	}
+	h.files.Store(files)
+	if err := files.Load(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return files.Run(ctx) })
+	group.Go(func() error { return h.lead(ctx, clusterset.FileIdentity(h.cfg.StateDir)) })
+	return group.Wait()
+}
+
+func (h *Hub) lead(ctx context.Context, identity func(context.Context) (string, uint64, error)) error {
+	uid, epoch, err := identity(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.mu.Lock()
+	h.uid, h.epoch, h.clusters = uid, epoch, map[string]*cluster{}
+	clear(h.mistakes)
+	clear(h.claims)
+	h.mu.Unlock()
+	out := decide.New(decide.Config{Drain: h.cfg.Drain, Never: never, Imports: func(member string, pools []objectid.Pool) {
+		if c := h.at(member); c != nil {
+			c.mu.Lock()
+			objects := c.objects
+			c.mu.Unlock()
+			if objects != nil {
+				objects.Enqueue(pools...)
+			}
+		}
+	}, Exports: h.enqueueExports, Waited: func() {
+		h.mu.Lock()
+		all := slices.Collect(maps.Values(h.clusters))
+		h.mu.Unlock()
+		for _, c := range all {
+			c.mu.Lock()
+			objects := c.objects
+			c.mu.Unlock()
+			if objects != nil {
+				objects.EnqueueAll()
+			}
+		}
+	}})
+	h.mu.Lock()
+	h.out, h.leading = out, true
+	h.mu.Unlock()
+	h.log.Info("this hub writes the imports of its members", "hub", uid, "epoch", epoch)
+	defer func() {
+		h.mu.Lock()
+		h.leading = false
+		all := slices.Collect(maps.Values(h.clusters))
+		h.mu.Unlock()
+		for _, c := range all {
+			c.stop()
+			<-c.done
+		}
+	}()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.out.Run(ctx) })
+	group.Go(func() error { return h.follow(ctx) })
+	return group.Wait()
+}
+
+func (h *Hub) enqueueExports(member string, pools []objectid.Pool) {
+	if c := h.at(member); c != nil {
+		c.mu.Lock()
+		exports := c.exports
+		c.mu.Unlock()
+		if exports != nil {
+			exports.enqueue(pools...)
+		}
+	}
+}
+
+func (h *Hub) at(member string) *cluster {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clusters[member]
+}
+
+func (h *Hub) follow(ctx context.Context) error {
+	sub := h.store.Subscribe()
+	defer sub.Close()
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
-	waited := false
 	for {
+		_, view := sub.Pending()
+		h.adopt(ctx, clusterset.Selected(view))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-sub.Ready():
 		case <-tick.C:
-		}
-		before := waited
-		if h.expire(&waited); waited && !before && h.cfg.Waited != nil {
-			h.cfg.Waited()
 		}
 	}
 }
 
-// expire is one step of Run. It sets waited once all members were read or their Config.Grace ended.
-func (h *Hub) expire(waited *bool) {
-	var c changes
-	defer h.call(&c)
+// adopt starts, stops and configures members. Without a ClusterSet nothing changes.
+func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
+	h.mu.Lock()
+	had := h.set
+	if set != nil {
+		h.set = set.Name
+	}
+	h.mu.Unlock()
+	if set == nil {
+		if had != "" {
+			h.note("",
+				&mistake{Field: "ClusterSet " + had,
+					Problem: "it does not exist any more, and its members stay as they are",
+					Fix:     "write it again, or end the hub"})
+		} else {
+			h.note("",
+				&mistake{Field: "ClusterSet", Problem: "no ClusterSet exists, so this hub has no members",
+					Fix: "write one with members that have a kubeconfig or a clusterProfile"})
+		}
+		return
+	}
+	names, wanted := h.wanted(set)
+	h.mu.Lock()
+	now := maps.Clone(h.clusters)
+	h.mu.Unlock()
+	for name, c := range now {
+		if wanted[name] == nil {
+			c.stop()
+			<-c.done
+			delete(now, name)
+			h.forget(name)
+		}
+	}
+	var list []decide.Member
+	var begin []*cluster
+	for _, name := range names {
+		m, c := wanted[name], now[name]
+		at, err := h.access(ctx, set.Name, m)
+		if err != nil {
+			if bad, ok := err.(*mistake); ok && (c == nil || c.done == closed) {
+				h.note(name, bad)
+			} else if ok {
+				h.note(name+newest, bad)
+			}
+			if c == nil { // it stays a member, so the others keep its exports
+				c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), stop: func() {},
+					done: closed}
+				now[name] = c
+			}
+		} else if h.note(name+newest, nil); c == nil || c.key != at.key || c.anew.Load() {
+			if c != nil {
+				c.stop()
+				<-c.done
+				h.forget(name)
+			}
+			// A new store has no objects of another cluster or an earlier reader.
+			c = &cluster{hub: h, name: name, store: store.New(), again: make(chan struct{}, 1), key: at.key,
+				rest: at.rest, done: make(chan struct{})}
+			now[name], begin = c, append(begin, c)
+		}
+		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+		c.mu.Lock()
+		same := equalMember(&c.config, m) && slices.Equal(c.others, others)
+		c.mu.Unlock()
+		c.configure(*m.DeepCopy(), others, set.Spec.CreateNamespaces)
+		if !same {
+			c.decideAgain()
+		}
+		list = append(list, c.member(m))
+	}
+	h.mu.Lock()
+	h.clusters = now
+	h.mu.Unlock()
+	h.out.SetMembers(list, set.Spec.Imports == v1alpha1.ImportAll)
+	for _, c := range begin {
+		var running context.Context
+		running, c.stop = context.WithCancel(ctx)
+		go c.run(running)
+	}
+}
+
+// wanted returns the members without a peer, in order. Of two members with one name the first
+// counts.
+func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
+	wanted = map[string]*v1alpha1.ClusterSetMember{}
+	taken := map[string]bool{}
+	odd := map[string]*mistake{}
+	var peers []string
+	for i := range set.Spec.Members {
+		m := &set.Spec.Members[i]
+		switch {
+		case taken[m.Name]:
+			odd[m.Name+again] = &mistake{Field: field(m, "name"),
+				Problem: "two members have this name, and the first counts",
+				Fix:     "give the second one a name of its own"}
+		case m.Peer == nil:
+			names, wanted[m.Name] = append(names, m.Name), m
+		default:
+			peers = append(peers, m.Name)
+			if m.Draining {
+				odd[m.Name+undrained] = &mistake{Field: field(m, "draining"),
+					Problem: "it has no effect on a member that has a peer: the others continue to send it requests",
+					Fix:     "run `penstock clusters drain` there, and remove the field"}
+			}
+		}
+		taken[m.Name] = true
+	}
+	h.adoptPeers(set, peers, len(names) == 0)
+	h.mu.Lock()
+	for key := range h.mistakes {
+		if (strings.HasSuffix(key, again) || strings.HasSuffix(key, undrained)) && odd[key] == nil {
+			odd[key] = nil
+		}
+	}
+	h.mu.Unlock()
+	for key, m := range odd {
+		h.note(key, m)
+	}
+	return names, wanted
+}
+
+// adoptPeers records the members with a peer. alone: there is no other member, so the hub has
+// nothing to do.
+func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
+	h.mu.Lock()
+	same := slices.Equal(h.peers, peers)
+	h.peers = peers
+	h.mu.Unlock()
+	if !same && len(peers) > 0 {
+		h.log.Info("the hub ignores members that have a peer: Penstocks exchange exports with them", "members", peers)
+	}
+	if alone && len(peers) > 0 {
+		h.note("", &mistake{Field: "ClusterSet " + set.Name + " spec.members",
+			Problem: "each member has a peer, so this hub reads and writes no cluster, and it relays nothing " +
+				"between them",
+			Fix: "join these clusters to each other with `penstock clusters join`, " +
+				"or write kubeconfig or clusterProfile in place of peer"})
+	} else {
+		h.note("", nil)
+	}
+}
+
+const again = ", a second time"
+
+const undrained = ", which drains itself"
+
+const partly = ", of which objects are left out"
+
+const unfit = ", whose exports are not all fit for an import"
+
+const newest = ", as it is described now"
+
+// closed is the done channel of a cluster that never ran.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (h *Hub) forget(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	over := true
-	for _, m := range h.sorted() {
-		if wait, ok := m.registry.Next(); ok && wait == 0 {
-			h.assemble(&c, m, m.registry.Expire())
-		}
-		over = over && h.settled(m)
-	}
-	if over && !*waited {
-		for _, m := range h.sorted() {
-			c.add(&c.exports, m.Name, slices.Collect(maps.Keys(m.decisions))...)
-		}
-	}
-	*waited = over
+	delete(h.claims, name)
+	delete(h.mistakes, name)
+	delete(h.mistakes, name+newest)
+	delete(h.mistakes, name+partly)
+	delete(h.mistakes, name+unfit)
+	delete(h.mistakes, name+twin)
+}
+
+// never returns why no importer can allow an address. Importers report addresses outside their
+// --allowed-cidrs.
+func never(ip netip.Addr) string {
+	var none addresses.Ranges
+	return none.Never(ip)
 }

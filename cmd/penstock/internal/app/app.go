@@ -16,19 +16,19 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/attempts"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/expiry"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/failback"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/parenthost"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/peers"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/pipeline"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/learned"
+	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/traffic/attempts"
+	"github.com/penstock-project/penstock/multicluster/traffic/failback"
+	"github.com/penstock-project/penstock/multicluster/traffic/load"
+	"github.com/penstock-project/penstock/multicluster/traffic/parents"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/probe"
@@ -75,7 +75,7 @@ type App struct {
 	asked    *peers.Asked
 	picker   *picker.Picker
 	// clusterLoads choose among the clusters of imports.
-	clusterLoads *clusterload.Loads
+	clusterLoads *load.Loads
 	failback     *failback.Keeper
 	expiry       *expiry.Keeper
 	learner      *learned.Keeper
@@ -83,7 +83,7 @@ type App struct {
 	// attempts counts and keeps what became of requests to exporting clusters.
 	attempts *attempts.Counter
 	// parentHosts finds gateways of other clusters that have no route for the Host that they get.
-	parentHosts *parenthost.Counter
+	parentHosts *parents.Counter
 	// remotePickers are those of imports.
 	remotePickers *remotePickers
 
@@ -128,7 +128,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 		Help: "Picks that were not published to the pickers of other processes, because there were too many: their " +
 			"prompts count as cached in this process alone."},
 		func() float64 { return float64(a.shared.Missed()) })
-	a.clusterLoads = clusterload.New(clusterload.Config{
+	a.clusterLoads = load.New(load.Config{
 		Waiting:    func(pool objectid.Pool) (schedule.Wait, int, bool) { return a.picker.Waiting(pool) },
 		Federation: a.federation, Cluster: a.cluster, Log: a.log,
 		OnPage: func(of objectid.Pool, member, why string) { a.remotePickers.read(of, member, why) },
@@ -176,7 +176,7 @@ func newApp(cfg Config, c core, w wiring) (a *App, err error) {
 	a.asked = peers.NewAsked(a.channel, a.records)
 	a.access = delivery.NewAccess(delivery.AccessConfig{Cache: a.cache, Drain: cfg.DrainTime, Lagging: w.lagging})
 	allowed := func(gateway string, pool objectid.Target) bool { ok, _ := a.access.Allowed(gateway, pool); return ok }
-	a.parentHosts = parenthost.New(parenthost.Config{
+	a.parentHosts = parents.New(parents.Config{
 		Objects: func() store.Reader { return a.store.View() }, Reports: peers.NewAnswers(a.board, a.channel),
 		Allowed: allowed,
 	})
@@ -221,9 +221,12 @@ func (a *App) pipeline(cfg pipeline.Config, own ...delivery.Part) *pipeline.Pipe
 		a.relays.Follow(c.Output.Pools, c.Output.PoolsGone)
 	})
 	pickers := delivery.On(delivery.Shrink, a.followPickers)
+	failback := delivery.On(delivery.Observe, func(_ context.Context, c *delivery.Change) {
+		a.failback.Follow(c.Output.Ordered)
+	})
 	cfg.Delivery = delivery.New(append(own,
 		delivery.Reports{Board: a.board, Log: a.log, OnPanic: a.panics.of(partTranslation)}, relays, a.access, a.pools,
-		pickers, delivery.Probes{Prober: a.prober}, a.holds, a.failback, a.expiry, a.progress)...)
+		pickers, delivery.Probes{Prober: a.prober}, a.holds, failback, a.expiry, a.progress)...)
 	return pipeline.New(cfg)
 }
 
@@ -375,7 +378,7 @@ func (a *App) pickerDown(id objectid.Target, source, why string) {
 }
 
 // federation is this cluster's end of the exchange with members; nil while there is none.
-func (a *App) federation() clusterload.Federation {
+func (a *App) federation() load.Federation {
 	if a.set != nil {
 		if f := a.set.Federation(); f != nil {
 			return f

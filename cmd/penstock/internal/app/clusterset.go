@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/penstock-project/penstock/cmd/internal/ports"
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterset"
+	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	clusterset "github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
@@ -35,6 +36,11 @@ func (a *App) clusterSet() *clusterset.Set {
 	a.set = clusterset.New(cfg)
 	a.registry.MustRegister(a.set)
 	return a.set
+}
+
+// followSet passes a committed change to the cluster set.
+func (a *App) followSet(ctx context.Context, c *delivery.Change) {
+	a.set.Follow(ctx, clusterset.Change{View: c.View, Objects: c.Objects, Output: c.Output})
 }
 
 // hasExportingCluster reports whether an import has an exporting cluster.

@@ -35,7 +35,7 @@ func NewFolder(cfg Config, f Folder) (*App, error) {
 			}))
 	}
 	set := a.clusterSet()
-	parts = append(parts, set)
+	parts = append(parts, delivery.On(delivery.Observe, a.followSet))
 	writer, err := status.NewWriter(status.WriterConfig{
 		Board: a.board, Path: StatusFile(cfg.StateDir), Controller: Controller, Log: cfg.Log,
 	})

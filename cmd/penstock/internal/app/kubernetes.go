@@ -117,7 +117,10 @@ func NewKubernetes(cfg Config, k Kubernetes) (*App, error) {
 	// Peers are known once our own Service is read.
 	line := a.pipeline(pipeline.Config{Fetch: fetch,
 		First: []func(context.Context){c.members.set.Restore, c.members.set.Settle, c.members.set.AwaitCertificate,
-			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, c.members.set, c.members.objects)
+			a.settleNames, a.probeAnswers, a.syncPeers}}, observe, delivery.On(delivery.Observe, a.followSet),
+		delivery.On(delivery.Observe, func(_ context.Context, ch *delivery.Change) {
+			c.members.objects.Changed(ch.View, ch.Objects)
+		}))
 	a.run = func(ctx context.Context) error { return c.run(ctx, a, line) }
 	return a, nil
 }

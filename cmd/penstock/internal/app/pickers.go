@@ -8,12 +8,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/penstock-project/penstock/cmd/penstock/internal/clusterload"
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/multicluster/traffic/load"
 	"github.com/penstock-project/penstock/picker/probe"
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -112,8 +112,8 @@ func (a *App) followPickers(_ context.Context, c *delivery.Change) {
 }
 
 // pageOf is the metrics page of a picker.
-func pageOf(e *model.ExternalPicker) clusterload.Page {
-	out := clusterload.Page{
+func pageOf(e *model.ExternalPicker) load.Page {
+	out := load.Page{
 		Import: objectid.Pool{Namespace: e.Cluster.Namespace, Name: e.Cluster.Name}, Member: e.Cluster.Member,
 		Pool: cmp.Or(e.Pool, e.Cluster.Name),
 		Port: e.Metrics.Port, TLS: delivery.PortTLS(&e.Metrics), Authorization: e.Metrics.Authorization,

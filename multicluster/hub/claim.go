@@ -1,0 +1,39 @@
+package hub
+
+import "k8s.io/client-go/rest"
+
+type claim struct {
+	uid  string
+	rest *rest.Config
+}
+
+// twin follows the name of a member that may be the same cluster as another one.
+const twin = ", which may be another member, too"
+
+// claim records a member's cluster, and returns another member that is the same cluster; "": none.
+// certain: both have one address. Otherwise one API server may fake the other's UID, so both stay,
+// and an import that both write belongs to the first (HubWriter.Member).
+func (h *Hub) claim(name string, c claim) (other string, certain bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for o, old := range h.claims {
+		if o == name || old.uid != c.uid {
+			continue
+		}
+		if other = o; sameServer(old.rest, c.rest) {
+			return other, true
+		}
+	}
+	h.claims[name] = c
+	return other, false
+}
+
+// sameServer compares addresses. A common CA proves nothing: some providers use one for all
+// clusters.
+func sameServer(a, b *rest.Config) bool { return a.Host == b.Host }
+
+func (h *Hub) isMember(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clusters[name] != nil
+}

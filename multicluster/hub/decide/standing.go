@@ -1,0 +1,314 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// Writing is the result of writing an import at a member.
+type Writing struct {
+	// Clusters are this hub's entries in the import.
+	Clusters []string
+	// Reason is why others are missing, for the condition Exported; "": none. Message describes it.
+	Reason, Message string
+	// Left maps the clusters that the API server rejects to the reason.
+	Left map[string]string
+	// Pruned: the object has no field for clusters, so only Penstock reads them there.
+	Pruned bool
+}
+
+// Written records the content of the import of a pool at a member.
+func (h *Hub) Written(name string, p objectid.Pool, w Writing) {
+	var c changes
+	defer h.call(&c)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[name]
+	if m == nil {
+		return
+	}
+	old := m.written[p]
+	w.Message = brief(w.Message)
+	same := old.Reason == w.Reason && old.Message == w.Message && old.Pruned == w.Pruned && maps.Equal(old.Left, w.Left)
+	if same && slices.Equal(old.Clusters, w.Clusters) && m.placed[p] != nil {
+		return
+	}
+	if m.written[p] = w; len(w.Clusters)+len(w.Left) == 0 && w.Reason == "" {
+		delete(m.written, p)
+	}
+	for _, o := range h.members {
+		if _, ok := o.decisions[p]; ok {
+			c.add(&c.exports, o.Name, p)
+		}
+	}
+}
+
+// Settled reports whether a cluster's exports are known or its grace period ended.
+func (h *Hub) Settled(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[name]
+	return m == nil || h.settled(m)
+}
+
+func (h *Hub) settled(m *member) bool {
+	return m.read || h.cfg.Now().Sub(m.since) >= h.cfg.Grace
+}
+
+// Condition returns the condition Exported of a member's pool. asked: its annotations request an
+// export. Until the state is known, the previous condition stays.
+func (h *Hub) Condition(name string, p objectid.Pool) (condition report.Condition, asked, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[name]
+	if m == nil || !m.read {
+		return condition, false, false
+	}
+	return h.exported(m, p)
+}
+
+// exported is Condition of a member that was read. mu is held.
+func (h *Hub) exported(m *member, p objectid.Pool) (condition report.Condition, asked, known bool) {
+	d, ok := m.decisions[p]
+	if !ok || !d.Asked {
+		return condition, false, true
+	}
+	var names, pruned []string
+	var list []registry.Placement
+	for _, o := range h.sorted() {
+		if o == m {
+			continue
+		}
+		names = append(names, o.Name)
+		if d.Export == nil || d.Export.To != nil && !slices.Contains(d.Export.To, o.Name) {
+			continue
+		}
+		pl, pending := o.standing(m.Name, p)
+		// A member that responds but cannot be read within the grace period delays no condition.
+		if pending && (!h.settled(o) || o.read && o.connected) {
+			return condition, true, false
+		}
+		if !pending {
+			list = append(list, pl)
+		}
+		if !pending && pl.Reason == "" && o.written[p].Pruned {
+			pruned = append(pruned, o.Name)
+		}
+	}
+	if condition = export.Exported(d, names, list); len(pruned) > 0 {
+		more := ""
+		if n := len(pruned) - mostPruned; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		condition.Message += fmt.Sprintf(
+			"; by Penstock alone in %s%s, where the CRD of InferencePoolImport has no status.clusters",
+			strings.Join(pruned[:min(len(pruned), mostPruned)], ", "), more)
+	}
+	return condition, true, true
+}
+
+func brief(message string) string {
+	if len(message) <= longestMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:longestMessage], "") + "..."
+}
+
+// longestMessage is in bytes.
+const longestMessage = 512
+
+// States of exports and imports, in addition to reasons.
+const (
+	Imported = "Imported"
+	Pending  = "Pending"
+)
+
+const mostPruned = 8
+
+// Status is a member's state for penstock hub.
+type Status struct {
+	Name string `json:"name"`
+	// Read: all its exports are known. Connected: its API server responds.
+	Read      bool `json:"read"`
+	Connected bool `json:"connected"`
+	// Contacted is when its API server last responded; zero: never.
+	Contacted time.Time `json:"contacted,omitzero"`
+	// Exports counts its pools with a requested export by state: Exported, Pending, or the reason
+	// of the condition Exported.
+	Exports map[string]int `json:"exports"`
+	// Imports counts the others' exports to it by state: Imported, Pending, or the reason why not.
+	// Missing maps the missing ones to the reason.
+	Imports map[string]int    `json:"imports"`
+	Missing map[string]string `json:"missing,omitempty"`
+	// Pruned: the CRD of InferencePoolImport there has no status.clusters, so only Penstock reads
+	// the clusters.
+	Pruned bool `json:"pruned,omitempty"`
+}
+
+// Status returns the members, sorted.
+func (h *Hub) Status() []Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := []Status{} // a list in JSON even without members
+	for _, m := range h.sorted() {
+		status := Status{Name: m.Name, Read: m.read, Connected: m.connected, Contacted: m.contacted,
+			Exports: map[string]int{}, Imports: map[string]int{}}
+		for p := range m.decisions {
+			condition, asked, known := h.exported(m, p)
+			switch {
+			case !known:
+				status.Exports[Pending]++
+			case asked:
+				status.Exports[condition.Reason]++
+			}
+		}
+		for p, byCluster := range m.placed {
+			status.Pruned = status.Pruned || m.written[p].Pruned
+			for cluster := range byCluster {
+				pl, pending := m.standing(cluster, p)
+				state := Imported
+				if pending {
+					state = Pending
+				} else if pl.Reason != "" {
+					state = pl.Reason
+				}
+				if status.Imports[state]++; state != Imported {
+					if status.Missing == nil {
+						status.Missing = map[string]string{}
+					}
+					status.Missing[objectid.Member{Member: cluster, Pool: p}.String()] = strings.TrimSuffix(
+						pl.Reason+": "+pl.Message, ": ")
+				}
+			}
+		}
+		out = append(out, status)
+	}
+	return out
+}
+
+// standing returns the state of a cluster's export at a member. pending: it has not been written
+// there yet.
+func (m *member) standing(cluster string, p objectid.Pool) (pl registry.Placement, pending bool) {
+	pl, placed := m.placed[p][cluster]
+	pl.Member, pl.Pool, pl.Any = m.Name, p, true
+	w := m.written[p]
+	switch {
+	case !placed, !m.read: // an unread member's namespaces are unknown
+		return pl, true
+	case pl.Reason != "" && pl.Reason != imports.ConflictReason:
+		return pl, false
+	case w.Left[cluster] != "":
+		pl.Reason, pl.Message = imports.NotSupportedReason, brief(w.Left[cluster])
+		return pl, false
+	case slices.Contains(w.Clusters, cluster):
+		pl.Reason, pl.Message = "", ""
+		return pl, false
+	case w.Reason != "":
+		pl.Reason, pl.Message = w.Reason, w.Message
+		return pl, false
+	}
+	return pl, pl.Reason == ""
+}
+
+// within limits a decision to what the ClusterSet allows its member. Endpoints do not pass through
+// an API server.
+func (h *Hub) within(d export.Decision, allow v1alpha1.ClusterSetAllow) export.Decision {
+	if d.Export == nil {
+		return d
+	}
+	e := *d.Export
+	e.Entry.Endpoints = nil
+	if len(allow.PodCIDRs) > 0 {
+		e.Entry.PodCIDRs = allow.PodCIDRs
+	}
+	d.Export = &e
+	member := "spec.members[" + e.Entry.Name + "].allow"
+	deny := func(format string, args ...any) export.Decision {
+		d.Export, d.Reason, d.Message = nil, imports.NotAllowedReason, fmt.Sprintf(format, args...)
+		return d
+	}
+	if at, ok := outside(e.Entry, allow.Addresses); ok {
+		return deny("%s is outside of %s.addresses of the hub's ClusterSet", at, member)
+	}
+	if at, why := h.never(e.Entry); why != "" {
+		return deny("%s is %s, which no import may have", at, why)
+	}
+	if parents := encrypted(e.Entry.Parents); !allow.Cleartext && len(parents) < len(e.Entry.Parents) {
+		if e.Entry.Parents = parents; len(parents) == 0 {
+			return deny(
+				"its gateways are reached in cleartext, which %s.cleartext of the hub's ClusterSet does not allow",
+				member)
+		}
+	}
+	return d
+}
+
+func (h *Hub) never(e inferenceapi.ImportedCluster) (at, why string) {
+	if h.cfg.Never == nil {
+		return "", ""
+	}
+	for _, s := range services(e) {
+		for _, a := range s.Addresses {
+			if ip, err := netip.ParseAddr(a); err == nil { // importers check the addresses of host names
+				if why := h.cfg.Never(ip); why != "" {
+					return a, why
+				}
+			}
+		}
+	}
+	return "", ""
+}
+
+func encrypted(parents []inferenceapi.ParentImport) (out []inferenceapi.ParentImport) {
+	for _, p := range parents {
+		cleartext := func(s inferenceapi.ServiceImport) bool {
+			return len(s.Ports) == 0 || s.Ports[0].AppProtocol != "https"
+		}
+		if p.Peer || !slices.ContainsFunc(p.Service, cleartext) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func services(e inferenceapi.ImportedCluster) (out inferenceapi.ServiceImports) {
+	if e.EndpointPicker != nil {
+		out = append(out, e.EndpointPicker.Service...)
+	}
+	for _, p := range e.Parents {
+		out = append(out, p.Service...)
+	}
+	return out
+}
+
+// outside returns an address of an entry outside of all ranges. Without ranges no address is; with
+// ranges, a host name counts as outside.
+func outside(e inferenceapi.ImportedCluster, ranges []string) (string, bool) {
+	if len(ranges) == 0 {
+		return "", false
+	}
+	for _, s := range services(e) {
+		for _, a := range s.Addresses {
+			ip, err := netip.ParseAddr(a)
+			if err != nil || !slices.ContainsFunc(ranges, func(r string) bool {
+				p, err := netip.ParsePrefix(r)
+				return err == nil && p.Contains(ip.Unmap())
+			}) {
+				return a, true
+			}
+		}
+	}
+	return "", false
+}

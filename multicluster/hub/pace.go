@@ -1,0 +1,29 @@
+package hub
+
+import "time"
+
+// A member's changes cause work here and at all other API servers. Their cost is a debt that
+// decreases by paceShare of the time. Above paceBurst the next decision waits, and covers all
+// changes made meanwhile.
+const (
+	paceShare = 0.1
+	paceBurst = 2 * time.Second // the first decision about 1,000 pools
+	// exportCost is the cost of a changed export: a write in each other member.
+	exportCost = 2 * time.Millisecond
+	// longestPace bounds the wait: a third of a lease.
+	longestPace = 5 * time.Second
+)
+
+type pace struct {
+	debt time.Duration
+	at   time.Time
+}
+
+func (p *pace) spent(took time.Duration, exports int, now time.Time) time.Duration {
+	if !p.at.IsZero() {
+		p.debt = max(p.debt-time.Duration(float64(now.Sub(p.at))*paceShare), 0)
+	}
+	p.debt = min(p.debt+took+time.Duration(exports)*exportCost, paceBurst+time.Duration(float64(longestPace)*paceShare))
+	p.at = now
+	return max(time.Duration(float64(p.debt-paceBurst)/paceShare), 0)
+}

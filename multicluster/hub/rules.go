@@ -1,0 +1,24 @@
+package hub
+
+import (
+	_ "embed"
+	"strings"
+)
+
+//go:embed rules.yaml
+var rules string
+
+const createNamespaces = `- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [create]
+`
+
+// Rules returns the objects that give a hub its permissions in a member: a service account in a
+// namespace, and its ClusterRole. namespaces: it may create namespaces.
+func Rules(namespace string, namespaces bool) string {
+	more := ""
+	if namespaces {
+		more = createNamespaces
+	}
+	return strings.NewReplacer("NAMESPACE", namespace, "# CREATE\n", more).Replace(rules)
+}

@@ -1,0 +1,364 @@
+package set
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+// Status is the state of the cluster set, as this process knows it.
+type Status struct {
+	// Cluster is the name of this cluster; "" without a ClusterSet.
+	Cluster  string `json:"cluster"`
+	Draining bool   `json:"draining,omitempty"` // members send no new request to this cluster
+	// Member is this cluster as an entry of other clusters' ClusterSet, in YAML; "" until this
+	// cluster has a certificate.
+	Member string `json:"member,omitempty"`
+	// Hub: the process is a hub. Its page /members lists the members.
+	Hub bool `json:"hub,omitempty"`
+	// InFlight counts the requests from other clusters that this process's picker has in flight.
+	InFlight int64 `json:"inFlight"`
+	// Uncounted lists exported pools, "namespace/name", that InFlight lacks: their requests arrive
+	// at Gateways or use another picker.
+	Uncounted []string `json:"uncounted,omitempty"`
+	DrainTime Duration `json:"drainTime"` // --drain-time
+	// Traffic counts requests that imports with several clusters sent to this cluster itself; nil:
+	// there were none.
+	Traffic *Traffic       `json:"traffic,omitempty"`
+	Members []MemberStatus `json:"members"`
+}
+
+// Duration is a time.Duration that marshals as text, such as 10m0s.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}
+
+// MemberStatus is the state of a member.
+type MemberStatus struct {
+	Name      string         `json:"name"`
+	State     registry.State `json:"state"`
+	Connected bool           `json:"connected"`
+	// Unacknowledged: the member may still act on earlier exports and draining. Set only where this
+	// process publishes.
+	Unacknowledged bool `json:"unacknowledged,omitempty"`
+	// Updated is when this process received the member's last update; zero: never.
+	Updated time.Time `json:"updated,omitzero"`
+	// Exports are pools that the member may import, Imports pools that it exports; sorted.
+	Exports  []PoolStatus `json:"exports"`
+	Imports  []PoolStatus `json:"imports"`
+	Findings []string     `json:"findings,omitempty"`
+	// Denied: the connection to the member is denied, or its last update has no effect. The first
+	// of Findings has the reason.
+	Denied bool `json:"denied,omitempty"`
+	// Traffic counts the requests that Envoys reported to this process; nil: there were none.
+	Traffic *Traffic `json:"traffic,omitempty"`
+	// Published has CA certificates, in PEM, that vouch for the member in addition to the
+	// ClusterSet's.
+	Published string `json:"published,omitempty"`
+	// PublishedUnder is the Fingerprint of the ClusterSet's bundle when Published arrived: under
+	// another one it vouches for nothing.
+	PublishedUnder string `json:"publishedUnder,omitempty"`
+}
+
+// Fingerprint returns the SHA-256 of the bundle that the ClusterSet has for a peer, in hexadecimal
+// digits.
+func Fingerprint(bundle string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(bundle))) }
+
+// Traffic counts the requests to a member since this process started.
+type Traffic struct {
+	// Served requests have a status below 500; Failed ones another status or none. No server began
+	// a Declined request: it goes on to another cluster or spill target. Spilled counts the
+	// requests among these that pools here spilled.
+	Served   uint64 `json:"served"`
+	Failed   uint64 `json:"failed"`
+	Declined uint64 `json:"declined"`
+	Spilled  uint64 `json:"spilled"`
+	// Bytes of response bodies, and mean time to the first byte, of served requests.
+	Bytes     uint64   `json:"bytes"`
+	FirstByte Duration `json:"firstByte"`
+}
+
+// PoolStatus is the state of an export at its importer.
+type PoolStatus struct {
+	Pool string `json:"pool"` // "namespace/name"
+	// State is Imported, Draining, or the reason why the pool is not imported.
+	State   string `json:"state"`
+	Message string `json:"message,omitempty"`
+}
+
+const (
+	Imported = "Imported"
+	Draining = "Draining"
+	pending  = "Pending"
+)
+
+// admin records what Status needs. It is safe for concurrent use.
+type admin struct {
+	mu      sync.Mutex
+	updated map[string]time.Time
+	here    map[objectid.Pool][]registry.Placement
+	changed chan struct{} // closed and replaced when Status may have changed
+}
+
+func newAdmin() *admin {
+	return &admin{updated: map[string]time.Time{}, here: map[objectid.Pool][]registry.Placement{},
+		changed: make(chan struct{})}
+}
+
+func (a *admin) received(updates []registry.Update, rejected []registry.Rejection) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, u := range updates {
+		if !slices.ContainsFunc(rejected, func(r registry.Rejection) bool { return r.Member == u.Member }) {
+			a.updated[u.Member] = time.Now()
+		}
+	}
+}
+
+func (a *admin) assembled(pools []objectid.Pool, list []registry.Placement) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range pools {
+		delete(a.here, p)
+	}
+	for _, p := range list {
+		a.here[p.Pool] = append(a.here[p.Pool], p)
+	}
+}
+
+func (a *admin) notify() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+func (a *admin) watch() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.changed
+}
+
+func (a *admin) lastUpdate(member string) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.updated[member]
+}
+
+func (a *admin) placement(member string, p objectid.Pool) (registry.Placement, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.here[p], func(pl registry.Placement) bool { return pl.Member == member })
+	if i < 0 {
+		return registry.Placement{}, false
+	}
+	return a.here[p][i], true
+}
+
+// Status returns the state of the cluster set. ws, which may be nil, fires when it may have
+// changed, except for ages.
+func (s *Set) Status(ws registry.WatchSet) Status {
+	ws.Add(s.admin.watch())
+	members := s.registry.Members(ws)
+	out := Status{Members: []MemberStatus{}, DrainTime: Duration(s.cfg.Drain)}
+	if s.cfg.InFlight != nil {
+		out.InFlight = s.cfg.InFlight()
+	}
+	s.mu.Lock()
+	out.Cluster = s.adopted.name
+	if s.adopted.spec == nil {
+		out.Cluster = ""
+	} else {
+		out.Draining = s.adopted.spec.Spec.Draining
+	}
+	decisions := slices.SortedFunc(maps.Values(s.local.decisions),
+		func(a, b export.Decision) int { return a.Pool.Compare(b.Pool) })
+	rejected := maps.Clone(s.problems.rejected)
+	f, spec := s.link.federation, s.adopted.spec
+	s.mu.Unlock()
+	serves := f != nil && s.cfg.Listen != nil && s.leads()
+	if out.Cluster != "" {
+		out.Member, _ = OwnMember(s.cfg.StateDir) // an unreadable file is not shown
+	}
+	for _, d := range decisions {
+		if e := d.Export; e != nil &&
+			(e.Entry.RoutingMode == inferenceapi.ParentMode || e.Entry.EndpointPicker == nil ||
+				e.Entry.EndpointPicker.Pool == "") {
+			out.Uncounted = append(out.Uncounted, d.Pool.String())
+		}
+	}
+	var traffic map[string]Traffic
+	if s.cfg.Traffic != nil {
+		traffic = s.cfg.Traffic()
+	}
+	if t, ok := traffic[out.Cluster]; ok {
+		out.Traffic = &t
+	}
+	for _, m := range members {
+		ms := MemberStatus{
+			Name: m.Name, State: m.State, Connected: m.Connected(), Updated: s.admin.lastUpdate(m.Name),
+			Exports: s.exportsTo(m.Name, decisions), Imports: s.importsOf(m.Name),
+		}
+		if serves {
+			acknowledged, changed := f.Acknowledged(m.Name)
+			if ms.Unacknowledged = !acknowledged; !acknowledged {
+				ws.Add(changed)
+			}
+		}
+		if problem := rejected[m.Name]; problem != "" {
+			ms.Denied, ms.Findings = true, append([]string{problem}, ms.Findings...)
+		}
+		if t, ok := traffic[m.Name]; ok {
+			ms.Traffic = &t
+		}
+		ms.Published, ms.PublishedUnder = publishedBundle(spec, &m)
+		out.Members = append(out.Members, ms)
+	}
+	return out
+}
+
+func publishedBundle(spec *v1alpha1.ClusterSet, m *registry.Member) (bundle, under string) {
+	if spec == nil {
+		return "", ""
+	}
+	i := slices.IndexFunc(spec.Spec.Members, func(o v1alpha1.ClusterSetMember) bool { return o.Name == m.Name })
+	if i < 0 || spec.Spec.Members[i].Peer == nil {
+		return "", ""
+	}
+	written := spec.Spec.Members[i].Peer.Bundle
+	published, _ := bytes.CutPrefix(federation.TrustedBundle([]byte(written), m.Bundle), []byte(written))
+	if len(published) == 0 {
+		return "", ""
+	}
+	return string(published), Fingerprint(written)
+}
+
+func (s *Set) exportsTo(member string, decisions []export.Decision) []PoolStatus {
+	out := []PoolStatus{}
+	for _, d := range decisions {
+		if !d.Asked || d.Export != nil && d.Export.To != nil && !slices.Contains(d.Export.To, member) {
+			continue
+		}
+		ps := PoolStatus{Pool: d.Pool.String(), State: d.Reason, Message: d.Message}
+		if d.Export != nil {
+			ps.State = export.MemberUnreachableReason
+			for _, p := range s.registry.Placements(nil, d.Pool) {
+				if p.Member == member && d.Export.Has(p) {
+					ps.State, ps.Message = stateOf(p)
+				}
+			}
+		}
+		out = append(out, ps)
+	}
+	return out
+}
+
+func (s *Set) importsOf(member string) []PoolStatus {
+	out := []PoolStatus{}
+	for _, e := range s.registry.ExportsOf(member) {
+		ps := PoolStatus{Pool: e.Pool.String(), State: pending}
+		if p, ok := s.admin.placement(member, e.Pool); ok {
+			ps.State, ps.Message = stateOf(p)
+		}
+		if e.Draining && (ps.State == Imported || e.Withdrawn()) {
+			ps.State = Draining
+		}
+		out = append(out, ps)
+	}
+	return out
+}
+
+func stateOf(p registry.Placement) (state, message string) {
+	if p.Reason == "" {
+		return Imported, ""
+	}
+	return printable(p.Reason), printable(p.Message)
+}
+
+// printable replaces characters in a member's text that a terminal would interpret.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
+
+// debounce is how long a watched page waits for further changes.
+const debounce = 100 * time.Millisecond
+
+// Page serves Status as JSON. With ?watch it sends one line now and one after each change, until
+// the client disconnects.
+func (s *Set) Page(w http.ResponseWriter, r *http.Request) {
+	lines := json.NewEncoder(w)
+	if !r.URL.Query().Has("watch") {
+		w.Header().Set("content-type", "application/json")
+		lines.SetIndent("", "  ")
+		_ = lines.Encode(s.Status(nil)) // fails only if the client has disconnected
+		return
+	}
+	w.Header().Set("content-type", "application/jsonl")
+	flush := http.NewResponseController(w)
+	_ = s.stream(r.Context(), func(st Status) error { return errors.Join(lines.Encode(st), flush.Flush()) })
+}
+
+func (s *Set) stream(ctx context.Context, send func(Status) error) error {
+	last := ""
+	for {
+		ws := registry.NewWatchSet()
+		st := s.Status(ws)
+		if now := st.comparable(); now != last {
+			last = now
+			if err := send(st); err != nil {
+				return err
+			}
+		}
+		if err := ws.WatchCtx(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(debounce):
+		}
+	}
+}
+
+// comparable returns a text that is equal for equal states, ignoring times and requests.
+func (st Status) comparable() string {
+	st.InFlight, st.Members = 0, slices.Clone(st.Members)
+	for i := range st.Members {
+		st.Members[i].Updated, st.Members[i].Traffic = time.Time{}, nil
+	}
+	text, err := json.Marshal(st)
+	if err != nil {
+		return fmt.Sprint(err) // unreachable: these types always marshal
+	}
+	return string(text)
+}

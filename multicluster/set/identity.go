@@ -1,0 +1,114 @@
+package set
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/xds/authority"
+)
+
+type identity struct {
+	// UID differs in another cluster that takes this name later.
+	UID string `json:"uid"`
+	// Epoch counts the processes that published for this cluster.
+	Epoch uint64 `json:"epoch"`
+}
+
+// IdentityFile, AuthorityFile and MemberFile are paths below a state folder. MemberFile has this
+// cluster's entry for other ClusterSets, without secrets.
+func IdentityFile(state string) string  { return filepath.Join(state, "cluster", "identity.json") }
+func AuthorityFile(state string) string { return filepath.Join(state, "cluster", "authority.json") }
+func MemberFile(state string) string    { return filepath.Join(state, "cluster", "member.yaml") }
+
+func writeMember(f Files, name string, peer v1alpha1.ClusterSetPeer, namespaces []string) error {
+	m := v1alpha1.ClusterSetMember{Name: name, Peer: &peer, Allow: v1alpha1.ClusterSetAllow{Namespaces: namespaces}}
+	raw, err := yaml.Marshal([]v1alpha1.ClusterSetMember{m})
+	if err != nil {
+		return err
+	}
+	return statefile.ReplaceOn(f.Disk, MemberFile(f.State), raw)
+}
+
+// OwnMember returns the text that writeMember wrote; "": nothing yet.
+func OwnMember(state string) (string, error) {
+	text, err := os.ReadFile(MemberFile(state))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(text), err
+}
+
+const (
+	// overlap is how long the next authority is published before it signs. A member that is away
+	// for longer needs a new ClusterSet entry.
+	overlap = 60 * 24 * time.Hour
+	// validity bounds the use of a stolen key. Certificates are replaced daily, so Gateways reach
+	// members for six days without a control plane.
+	validity = 7 * 24 * time.Hour
+)
+
+func newAuthority(name string, secrets authority.Secrets, c authority.Config) *authority.Authority {
+	c.Secrets, c.Names, c.Overlap, c.Validity = secrets, []string{"penstock"}, overlap, validity
+	c.ID = &url.URL{Scheme: "spiffe", Host: name, Path: federation.ProcessPath}
+	return authority.New(c)
+}
+
+// Files are a cluster's files below the state folder of a process without Kubernetes.
+type Files struct {
+	Disk  statefile.Disk
+	State string
+}
+
+// FileIdentity returns Config.Identity for a process without Kubernetes.
+func FileIdentity(state string) func(context.Context) (string, uint64, error) {
+	return Files{statefile.Machine{}, state}.Identity
+}
+
+// FileAuthority returns Config.Authority for a process without Kubernetes.
+func FileAuthority(state string) authority.Secrets {
+	return Files{statefile.Machine{}, state}.Authority()
+}
+
+// Identity implements Config.Identity: it reads the identity and begins a new epoch.
+func (f Files) Identity(context.Context) (uid string, epoch uint64, err error) {
+	path, id := IdentityFile(f.State), identity{}
+	raw, err := statefile.Read(f.Disk, path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		id.UID = rand.Text()
+	case err != nil:
+		return "", 0, err
+	default:
+		if err := json.Unmarshal(raw, &id); err != nil || id.UID == "" {
+			const damaged = "%s is damaged: restore it, or remove it and this cluster is a new one to its members"
+			return "", 0, fmt.Errorf(damaged, path)
+		}
+	}
+	id.Epoch++
+	if raw, err = json.Marshal(id); err != nil {
+		return "", 0, err
+	}
+	return id.UID, id.Epoch, statefile.ReplaceOn(f.Disk, path, raw)
+}
+
+// Authority returns Config.Authority.
+func (f Files) Authority() authority.Secrets {
+	return authority.File{
+		Path:    AuthorityFile(f.State),
+		ReadAll: func(path string) ([]byte, error) { return statefile.Read(f.Disk, path) },
+		Replace: func(path string, raw []byte) error { return statefile.ReplaceOn(f.Disk, path, raw) },
+	}
+}

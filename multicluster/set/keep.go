@@ -1,0 +1,246 @@
+package set
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+const (
+	// loadTimeout bounds how long the first translation waits for records. saveTimeout and
+	// stopTimeout bound one write of them.
+	loadTimeout = 5 * time.Second
+	saveTimeout = 30 * time.Second
+	stopTimeout = 2 * time.Second
+	// settleTimeout bounds how long a starting process waits for endpoints. It leaves time for
+	// several attempts to connect: only one of a member's processes serves, the others deny.
+	settleTimeout = 3 * time.Second
+	// saveInterval collects changes, so that a hundred members that connect at once cause one
+	// write.
+	saveInterval = time.Second
+	// agreeInterval gives the leader time to save what both processes received.
+	agreeInterval = 10 * time.Second
+)
+
+// Restore restores members' exports before the store's objects are translated first. Without a
+// ClusterSet, the first one restores them.
+func (s *Set) Restore(ctx context.Context) {
+	view := s.cfg.Store.View()
+	if len(store.ClusterSets.All(view)) > 0 {
+		s.adopt(ctx, view)
+	}
+}
+
+// Settle returns once restored exports have their endpoints, or after settleTimeout. In a new pod
+// they have none until their members publish, and Envoys of another process would lose requests
+// meanwhile.
+func (s *Set) Settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for {
+		ws := registry.NewWatchSet()
+		missing := s.withoutEndpoints(ws)
+		if missing == "" {
+			return
+		}
+		if ws.WatchCtx(ctx) != nil {
+			if ctx.Err() == context.DeadlineExceeded {
+				s.cfg.Log.Warn("serving without the endpoints of some imports: their members do not answer", "member",
+					missing)
+			}
+			return
+		}
+	}
+}
+
+// withoutEndpoints returns the first member without an update whose known exports lack endpoints;
+// "": none. ws fires when it may have changed.
+func (s *Set) withoutEndpoints(ws registry.WatchSet) string {
+	for _, m := range s.registry.Members(ws) {
+		if m.State != registry.Unreachable {
+			continue
+		}
+		for _, e := range s.registry.ExportsOf(m.Name) {
+			if e.Entry.RoutingMode == inferenceapi.EndpointMode && len(e.Entry.Endpoints) == 0 && !e.Withdrawn() {
+				return m.Name
+			}
+		}
+	}
+	return ""
+}
+
+func (s *Set) load(ctx context.Context) []registry.Record {
+	if s.cfg.Records == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	records, err := s.cfg.Records.Load(ctx)
+	if err != nil {
+		s.cfg.Log.Error("some records of members' exports could not be read", "error", err)
+		s.mu.Lock()
+		s.problems.damaged = err.Error()
+		s.mu.Unlock()
+	}
+	return s.completed(ctx, records)
+}
+
+// completed adds the endpoints in Config.Local to records. An export without a record is gone.
+func (s *Set) completed(ctx context.Context, records []registry.Record) []registry.Record {
+	if s.cfg.Local == nil {
+		return records
+	}
+	local, err := s.cfg.Local.Load(ctx)
+	if err != nil {
+		s.cfg.Log.Warn("some endpoints of members could not be read: requests to them wait until the members connect",
+			"error", err)
+	}
+	locals := make(map[registry.RecordID]*registry.Record, len(local))
+	for i := range local {
+		locals[local[i].RecordID] = &local[i]
+	}
+	for i := range records {
+		r := &records[i]
+		l := locals[r.RecordID]
+		if l == nil || r.Pool == (objectid.Pool{}) || l.UID != r.UID || l.Entry.RoutingMode != r.Entry.RoutingMode ||
+			len(r.Entry.Endpoints) > 0 {
+			continue
+		}
+		// possibly older than the record: the data plane detects which of them answer
+		r.Entry.Endpoints = l.Entry.Endpoints
+	}
+	return records
+}
+
+// keep saves members' exports until ctx ends and once more; while leading, also in the shared
+// records.
+func (s *Set) keep(ctx context.Context) error {
+	if s.cfg.Records == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	led, wait := false, saveInterval
+	var agree <-chan time.Time // fires when the leader's records are due to be read
+	var agreed int64
+	var outcome, local statefile.Outcome
+	for {
+		select {
+		case <-ctx.Done():
+			_ = s.save(context.WithoutCancel(ctx), stopTimeout, led || s.leads(), &outcome, &local)
+			return ctx.Err()
+		case <-s.registry.Unsaved():
+		case <-s.signals.led:
+			led = false
+		case <-agree:
+			agree, agreed = nil, s.registry.Newest()
+			if !s.leads() {
+				s.agree(ctx)
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			continue
+		case <-time.After(wait):
+		}
+		if !s.leads() {
+			led = false
+			if agree == nil && s.registry.Newest() != agreed {
+				agree = time.After(agreeInterval)
+			}
+		} else if !led {
+			s.markKept(ctx)
+			led = true
+		}
+		if wait = saveInterval; s.save(ctx, saveTimeout, led, &outcome, &local) != nil {
+			wait = retry
+		}
+	}
+}
+
+// agree adopts from the leader's records when it first received exports.
+func (s *Set) agree(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	kept, err := s.cfg.Records.Load(ctx)
+	if err != nil {
+		s.cfg.Log.Debug("not all records of the leader could be read", "error", err)
+	}
+	s.assemble(s.registry.Agree(kept))
+}
+
+// keepAgain saves the exports of pools again: Kubernetes.Save skips exports whose namespace does
+// not exist.
+func (s *Set) keepAgain(pools []objectid.Pool) {
+	var ids []registry.RecordID
+	for _, p := range pools {
+		for _, e := range s.registry.Exports(nil, p) {
+			ids = append(ids, registry.RecordID{Cluster: e.Cluster, Pool: p})
+		}
+	}
+	if len(ids) > 0 {
+		s.registry.MarkUnsaved(ids...)
+	}
+}
+
+// markKept forces a full save and deletes stale records, because another process may have saved
+// last.
+func (s *Set) markKept(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	kept, err := s.cfg.Records.Load(ctx)
+	if err != nil {
+		s.cfg.Log.Debug("not all records could be read before they are saved", "error", err)
+	}
+	s.assemble(s.registry.Agree(kept))
+	var ids []registry.RecordID
+	for _, r := range slices.Concat(kept, s.registry.Records()) {
+		ids = append(ids, r.RecordID)
+	}
+	s.registry.MarkUnsaved(ids...)
+}
+
+// unsaved returns the records to save and the ids to delete. Only imported exports have records: a
+// member decides how many it publishes.
+func (s *Set) unsaved() (changed []registry.Record, gone []registry.RecordID) {
+	changed, gone = s.registry.TakeUnsaved()
+	changed = slices.DeleteFunc(changed, func(r registry.Record) bool {
+		if r.Pool == (objectid.Pool{}) || s.importer.Imports(r.RecordID) {
+			return false
+		}
+		gone = append(gone, r.RecordID)
+		return true
+	})
+	return changed, gone
+}
+
+func (s *Set) save(ctx context.Context, within time.Duration, shared bool, outcome, local *statefile.Outcome) error {
+	changed, gone := s.unsaved()
+	if len(changed)+len(gone) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if s.cfg.Local != nil {
+		local.Log(s.cfg.Log, "cluster/records", "endpoints of members that are away then",
+			s.cfg.Local.Save(ctx, changed, gone))
+	}
+	if !shared {
+		return nil
+	}
+	err := s.cfg.Records.Save(ctx, changed, gone)
+	outcome.Log(s.cfg.Log, "cluster/records", "exports of members that are away then", err)
+	if err != nil {
+		for _, r := range changed {
+			gone = append(gone, r.RecordID)
+		}
+		s.registry.MarkUnsaved(gone...)
+	}
+	return err
+}

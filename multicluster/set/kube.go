@@ -1,0 +1,453 @@
+package set
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/status/shape"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+var (
+	namespaceKind  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	leaseKind      = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	poolExportKind = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "poolexports"}
+	clusterSetKind = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "clustersets"}
+	importKind = schema.GroupVersionResource{Group: inferenceapi.Group, Version: "v1alpha1",
+		Resource: "inferencepoolimports"}
+)
+
+// Names in managedFields. The API server removes fields that a manager no longer applies.
+const (
+	fieldManager = "penstock-multicluster"
+	hubManager   = "penstock-hub"
+)
+
+func (k *Kubernetes) manager() string {
+	if k.cfg.Hub != nil {
+		return hubManager
+	}
+	return fieldManager
+}
+
+func (k *Kubernetes) maker() string {
+	if k.cfg.Hub != nil {
+		return hubManager
+	}
+	return "penstock"
+}
+
+func (k *Kubernetes) controller() upstream.ControllerName {
+	if k.cfg.Hub != nil {
+		return HubController
+	}
+	return shape.MultiCluster
+}
+
+// KubernetesConfig configures a Kubernetes.
+type KubernetesConfig struct {
+	REST *rest.Config
+	// Namespace and Lease name the Lease whose transitions are the epochs.
+	Namespace, Lease string
+	// Namespaces limits the namespaces in which objects are read and written; none: all.
+	Namespaces []string
+	Store      *store.Store
+	Board      Board
+	// Live returns the newest status of an import in the API server; nil: it has none.
+	Live func(ref report.Ref) *inferenceapi.InferencePoolImportStatus
+	// Hub: a hub writes here instead of the cluster's own Penstock; nil otherwise.
+	Hub *HubWriter
+	Log *slog.Logger
+}
+
+// HubWriter configures how a hub writes the imports of a member.
+type HubWriter struct {
+	// UID identifies the hub, Epoch its leader. An import of another hub, or of a later leader, is
+	// written only with TakeOver.
+	UID      string
+	Epoch    uint64
+	TakeOver bool
+	// Member is the cluster that is written. An import that this leader wrote as another present
+	// member (IsMember) is skipped: both are one cluster.
+	Member   string
+	IsMember func(name string) bool
+	// CreateNamespaces reports whether to create the namespaces of imports.
+	CreateNamespaces func() bool
+	// Version is the resourceVersion of the status that Live returns, "": none. A write with an
+	// older one has no effect.
+	Version func(ref report.Ref) string
+	// Settled reports whether a cluster's exports are known, or overdue. Until then its entries
+	// stay unchanged.
+	Settled func(cluster string) bool
+	// Pruned: the installed CRD of InferencePoolImport is known to lack status.clusters, so
+	// conditions carry the clusters.
+	Pruned bool
+	// Written is called after each write of an import, or when there is nothing to write.
+	Written func(p objectid.Pool, w Written, err error)
+}
+
+// Written is the result of a hub's write of an import.
+type Written struct {
+	// Clusters are the hub's entries in the import; Left maps the clusters left out of it to the
+	// reason.
+	Clusters []string
+	Left     map[string]string
+	// Pruned: conditions carry the clusters.
+	Pruned bool
+}
+
+// HubController is a hub's name among the controllers of an import and the parents of a pool.
+const HubController = shape.Hub
+
+// Kubernetes stores a cluster set's state in a cluster's objects, and writes its imports and
+// exports. It implements Records.
+type Kubernetes struct {
+	cfg    KubernetesConfig
+	client dynamic.Interface
+	status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)
+
+	mu       sync.Mutex
+	members  map[string]v1alpha1.ClusterSetMemberStatus
+	exports  map[objectid.Pool]inferenceapi.ImportedCluster // of this cluster; nil: not decided yet
+	kept     map[registry.RecordID]bool                     // PoolExports of members; nil: not listed yet
+	queue    workqueue.TypedRateLimitingInterface[task]     // nil: this process does not lead
+	problems map[objectid.Pool]report.Report
+	written  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus
+	rejected map[objectid.Pool]map[string]rejection
+	pruned   bool
+}
+
+// NewKubernetes makes a Kubernetes that writes nothing before Lead or Save.
+func NewKubernetes(c KubernetesConfig) (*Kubernetes, error) {
+	rc := rest.CopyConfig(c.REST)
+	rc.QPS = -1 // only objects that differ are written
+	client, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	return &Kubernetes{
+		pruned: c.Hub != nil && c.Hub.Pruned,
+		cfg:    c, client: client, members: map[string]v1alpha1.ClusterSetMemberStatus{},
+		problems: map[objectid.Pool]report.Report{},
+		written:  map[objectid.Pool]*inferenceapi.InferencePoolImportStatus{},
+		rejected: map[objectid.Pool]map[string]rejection{},
+	}, nil
+}
+
+// Identity is Config.Identity: the UID of namespace kube-system, and the transitions of the Lease,
+// which the caller must hold.
+func (k *Kubernetes) Identity(ctx context.Context) (uid string, epoch uint64, err error) {
+	list, err := k.client.Resource(namespaceKind).List(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + metav1.NamespaceSystem})
+	if err != nil {
+		return "", 0, fmt.Errorf("namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	if len(list.Items) != 1 {
+		return "", 0, fmt.Errorf("there is no namespace %s, whose UID is the cluster's", metav1.NamespaceSystem)
+	}
+	lease, err := k.client.Resource(leaseKind).Namespace(k.cfg.Namespace).Get(ctx, k.cfg.Lease, metav1.GetOptions{})
+	if err != nil {
+		return "", 0, fmt.Errorf("lease %s: %w", k.cfg.Lease, err)
+	}
+	transitions, _, err := unstructured.NestedInt64(lease.Object, "spec", "leaseTransitions")
+	if err != nil {
+		return "", 0, fmt.Errorf("lease %s: %w", k.cfg.Lease, err)
+	}
+	return string(list.Items[0].GetUID()), uint64(max(transitions, 0)) + 1, nil
+}
+
+// Load implements Records: members from the ClusterSet's status, exports from the PoolExports.
+func (k *Kubernetes) Load(ctx context.Context) (out []registry.Record, err error) {
+	set := Selected(k.cfg.Store.View())
+	if set == nil {
+		return nil, nil
+	}
+	u, err := k.client.Resource(clusterSetKind).Namespace("").List(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + set.Name})
+	if err != nil {
+		return nil, fmt.Errorf("ClusterSet %s: %w", set.Name, err)
+	}
+	uids := map[string]string{}
+	for i := range u.Items {
+		var c v1alpha1.ClusterSet
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Items[i].Object, &c); err != nil {
+			return nil, fmt.Errorf("ClusterSet %s: %w", set.Name, err)
+		}
+		k.mu.Lock()
+		clear(k.members)
+		for _, m := range c.Status.Members {
+			k.members[m.Name], uids[m.Name] = m, m.UID
+			out = append(out, memberRecord(m))
+		}
+		k.mu.Unlock()
+	}
+	own, _ := nameOf(k.cfg.Store.View(), set)
+	list, err := k.list(ctx)
+	if err != nil {
+		return out, err
+	}
+	var damaged []error
+	kept := map[registry.RecordID]bool{}
+	for _, p := range list {
+		id := registry.RecordID{Cluster: p.Spec.Cluster, Pool: objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}}
+		if p.Spec.Cluster != own {
+			kept[id] = true
+		}
+		switch {
+		case p.Spec.Cluster == own:
+		case p.Status.Entry == nil || p.Status.Epoch < 0 || p.Status.Sequence < 0:
+			damaged = append(damaged, fmt.Errorf("PoolExport %s/%s has no status", p.Namespace, p.Name))
+		default:
+			out = append(out, exportRecord(&p))
+		}
+	}
+	k.mu.Lock()
+	k.kept = kept
+	k.mu.Unlock()
+	return out, errors.Join(damaged...)
+}
+
+func stampOf(epoch, sequence int64) registry.Stamp {
+	return registry.Stamp{Epoch: uint64(max(epoch, 0)), Sequence: uint64(max(sequence, 0))}
+}
+
+func (k *Kubernetes) list(ctx context.Context) (out []v1alpha1.PoolExport, err error) {
+	namespaces := k.cfg.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, ns := range namespaces {
+		u, err := k.client.Resource(poolExportKind).Namespace(ns).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("PoolExports: %w", err)
+		}
+		for i := range u.Items {
+			var p v1alpha1.PoolExport
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Items[i].Object, &p); err != nil {
+				return nil, fmt.Errorf("PoolExport %s/%s: %w", u.Items[i].GetNamespace(), u.Items[i].GetName(), err)
+			}
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// Save implements Records. It skips exports to namespaces that do not exist here.
+func (k *Kubernetes) Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error {
+	var failed []error
+	members := false
+	k.mu.Lock()
+	for _, r := range changed {
+		if r.Pool == (objectid.Pool{}) {
+			k.members[r.Cluster], members = memberStatus(r), true
+		}
+	}
+	for _, id := range gone {
+		if id.Pool == (objectid.Pool{}) {
+			delete(k.members, id.Cluster)
+			members = true
+		}
+	}
+	list := slices.SortedFunc(maps.Values(k.members),
+		func(a, b v1alpha1.ClusterSetMemberStatus) int { return strings.Compare(a.Name, b.Name) })
+	k.mu.Unlock()
+	if set := Selected(k.cfg.Store.View()); members && set != nil {
+		failed = append(failed, k.saveMembers(ctx, set.Name, list))
+	}
+	for _, r := range changed {
+		if r.Pool != (objectid.Pool{}) {
+			k.setKept(r.RecordID, true) // a failed call may have written
+			failed = append(failed, k.savePoolExport(ctx, r.Pool, r.Cluster, exportStatus(r)))
+		}
+	}
+	for _, id := range gone {
+		if id.Pool != (objectid.Pool{}) && k.isKept(id) {
+			err := k.dropPoolExport(ctx, id.Pool, id.Cluster)
+			k.setKept(id, err != nil)
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// isKept reports whether an export may have a PoolExport. Without it a member could cause any
+// number of deletions.
+func (k *Kubernetes) isKept(id registry.RecordID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept == nil || k.kept[id]
+}
+
+func (k *Kubernetes) setKept(id registry.RecordID, kept bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.kept == nil:
+	case kept:
+		k.kept[id] = true
+	default:
+		delete(k.kept, id)
+	}
+}
+
+func (k *Kubernetes) saveMembers(ctx context.Context, set string, list []v1alpha1.ClusterSetMemberStatus) error {
+	write := func() error {
+		status := map[string]any{"status": v1alpha1.ClusterSetStatus{Members: list}}
+		return k.apply(ctx, clusterSetKind, "ClusterSet", "", set, status, "status")
+	}
+	err := write()
+	if undeclared(err) { // the installed CRD is older
+		list = slices.Clone(list)
+		for i := range list {
+			list[i].Started = nil
+		}
+		err = write()
+	}
+	return err
+}
+
+func (k *Kubernetes) savePoolExport(ctx context.Context, p objectid.Pool, cluster string,
+	status v1alpha1.PoolExportStatus) error {
+	if !k.writable(p.Namespace) {
+		return nil
+	}
+	write := func() error {
+		return k.apply(ctx, poolExportKind, "PoolExport", p.Namespace, poolExportName(p.Name, cluster), map[string]any{
+			"spec": v1alpha1.PoolExportSpec{Cluster: cluster, Pool: p.Name}, "status": status,
+		})
+	}
+	err := write()
+	if undeclared(err) && status.Since != nil { // the installed CRD is older
+		status.Since = nil
+		err = write()
+	}
+	if missing(err) {
+		return nil // the namespace
+	}
+	return err
+}
+
+func (k *Kubernetes) dropPoolExport(ctx context.Context, p objectid.Pool, cluster string) error {
+	if !k.writable(p.Namespace) {
+		return nil
+	}
+	err := k.client.Resource(poolExportKind).Namespace(p.Namespace).Delete(ctx, poolExportName(p.Name, cluster),
+		metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (k *Kubernetes) writable(namespace string) bool {
+	return len(k.cfg.Namespaces) == 0 || slices.Contains(k.cfg.Namespaces, namespace)
+}
+
+// missing reports whether an object could not be created because its namespace does not exist or
+// terminates.
+func missing(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "namespaces") ||
+		apierrors.HasStatusCause(err, "NamespaceTerminating")
+}
+
+func (k *Kubernetes) apply(ctx context.Context, resource schema.GroupVersionResource, kind, namespace, name string,
+	fields any, sub ...string) error {
+	return k.applyAs(ctx, writing{force: true}, resource, kind, namespace, name, fields, sub...)
+}
+
+// writing has the options of an apply. Without force, other managers' fields are conflicts. version
+// is the expected resourceVersion, "": any. dry: nothing is stored.
+type writing struct {
+	force, dry bool
+	version    string
+}
+
+func (k *Kubernetes) applyAs(ctx context.Context, w writing, resource schema.GroupVersionResource, kind, namespace,
+	name string, fields any, sub ...string) error {
+	options := metav1.ApplyOptions{FieldManager: k.manager(), Force: w.force}
+	if w.dry {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	raw, err := json.Marshal(fields)
+	if err == nil {
+		err = json.Unmarshal(raw, &u.Object) // integers stay integers
+	}
+	if err == nil {
+		u.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
+		u.SetNamespace(namespace)
+		u.SetName(name)
+		u.SetResourceVersion(w.version)
+		_, err = k.client.Resource(resource).Namespace(namespace).Apply(ctx, name, u, options, sub...)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(objectid.Join(namespace, name), "/"), err)
+	}
+	return nil
+}
+
+// ErrFenced reports that another hub, or a later leader, writes the object.
+var ErrFenced = errors.New("this hub does not write the object")
+
+// Enqueue checks the imports of pools again.
+func (k *Kubernetes) Enqueue(pools ...objectid.Pool) { k.Imported(pools) }
+
+const longestName = 253
+
+// poolExportName is POOL.CLUSTER. In a pool name that is too long, a hash replaces the end.
+func poolExportName(pool, cluster string) string {
+	if most := longestName - 1 - len(cluster); len(pool) > most {
+		sum := sha256.Sum256([]byte(pool))
+		pool = strings.TrimRight(pool[:most-17], "-.") + "-" + hex.EncodeToString(sum[:8])
+	}
+	return pool + "." + cluster
+}
+
+// SetExports sets this cluster's exports, which become its own PoolExports.
+func (k *Kubernetes) SetExports(list []export.Export) {
+	now := map[objectid.Pool]inferenceapi.ImportedCluster{}
+	for _, e := range list {
+		entry := e.Entry.DeepCopy()
+		entry.Endpoints = nil
+		now[e.Pool] = *entry
+	}
+	k.mu.Lock()
+	first := k.exports == nil
+	k.exports = now
+	k.mu.Unlock()
+	if first {
+		k.enqueueAll(k.cfg.Store.View())
+		return
+	}
+	k.enqueue(task{exports: true})
+}

@@ -1,0 +1,518 @@
+package set
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/workqueue"
+	upstream "sigs.k8s.io/gateway-api-inference-extension/apix/v1alpha1"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/imports"
+)
+
+type task struct {
+	pool    objectid.Pool
+	exports bool
+}
+
+const importWorkers = 4
+
+const (
+	importAccepted          = "Accepted"
+	importReady             = "Ready"
+	importedReason          = "Imported"
+	noReadyClusterReason    = "NoReadyCluster"
+	staleReason             = "Stale"
+	conditionClustersPruned = "ClustersPruned"
+	crdOfAnotherReason      = "CRDOfAnotherProject"
+)
+
+// Changed follows changes of the store: imports, namespaces and ClusterSets.
+func (k *Kubernetes) Changed(view store.Reader, changes []store.Change) {
+	for _, o := range changes {
+		switch o.Table {
+		case store.InferencePoolImports.Kind():
+			if p, ok := objectid.ParsePool(o.ID); ok {
+				k.enqueue(task{pool: p})
+			}
+		case store.Namespaces.Kind(): // Config.Imported reports the imports
+			k.enqueue(task{exports: true})
+		case store.ClusterSets.Kind(), store.ClusterProperties.Kind():
+			k.enqueueAll(view)
+		}
+	}
+}
+
+// Imported implements Config.Imported: the imports of pools may have changed.
+func (k *Kubernetes) Imported(pools []objectid.Pool) {
+	for _, p := range pools {
+		k.enqueue(task{pool: p})
+	}
+}
+
+// Follow sets the source of imports' status: Set.Import. Call it before the process leads.
+func (k *Kubernetes) Follow(status func(objectid.Pool, int64) (inferenceapi.InferencePoolImportStatus, bool)) {
+	k.status = status
+}
+
+func (k *Kubernetes) enqueue(t task) {
+	k.mu.Lock()
+	q := k.queue
+	k.mu.Unlock()
+	if q != nil {
+		q.Add(t)
+	}
+}
+
+func (k *Kubernetes) enqueueAll(r store.Reader) {
+	for _, o := range store.Offers.All(r) {
+		k.enqueue(task{pool: objectid.Pool{Namespace: o.Namespace, Name: o.Import}})
+	}
+	for _, i := range store.InferencePoolImports.All(r) {
+		k.enqueue(task{pool: objectid.PoolOf(i)})
+	}
+	k.enqueue(task{exports: true})
+}
+
+// Lead keeps the imports and this cluster's PoolExports up to date until ctx ends. Without a
+// ClusterSet it writes nothing.
+func (k *Kubernetes) Lead(ctx context.Context) error {
+	q := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[task](100*time.Millisecond, 30*time.Second))
+	k.mu.Lock()
+	k.queue = q
+	k.mu.Unlock()
+	k.enqueueAll(k.cfg.Store.View())
+	group, ctx := errgroup.WithContext(ctx)
+	for range importWorkers {
+		group.Go(func() error {
+			for {
+				t, shutdown := q.Get()
+				if shutdown {
+					return ctx.Err()
+				}
+				k.work(ctx, q, t)
+			}
+		})
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		k.mu.Lock()
+		k.queue = nil
+		k.mu.Unlock()
+		q.ShutDown()
+		return nil
+	})
+	return group.Wait()
+}
+
+func (k *Kubernetes) work(ctx context.Context, q workqueue.TypedRateLimitingInterface[task], t task) {
+	defer q.Done(t)
+	var err error
+	if t.exports {
+		err = k.writeExports(ctx)
+	} else {
+		var left map[string]string
+		left, err = k.writeImport(ctx, t.pool)
+		if k.cfg.Hub == nil {
+			k.note(t.pool, left, err)
+		}
+		if len(left) > 0 && ctx.Err() == nil {
+			q.AddAfter(t, k.triesAgain(t.pool, left))
+		}
+	}
+	if err == nil {
+		q.Forget(t)
+		return
+	}
+	if ctx.Err() == nil {
+		if q.NumRequeues(t) == 0 {
+			k.cfg.Log.Warn("an object of the cluster set cannot be written; trying again", "pool", t.pool.String(),
+				"error", brief(err))
+		}
+		q.AddRateLimited(t)
+	}
+}
+
+// note reports the problem of a pool's import: the clusters left out of it, or why it cannot be
+// written.
+func (k *Kubernetes) note(p objectid.Pool, left map[string]string, err error) {
+	k.mu.Lock()
+	_, had := k.problems[p]
+	delete(k.problems, p)
+	problem := ""
+	switch {
+	case err != nil:
+		problem = "its clusters cannot be written: " + brief(err)
+	case len(left) > 0:
+		problem = "it does not list all of its clusters: " + leftOut(left)
+	}
+	if problem != "" {
+		owner := store.RefOf(store.InferencePoolImports, p.String())
+		k.problems[p] = report.Report{Owner: owner, Findings: []report.Finding{{
+			Severity: report.Warning, Owner: owner, Field: "status", Problem: problem,
+		}}}
+	}
+	k.mu.Unlock()
+	if had || problem != "" {
+		k.report()
+	}
+}
+
+func (k *Kubernetes) report() {
+	if k.cfg.Board == nil { // a hub's
+		return
+	}
+	set := Selected(k.cfg.Store.View())
+	k.mu.Lock()
+	reports := slices.Collect(maps.Values(k.problems))
+	if set != nil && k.pruned {
+		reports = append(reports, report.Report{Owner: store.ClusterSets.Ref(set), Conditions: []report.Condition{{
+			Type: conditionClustersPruned, Status: report.True, Reason: crdOfAnotherReason, Message: prunedMessage,
+		}}})
+	}
+	k.mu.Unlock()
+	k.cfg.Board.Replace(status.Instance(status.Members, "imports"), reports...)
+}
+
+// writeTimeout bounds the requests for one import.
+const writeTimeout = 30 * time.Second
+
+// writeImport applies the members' offers to an import, or removes our part. left maps clusters
+// left out to reasons.
+func (k *Kubernetes) writeImport(ctx context.Context, p objectid.Pool) (left map[string]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if k.cfg.Hub != nil {
+		written, err := k.writeAsHub(ctx, p)
+		written.Pruned = k.prunes()
+		k.cfg.Hub.Written(p, written, err)
+		return written.Left, err
+	}
+	view := k.cfg.Store.View()
+	set := Selected(view)
+	key := p.String()
+	obj, exists := store.InferencePoolImports.Get(view, key)
+	k.mu.Lock()
+	decided, last := k.exports != nil, k.written[p]
+	k.mu.Unlock()
+	// nothing is removed before this process has its ClusterSet and its records
+	if !decided || !k.writable(p.Namespace) {
+		return nil, nil
+	}
+	generation := int64(1)
+	if exists {
+		generation = obj.Generation
+	}
+	status, imported := k.status(p, generation)
+	if !imported {
+		return nil, k.withdrawImport(ctx, p, obj, exists)
+	}
+	if !exists {
+		if err := k.makeImport(ctx, p, set != nil && set.Spec.CreateNamespaces); err != nil {
+			return nil, err
+		}
+	}
+	var live *inferenceapi.InferencePoolImportStatus
+	if exists {
+		live = k.cfg.Live(store.InferencePoolImports.Ref(obj))
+	}
+	if live == nil {
+		live = &inferenceapi.InferencePoolImportStatus{}
+	}
+	want, left := k.acceptable(p, k.wantedStatus(&status, live, metav1.NewTime(time.Now().Truncate(time.Second))), live)
+	// live may be older than the last write
+	if k.mirrors(live, &want) && (last == nil || equality.Semantic.DeepEqual(*last, want)) {
+		return left, nil
+	}
+	_, err = k.writeAccepted(ctx, p, "", want, left)
+	want = lessClusters(want, left)
+	k.mu.Lock()
+	k.written[p] = &want
+	k.mu.Unlock()
+	return left, err
+}
+
+func (k *Kubernetes) makeImport(ctx context.Context, p objectid.Pool, namespaces bool) error {
+	labels := map[string]any{v1alpha1.ImportedByLabel: k.maker()}
+	u := &unstructured.Unstructured{
+		Object: map[string]any{"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name, "labels": labels}},
+	}
+	u.SetGroupVersionKind(importKind.GroupVersion().WithKind(store.InferencePoolImports.Kind()))
+	create := func() error {
+		_, err := k.client.Resource(importKind).Namespace(p.Namespace).
+			Create(ctx, u, metav1.CreateOptions{FieldManager: k.manager()})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+	err := create()
+	if err != nil && missing(err) && namespaces {
+		ns := &unstructured.Unstructured{
+			Object: map[string]any{"metadata": map[string]any{"name": p.Namespace, "labels": labels}},
+		}
+		ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		if _, err := k.client.Resource(namespaceKind).Create(ctx, ns,
+			metav1.CreateOptions{FieldManager: k.manager()}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("namespace %s: %w", p.Namespace, err)
+		}
+		err = create()
+	}
+	return err
+}
+
+// writeStatus applies our part of an import's status, without fields that the CRD lacks or other
+// managers own, and returns it; without controllers: nothing.
+func (k *Kubernetes) writeStatus(ctx context.Context, p objectid.Pool, w writing,
+	want inferenceapi.InferencePoolImportStatus) (inferenceapi.InferencePoolImportStatus, error) {
+	var nothing inferenceapi.InferencePoolImportStatus
+	if k.cfg.Hub != nil && k.prunes() {
+		return k.writePruned(ctx, p, w, want)
+	}
+	w.force = false
+	var conflict error
+	for range 2 {
+		err := k.applyAs(ctx, w, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{"status": want},
+			"status")
+		if undeclared(err) {
+			k.setPruned(true)
+			return k.writePruned(ctx, p, w, want)
+		}
+		if !apierrors.IsConflict(err) {
+			if err != nil {
+				return nothing, errors.Join(err, conflict)
+			}
+			k.setPruned(false)
+			return want, conflict
+		}
+		if conflict != nil {
+			return nothing, err
+		}
+		conflict = err
+		if want = without(want, err); len(want.Controllers[0].ExportingClusters) == 0 {
+			return nothing, conflict
+		}
+	}
+	return nothing, conflict
+}
+
+// without removes the fields that another manager owns: clusters by name, and the conditions.
+func without(s inferenceapi.InferencePoolImportStatus, conflict error) inferenceapi.InferencePoolImportStatus {
+	var status apierrors.APIStatus
+	if !errors.As(conflict, &status) || status.Status().Details == nil {
+		return s
+	}
+	s.Controllers = slices.Clone(s.Controllers)
+	for _, cause := range status.Status().Details.Causes {
+		field := cause.Field
+		if strings.HasPrefix(field, ".status.conditions") || strings.HasPrefix(field, ".status.observedGeneration") {
+			s.Conditions, s.ObservedGeneration = nil, 0
+			continue
+		}
+		name, ok := strings.CutPrefix(field, `.status.clusters[name="`)
+		if name, _, _ = strings.Cut(name, `"`); ok {
+			s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters),
+				func(c inferenceapi.ImportedCluster) bool { return c.Name == name })
+			s.Controllers[0].ExportingClusters = slices.DeleteFunc(slices.Clone(s.Controllers[0].ExportingClusters),
+				func(c upstream.ExportingCluster) bool { return string(c.Name) == name })
+		}
+	}
+	return s
+}
+
+// withdrawImport deletes an import that we made and no other controller writes; from others it
+// removes our part.
+func (k *Kubernetes) withdrawImport(ctx context.Context, p objectid.Pool, obj *inferenceapi.InferencePoolImport,
+	exists bool) error {
+	k.mu.Lock()
+	delete(k.written, p)
+	k.mu.Unlock()
+	if !exists {
+		return nil
+	}
+	live := k.cfg.Live(store.InferencePoolImports.Ref(obj))
+	if live == nil {
+		return nil
+	}
+	mine, ours := ownEntries(live, k.controller())
+	others := slices.ContainsFunc(live.Clusters, func(c inferenceapi.ImportedCluster) bool {
+		return !slices.Contains(mine, c.Name)
+	})
+	// An import that our hub or multi-cluster controller made, without a status yet, is not ours to
+	// delete.
+	if made := obj.Labels[v1alpha1.ImportedByLabel]; made != "" && !others && (made == k.maker() || ours) {
+		uid := obj.UID
+		err := k.client.Resource(importKind).Namespace(p.Namespace).Delete(ctx, p.Name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if !ours {
+		return nil
+	}
+	return k.apply(ctx, importKind, "InferencePoolImport", p.Namespace, p.Name, map[string]any{}, "status")
+}
+
+func ownEntries(s *inferenceapi.InferencePoolImportStatus, controller upstream.ControllerName) (clusters []string,
+	ok bool) {
+	i := slices.IndexFunc(s.Controllers, func(c upstream.ImportController) bool { return c.Name == controller })
+	if i < 0 {
+		return nil, false
+	}
+	for _, c := range s.Controllers[i].ExportingClusters {
+		clusters = append(clusters, string(c.Name))
+	}
+	return clusters, true
+}
+
+// wantedStatus returns our part of an import's status. Endpoints are left out: they never pass
+// through an API server.
+func (k *Kubernetes) wantedStatus(status, live *inferenceapi.InferencePoolImportStatus,
+	now metav1.Time) inferenceapi.InferencePoolImportStatus {
+	out := *status.DeepCopy()
+	entry := upstream.ImportController{Name: k.controller()}
+	for i := range out.Clusters {
+		c := &out.Clusters[i]
+		c.Endpoints = nil
+		var before []metav1.Condition
+		if i := slices.IndexFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool {
+			return l.Name == c.Name
+		}); i >= 0 {
+			before = live.Clusters[i].Conditions
+		}
+		if k.cfg.Hub != nil {
+			c.Conditions = append(c.Conditions, importedCondition(c.Conditions))
+		}
+		settle(before, now, c.Conditions)
+		entry.ExportingClusters = append(entry.ExportingClusters,
+			upstream.ExportingCluster{Name: upstream.ClusterName(c.Name)})
+	}
+	settle(live.Conditions, now, out.Conditions)
+	for _, c := range out.Conditions {
+		if c.Type == imports.ConditionAccepted {
+			entry.Conditions = []metav1.Condition{c}
+		}
+	}
+	out.Controllers = []upstream.ImportController{entry}
+	return out
+}
+
+// importedCondition records since when a hub imports a cluster, from the condition Ready: it is the
+// age of the import's names, because the importing cluster has no Offer.
+func importedCondition(list []metav1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionImported, Status: metav1.ConditionTrue, Reason: importedReason}
+	ready := meta.FindStatusCondition(list, imports.ConditionReady)
+	if ready == nil {
+		return c
+	}
+	if c.ObservedGeneration = ready.ObservedGeneration; ready.Reason == imports.NotAllowedReason {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ready.Reason, ready.Message
+	}
+	return c
+}
+
+// settle keeps the transition time of conditions whose status did not change, and sets the others
+// to now.
+func settle(before []metav1.Condition, now metav1.Time, list []metav1.Condition) {
+	for i := range list {
+		c := &list[i]
+		c.LastTransitionTime = now
+		if j := slices.IndexFunc(before, func(b metav1.Condition) bool {
+			return b.Type == c.Type && b.Status == c.Status
+		}); j >= 0 {
+			c.LastTransitionTime = before[j].LastTransitionTime
+		}
+	}
+}
+
+func (k *Kubernetes) mirrors(live, want *inferenceapi.InferencePoolImportStatus) bool {
+	i := slices.IndexFunc(live.Controllers, func(c upstream.ImportController) bool { return c.Name == k.controller() })
+	if i < 0 || !equality.Semantic.DeepEqual(live.Controllers[i].ExportingClusters,
+		want.Controllers[0].ExportingClusters) {
+		return false
+	}
+	pruned := slices.ContainsFunc(live.Controllers[i].Conditions,
+		func(c metav1.Condition) bool { return c.Type == conditionClustersPruned })
+	if pruned && k.cfg.Hub == nil {
+		return true
+	}
+	if k.cfg.Hub != nil && pruned != k.prunes() {
+		return false
+	}
+	return has(live, want, !pruned)
+}
+
+func has(live, want *inferenceapi.InferencePoolImportStatus, conditions bool) bool {
+	for _, c := range want.Clusters {
+		if !slices.ContainsFunc(live.Clusters, func(l inferenceapi.ImportedCluster) bool {
+			return equality.Semantic.DeepEqual(l, c)
+		}) {
+			return false
+		}
+	}
+	if !conditions {
+		return true // they follow from the clusters' conditions
+	}
+	for _, c := range want.Conditions {
+		if !slices.ContainsFunc(live.Conditions, func(l metav1.Condition) bool {
+			return equality.Semantic.DeepEqual(l, c)
+		}) {
+			return false
+		}
+	}
+	return live.ObservedGeneration == want.ObservedGeneration
+}
+
+func (k *Kubernetes) writeExports(ctx context.Context) error {
+	own := ownName(k.cfg.Store.View())
+	k.mu.Lock()
+	want := maps.Clone(k.exports)
+	decided := k.exports != nil
+	k.mu.Unlock()
+	if own == "" || !decided { // nothing is removed before the first decision on exports
+		return nil
+	}
+	have, err := k.list(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, p := range have {
+		if p.Spec.Cluster != own {
+			continue
+		}
+		pool := objectid.Pool{Namespace: p.Namespace, Name: p.Spec.Pool}
+		entry, wanted := want[pool]
+		switch {
+		case !wanted:
+			failed = append(failed, k.dropPoolExport(ctx, pool, own))
+		case p.Status.Entry != nil && equality.Semantic.DeepEqual(*p.Status.Entry, entry):
+			delete(want, pool)
+		}
+	}
+	for pool, entry := range want {
+		failed = append(failed, k.savePoolExport(ctx, pool, own, v1alpha1.PoolExportStatus{Entry: &entry}))
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,207 @@
+package set
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/export"
+)
+
+const noEffect = "an update of it had no effect: "
+
+func (s *Set) denied(member, problem string) {
+	s.mu.Lock()
+	text := problem + "; run `penstock clusters show` there, and join it again here"
+	same := s.problems.rejected[member] == text
+	s.problems.rejected[member] = text
+	s.mu.Unlock()
+	if !same {
+		s.report()
+	}
+}
+
+func (s *Set) now() time.Time {
+	if s.cfg.Now != nil {
+		return s.cfg.Now()
+	}
+	return time.Now()
+}
+
+// mistaken caches the mistakes of a ClusterSet: to find them, the certificates of all members are
+// decoded.
+type mistaken struct {
+	set  *v1alpha1.ClusterSet
+	at   time.Time
+	list []report.Finding
+}
+
+// mistakesInterval is the maximum age of mistaken, and of the report on a ClusterSet: certificates
+// expire.
+const mistakesInterval = time.Minute
+
+func (m *mistaken) fresh(set *v1alpha1.ClusterSet, now time.Time) bool {
+	return m.set == set && now.Sub(m.at).Abs() < mistakesInterval
+}
+
+// mu is held.
+func (s *Set) mistakes() []report.Finding {
+	if now := s.now(); !s.problems.mistaken.fresh(s.adopted.spec, now) {
+		s.problems.mistaken = mistaken{s.adopted.spec, now, mistakes(s.adopted.spec, now)}
+	}
+	return s.problems.mistaken.list
+}
+
+func (s *Set) reportDue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.adopted.spec != nil && !s.problems.mistaken.fresh(s.adopted.spec, s.now())
+}
+
+// mistakes returns findings that the schema does not prevent. They do not affect other members.
+func mistakes(set *v1alpha1.ClusterSet, now time.Time) (out []report.Finding) {
+	owner := store.ClusterSets.Ref(set)
+	add := func(severity report.Severity, field, problem, fix string) {
+		out = append(out, report.Finding{Severity: severity, Owner: owner, Field: field, Problem: problem, Fix: fix})
+	}
+	addresses := map[string]string{}
+	for i, m := range set.Spec.Members {
+		field := fmt.Sprintf("spec.members[%d]", i)
+		switch {
+		case m.Kubeconfig != nil, m.ClusterProfile != nil:
+		case m.Peer == nil:
+			add(report.Error, field, "member "+m.Name+": it has no peer, and is not used",
+				"add the peer that `penstock clusters show` prints there, or, for penstock hub, kubeconfig or "+
+					"clusterProfile")
+		case m.Peer.Hub:
+			add(report.Error, field+".peer.hub",
+				"member "+m.Name+": no hub relays between Penstocks any more, and the member is not used",
+				"remove the member, and join the clusters that it relayed to each other with `penstock clusters "+
+					"join`; or use penstock hub with kubeconfig or clusterProfile")
+		case m.Peer.Address == "":
+			add(report.Error, field+".peer.address", "member "+m.Name+": it is missing, and the member is not used",
+				"write the address that `penstock clusters show` prints there")
+		}
+		if m.Draining && m.Peer != nil {
+			add(report.Warning, field+".draining",
+				fmt.Sprintf("member %s: it has no effect on a member that has a peer", m.Name),
+				"run `penstock clusters drain` there, and remove the field")
+		}
+		if m.Peer == nil {
+			continue
+		}
+		if err := CheckBundle(m.Peer.Bundle, now); err != nil {
+			add(report.Error, field+".peer.bundle", fmt.Sprintf("member %s: %v", m.Name, err),
+				"run `penstock clusters show` there, and `penstock clusters join` here")
+		}
+		if other, taken := addresses[m.Peer.Address]; taken && exchanges(&m) {
+			add(report.Error, field+".peer.address",
+				fmt.Sprintf("member %s: %s is the address of member %s too, and one of them is not reached", m.Name,
+					m.Peer.Address, other), "write the address that `penstock clusters show` prints there")
+		}
+		addresses[m.Peer.Address] = m.Name
+	}
+	return out
+}
+
+// Check reports on a ClusterSet and the annotations of pools without a running Set.
+func Check(r store.Reader, now time.Time) (all []report.Report) {
+	spec := Selected(r)
+	if spec != nil {
+		all = append(all, report.Report{Owner: store.ClusterSets.Ref(spec), Findings: mistakes(spec, now)})
+	}
+	for _, pool := range store.InferencePools.All(r) {
+		if export.Annotated(pool) {
+			all = append(all, annotations(r, objectid.PoolOf(pool), spec)...)
+		}
+	}
+	return all
+}
+
+// annotations reports on the annotations of a pool while exports are not decided; spec is nil
+// without a ClusterSet.
+func annotations(r store.Reader, key objectid.Pool, spec *v1alpha1.ClusterSet) []report.Report {
+	pool, ok := store.InferencePools.Get(r, key.String())
+	if !ok {
+		return nil
+	}
+	var members []string
+	if spec != nil {
+		for i := range spec.Spec.Members {
+			members = append(members, spec.Spec.Members[i].Name)
+		}
+	}
+	return []report.Report{{Owner: store.InferencePools.Ref(pool), Findings: export.Check(pool, spec != nil, members)}}
+}
+
+type ranged struct {
+	netip.Prefix
+	cluster, field string
+	place          int // index among all ranges
+}
+
+// overlaps returns findings about overlapping pod ranges of two clusters: at the narrower or later
+// range. The ClusterSet's ranges for a member override its published ones.
+func overlaps(set *v1alpha1.ClusterSet, published func(member string) []string) []report.Finding {
+	var all []ranged
+	note := func(cidrs []string, r ranged, numbered bool) {
+		field := r.field
+		for i, text := range cidrs {
+			var err error
+			if r.Prefix, err = netip.ParsePrefix(text); err != nil {
+				continue // whatever reads the object reports it
+			}
+			if r.Prefix, r.place = r.Masked(), len(all); numbered {
+				r.field = fmt.Sprintf("%s[%d]", field, i)
+			}
+			all = append(all, r)
+		}
+	}
+	note(set.Spec.PodCIDRs, ranged{cluster: "this cluster", field: "spec.podCIDRs"}, true)
+	for i, m := range set.Spec.Members {
+		cluster, field := "member "+m.Name, fmt.Sprintf("spec.members[%d]", i)
+		if len(m.Allow.PodCIDRs) > 0 {
+			note(m.Allow.PodCIDRs, ranged{cluster: cluster, field: field + ".allow.podCIDRs"}, true)
+		} else {
+			note(published(m.Name), ranged{cluster: cluster, field: field}, false)
+		}
+	}
+	// Ranges are nested or disjoint, so in this order each range follows the ranges that contain
+	// it. A hundred members may publish 64 ranges each.
+	slices.SortStableFunc(all, func(a, b ranged) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
+	found := make([]*report.Finding, len(all))
+	// the widest range around the last one, and the widest of another cluster within it
+	var around []ranged
+	for _, r := range all {
+		for len(around) > 0 && !around[len(around)-1].Overlaps(r.Prefix) {
+			around = around[:len(around)-1]
+		}
+		other := slices.IndexFunc(around, func(o ranged) bool { return o.cluster != r.cluster })
+		if other >= 0 {
+			o := around[other]
+			found[r.place] = &report.Finding{
+				Severity: report.Warning, Owner: store.ClusterSets.Ref(set), Field: r.field,
+				Problem: fmt.Sprintf("%s of %s overlaps %s of %s (%s): a request may reach a pod of the wrong cluster",
+					r.Prefix, r.cluster, o.Prefix, o.cluster, o.field),
+				Fix: "give the clusters different pod ranges, or export with " + export.ModeAnnotation +
+					": ParentMode",
+			}
+		}
+		if len(around) == 0 || len(around) == 1 && other == 0 {
+			around = append(around, r)
+		}
+	}
+	var out []report.Finding
+	for _, f := range found {
+		if f != nil {
+			out = append(out, *f)
+		}
+	}
+	return out
+}

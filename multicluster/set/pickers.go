@@ -1,0 +1,24 @@
+package set
+
+import (
+	"github.com/penstock-project/penstock/multicluster/registry"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+)
+
+// PickerDown records why the picker of an import's exporting cluster cannot be reached, for the
+// conditions of the import; "": it can. source names the observer.
+func (s *Set) PickerDown(p objectid.Pool, cluster, source, why string) {
+	s.assemble(s.importer.SetPickerDown(p, cluster, source, why))
+}
+
+// Silent returns the members that are Stale or Unreachable, with their states.
+func (s *Set) Silent() map[string]registry.State {
+	out := map[string]registry.State{}
+	for _, state := range []registry.State{registry.Stale, registry.Unreachable} {
+		for _, name := range s.registry.InState(state) {
+			out[name] = state
+		}
+	}
+	return out
+}

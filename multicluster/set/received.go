@@ -1,0 +1,320 @@
+package set
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/status"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/inferenceapi"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
+)
+
+func (s *Set) apply(updates ...registry.Update) bool {
+	before, bundles := s.shown(updates), s.bundles(updates)
+	changed, rejected := s.registry.Apply(updates...)
+	s.admin.received(updates, rejected)
+	s.mu.Lock()
+	for _, u := range updates {
+		delete(s.problems.rejected, u.Member)
+	}
+	for _, r := range rejected {
+		s.problems.rejected[r.Member] = noEffect + r.Problem
+	}
+	s.mu.Unlock()
+	if !reflect.DeepEqual(s.bundles(updates), bundles) {
+		s.republish()
+	}
+	s.assemble(changed)
+	if slices.Equal(s.shown(updates), before) && !s.reportDue() {
+		s.admin.notify()
+	} else {
+		s.reportSoon()
+	}
+	s.wakeUp()
+	return len(rejected) == 0
+}
+
+type shown struct {
+	state   registry.State
+	problem string
+	unread  int
+	first   string
+	beyond  int
+	unnamed string
+	pods    string
+}
+
+// shown returns the reported state of the updated members. Most updates are renewals and do not
+// change it.
+func (s *Set) shown(updates []registry.Update) []shown {
+	out := make([]shown, len(updates))
+	for i, u := range updates {
+		known, _ := s.registry.Member(u.Member)
+		out[i] = shown{state: known.State, unread: s.registry.Count(u.Member).Unread,
+			beyond:  s.importer.Beyond(u.Member),
+			unnamed: s.unnamed(u.Member), pods: strings.Join(s.registry.PodCIDRs(u.Member), " ")}
+		if out[i].unread > 0 {
+			out[i].first = s.unread(u.Member, out[i].unread)
+		}
+		s.mu.Lock()
+		out[i].problem = s.problems.rejected[u.Member]
+		s.mu.Unlock()
+	}
+	return out
+}
+
+const listed = 8
+
+func (s *Set) unnamed(member string) string {
+	first, n := s.importer.Unnamed(member, listed)
+	if n == 0 {
+		return ""
+	}
+	names := make([]string, len(first))
+	for i, p := range first {
+		names[i] = p.String()
+	}
+	more := ""
+	if n > len(first) {
+		more = fmt.Sprintf(" # and %d more, or their namespaces", n-len(first))
+	}
+	return fmt.Sprintf("allow: {pools: [%s]}%s", strings.Join(names, ", "), more)
+}
+
+func (s *Set) disconnected(member string, connected bool) {
+	s.assemble(s.registry.Connected(member, connected))
+	s.reportSoon()
+}
+
+func (s *Set) problem(member, problem string) {
+	s.mu.Lock()
+	s.problems.rejected[member] = noEffect + problem
+	s.mu.Unlock()
+	s.reportSoon()
+}
+
+func (s *Set) unread(member string, n int) string {
+	for _, e := range s.registry.ExportsOf(member) {
+		if e.Unread != "" {
+			return fmt.Sprintf("%d of its exports are not up to date here, the first one is %s/%s: %s", n,
+				e.Pool.Namespace, e.Pool.Name, e.Unread)
+		}
+	}
+	return ""
+}
+
+func (s *Set) placed(in registry.Reports) {
+	s.registry.Place(in)
+	s.reportSoon()
+}
+
+// due holds the pools whose imports must be updated. One call of assemble updates all of them for
+// the waiting calls, too: if a hundred members with the same hundred pools connect at once, each
+// snapshot changes all imports.
+type due struct {
+	running sync.Mutex
+	// revision is the newest translated one. waiting holds placements of newer Offers, which
+	// translation may not be able to use. Guarded by running.
+	revision uint64
+	waiting  map[objectid.Pool]imports.Assembled
+
+	mu    sync.Mutex
+	pools map[objectid.Pool]struct{}
+}
+
+// ready returns a if its revision is translated; otherwise it queues a for translated. running is
+// held.
+func (d *due) ready(a imports.Assembled) imports.Assembled {
+	for _, p := range a.Pools {
+		delete(d.waiting, p)
+	}
+	if a.Revision <= d.revision {
+		return a
+	}
+	if d.waiting == nil {
+		d.waiting = map[objectid.Pool]imports.Assembled{}
+	}
+	for _, p := range a.Pools {
+		d.waiting[p] = imports.Assembled{Revision: a.Revision}
+	}
+	for _, p := range a.Placed {
+		w := d.waiting[p.Pool]
+		w.Placed = append(w.Placed, p)
+		d.waiting[p.Pool] = w
+	}
+	return imports.Assembled{}
+}
+
+// translated records that a revision has been translated, and returns the placements that waited
+// for it. running is held.
+func (d *due) translated(revision uint64) (seen imports.Assembled) {
+	d.revision = revision
+	for p, a := range d.waiting {
+		if a.Revision <= revision {
+			seen.Pools, seen.Placed = append(seen.Pools, p), append(seen.Placed, a.Placed...)
+			delete(d.waiting, p)
+		}
+	}
+	return seen
+}
+
+func (d *due) add(pools []objectid.Pool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pools == nil {
+		d.pools = map[objectid.Pool]struct{}{}
+	}
+	for _, p := range pools {
+		d.pools[p] = struct{}{}
+	}
+}
+
+func (d *due) take() []objectid.Pool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	taken := slices.Collect(maps.Keys(d.pools))
+	d.pools = nil
+	return taken
+}
+
+func (s *Set) assemble(pools []objectid.Pool) {
+	if len(pools) == 0 {
+		return
+	}
+	s.due.add(pools)
+	s.due.running.Lock()
+	defer s.due.running.Unlock()
+	if pools = s.due.take(); len(pools) == 0 {
+		return
+	}
+	a, err := s.importer.Assemble(pools)
+	s.admin.assembled(a.Pools, a.Placed)
+	if err == nil {
+		s.registry.MarkUnsaved(a.Turned...)
+		s.place(s.due.ready(a))
+	} else {
+		s.cfg.Log.Error("exports of members cannot be imported", "error", err)
+	}
+	if s.cfg.Imported != nil {
+		s.cfg.Imported(a.Pools)
+		return
+	}
+	ready := make(map[objectid.Pool]bool, len(a.Ready))
+	owners := make([]report.Ref, len(a.Ready))
+	for i, p := range a.Ready {
+		ready[p], owners[i] = true, importRef(p)
+	}
+	s.cfg.Board.Remove(status.Imports, owners...)
+	for _, p := range a.Pools {
+		if !ready[p] {
+			s.show(p)
+		}
+	}
+}
+
+func importRef(p objectid.Pool) report.Ref {
+	return report.Ref{Group: store.InferencePoolImports.Group(), Kind: store.InferencePoolImports.Kind(),
+		Namespace: p.Namespace, Name: p.Name}
+}
+
+// due.running is held.
+func (s *Set) place(a imports.Assembled) {
+	if len(a.Pools) == 0 {
+		return
+	}
+	if err := s.link.federation.SetPlaced(a.Pools, a.Placed); err != nil {
+		s.cfg.Log.Error("the state of exports here cannot be published to members", "error", err)
+	}
+}
+
+// Import returns the cluster set's part of an import's status; generation is the object's. imported
+// is false for an import that needs no object.
+func (s *Set) Import(p objectid.Pool, generation int64) (status inferenceapi.InferencePoolImportStatus, imported bool) {
+	return s.importer.Status(p, generation)
+}
+
+// show reports the clusters of a pool's import that are not Ready. Translation reports which of its
+// clusters can be used.
+func (s *Set) show(p objectid.Pool) {
+	owner := importRef(p)
+	if s.importer.NoneAllowed(p) { // counted by a finding about the member
+		s.cfg.Board.Remove(status.Imports, owner)
+		return
+	}
+	imp, _ := s.importer.Status(p, 0)
+	rep := report.Report{Owner: owner}
+	for _, c := range imp.Conditions {
+		if c.Type == imports.ConditionReady && len(imp.Clusters) > 0 && c.Status != metav1.ConditionTrue {
+			rep.Conditions = append(rep.Conditions,
+				report.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message})
+		}
+	}
+	for i, cluster := range imp.Clusters {
+		for _, c := range cluster.Conditions {
+			if c.Type == imports.ConditionReady && c.Status != metav1.ConditionTrue {
+				rep.Findings = append(rep.Findings, report.Finding{
+					Severity: report.Warning, Owner: owner, Field: fmt.Sprintf("status.clusters[%d].conditions", i),
+					Problem: fmt.Sprintf("cluster %s: its condition Ready is %s, reason %s: %s", cluster.Name, c.Status,
+						c.Reason, c.Message),
+				})
+			}
+		}
+	}
+	if len(rep.Conditions)+len(rep.Findings) == 0 {
+		s.cfg.Board.Remove(status.Imports, owner)
+		return
+	}
+	s.cfg.Board.Set(status.Imports, rep)
+}
+
+func (s *Set) wakeUp() {
+	select {
+	case s.signals.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Set) expire(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.signals.wake:
+		case <-timer.C:
+			s.assemble(s.registry.Expire())
+			s.republish()
+			s.report()
+		}
+		if wait, ok := s.next(); ok {
+			timer.Reset(wait)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+func (s *Set) exportedTo(namespace string) (pools []objectid.Pool) {
+	for _, m := range s.registry.Members(nil) {
+		for _, e := range s.registry.ExportsOf(m.Name) {
+			if e.Pool.Namespace == namespace {
+				pools = append(pools, e.Pool)
+			}
+		}
+	}
+	slices.SortFunc(pools, objectid.Pool.Compare)
+	return slices.Compact(pools)
+}

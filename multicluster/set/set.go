@@ -1,0 +1,301 @@
+package set
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/penstock-project/penstock/discovery/objectid"
+	"github.com/penstock-project/penstock/discovery/statefile"
+	"github.com/penstock-project/penstock/discovery/status/report"
+	"github.com/penstock-project/penstock/discovery/store"
+	"github.com/penstock-project/penstock/manifests/v1alpha1"
+	"github.com/penstock-project/penstock/multicluster/channel"
+	"github.com/penstock-project/penstock/multicluster/export"
+	"github.com/penstock-project/penstock/multicluster/federation"
+	"github.com/penstock-project/penstock/multicluster/imports"
+	"github.com/penstock-project/penstock/multicluster/registry"
+	"github.com/penstock-project/penstock/translator/model"
+	"github.com/penstock-project/penstock/xds/authority"
+)
+
+// Board takes reports. *status.Board implements it.
+type Board interface {
+	Replace(source string, reports ...report.Report)
+	Set(source string, reports ...report.Report)
+	Remove(source string, owners ...report.Ref)
+}
+
+// Records store the exports of members, so that a restart loses none while a member is unreachable.
+type Records interface {
+	// Load returns all records, sorted. It skips damaged records and names them in the error,
+	// beside the intact ones.
+	Load(ctx context.Context) ([]registry.Record, error)
+	// Save stores changed records and deletes others.
+	Save(ctx context.Context, changed []registry.Record, gone []registry.RecordID) error
+}
+
+// Config configures a Set.
+type Config struct {
+	Store    *store.Store
+	Board    Board
+	StateDir string
+	// Disk holds the state folder; nil: this machine's.
+	Disk statefile.Disk
+	// Identity is called when this process begins to publish. uid differs if another cluster takes
+	// the name later; epoch grows with each publishing process.
+	Identity func(ctx context.Context) (uid string, epoch uint64, err error)
+	// Authority stores the CA that signs this cluster's certificates for members.
+	Authority authority.Secrets
+	// Records store members' exports; nil: nothing is stored.
+	Records Records
+	// Local stores endpoints, which never pass through an API server, in this process's state
+	// folder, so that a restart keeps the endpoints of unreachable members. nil: Records store
+	// endpoints.
+	Local Records
+	// Leading reports whether this process publishes, saves Records and serves members; nil:
+	// always. Every process subscribes and imports.
+	Leading func() bool
+	// Listen opens the port that serves members when this process begins to publish; the Set closes
+	// it. nil: no member can subscribe.
+	Listen func(ctx context.Context) (net.Listener, error)
+	// Server makes the server of that port, and Connect the connections to members; nil: gRPC over
+	// TCP. Simulations set them.
+	Server  func(*federation.Federation) Server
+	Connect channel.Connect
+	// Address is where members reach that port, as HOST:PORT.
+	Address string
+	// Imported is called with pools whose imports may have changed, from several goroutines. nil:
+	// conditions are shown on the board.
+	Imported func(pools []objectid.Pool)
+	// Pickers are the addresses at which other clusters reach this process's picker, if they do.
+	// Cleartext: the picker speaks gRPC without TLS.
+	Pickers   []netip.AddrPort
+	Cleartext bool
+	// MembersPick: of other clusters, the picker serves only members' Gateways, and only while
+	// Gateways here have a peer listener.
+	MembersPick bool
+	// PickersOf returns Pickers from the store, again when Services or EndpointSlices of
+	// PickerService, "namespace/name", change; nil: Pickers is used.
+	PickersOf     func(r store.Reader) []netip.AddrPort
+	PickerService string
+	// Offers are the exported pools that other gateways may use, too: see export.Config.
+	Offers map[objectid.Pool]int32
+	// Services is called with Services of pickers, "namespace/name", whose EndpointSlices are
+	// needed, and with label index keys whose Pods are needed. nil: the store has all.
+	Services func(keys, pods []string)
+	// Namespace reports whether a namespace exists here or may be created; nil: all do. It is
+	// called again when a Namespace changes.
+	Namespace func(name string) bool
+	// Exports, if set, is called with this cluster's exports after each decision.
+	Exports func([]export.Export)
+	// GatewayReached returns a Gateway's addresses for other clusters, and a function from a bound
+	// port to the port there (0: none yet); nil: the bound ones.
+	GatewayReached func(r store.Reader, gateway report.Ref) (addresses []string, port func(bound uint16) uint16)
+	// ServerOptions extend the options of the server for members.
+	ServerOptions []grpc.ServerOption
+	// Drain is how long requests to a withdrawn export may continue.
+	Drain time.Duration
+	// Budget limits the exports of all members together; 0: the registry's default.
+	Budget int
+	// Load, if set, receives the load of members' pools that Federation requested.
+	Load func(objectid.Member, federation.Load)
+	// InFlight returns how many requests of other clusters this process's picker has in flight;
+	// nil: unknown.
+	InFlight func() int64
+	// Traffic returns the counts of requests that this process sent to members; nil: unknown.
+	Traffic func() map[string]Traffic
+	Now     func() time.Time // the clock for certificates; nil: time.Now
+	Log     *slog.Logger
+	OnPanic func(peer string, value any, stack []byte)
+}
+
+// Server serves members. *grpc.Server implements it.
+type Server interface {
+	grpc.ServiceRegistrar
+	Serve(net.Listener) error
+	Stop()
+}
+
+// Set is this cluster's part in its cluster set. Run runs it.
+type Set struct {
+	cfg      Config
+	registry *registry.Registry
+	importer *imports.Importer
+	admin    *admin
+	signals  signals
+	due      due
+	local    local
+
+	reporting  sync.Mutex // held while a report is made
+	writing    sync.Mutex // of the file that others join this cluster with
+	publishing sync.Mutex // of Memberships and Exports
+
+	mu       sync.Mutex // of everything below
+	adopted  adopted
+	link     link
+	problems problems
+	exported map[objectid.Pool]audience
+}
+
+// signals wake the loops of Run. The first three close once; the others hold one element.
+type signals struct {
+	begun      chan struct{} // the first ClusterSet
+	certified  chan struct{} // the first certificate of Gateways
+	decided    chan struct{} // the first decision on exports: publishing before it would withdraw them
+	wake       chan struct{} // a deadline may have changed
+	leading    chan struct{} // Config.Leading may have changed
+	led        chan struct{} // this process began to publish
+	reportable chan struct{} // members changed what is reported
+}
+
+// local is what this cluster can export, as far as it was translated.
+type local struct {
+	mu        sync.Mutex // held while a change is followed, or a decision made
+	pools     map[objectid.Pool]export.Pool
+	parents   map[objectid.Pool][]model.ParentGateway
+	taken     map[objectid.Pool][]string // clusters of an import whose entries belong to other controllers
+	services  []string                   // whose EndpointSlices are read
+	nodePods  map[string][]string        // by keys of the index of labels: the Services whose Pods are read
+	annotated map[objectid.Pool]bool     // pools with an annotation about exports
+	alone     []report.Report            // on these pools, without a ClusterSet
+	decisions map[objectid.Pool]export.Decision
+}
+
+// adopted is the ClusterSet in use.
+type adopted struct {
+	spec      *v1alpha1.ClusterSet // nil: none
+	others    []report.Report      // on ClusterSets that are not in use
+	named     string               // this cluster's name by spec or a ClusterProperty, now; "": none
+	findings  []report.Finding     // about that name
+	name      string               // of this cluster, since the first ClusterSet
+	exporting []string             // the namespaces of this cluster's exports, sorted
+}
+
+// link is this cluster's end of the exchange with members.
+type link struct {
+	federation  *federation.Federation // nil before the first ClusterSet
+	authority   *authority.Authority
+	certificate authority.Certificate // of the Gateways
+	unserved    string                // why this process does not publish, though it should
+}
+
+// problems are reported until they are resolved.
+type problems struct {
+	rejected  map[string]string // by member
+	damaged   string            // records that could not be read
+	mistaken  mistaken
+	untrusted []report.Finding // certificates of members that do not vouch for them
+}
+
+// New makes a Set that is idle until a ClusterSet exists.
+func New(c Config) *Set {
+	if c.Disk == nil {
+		c.Disk = statefile.Machine{}
+	}
+	if c.Server == nil {
+		c.Server = func(f *federation.Federation) Server {
+			return grpc.NewServer(slices.Concat(c.ServerOptions, f.ServerOptions())...)
+		}
+	}
+	s := &Set{
+		cfg: c, registry: registry.New(registry.Config{Drain: c.Drain, Exports: c.Budget}),
+		signals: signals{
+			begun: make(chan struct{}), certified: make(chan struct{}), decided: make(chan struct{}),
+			wake: make(chan struct{}, 1), leading: make(chan struct{}, 1), led: make(chan struct{}, 1),
+			reportable: make(chan struct{}, 1),
+		},
+		local: local{
+			pools: map[objectid.Pool]export.Pool{}, parents: map[objectid.Pool][]model.ParentGateway{},
+			taken: map[objectid.Pool][]string{}, annotated: map[objectid.Pool]bool{},
+			decisions: map[objectid.Pool]export.Decision{},
+		},
+		problems: problems{rejected: map[string]string{}},
+		exported: map[objectid.Pool]audience{},
+	}
+	s.admin = newAdmin()
+	s.importer = imports.New(imports.Config{Registry: s.registry, Store: c.Store, Namespace: c.Namespace})
+	return s
+}
+
+// mu is held.
+func (s *Set) begin(name string) {
+	s.adopted.name = name
+	s.link.authority = newAuthority(name, s.cfg.Authority,
+		authority.Config{Changed: s.renewed, Now: s.cfg.Now, Log: s.cfg.Log})
+	s.link.federation = federation.New(federation.Config{
+		Certificate: func() (*tls.Certificate, error) { return s.link.authority.GetCertificate(nil) },
+		Bundle:      s.link.authority.Bundle, Apply: s.apply, Connected: s.disconnected, Placed: s.placed,
+		Problem: s.problem,
+		Share:   func() int { _, bytes := s.registry.Share(); return bytes }, Denied: s.denied, Load: s.cfg.Load,
+		Connect: s.cfg.Connect, Now: s.cfg.Now, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic,
+	})
+}
+
+// Federation returns this cluster's end of the exchange with members; nil before the first
+// ClusterSet.
+func (s *Set) Federation() *federation.Federation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link.federation
+}
+
+// Registry returns the members and their exports.
+func (s *Set) Registry() *registry.Registry { return s.registry }
+
+// Cluster returns this cluster's name in its set; "" before the first ClusterSet.
+func (s *Set) Cluster() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.adopted.name
+}
+
+func (s *Set) renewed() {
+	s.writeMember()
+	s.link.federation.Renewed()
+}
+
+func (s *Set) writeMember() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	namespaces := s.adopted.exporting
+	s.mu.Unlock()
+	bundle := string(s.link.authority.Bundle())
+	if bundle == "" {
+		return
+	}
+	peer := v1alpha1.ClusterSetPeer{Address: s.cfg.Address, Bundle: bundle}
+	if err := writeMember(Files{s.cfg.Disk, s.cfg.StateDir}, s.adopted.name, peer, namespaces); err != nil {
+		s.cfg.Log.Error("this cluster's entry for the ClusterSets of other clusters cannot be written", "error", err)
+	}
+}
+
+// Run exchanges exports with the members until ctx ends.
+func (s *Set) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.signals.begun:
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.link.authority.Run(ctx) })
+	if err := s.link.authority.Ready(ctx); err != nil {
+		return err
+	}
+	group.Go(func() error { return s.link.federation.Run(ctx) })
+	group.Go(func() error { return s.certify(ctx) })
+	group.Go(func() error { return s.expire(ctx) })
+	group.Go(func() error { return s.lead(ctx) })
+	group.Go(func() error { return s.keep(ctx) })
+	group.Go(func() error { return s.reports(ctx) })
+	return group.Wait()
+}
