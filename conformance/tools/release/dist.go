@@ -42,7 +42,9 @@ func (d *dist) run() error {
 	}
 	d.digests = map[string]string{}
 	charts := func() error { return d.charts(names) }
-	steps := []func() error{d.installer, d.readWheels, d.archives, d.images, charts, d.manifests, d.sums}
+	steps := []func() error{
+		d.installer, d.readWheels, d.archives, d.packages, d.formula, d.images, charts, d.manifests, d.sums,
+	}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err

@@ -84,7 +84,7 @@ func prepared(t *testing.T) *dist {
 		modules: filepath.Join(dir, "modules.txt"), wheels: filepath.Join(dir, "wheels"),
 		out: filepath.Join(dir, "dist"), platforms: published,
 	}
-	for _, part := range []string{"manifests/charts", "manifests/install"} {
+	for _, part := range []string{"manifests/charts", "manifests/install", "manifests/release/linux"} {
 		if err := os.CopyFS(filepath.Join(d.source, part), os.DirFS(filepath.Join(root, part))); err != nil {
 			t.Fatal(err)
 		}
