@@ -55,7 +55,9 @@ func (d *dist) packagesOf(platform v1.Platform, unit string) error {
 		if err := format.Package(info, &out); err != nil {
 			return err
 		}
-		if err := d.put(format.ConventionalFileName(info), out.Bytes()); err != nil {
+		name := format.ConventionalFileName(info)
+		sbom := d.put(name+".cdx.json", d.sboms[dashed(platform)])
+		if err := errors.Join(sbom, d.put(name, out.Bytes())); err != nil {
 			return err
 		}
 	}
