@@ -141,9 +141,9 @@ var (
 	// keptKeys have words of Penstock, Kubernetes or Envoy, and times.
 	keptKeys = words("severity kind group field status type reason version strategy state result outcome protocol " +
 		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
-		"why part le quantile priority code method")
+		"part le quantile priority code method")
 	// textKeys have sentences, whose quoted parts, names and addresses are replaced.
-	textKeys = words("problem fix message error cause note text described page")
+	textKeys = words("problem fix message error cause note text described page why")
 	// keptWords name no user's object.
 	keptWords = words("default http https penstock true false other")
 
