@@ -32,7 +32,7 @@ SUITES := $(TOOLS)/gateway-api-conformance $(TOOLS)/inference-conformance
 # reading of every dependency. Each would cost a fresh clone some minutes; make race and make lint run them.
 FLAVOR := -trimpath -vet=off
 
-.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-clients test-engines bin/lab bin/certify bin/clusterset-conformance go
+.PHONY: help demo demo-multicluster build test race fuzz simulate lint bench bench-kube bench-multicluster bench-picker bench-release bench-rivals soak conformance suites golden generate envoy sims helm audit image release release-fetch publish lab lab-down labs test-lab test-clients test-engines test-upgrade bin/lab bin/certify bin/clusterset-conformance go
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -106,8 +106,8 @@ simulate: go ## three clusters in virtual time, with faults that SEEDS=1000 seed
 lint: go $(TOOLS)/staticcheck $(TOOLS)/controller-gen ## vet, staticcheck, gofmt, the layout, the glossary, and whether generated files are up to date
 	@unformatted=$$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	@go vet -tags clients ./... && (cd conformance && go vet -tags lab,engines ./...)
-	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab,engines ./...)
+	@go vet -tags clients ./... && (cd conformance && go vet -tags lab,engines,upgrade ./...)
+	@$(TOOLS)/staticcheck ./... && (cd conformance && $(TOOLS)/staticcheck -tags lab,engines,upgrade ./...)
 	@go test -count=1 -run '^Test(Layout|Glossary)' ./cmd/penstock
 	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; cp -R go.mod go.sum manifests "$$copy"; \
 	CONTROLLER_GEN=$(TOOLS)/controller-gen bash "$$copy/manifests/generate.sh"; \
@@ -179,6 +179,9 @@ test-clients: go envoy $(TOOLS)/clients/bin/python ## the Python clients openai 
 test-engines: go envoy ## real model servers behind the real Envoy: vLLM and llama.cpp on this CPU (installs them, once: 6 GB; ENGINE=LlamaCpp or VLLM selects)
 	@ENGINES_DIR=$(CURDIR)/.tools/engines conformance/tools/engines/install.sh all
 	@export ENVOY="$(ENVOY_PATH)" ENGINES_DIR=$(CURDIR)/.tools/engines CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -v -count=1 -timeout 60m -tags engines -run 'Engines_$(ENGINE)' ./features
+
+test-upgrade: go envoy sims ## the version before, which conformance/features/upgrade.txt names, beside this one: replaced under load, state, members
+	@export ENVOY="$(ENVOY_PATH)" CGO_ENABLED=0; cd conformance && go test $(FLAVOR) -v -count=1 -timeout 30m -tags upgrade -run '^TestUpgrade_' ./features
 
 $(TOOLS)/clients/bin/python: cmd/penstock/testdata/clients.txt
 	@python3 -m venv $(TOOLS)/clients && $(TOOLS)/clients/bin/pip install -q --disable-pip-version-check -r $<

@@ -40,7 +40,7 @@ that it exports now, as an entry of spec.members of their ClusterSet. Nothing of
   penstock clusters show --http 127.0.0.1:9091   # of a process on Kubernetes, by kubectl port-forward`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, err := t.running()
+			at, err := t.running(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ that it exports now, as an entry of spec.members of their ClusterSet. Nothing of
 				return errors.New(hubsFolder(is))
 			}
 			var text string
-			if t.http != "" {
+			if t.http != "" || t.inCluster() {
 				var is clusterset.Status
 				is, err = t.clusterStatus(cmd.Context())
 				text = is.Member
@@ -115,7 +115,7 @@ members keep what they export: requests go on as long as its model servers answe
 
 // watchClusters prints the members, now and after each change, until ctx ends.
 func (t *target) watchClusters(cmd *cobra.Command, output string) error {
-	at, err := t.running()
+	at, err := t.running(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -220,7 +220,7 @@ func (s *files) ownMember() (string, error) {
 
 // clusterStatus queries a process for the state of its cluster set.
 func (a *target) clusterStatus(ctx context.Context) (is clusterset.Status, err error) {
-	at, err := a.running()
+	at, err := a.running(ctx)
 	if err != nil {
 		return is, err
 	}
@@ -244,16 +244,4 @@ func hubsFolder(is *clusterset.Status) string {
 		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
 			"loopback address) shows its members and what is wrong, and so do its metrics penstock_hub_*",
 		cmp.Or(is.Cluster, "the process that runs for it"))
-}
-
-// running returns the process that is queried.
-func (a *target) running() (running, error) {
-	if a.http != "" {
-		return runningAt(a.http), nil
-	}
-	if err := a.exist(); err != nil {
-		return running{}, err
-	}
-	dir, err := a.stateDir()
-	return runningFor(dir), err
 }

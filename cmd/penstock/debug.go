@@ -32,7 +32,8 @@ func newDebug() *cobra.Command {
 Gateway's proxies, the resources that a proxy lacks, and the state of a pool's endpoints. Private keys, tokens and other
 credentials are never printed: of each kind, the fields that are known to hold none.
 
-The commands query the penstock that runs for the same files (-f), or the one whose --admin address is given by --http.`,
+The commands query the penstock that runs for the same files (-f), the one whose --admin address is given by --http, or one of
+the cluster that the kubeconfig names.`,
 	}
 	group := func(name, short string, verbs ...*cobra.Command) {
 		g := &cobra.Command{Use: name, Short: short}
@@ -46,18 +47,6 @@ The commands query the penstock that runs for the same files (-f), or the one wh
 	return cmd
 }
 
-// process finds the running penstock that a debug command queries.
-func (a *target) process() (running, error) {
-	if a.http != "" {
-		return runningAt(a.http), nil
-	}
-	if err := a.exist(); err != nil {
-		return running{}, err
-	}
-	dir, err := a.stateDir()
-	return runningFor(dir), err
-}
-
 // debugCommand returns a command that queries a running process; run receives the process and the
 // arguments.
 func debugCommand(use, short, example string, args cobra.PositionalArgs,
@@ -66,7 +55,7 @@ func debugCommand(use, short, example string, args cobra.PositionalArgs,
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := a.process()
+			at, err := a.running(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,8 @@ shares, the picker, the endpoint that it would pick now, what happens without a 
 involved. The answer includes what Envoy changes in a request before it matches routes: normalized paths, removed headers.
 The client's address, and the values of Envoy's own headers such as x-request-id, are not known. The command queries the
 penstock that runs for the same files. If none runs, it reads the files itself and omits
-the picker's view. With --http it queries the penstock at that address, for example in Kubernetes.
+the picker's view. With --http it queries the penstock at that address; without -f, --state and --http one of the cluster that
+the kubeconfig names.
 
 The exit status is 1 if the request, or a share of it, would not reach a backend that has endpoints, or one of which no server
 serves now. A redirect counts as success.
@@ -59,7 +60,7 @@ it has ended there, and what became of it.`,
   penstock explain -f ./config tls://db.example.com:5432
   penstock explain -f ./config --last 10
   penstock explain -f ./config --why 0b6a3f4e-8a60-4b1f-9d0e-4b1a7c1f3f55
-  kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock explain --http 127.0.0.1:9091 http://llm.example.com/v1/models`,
+  penstock explain http://llm.example.com/v1/models     # in the cluster that kubectl uses`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if why.asked(cmd) {
 				return why.check(cmd, args)
@@ -121,8 +122,12 @@ it has ended there, and what became of it.`,
 // explain queries the process that runs for these files, or reads the files if none runs.
 func (s *target) explain(cmd *cobra.Command, q translator.Query, page string) (app.Explained, error) {
 	var e app.Explained
-	if s.http != "" {
-		return e, runningAt(s.http).get(cmd.Context(), page, &e)
+	if s.http != "" || s.inCluster() {
+		at, err := s.running(cmd.Context())
+		if err != nil {
+			return e, err
+		}
+		return e, at.get(cmd.Context(), page, &e)
 	}
 	dir, err := s.stateDir()
 	if err != nil {

@@ -17,34 +17,44 @@ import (
 )
 
 // target is the process that status, explain and debug query: the penstock that runs for some
-// files, or one at an address.
+// files, one at an address, or those of a cluster.
 type target struct {
 	files
-	http string
+	cluster cluster
+	http    string
 }
 
 func (a *target) flags(cmd *cobra.Command) {
-	a.files.flags(cmd, "required without --http and --state")
+	a.files.flags(cmd, "required without --http, --state and a kubeconfig")
+	a.cluster.flags(cmd)
 	cmd.Flags().StringVar(&a.http, "http", "",
 		"query the penstock whose --admin (or, on loopback, whose --http) has this address, instead of the one that "+
 			"runs for -f (default: none)")
 	exclusive(cmd, "file", "http")
 	exclusive(cmd, "state", "http")
+	for _, other := range []string{"file", "state", "http"} {
+		exclusive(cmd, "kubeconfig", other)
+	}
 }
 
-// running is the address of a running penstock.
-type running struct{ network, address string }
+// running is the address of a running penstock. With dial, it is a pod, whose name address is.
+type running struct {
+	network, address string
+	dial             func(context.Context) (net.Conn, error)
+}
 
 // runningAt returns the penstock at an address.
 func runningAt(address string) running {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return running{"unix", path}
+		return running{network: "unix", address: path}
 	}
-	return running{"tcp", strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")}
+	return running{network: "tcp", address: strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")}
 }
 
 // runningFor returns the penstock that uses a state folder.
-func runningFor(stateDir string) running { return running{"unix", app.Socket(stateDir)} }
+func runningFor(stateDir string) running {
+	return running{network: "unix", address: app.Socket(stateDir)}
+}
 
 // get reads the JSON of a page from the penstock that uses a state folder.
 func get(ctx context.Context, stateDir, path string, into any) error {
@@ -65,6 +75,9 @@ func (r running) get(ctx context.Context, path string, into any) error {
 func (r running) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if r.dial != nil {
+				return r.dial(ctx)
+			}
 			return new(net.Dialer).DialContext(ctx, r.network, r.address)
 		}}}
 	host := "penstock"
@@ -101,6 +114,9 @@ func (r running) noAnswer(err error) error {
 		err = dial.Err
 	}
 	fix := "start penstock up -f FOLDER, or give the -f and --state that it runs with"
+	if r.dial != nil {
+		fix = "see kubectl logs for this pod; your role needs create of pods/portforward in its namespace"
+	}
 	if r.network == "tcp" {
 		fix = "give the address of a running penstock's --admin"
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,14 +33,14 @@ func newStatus() *cobra.Command {
 Gateway API, findings with file and line, the connected Envoys with the resources that they reject, and the members of the cluster set.
 If no penstock runs, the command prints the last status that was written.
 
-In Kubernetes the conditions are in the objects' own status. With --http the command queries a process there, which also has
-findings that are no conditions, and the Envoys that are connected to it.
+In Kubernetes the conditions are in the objects' own status. Without -f, --state and --http the command finds the pods of
+penstock by the kubeconfig, forwards to them, and prints also findings that are no conditions, and the Envoys of all pods.
 
 With --watch the command prints the status again after each change, until it is interrupted.
 
 The exit status is 1 if there is a finding of severity error: something written does not take effect.`,
 		Example: `  penstock status -f ./config
-  kubectl port-forward -n penstock-system deploy/penstock 9091 & penstock status --http 127.0.0.1:9091
+  penstock status                                  # of the cluster that kubectl uses
   penstock status -f ./config --watch
   penstock status -f ./config -o json | jq '.findings[] | select(.severity == "error")'`,
 		Args: cobra.NoArgs,
@@ -47,23 +48,14 @@ The exit status is 1 if there is a finding of severity error: something written 
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output %q is unknown: write text or json", output)
 			}
-			if s.http != "" && watch {
-				return watchStatus(cmd, runningAt(s.http), output)
-			}
-			if s.http != "" {
-				return printStatus(cmd, runningAt(s.http), "", output)
-			}
-			if err := s.exist(); err != nil {
-				return err
-			}
-			dir, err := s.stateDir()
+			at, err := s.replicas(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if watch {
-				return watchStatus(cmd, runningFor(dir), output)
+				return watchStatus(cmd, at[0], output)
 			}
-			return printStatus(cmd, runningFor(dir), app.StatusFile(dir), output)
+			return printStatus(cmd, at, s.statusFile(), output)
 		},
 	}
 	s.flags(cmd)
@@ -127,10 +119,41 @@ func watchLines[T any](cmd *cobra.Command, at running, page, output string, text
 	}
 }
 
-// printStatus queries a process, or reads the file that it wrote if none answers; file is "" for
-// none.
-func printStatus(cmd *cobra.Command, at running, file, output string) error {
+// statusFile is where the process that is queried writes its status; "" if that is not on this
+// machine.
+func (a *target) statusFile() string {
+	if a.http != "" || a.inCluster() {
+		return ""
+	}
+	dir, err := a.stateDir()
+	if err != nil {
+		return ""
+	}
+	return app.StatusFile(dir)
+}
+
+// merge adds what another process of the same cluster has: the Envoys that are connected to it, and
+// findings that only it has, such as their NACKs.
+func (s *statusJSON) merge(ctx context.Context, other running) error {
+	var doc status.Document
+	var proxies []server.ProxyStatus
+	if err := errors.Join(other.get(ctx, "/status", &doc), other.get(ctx, "/proxies", &proxies)); err != nil {
+		return err
+	}
+	s.Proxies = append(s.Proxies, proxies...)
+	for _, f := range doc.Findings {
+		if !slices.ContainsFunc(s.Findings, func(has report.Finding) bool { return has.String() == f.String() }) {
+			s.Findings = append(s.Findings, f)
+		}
+	}
+	return nil
+}
+
+// printStatus queries the first process, and the others for what only they have. If it does not
+// answer, printStatus reads the file that it wrote; file is "" for none.
+func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	var out statusJSON
+	at := all[0]
 	if is := at.hub(cmd.Context()); is != nil {
 		return errors.New(hubsFolder(is))
 	}
@@ -146,6 +169,12 @@ func printStatus(cmd *cobra.Command, at running, file, output string) error {
 		_ = at.get(cmd.Context(), "/debug/serving", &out.Serving)
 		if set.Cluster != "" {
 			out.ClusterSet = &set
+		}
+		for _, other := range all[1:] {
+			if err := out.merge(cmd.Context(), other); err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s does not answer; what only it has is missing: %v\n", other.address,
+					err)
+			}
 		}
 	case file != "":
 		out.Document, err = status.Read(file)

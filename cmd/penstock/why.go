@@ -91,16 +91,12 @@ func (o *whyOptions) run(cmd *cobra.Command, s *target, output string) error {
 	if o.pool != "" {
 		args.Set("pool", o.pool)
 	}
-	running := runningAt(s.http)
-	if s.http == "" {
-		dir, err := s.stateDir()
-		if err != nil {
-			return err
-		}
-		running = runningFor(dir)
+	at, err := s.running(cmd.Context())
+	if err != nil {
+		return err
 	}
 	var found app.FoundPicks
-	if err := running.get(cmd.Context(), "/debug/picks?"+args.Encode(), &found); err != nil {
+	if err := at.get(cmd.Context(), "/debug/picks?"+args.Encode(), &found); err != nil {
 		return err
 	}
 	if found.Unknown {

@@ -1,6 +1,7 @@
 package features
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -56,6 +57,7 @@ type site struct {
 	env      []string       // of penstock, in addition to this process's
 	prompts  int            // that the test has made
 	flags    []string       // of penstock up or serve
+	binary   string         // the penstock that runs here; "": the one of this tree
 	penstock *process.Process
 	log      string // the file of penstock's output
 }
@@ -128,7 +130,7 @@ func (s *site) up(fixture string, edits ...edit) {
 func (s *site) run(command string, args ...string) {
 	s.Helper()
 	args = append([]string{command, "-f", s.Files, "--state", s.state, "--log-level", "debug"}, args...)
-	s.penstock, s.log = s.start("penstock", args...)
+	s.penstock, s.log = s.program("penstock", cmp.Or(s.binary, binary), args...)
 }
 
 // start runs penstock until the end of the test, which prints its output if it fails.
@@ -172,7 +174,7 @@ func (s *site) serve() {
 func (s *site) twoProcesses(fixture string, edits ...edit) (other *site) {
 	s.Helper()
 	other = newSite(s.TB)
-	other.ports = s.ports
+	other.ports, other.binary = s.ports, s.binary
 	all := []*site{s, other}
 	pickers := process.Picker(s.state) + "," + process.Picker(other.state)
 	for _, at := range all {

@@ -23,6 +23,7 @@ type dist struct {
 
 	time    time.Time         // of the commit; all files of an archive have it
 	digests map[string]string // image -> digest
+	sboms   map[string][]byte // platform -> SBOM of its archive and packages
 	envoys  []wheel
 }
 
@@ -40,9 +41,11 @@ func (d *dist) run() error {
 	if err := d.put(sumsFile, nil); err != nil { // sums fills it: what ends before can be replaced
 		return err
 	}
-	d.digests = map[string]string{}
+	d.digests, d.sboms = map[string]string{}, map[string][]byte{}
 	charts := func() error { return d.charts(names) }
-	steps := []func() error{d.installer, d.readWheels, d.archives, d.images, charts, d.manifests, d.sums}
+	steps := []func() error{
+		d.installer, d.readWheels, d.archives, d.packages, d.formula, d.images, charts, d.manifests, d.sums,
+	}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
@@ -119,6 +122,7 @@ func (d *dist) archives() error {
 		if err != nil {
 			return err
 		}
+		d.sboms[dashed(platform)] = sbom
 	}
 	return nil
 }

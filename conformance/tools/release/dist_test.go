@@ -84,7 +84,7 @@ func prepared(t *testing.T) *dist {
 		modules: filepath.Join(dir, "modules.txt"), wheels: filepath.Join(dir, "wheels"),
 		out: filepath.Join(dir, "dist"), platforms: published,
 	}
-	for _, part := range []string{"manifests/charts", "manifests/install"} {
+	for _, part := range []string{"manifests/charts", "manifests/install", "manifests/release/linux"} {
 		if err := os.CopyFS(filepath.Join(d.source, part), os.DirFS(filepath.Join(root, part))); err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func TestRelease_EveryFileHasAChecksumAndAnSBOM(t *testing.T) {
 		if name != sumsFile && !strings.Contains(sums, sum(data)+"  "+name+"\n") {
 			t.Errorf("SHA256SUMS lacks %s", name)
 		}
-		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".tar" || name == sumsFile {
+		if end := filepath.Ext(name); end == ".json" || end == ".sh" || end == ".rb" || end == ".tar" || name == sumsFile {
 			continue // the SBOM of an image is in the image, and beside it for each platform
 		}
 		if files[name+".cdx.json"] == nil && files[strings.TrimSuffix(name, ".tar.gz")+".cdx.json"] == nil {

@@ -2,7 +2,8 @@
 //
 //	release image   the OCI image of a program: one Linux image for each platform, their index, and
 //	                an SBOM (CycloneDX) of each that refers to its image. `make image` calls it.
-//	release dist    the folder dist/ of a release: archives of the programs, images, charts, CRDs,
+//	release dist    the folder dist/ of a release: archives and packages of the programs (.deb, .rpm,
+//	                a Homebrew formula), images, charts, CRDs,
 //	                one install manifest, the wheels of Envoy, an SBOM of each, checksums and their
 //	                signature. `make release` calls it.
 //	release push    pushes the images in such a folder. `make publish` calls it.
@@ -17,6 +18,7 @@
 //	archive.go   deterministic archives          sbom.go     what a program, and what else is published, consists of
 //	dist.go      the artifacts of a release      charts.go   charts and manifests, with images by their digests
 //	wheels.go    the pinned Envoy                licenses.go the licenses of modules
+//	packages.go  .deb, .rpm, the formula
 //	sums.go      checksums and their signature
 //
 // Invariants: the same programs and sources give the same bytes, in every folder and at every time;

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-project/penstock/cmd/penstock/internal/wheel"
+	"github.com/penstock-project/penstock/manifests/release"
+)
+
+// supportPages are what an archive for a bug report has of each process. None has a body of a
+// request, and none a credential: /debug/store is left out.
+var supportPages = []struct{ file, page string }{
+	{"status.json", "/status"}, {"proxies.json", "/proxies"}, {"clusters.json", "/clusters"},
+	{"picks.json", "/debug/picks?last=200"}, {"serving.json", "/debug/serving"}, {"suspect.json", "/debug/suspect"},
+	{"rates.json", "/debug/rates"}, {"metrics.txt", "/metrics"},
+}
+
+// maxSupportPage bounds a page of an archive, in bytes.
+const maxSupportPage = 32 << 20
+
+func newSupport() *cobra.Command {
+	var t target
+	var out string
+	cmd := &cobra.Command{
+		Use:   "support",
+		Short: "Write an archive for a bug report, without names, addresses, bodies and secrets",
+		Long: `Write an archive for a bug report: versions, objects and findings, Envoys, cluster set, the last 200 picks and metrics of each
+process. Names and addresses are replaced by pseudonyms, the same one everywhere: name-7, address-3. Bodies of requests and
+credentials are not in these pages at all. The command prints what the archive has: read it before you send it.`,
+		Example: `  penstock support -f ./config
+  penstock support --out penstock-support.tar.gz     # of the cluster that kubectl uses`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := t.replicas(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return writeSupport(cmd, all, out)
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().StringVar(&out, "out", "penstock-support.tar.gz", "file to write; one that exists is not replaced")
+	return cmd
+}
+
+// writeSupport collects the pages of all processes, replaces names, and writes the archive.
+func writeSupport(cmd *cobra.Command, all []running, out string) error {
+	pages := map[string][]byte{}
+	var order []string
+	for i, at := range all {
+		for _, p := range supportPages {
+			name := fmt.Sprintf("%d/%s", i+1, p.file)
+			text, err := at.read(cmd.Context(), p.page)
+			if err != nil && i == 0 && p.page == "/status" {
+				return err
+			}
+			if err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s of process %d is missing: %v\n", p.page, i+1, err)
+				continue
+			}
+			pages[name], order = text, append(order, name)
+		}
+	}
+	d := newDisguise()
+	for _, name := range order {
+		d.learn(name, pages[name])
+	}
+	file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	zipped := gzip.NewWriter(file)
+	archive := tar.NewWriter(zipped)
+	add := func(name string, text []byte) error {
+		header := &tar.Header{Name: "penstock-support/" + name, Mode: 0o600, Size: int64(len(text)),
+			ModTime: time.Now()}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err := archive.Write(text)
+		fmt.Fprintf(cmd.OutOrStdout(), "%8d bytes  %s\n", len(text), name)
+		return err
+	}
+	about := fmt.Sprintf("penstock %s\nEnvoy tested with %s\n%s %s/%s\nprocesses %d\nwritten %s\n", release.Version(),
+		wheel.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, len(all), time.Now().UTC().Format(time.RFC3339))
+	if err := add("versions.txt", []byte(about)); err != nil {
+		return err
+	}
+	for _, name := range order {
+		text, err := d.page(name, pages[name])
+		if err == nil {
+			err = add(name, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, end := range []func() error{archive.Close, zipped.Close, file.Close} {
+		if err := end(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d names and addresses are replaced. Read it before you send it.\n", out,
+		len(d.names))
+	return nil
+}
+
+// read returns the text of a page, bounded.
+func (r running) read(ctx context.Context, page string) ([]byte, error) {
+	body, err := r.open(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	return io.ReadAll(io.LimitReader(body, maxSupportPage))
+}
+
+// disguise replaces what users named. A value is kept only if its key, or its label, is known to
+// have words of Penstock's own.
+type disguise struct{ names map[string]string }
+
+func newDisguise() *disguise { return &disguise{names: map[string]string{}} }
+
+var (
+	// keptKeys have words of Penstock, Kubernetes or Envoy, and times.
+	keptKeys = words("severity kind group field status type reason version strategy state result outcome protocol " +
+		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
+		"part le quantile priority code method")
+	// textKeys have sentences, whose quoted parts, names and addresses are replaced.
+	textKeys = words("problem fix message error cause note text described page why")
+	// keptWords name no user's object.
+	keptWords = words("default http https penstock true false other")
+
+	address  = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b|\[?[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){3,7}\]?`)
+	hostName = regexp.MustCompile(`\b([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)+[a-z]{2,}\b`)
+	quotes   = regexp.MustCompile(`"[^"]*"`)
+	word     = regexp.MustCompile(`[A-Za-z0-9][-A-Za-z0-9._]*[A-Za-z0-9]|[A-Za-z0-9]`)
+	label    = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"`)
+	own      = regexp.MustCompile(`^([a-z.-]+\.)?(penstock\.dev|k8s\.io|x-k8s\.io|envoyproxy\.io)$`)
+)
+
+func words(text string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(text) {
+		set[w] = true
+	}
+	return set
+}
+
+// pseudonym returns the replacement of a name or address.
+func (d *disguise) pseudonym(value string) string {
+	if keptWords[value] || own.MatchString(value) {
+		return value
+	}
+	if to, ok := d.names[value]; ok {
+		return to
+	}
+	to := fmt.Sprintf("name-%d", len(d.names)+1)
+	if address.MatchString(value) {
+		to = fmt.Sprintf("address-%d", len(d.names)+1)
+	}
+	d.names[value] = to
+	return to
+}
+
+// name replaces the words of a value that users chose, such as NAMESPACE/NAME or HOST:PORT.
+func (d *disguise) name(value string) string {
+	return word.ReplaceAllStringFunc(d.addresses(value), func(w string) string {
+		if strings.HasPrefix(w, "address-") || len(strings.Trim(w, "0123456789.")) == 0 {
+			return w // a port, a number or a pseudonym
+		}
+		return d.pseudonym(w)
+	})
+}
+
+func (d *disguise) addresses(text string) string {
+	return address.ReplaceAllStringFunc(text, d.pseudonym)
+}
+
+// sentence replaces what a sentence quotes, addresses, host names, and words that are names
+// elsewhere.
+func (d *disguise) sentence(text string) string {
+	text = quotes.ReplaceAllStringFunc(text, func(q string) string { return `"` + d.name(strings.Trim(q, `"`)) + `"` })
+	text = hostName.ReplaceAllStringFunc(d.addresses(text), d.pseudonym)
+	return word.ReplaceAllStringFunc(text, func(w string) string {
+		if to, ok := d.names[w]; ok {
+			return to
+		}
+		return w
+	})
+}
+
+// learn reads the names of a page, so that sentences of every page are searched for them.
+func (d *disguise) learn(name string, text []byte) { _, _ = d.page(name, text) }
+
+// page returns a page with names replaced.
+func (d *disguise) page(name string, text []byte) ([]byte, error) {
+	if strings.HasSuffix(name, ".txt") {
+		return d.metrics(text), nil
+	}
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	out, err := json.MarshalIndent(d.value("", value), "", " ")
+	return append(out, '\n'), err
+}
+
+// value replaces the names in a decoded JSON value of a key.
+func (d *disguise) value(key string, value any) any {
+	switch v := value.(type) {
+	case string:
+		switch {
+		case keptKeys[key]:
+			return v
+		case textKeys[key]:
+			return d.sentence(v)
+		}
+		return d.name(v)
+	case []any:
+		for i := range v {
+			v[i] = d.value(key, v[i])
+		}
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		out := map[string]any{}
+		for _, k := range keys {
+			to := k
+			if _, ok := d.names[k]; ok || strings.ContainsAny(k, "/:@.") {
+				to = d.name(k)
+			}
+			out[to] = d.value(k, v[k])
+		}
+		return out
+	}
+	return value
+}
+
+// metrics replaces the values of labels in a page of Prometheus' format.
+func (d *disguise) metrics(text []byte) []byte {
+	var out bytes.Buffer
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, maxSupportPage)
+	for lines.Scan() {
+		line := lines.Text()
+		if !strings.HasPrefix(line, "#") {
+			line = label.ReplaceAllStringFunc(line, func(pair string) string {
+				m := label.FindStringSubmatch(pair)
+				if keptKeys[m[1]] {
+					return pair
+				}
+				return m[1] + `="` + d.name(m[2]) + `"`
+			})
+		}
+		out.WriteString(line + "\n")
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,116 @@
+//go:build upgrade
+
+package features
+
+import (
+	"context"
+	_ "embed"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/penstock-project/penstock/conformance/promises/process"
+)
+
+// before is the commit of the version that users upgrade from; after a release it is that
+// release's.
+//
+//go:embed upgrade.txt
+var before string
+
+// earlierBinary builds that version, once.
+var earlierBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "earlier")
+	if err != nil {
+		return "", err
+	}
+	return process.Earlier(context.Background(), dir, strings.TrimSpace(before))
+})
+
+func earlier(t *testing.T) string {
+	t.Helper()
+	path, err := earlierBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Two control planes that are peers are replaced one after the other, and back, under load. The
+// Envoy stays: its bootstrap is of the earlier version.
+func TestUpgrade_ControlPlanesAreReplacedUnderLoad(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"pod-1", "pod-2", "pod-3", "pod-4", "pod-5", "pod-6"} {
+		s.server(name)
+	}
+	old := earlier(t)
+	s.binary = old
+	other := s.twoProcesses("peers.yaml")
+	s.attach(s.ads() + "," + other.ads())
+	s.answers("/", http.StatusOK)
+	load := s.traffic("/")
+	for round := range 5 {
+		for _, version := range []string{binary, old} {
+			for _, at := range []*site{s, other} {
+				at.stop()
+				at.binary = version
+				at.serve()
+				at.logged("connected to a peer")
+				load.flows(50)
+			}
+		}
+		t.Logf("round %d: %d requests", round+1, load.sent)
+	}
+	load.end(0)
+}
+
+// A version starts with the state folder of the other one: an object that is invalid by then keeps
+// its last good version, and the cluster keeps its name and certificates.
+func TestUpgrade_StateFolderIsReadByBothVersions(t *testing.T) {
+	s := newSite(t)
+	s.server("pod-1")
+	for _, name := range []string{"pod-2", "pod-3", "pod-4", "pod-5", "pod-6"} {
+		s.ports[name] = s.ports["pod-1"]
+	}
+	s.binary = earlier(t)
+	s.up("peers.yaml")
+	s.answers("/", http.StatusOK)
+	s.write("peers.yaml", swap("targetPorts: [{number: 8000}]", "targetPorts: [{number: 80000}]"))
+	const kept = "its last good version stays in use"
+	s.reports(kept)
+	for _, version := range []string{binary, earlier(t), binary} {
+		s.stop()
+		s.binary = version
+		s.run("up", "--concurrency", "1")
+		s.logged("serves at")
+		s.reports(kept)
+		s.answers("/", http.StatusOK)
+	}
+}
+
+// Clusters of a set run different versions, in both directions.
+func TestUpgrade_MembersOfTwoVersionsExchangePools(t *testing.T) {
+	for name, versions := range map[string][2]string{
+		"the exporter is older": {earlier(t), binary}, "the importer is older": {binary, earlier(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, east := newSite(t), newSite(t)
+			s.binary, east.binary = versions[1], versions[0]
+			east.server("pod")
+			s.ports["pod"] = east.ports["pod"]
+			east.member("east", east.peerListener(), "upgrade.yaml", with("exported"))
+			s.member("west", s.peerListener(), "upgrade.yaml", with("imported"))
+			s.join(east)
+			s.answers("/far", http.StatusOK)
+			load := s.traffic("/far")
+			load.flows(50)
+			s.stop() // the importer is replaced; its Envoy is too
+			load.stop()
+			s.binary = versions[0]
+			s.run("up", append([]string{"--concurrency", "1"}, s.flags...)...)
+			s.answers("/far", http.StatusOK)
+		})
+	}
+}

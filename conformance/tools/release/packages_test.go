@@ -1,0 +1,100 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A package that dpkg unpacks runs, has Envoy beside the program, and a unit that starts it as its
+// own user.
+func TestPackages_DebUnpacksIntoAProgramWithEnvoyAndAUnit(t *testing.T) {
+	files := released(t, prepared(t))
+	name := "penstock_0.1.0_" + runtime.GOARCH + ".deb"
+	if files[name] == nil {
+		t.Fatalf("no %s", name)
+	}
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Skip("dpkg-deb is not installed: the package is written and not unpacked")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, files[name], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	run("dpkg-deb", "-x", path, filepath.Join(dir, "root"))
+	run("dpkg-deb", "-e", path, filepath.Join(dir, "control"))
+	if out := run(filepath.Join(dir, "root/usr/lib/penstock/penstock")); out != "it runs\n" {
+		t.Errorf("the program prints %q", out)
+	}
+	for name, want := range map[string]string{
+		"root/usr/lib/penstock/envoy":                  "#!/bin/sh",
+		"root/usr/lib/systemd/system/penstock.service": "\nUser=penstock\n",
+		"root/usr/lib/sysusers.d/penstock.conf":        "\nu penstock ",
+		"root/usr/share/doc/penstock/copyright":        "Apache License",
+		"control/control":                              "\nArchitecture: " + runtime.GOARCH + "\n",
+		"control/preinst":                              "useradd",
+		"control/postinst":                             "systemctl daemon-reload",
+		"control/prerm":                                "remove | 0",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s has no %q, %v:\n%.300s", name, want, err, text)
+		}
+	}
+	if to, err := os.Readlink(filepath.Join(dir, "root/usr/bin/penstock")); err != nil ||
+		to != "/usr/lib/penstock/penstock" {
+		t.Errorf("/usr/bin/penstock leads to %q, %v", to, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "root/etc/penstock/config")); err != nil || !info.IsDir() {
+		t.Errorf("no folder for the configuration: %v", err)
+	}
+	for _, script := range []string{"preinst", "postinst", "prerm"} {
+		run("sh", "-n", filepath.Join(dir, "control", script))
+	}
+}
+
+// The unit's command exists: each flag is one of `penstock up`.
+func TestPackages_UnitStopsWithinItsTime(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "manifests/release/linux/penstock.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for _, want := range []string{
+		"ExecStart=/usr/bin/penstock up -f /etc/penstock/config --state /var/lib/penstock --http 127.0.0.1:9090",
+		"KillMode=mixed", "TimeoutStopSec=60", "LimitNOFILE=262144", "Restart=always",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("the unit has no line %s", want)
+		}
+	}
+}
+
+func TestPackages_RPMAndFormulaAreOfThisRelease(t *testing.T) {
+	files := released(t, prepared(t))
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	rpm := files["penstock-0.1.0-1."+arch+".rpm"]
+	if len(rpm) < 100 || string(rpm[:4]) != "\xed\xab\xee\xdb" { // the lead of an RPM
+		t.Errorf("no RPM for %s: %d bytes", arch, len(rpm))
+	}
+	formula := string(files["penstock.rb"])
+	for _, p := range published {
+		name := "penstock-0.1.0-" + dashed(p) + ".tar.gz"
+		if !strings.Contains(formula, "/releases/download/v0.1.0/"+name+"\"\n      sha256 \""+sum(files[name])+"\"\n") {
+			t.Errorf("the formula lacks %s:\n%s", name, formula)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+// Package monitoring has the alerts and dashboards of Penstock's metrics, as Prometheus and Grafana
+// read them. `penstock metrics` prints them, and the chart penstock has a copy
+// (manifests/charts/penstock/monitoring).
+//
+//	alerts.go      the table of alerts        dashboards.go  the tables of panels
+//
+// Invariants: every metric in them exists; every alert has a section of a page in docs.
+//
+// Tests: go test ./manifests/monitoring
+package monitoring
