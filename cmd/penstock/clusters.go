@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 func newClusters() *cobra.Command {
@@ -49,7 +49,7 @@ that it exports now, as an entry of spec.members of their ClusterSet. Nothing of
 			}
 			var text string
 			if t.http != "" || t.inCluster() {
-				var is clusterset.Status
+				var is set.Status
 				is, err = t.clusterStatus(cmd.Context())
 				text = is.Member
 			} else {
@@ -123,11 +123,11 @@ func (t *target) watchClusters(cmd *cobra.Command, output string) error {
 		return errors.New(hubsFolder(is))
 	}
 	return watchLines(cmd, at, "/clusters?watch", output,
-		func(is *clusterset.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
+		func(is *set.Status) error { return printClusters(cmd.OutOrStdout(), is, time.Now()) })
 }
 
 // printClusters prints a cluster set for people.
-func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
+func printClusters(out io.Writer, is *set.Status, now time.Time) error {
 	if is.Hub {
 		_, err := fmt.Fprintln(out, hubsFolder(is))
 		return err
@@ -179,7 +179,7 @@ func printClusters(out io.Writer, is *clusterset.Status, now time.Time) error {
 	return nil
 }
 
-func printTraffic(out io.Writer, to string, t *clusterset.Traffic) {
+func printTraffic(out io.Writer, to string, t *set.Traffic) {
 	if t == nil {
 		return
 	}
@@ -193,10 +193,10 @@ func printTraffic(out io.Writer, to string, t *clusterset.Traffic) {
 		time.Duration(t.FirstByte).Round(time.Millisecond/10))
 }
 
-func imported(list []clusterset.PoolStatus) string {
+func imported(list []set.PoolStatus) string {
 	n := 0
 	for _, p := range list {
-		if p.State == clusterset.Imported {
+		if p.State == set.Imported {
 			n++
 		}
 	}
@@ -207,10 +207,10 @@ func imported(list []clusterset.PoolStatus) string {
 const listed = 20
 
 // printPools prints the pools that take no request, and why.
-func printPools(out io.Writer, what string, list []clusterset.PoolStatus) {
+func printPools(out io.Writer, what string, list []set.PoolStatus) {
 	n := 0
 	for _, p := range list {
-		if p.State == clusterset.Imported {
+		if p.State == set.Imported {
 			continue
 		}
 		if n++; n > listed {

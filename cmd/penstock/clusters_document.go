@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 // document is the ClusterSet of a folder, for commands that edit it.
@@ -215,11 +215,11 @@ func (s *files) ownMember() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return clusterset.OwnMember(dir)
+	return set.OwnMember(dir)
 }
 
 // clusterStatus queries a process for the state of its cluster set.
-func (a *target) clusterStatus(ctx context.Context) (is clusterset.Status, err error) {
+func (a *target) clusterStatus(ctx context.Context) (is set.Status, err error) {
 	at, err := a.running(ctx)
 	if err != nil {
 		return is, err
@@ -230,8 +230,8 @@ func (a *target) clusterStatus(ctx context.Context) (is clusterset.Status, err e
 
 // hub returns the state of a process that is a hub, which has other pages than a Penstock; nil: it
 // is none, or it does not answer.
-func (r running) hub(ctx context.Context) *clusterset.Status {
-	var is clusterset.Status
+func (r running) hub(ctx context.Context) *set.Status {
+	var is set.Status
 	if err := r.get(ctx, "/clusters", &is); err != nil || !is.Hub {
 		return nil
 	}
@@ -239,7 +239,7 @@ func (r running) hub(ctx context.Context) *clusterset.Status {
 }
 
 // hubsFolder states what a hub has instead of what a command of clusters looks for.
-func hubsFolder(is *clusterset.Status) string {
+func hubsFolder(is *set.Status) string {
 	return fmt.Sprintf(
 		"%s is a hub, which exports and imports no pool: its page /members (at its --admin, or its --http on a "+
 			"loopback address) shows its members and what is wrong, and so do its metrics penstock_hub_*",

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 const (
@@ -108,13 +108,13 @@ name all with --http, by a port-forward to each pod. Without --http the command 
   penstock clusters drain --kubeconfig ~/.kube/config --http 127.0.0.1:9091,127.0.0.1:9092`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, err := d.open(cmd.Context())
+			clusterSet, err := d.open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			_, changed := set.place()
+			_, changed := clusterSet.place()
 			out := cmd.OutOrStdout()
-			is, err := d.setDraining(cmd.Context(), set, !undo)
+			is, err := d.setDraining(cmd.Context(), clusterSet, !undo)
 			switch {
 			case errors.Is(err, errNotRunning):
 				fmt.Fprintf(out, "%s is changed; no penstock runs for it now\n", changed)
@@ -162,15 +162,15 @@ removed nevertheless, such as after a member is gone for good.`,
 
 // leave drains, and then removes the members.
 func (d *setChange) leave(ctx context.Context, out io.Writer) error {
-	set, err := d.open(ctx)
+	clusterSet, err := d.open(ctx)
 	if err != nil {
 		return err
 	}
-	object, changed := set.place()
-	if len(set.now().Members) == 0 {
+	object, changed := clusterSet.place()
+	if len(clusterSet.now().Members) == 0 {
 		return fmt.Errorf("%s: spec.members: it has none, so there is nothing to leave", object)
 	}
-	if err := set.check(false, true); err != nil {
+	if err := clusterSet.check(false, true); err != nil {
 		return err
 	}
 	if !d.counted() {
@@ -178,7 +178,7 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 			"%w: name each penstock of the cluster with --http, because members are removed once their requests "+
 				"have ended", errNotNamed)
 	}
-	is, err := d.setDraining(ctx, set, true)
+	is, err := d.setDraining(ctx, clusterSet, true)
 	if errors.Is(err, errNotRunning) {
 		return fmt.Errorf(
 			"%w, so requests of members do not end in an orderly way: start penstock, or remove spec.members from "+
@@ -197,17 +197,17 @@ func (d *setChange) leave(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if set, err = d.open(ctx); err != nil { // as it is now
+	if clusterSet, err = d.open(ctx); err != nil { // as it is now
 		return err
 	}
 	var names []string
-	for _, m := range set.now().Members {
+	for _, m := range clusterSet.now().Members {
 		names = append(names, m.Name)
 	}
-	if err := set.change(ctx, false, true); err != nil {
+	if err := clusterSet.change(ctx, false, true); err != nil {
 		return err
 	}
-	if _, err := d.adopted(ctx, func(is clusterset.Status) bool { return len(is.Members) == 0 }); err != nil {
+	if _, err := d.adopted(ctx, func(is set.Status) bool { return len(is.Members) == 0 }); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Cluster %s has left. Remove the member %s from the ClusterSet of %s\n", is.Cluster, is.Cluster,
@@ -226,14 +226,14 @@ var (
 func (d *setChange) counted() bool { return d.kubeconfig == "" || len(d.http) > 0 || d.state != "" }
 
 // statuses are those of the named processes.
-func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err error) {
+func (d *setChange) statuses(ctx context.Context) (list []set.Status, err error) {
 	if !d.counted() {
 		return nil, errNotNamed
 	}
 	if len(d.http) == 0 {
 		t := target{files: d.files}
 		is, err := t.clusterStatus(ctx)
-		return []clusterset.Status{is}, err
+		return []set.Status{is}, err
 	}
 	for _, address := range d.http {
 		t := target{http: address}
@@ -247,7 +247,7 @@ func (d *setChange) statuses(ctx context.Context) (list []clusterset.Status, err
 }
 
 // status is that of the processes together: the requests in flight of all.
-func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error) {
+func (d *setChange) status(ctx context.Context) (is set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
 		return is, err
@@ -258,7 +258,7 @@ func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error
 		for i := range is.Members { // one process that is connected is enough, and one process publishes
 			to := &is.Members[i]
 			if at := slices.IndexFunc(one.Members,
-				func(m clusterset.MemberStatus) bool { return m.Name == to.Name }); at >= 0 {
+				func(m set.MemberStatus) bool { return m.Name == to.Name }); at >= 0 {
 				to.Connected, to.Unacknowledged = to.Connected || one.Members[at].Connected,
 					to.Unacknowledged || one.Members[at].Unacknowledged
 			}
@@ -271,10 +271,10 @@ func (d *setChange) status(ctx context.Context) (is clusterset.Status, err error
 }
 
 // setDraining writes spec.draining, and waits until the running penstocks have read it.
-func (d *setChange) setDraining(ctx context.Context, set changeable, draining bool) (is clusterset.Status, err error) {
+func (d *setChange) setDraining(ctx context.Context, clusterSet changeable, draining bool) (is set.Status, err error) {
 	list, _ := d.statuses(ctx) // that none answers is an error below
-	if i := slices.IndexFunc(list, func(is clusterset.Status) bool { return is.Hub }); i >= 0 {
-		object, _ := set.place()
+	if i := slices.IndexFunc(list, func(is set.Status) bool { return is.Hub }); i >= 0 {
+		object, _ := clusterSet.place()
 		return is,
 			fmt.Errorf(
 				"%s: it is that of a hub, which takes no requests that could be drained: run the command for the "+
@@ -286,24 +286,24 @@ func (d *setChange) setDraining(ctx context.Context, set changeable, draining bo
 			return is, err
 		}
 		for i := range list {
-			if object, _ := set.place(); list[i].Cluster != "" && list[i].Cluster != set.now().Cluster {
+			if object, _ := clusterSet.place(); list[i].Cluster != "" && list[i].Cluster != clusterSet.now().Cluster {
 				return is,
 					fmt.Errorf(
 						"%s: spec.cluster is %s, and a penstock of --http or --state serves cluster %s: name those "+
-							"of the cluster that --kubeconfig has", object, set.now().Cluster, list[i].Cluster)
+							"of the cluster that --kubeconfig has", object, clusterSet.now().Cluster, list[i].Cluster)
 			}
 		}
 	}
-	if set.now().Draining != draining {
-		if err := set.change(ctx, draining, false); err != nil {
+	if clusterSet.now().Draining != draining {
+		if err := clusterSet.change(ctx, draining, false); err != nil {
 			return is, err
 		}
 	}
-	return d.adopted(ctx, func(is clusterset.Status) bool { return is.Cluster != "" && is.Draining == draining })
+	return d.adopted(ctx, func(is set.Status) bool { return is.Cluster != "" && is.Draining == draining })
 }
 
 // adopted waits until each of the running penstocks has a state.
-func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) bool) (is clusterset.Status, err error) {
+func (d *setChange) adopted(ctx context.Context, has func(set.Status) bool) (is set.Status, err error) {
 	list, err := d.statuses(ctx)
 	if err != nil {
 		if d.kubeconfig == "" {
@@ -313,7 +313,7 @@ func (d *setChange) adopted(ctx context.Context, has func(clusterset.Status) boo
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	for slices.ContainsFunc(list, func(is clusterset.Status) bool { return !has(is) }) {
+	for slices.ContainsFunc(list, func(is set.Status) bool { return !has(is) }) {
 		select {
 		case <-ctx.Done():
 			return is, errors.New("the running penstock does not take the ClusterSet over: see penstock status")
@@ -335,7 +335,7 @@ type unconnected struct {
 
 // awayFrom returns nil if all members are connected and have acknowledged what this cluster
 // publishes.
-func awayFrom(is *clusterset.Status) *unconnected {
+func awayFrom(is *set.Status) *unconnected {
 	u := &unconnected{cluster: is.Cluster}
 	for _, m := range is.Members {
 		switch {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 func newClustersJoin() *cobra.Command {
@@ -52,7 +52,7 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 			if err != nil {
 				return err
 			}
-			members, err := clusterset.ReadMembers(name, text, time.Now())
+			members, err := set.ReadMembers(name, text, time.Now())
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ With --http, of a Penstock on Kubernetes, nothing is written: the command prints
 				return err
 			}
 			for i := range members {
-				fmt.Fprintln(cmd.ErrOrStderr(), clusterset.Claims(&members[i]))
+				fmt.Fprintln(cmd.ErrOrStderr(), set.Claims(&members[i]))
 			}
 			if t.http != "" {
 				return t.printJoined(cmd, members, how)
@@ -176,17 +176,17 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	if err != nil {
 		return err
 	}
-	set, err := runningAt(t.http).clusterSet(cmd.Context())
+	clusterSet, err := runningAt(t.http).clusterSet(cmd.Context())
 	if err != nil {
 		return err
 	}
-	done, may, err := joinAll(set, members, &is, how)
+	done, may, err := joinAll(clusterSet, members, &is, how)
 	if err != nil {
 		return err
 	}
 	manifest := map[string]any{
 		"apiVersion": v1alpha1.Group + "/" + v1alpha1.Version, "kind": "ClusterSet",
-		"metadata": map[string]any{"name": set.Name}, "spec": set.Spec,
+		"metadata": map[string]any{"name": clusterSet.Name}, "spec": clusterSet.Spec,
 	}
 	raw, err := kyaml.Marshal(manifest)
 	if err != nil {
@@ -194,7 +194,7 @@ func (t *target) printJoined(cmd *cobra.Command, members []v1alpha1.ClusterSetMe
 	}
 	for _, line := range done {
 		fmt.Fprintf(cmd.ErrOrStderr(),
-			"%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, set.Name)
+			"%s of ClusterSet %s, once what follows is applied (kubectl apply --server-side -f -)\n", line, clusterSet.Name)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(may, "\n"))
 	_, err = cmd.OutOrStdout().Write(raw)
@@ -215,20 +215,20 @@ func (r running) clusterSet(ctx context.Context) (*v1alpha1.ClusterSet, error) {
 				"there is no ClusterSet: apply one, with the name of this cluster in spec.cluster, or in a " +
 					"ClusterProperty cluster.clusterset.k8s.io")
 	}
-	set := new(v1alpha1.ClusterSet)
+	clusterSet := new(v1alpha1.ClusterSet)
 	for i, raw := range page.Objects {
 		var one v1alpha1.ClusterSet
 		if err := json.Unmarshal(raw, &one); err != nil {
 			return nil, fmt.Errorf("the ClusterSet of the process: %w", err)
 		}
-		if i == 0 || one.CreationTimestamp.Before(&set.CreationTimestamp) { // as the process decides
-			set = &one
+		if i == 0 || one.CreationTimestamp.Before(&clusterSet.CreationTimestamp) { // as the process decides
+			clusterSet = &one
 		}
 	}
-	return set, nil
+	return clusterSet, nil
 }
 
-// ownAsMember reads what clusterset.OwnMember returns; nil: this cluster has no certificate yet.
+// ownAsMember reads what set.OwnMember returns; nil: this cluster has no certificate yet.
 func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 	if text == "" {
 		return nil, nil
@@ -243,13 +243,13 @@ func ownAsMember(text string) (*v1alpha1.ClusterSetMember, error) {
 
 // published returns the CA certificates that a member has published under the bundle that the set
 // has; the process may have read another one, of before an edit.
-func published(is *clusterset.Status, set *v1alpha1.ClusterSet, member string) string {
-	at := slices.IndexFunc(set.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
-	i := slices.IndexFunc(is.Members, func(m clusterset.MemberStatus) bool { return m.Name == member })
-	if i < 0 || at < 0 || set.Spec.Members[at].Peer == nil {
+func published(is *set.Status, clusterSet *v1alpha1.ClusterSet, member string) string {
+	at := slices.IndexFunc(clusterSet.Spec.Members, func(m v1alpha1.ClusterSetMember) bool { return m.Name == member })
+	i := slices.IndexFunc(is.Members, func(m set.MemberStatus) bool { return m.Name == member })
+	if i < 0 || at < 0 || clusterSet.Spec.Members[at].Peer == nil {
 		return ""
 	}
-	if is.Members[i].PublishedUnder != clusterset.Fingerprint(set.Spec.Members[at].Peer.Bundle) {
+	if is.Members[i].PublishedUnder != set.Fingerprint(clusterSet.Spec.Members[at].Peer.Bundle) {
 		return ""
 	}
 	return is.Members[i].Published
@@ -258,7 +258,7 @@ func published(is *clusterset.Status, set *v1alpha1.ClusterSet, member string) s
 // joinAll adds or renews members. known has this cluster as a member, and what members have
 // published. It returns a line for each, and one about what each may export.
 func joinAll(
-	set *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, known *clusterset.Status, how joining,
+	clusterSet *v1alpha1.ClusterSet, members []v1alpha1.ClusterSetMember, known *set.Status, how joining,
 ) (done, may []string, err error) {
 	self, err := ownAsMember(known.Member)
 	if err != nil {
@@ -268,7 +268,7 @@ func joinAll(
 		if how.given {
 			m.Allow.Namespaces, m.Allow.Pools = how.namespaces, how.pools
 		}
-		what, err := clusterset.Join(set, m, self, published(known, set, m.Name), how.replace)
+		what, err := set.Join(clusterSet, m, self, published(known, clusterSet, m.Name), how.replace)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -280,7 +280,7 @@ func joinAll(
 			done = append(done, m.Name+" has a new address or new certificates, and is a member")
 		}
 		named := func(o v1alpha1.ClusterSetMember) bool { return o.Name == m.Name }
-		is := &set.Spec.Members[slices.IndexFunc(set.Spec.Members, named)]
+		is := &clusterSet.Spec.Members[slices.IndexFunc(clusterSet.Spec.Members, named)]
 		if how.given {
 			is.Allow.Namespaces, is.Allow.Pools = how.namespaces, how.pools
 		}

@@ -27,7 +27,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/debug"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 // testCA is a CA's certificate with its key.
@@ -101,11 +101,11 @@ func memberYAML(t *testing.T, name, address, bundle string) string {
 
 // clusterFolder is a folder with a ClusterSet, and a state folder of a cluster that has the given
 // certificate.
-func clusterFolder(t *testing.T, set, bundle string) *site {
+func clusterFolder(t *testing.T, clusterSet, bundle string) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), state: t.TempDir()}
-	s.write("set.yaml", set)
-	path := clusterset.MemberFile(s.state)
+	s.write("set.yaml", clusterSet)
+	path := set.MemberFile(s.state)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -133,20 +133,20 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 		!strings.Contains(out, memberYAML(t, "here", "127.0.0.1:1", own)) {
 		t.Fatalf("join: %s %v", out, err)
 	}
-	read := func() (text string, set v1alpha1.ClusterSet) {
+	read := func() (text string, clusterSet v1alpha1.ClusterSet) {
 		t.Helper()
 		raw, err := os.ReadFile(filepath.Join(s.dir, "set.yaml"))
 		if err == nil {
-			err = yaml.UnmarshalStrict(raw, &set)
+			err = yaml.UnmarshalStrict(raw, &clusterSet)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(raw), set
+		return string(raw), clusterSet
 	}
-	text, set := read()
-	if !strings.HasPrefix(text, "# Ours.\n") || set.Spec.Cluster != "here" || len(set.Spec.Members) != 1 ||
-		set.Spec.Members[0].Peer.Bundle != first {
+	text, clusterSet := read()
+	if !strings.HasPrefix(text, "# Ours.\n") || clusterSet.Spec.Cluster != "here" || len(clusterSet.Spec.Members) != 1 ||
+		clusterSet.Spec.Members[0].Peer.Bundle != first {
 		t.Fatalf("the ClusterSet:\n%s", text)
 	}
 	s.write("set.yaml", strings.Replace(text, "namespaces: []", "namespaces: [chat] # only chat", 1))
@@ -154,8 +154,8 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if err != nil || !strings.Contains(out, "east has a new address or new certificates") {
 		t.Fatalf("renewed: %s %v", out, err)
 	}
-	if text, set := read(); len(set.Spec.Members) != 1 || set.Spec.Members[0].Peer.Bundle != first+next ||
-		!strings.Contains(text, "# only chat") || set.Spec.Members[0].Allow.Namespaces[0] != "chat" {
+	if text, clusterSet := read(); len(clusterSet.Spec.Members) != 1 || clusterSet.Spec.Members[0].Peer.Bundle != first+next ||
+		!strings.Contains(text, "# only chat") || clusterSet.Spec.Members[0].Allow.Namespaces[0] != "chat" {
 		t.Errorf("after the renewal:\n%s", text)
 	}
 	before, _ := read()
@@ -170,7 +170,7 @@ func TestClusterSet_JoinAddsAndRenewsMembers(t *testing.T) {
 	if _, err := s.joinText(memberYAML(t, "east", "192.0.2.1:9443", other), "--replace"); err != nil {
 		t.Error(err)
 	}
-	if _, set := read(); set.Spec.Members[0].Peer.Bundle != other {
+	if _, clusterSet := read(); clusterSet.Spec.Members[0].Peer.Bundle != other {
 		t.Error("the bundle is not replaced")
 	}
 	if _, err := s.joinText(memberYAML(t, "west", "192.0.2.1:9443", next)); err == nil ||
@@ -244,10 +244,10 @@ func TestClusterSet_JoinGivesNoNameToAnUnknownCA(t *testing.T) {
 func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 	old, next, other := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
 	peer := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: old.bundle}
-	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}
-	set.Spec.Cluster, set.Spec.Members = "here", []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
-	under := clusterset.Fingerprint(old.bundle)
-	members := []clusterset.MemberStatus{
+	clusterSet := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}
+	clusterSet.Spec.Cluster, clusterSet.Spec.Members = "here", []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
+	under := set.Fingerprint(old.bundle)
+	members := []set.MemberStatus{
 		{Name: "west", Published: other.bundle, PublishedUnder: under},
 		{Name: "east", Published: next.bundle, PublishedUnder: under},
 	}
@@ -255,8 +255,8 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 	serve := func(page string, of any) {
 		mux.HandleFunc(page, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(of) })
 	}
-	serve("/clusters", clusterset.Status{Cluster: "here", Members: members})
-	serve("/debug/store/ClusterSet", map[string]any{"objects": []any{set}})
+	serve("/clusters", set.Status{Cluster: "here", Members: members})
+	serve("/debug/store/ClusterSet", map[string]any{"objects": []any{clusterSet}})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	for name, c := range map[string]struct {
@@ -282,14 +282,14 @@ func TestClusterSet_JoinKnowsWhatAMemberHasPublished(t *testing.T) {
 // has read the new one.
 func TestClusterSet_JoinTakesNothingPublishedUnderAReplacedBundle(t *testing.T) {
 	leaked, replaced, later := newCA(t, time.Hour), newCA(t, time.Hour), newCA(t, time.Hour)
-	set := &v1alpha1.ClusterSet{}
+	clusterSet := &v1alpha1.ClusterSet{}
 	peer := &v1alpha1.ClusterSetPeer{Address: "192.0.2.1:9443", Bundle: replaced.bundle}
-	set.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
-	member := clusterset.MemberStatus{Name: "east", Published: later.bundle}
+	clusterSet.Spec.Members = []v1alpha1.ClusterSetMember{{Name: "east", Peer: peer}}
+	member := set.MemberStatus{Name: "east", Published: later.bundle}
 	for under, want := range map[string]string{leaked.bundle: "", replaced.bundle: later.bundle} {
-		member.PublishedUnder = clusterset.Fingerprint(under)
-		is := &clusterset.Status{Members: []clusterset.MemberStatus{member}}
-		if got := published(is, set, "east"); got != want {
+		member.PublishedUnder = set.Fingerprint(under)
+		is := &set.Status{Members: []set.MemberStatus{member}}
+		if got := published(is, clusterSet, "east"); got != want {
 			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	}
@@ -352,12 +352,12 @@ func TestClusterSet_JoinAllowsWhatItPrints(t *testing.T) {
 			"east may export here: pools prod/chat", []string{"--allow-pools", "prod/chat"},
 			v1alpha1.ClusterSetAllow{Pools: []string{"prod/chat"}, Exports: new(int32(7))}},
 	} {
-		set := clusterSetYAML("here")
+		clusterSet := clusterSetYAML("here")
 		if c.set != "" {
-			set += "  members:\n  - name: east\n    " + c.set + "\n    peer: {address: \"192.0.2.1:1\", bundle: " +
+			clusterSet += "  members:\n  - name: east\n    " + c.set + "\n    peer: {address: \"192.0.2.1:1\", bundle: " +
 				strconv.Quote(bundle) + "}\n"
 		}
-		s := clusterFolder(t, set, caBundle(t, time.Hour))
+		s := clusterFolder(t, clusterSet, caBundle(t, time.Hour))
 		out, err := s.joinText(c.text, c.args...)
 		if err != nil || !strings.Contains(out, c.prints) ||
 			!strings.Contains(out, "east claims: its address is 192.0.2.1:9443, the SHA-256 of its CA certificates ") {
@@ -475,7 +475,7 @@ func TestClusters_JoinReportsADamagedFileOfItsOwn(t *testing.T) {
 // process has.
 func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
 	const key = "sk-0123456789abcdef01234567"
-	set := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: key}, Spec: v1alpha1.ClusterSetSpec{
+	clusterSet := &v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: key}, Spec: v1alpha1.ClusterSetSpec{
 		Cluster: "sk-hynix-gpu-cluster-01", Region: "hf-region-0123456789ab", Zone: key,
 		Members: []v1alpha1.ClusterSetMember{{
 			Name:           "hf-llama-3-70b-instruct",
@@ -488,7 +488,7 @@ func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
 		}},
 	}}
 	s := store.New()
-	if _, err := s.Apply(store.ClusterSets.PutObject(set)); err != nil {
+	if _, err := s.Apply(store.ClusterSets.PutObject(clusterSet)); err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
@@ -499,7 +499,7 @@ func TestClustersJoin_ReadsNamesAsTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(set.Spec, got.Spec); diff != "" || got.Name != set.Name {
+	if diff := cmp.Diff(clusterSet.Spec, got.Spec); diff != "" || got.Name != clusterSet.Name {
 		t.Errorf("ClusterSet %s: %s", got.Name, diff)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/objectid"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/xds/authority"
 )
 
@@ -70,8 +70,8 @@ func rotateState(cmd *cobra.Command, at *files, overlap time.Duration) error {
 	if err != nil {
 		return err
 	}
-	path := clusterset.AuthorityFile(dir)
-	if err := rotate(cmd.Context(), cmd.OutOrStdout(), path, clusterset.FileAuthority(dir), overlap); err != nil {
+	path := set.AuthorityFile(dir)
+	if err := rotate(cmd.Context(), cmd.OutOrStdout(), path, set.FileAuthority(dir), overlap); err != nil {
 		if authority.ErrNone(err) {
 			return fmt.Errorf("%s: %w, with a ClusterSet", path, err)
 		}

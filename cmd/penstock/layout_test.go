@@ -46,6 +46,19 @@ var allowed = []struct{ from, to string }{
 	{"translator/inference", "multicluster/selection"}, // decisions alone
 	{"translator/gatewayapi", "multicluster/selection"},
 	{"xds/fleet", "discovery/store"},
+	// The rooms of multicluster that connect it to a process read what they publish or write.
+	{"multicluster/set", "discovery/statefile"}, // its identity and records
+	{"multicluster/set", "discovery/status"},    // the board's sources
+	{"multicluster/set", "translator"},          // its Output, in set.Change, and what certificates vouch
+	{"multicluster/set", "xds/authority"},       // the certificates that members see
+	{"multicluster/set/simulate", "xds/resource"},
+	{"multicluster/hub", "discovery/file"}, // a folder's ClusterSet
+	{"multicluster/hub", "discovery/kube"}, // members' API servers
+	{"multicluster/hub", "translator/addresses"},
+	{"multicluster/traffic", "translator"},
+	{"multicluster/traffic", "picker/accesslog"}, // attempts, as Envoys report them
+	{"multicluster/traffic/attempts", "picker"},  // its records, for explain --why
+	{"multicluster/traffic/load", "picker"},      // picker.Chooser, which it implements
 	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // a package for tests
 }
 
@@ -71,7 +84,9 @@ var forbidden = []struct{ from, to, why string }{
 
 // testsMayUse lists what every test may also import: the fake Envoy, the real one with its
 // bootstrap, the store for fixtures, and the commands of penstock-external for REFERENCE.md.
-var testsMayUse = []string{"xds/xdstest", "xds/bootstrap", "discovery/store", "cmd/internal/external/commands"}
+var testsMayUse = []string{
+	"xds/xdstest", "xds/bootstrap", "discovery/store", "cmd/internal/external/commands", "xds/authority",
+}
 
 // source is one Go file of the main module.
 type source struct {
@@ -121,6 +136,10 @@ func TestLayout_RulesRejectForbiddenImports(t *testing.T) {
 		{"translator/envoy", "xds/resource", false, true},
 		{"picker/endpoint", "discovery/status/report", false, true},
 		{"multicluster/hub", "manifests/inferenceapi", false, true},
+		{"multicluster/hub", "discovery/kube/leader", false, true},
+		{"multicluster/federation", "translator", false, false},
+		{"multicluster/set", "picker", false, false},
+		{"multicluster/traffic/parents", "picker", false, false},
 		{"xds/fleet/apply", "discovery/store", false, true},
 		{"xds/identity", "discovery/store", false, false},
 		{"discovery/file", "discovery/store", false, true},

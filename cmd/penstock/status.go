@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/app"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/status/report"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/xds/resource"
 	"github.com/penstock-project/penstock/xds/server"
@@ -73,7 +73,7 @@ type statusJSON struct {
 	Suspect []picker.Suspect     `json:"suspect,omitempty"`
 	Serving []picker.Serving     `json:"serving,omitempty"`
 	// ClusterSet is absent if the cluster takes part in none.
-	ClusterSet *clusterset.Status `json:"clusterSet,omitempty"`
+	ClusterSet *set.Status `json:"clusterSet,omitempty"`
 }
 
 // watchStatus prints the status that a process has, now and after each change, until ctx ends.
@@ -162,13 +162,13 @@ func printStatus(cmd *cobra.Command, all []running, file, output string) error {
 	switch {
 	case !runs && cmd.Context().Err() != nil: // interrupted: it may run, and what a file has may be old
 	case runs:
-		var set clusterset.Status
-		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &set))
+		var clusterSet set.Status
+		err = errors.Join(at.get(cmd.Context(), "/proxies", &out.Proxies), at.get(cmd.Context(), "/clusters", &clusterSet))
 		_ = at.get(cmd.Context(), "/debug/rates", &out.Rates) // a process of an earlier version has no such page
 		_ = at.get(cmd.Context(), "/debug/suspect", &out.Suspect)
 		_ = at.get(cmd.Context(), "/debug/serving", &out.Serving)
-		if set.Cluster != "" {
-			out.ClusterSet = &set
+		if clusterSet.Cluster != "" {
+			out.ClusterSet = &clusterSet
 		}
 		for _, other := range all[1:] {
 			if err := out.merge(cmd.Context(), other); err != nil {

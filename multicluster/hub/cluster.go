@@ -27,7 +27,7 @@ import (
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/hub/decide"
 	"github.com/penstock-project/penstock/multicluster/imports"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 const (
@@ -55,7 +55,7 @@ type cluster struct {
 	others  []string
 	create  bool
 	source  *kube.Source
-	objects *clusterset.Kubernetes
+	objects *set.Kubernetes
 	exports *exported
 	beside  *beside
 	uid     string
@@ -86,7 +86,7 @@ func (c *cluster) namespace(name string) bool {
 // own returns the clusters in an import whose entries are ours.
 func (c *cluster) own(p objectid.Pool) []string {
 	if status := c.live(store.RefOf(store.InferencePoolImports, p.String())); status != nil {
-		return clusterset.HubEntries(status)
+		return set.HubEntries(status)
 	}
 	return nil
 }
@@ -184,8 +184,8 @@ func (c *cluster) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{REST: config, Store: c.store, Live: c.live,
-		Log: c.hub.log.With("member", c.name), Hub: &clusterset.HubWriter{
+	objects, err := set.NewKubernetes(set.KubernetesConfig{REST: config, Store: c.store, Live: c.live,
+		Log: c.hub.log.With("member", c.name), Hub: &set.HubWriter{
 			UID: c.hub.uid, Epoch: c.hub.epoch, Member: c.name, IsMember: c.hub.isMember, TakeOver: c.hub.cfg.TakeOver,
 			Settled: c.hub.out.Settled, Pruned: schema.prunes, Written: c.written,
 			CreateNamespaces: func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.create },
@@ -257,7 +257,7 @@ func (c *cluster) restore() {
 		if status == nil {
 			continue
 		}
-		mine := clusterset.HubEntries(status)
+		mine := set.HubEntries(status)
 		for _, e := range status.Clusters {
 			if slices.Contains(mine, e.Name) {
 				p := objectid.Pool{Namespace: obj.Namespace, Name: obj.Name}
@@ -429,13 +429,13 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (c *cluster) written(p objectid.Pool, result clusterset.Written, err error) {
+func (c *cluster) written(p objectid.Pool, result set.Written, err error) {
 	w := decide.Writing{Clusters: result.Clusters, Left: result.Left, Pruned: result.Pruned}
 	switch {
 	case err == nil:
 	case errors.Is(err, context.Canceled):
 		return
-	case errors.Is(err, clusterset.ErrFenced), apierrors.IsForbidden(err):
+	case errors.Is(err, set.ErrFenced), apierrors.IsForbidden(err):
 		w.Reason, w.Message = imports.NotAllowedReason, err.Error()
 	case apierrors.IsConflict(err):
 		w.Reason, w.Message = imports.ConflictReason, err.Error()

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 const exportedWorkers = 2
@@ -110,7 +110,7 @@ func (e *exported) write(ctx context.Context, p objectid.Pool) error {
 func withExported(old []inferencev1.ParentStatus, p objectid.Pool, state report.Condition, asked bool, generation int64,
 	now metav1.Time) []inferencev1.ParentStatus {
 	i := slices.IndexFunc(old, func(s inferencev1.ParentStatus) bool {
-		return s.ControllerName == clusterset.HubController
+		return s.ControllerName == set.HubController
 	})
 	if !asked {
 		if i < 0 {
@@ -133,7 +133,7 @@ func withExported(old []inferencev1.ParentStatus, p objectid.Pool, state report.
 			Group: &group, Kind: inferencev1.Kind(store.InferencePoolImports.Kind()),
 			Namespace: inferencev1.Namespace(p.Namespace), Name: inferencev1.ObjectName(p.Name),
 		},
-		ControllerName: clusterset.HubController, Conditions: []metav1.Condition{condition},
+		ControllerName: set.HubController, Conditions: []metav1.Condition{condition},
 	}
 	if i < 0 {
 		return append(slices.Clone(old), entry)

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/hub/decide"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
@@ -130,7 +130,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	who, err := clusterset.NewKubernetes(clusterset.KubernetesConfig{
+	who, err := set.NewKubernetes(set.KubernetesConfig{
 		REST: h.cfg.REST, Namespace: h.cfg.Namespace, Lease: LeaseName, Store: h.store, Log: h.log,
 	})
 	if err != nil {
@@ -159,7 +159,7 @@ func (h *Hub) runFiles(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return files.Run(ctx) })
-	group.Go(func() error { return h.lead(ctx, clusterset.FileIdentity(h.cfg.StateDir)) })
+	group.Go(func() error { return h.lead(ctx, set.FileIdentity(h.cfg.StateDir)) })
 	return group.Wait()
 }
 
@@ -241,7 +241,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		_, view := sub.Pending()
-		h.adopt(ctx, clusterset.Selected(view))
+		h.adopt(ctx, set.Selected(view))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -252,14 +252,14 @@ func (h *Hub) follow(ctx context.Context) error {
 }
 
 // adopt starts, stops and configures members. Without a ClusterSet nothing changes.
-func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
+func (h *Hub) adopt(ctx context.Context, clusterSet *v1alpha1.ClusterSet) {
 	h.mu.Lock()
 	had := h.set
-	if set != nil {
-		h.set = set.Name
+	if clusterSet != nil {
+		h.set = clusterSet.Name
 	}
 	h.mu.Unlock()
-	if set == nil {
+	if clusterSet == nil {
 		if had != "" {
 			h.note("",
 				&mistake{Field: "ClusterSet " + had,
@@ -272,7 +272,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		}
 		return
 	}
-	names, wanted := h.wanted(set)
+	names, wanted := h.wanted(clusterSet)
 	h.mu.Lock()
 	now := maps.Clone(h.clusters)
 	h.mu.Unlock()
@@ -288,7 +288,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	var begin []*cluster
 	for _, name := range names {
 		m, c := wanted[name], now[name]
-		at, err := h.access(ctx, set.Name, m)
+		at, err := h.access(ctx, clusterSet.Name, m)
 		if err != nil {
 			if bad, ok := err.(*mistake); ok && (c == nil || c.done == closed) {
 				h.note(name, bad)
@@ -315,7 +315,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 		c.mu.Lock()
 		same := equalMember(&c.config, m) && slices.Equal(c.others, others)
 		c.mu.Unlock()
-		c.configure(*m.DeepCopy(), others, set.Spec.CreateNamespaces)
+		c.configure(*m.DeepCopy(), others, clusterSet.Spec.CreateNamespaces)
 		if !same {
 			c.decideAgain()
 		}
@@ -324,7 +324,7 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 	h.mu.Lock()
 	h.clusters = now
 	h.mu.Unlock()
-	h.out.SetMembers(list, set.Spec.Imports == v1alpha1.ImportAll)
+	h.out.SetMembers(list, clusterSet.Spec.Imports == v1alpha1.ImportAll)
 	for _, c := range begin {
 		var running context.Context
 		running, c.stop = context.WithCancel(ctx)
@@ -334,13 +334,13 @@ func (h *Hub) adopt(ctx context.Context, set *v1alpha1.ClusterSet) {
 
 // wanted returns the members without a peer, in order. Of two members with one name the first
 // counts.
-func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
+func (h *Hub) wanted(clusterSet *v1alpha1.ClusterSet) (names []string, wanted map[string]*v1alpha1.ClusterSetMember) {
 	wanted = map[string]*v1alpha1.ClusterSetMember{}
 	taken := map[string]bool{}
 	odd := map[string]*mistake{}
 	var peers []string
-	for i := range set.Spec.Members {
-		m := &set.Spec.Members[i]
+	for i := range clusterSet.Spec.Members {
+		m := &clusterSet.Spec.Members[i]
 		switch {
 		case taken[m.Name]:
 			odd[m.Name+again] = &mistake{Field: field(m, "name"),
@@ -358,7 +358,7 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 		}
 		taken[m.Name] = true
 	}
-	h.adoptPeers(set, peers, len(names) == 0)
+	h.adoptPeers(clusterSet, peers, len(names) == 0)
 	h.mu.Lock()
 	for key := range h.mistakes {
 		if (strings.HasSuffix(key, again) || strings.HasSuffix(key, undrained)) && odd[key] == nil {
@@ -374,7 +374,7 @@ func (h *Hub) wanted(set *v1alpha1.ClusterSet) (names []string, wanted map[strin
 
 // adoptPeers records the members with a peer. alone: there is no other member, so the hub has
 // nothing to do.
-func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
+func (h *Hub) adoptPeers(clusterSet *v1alpha1.ClusterSet, peers []string, alone bool) {
 	h.mu.Lock()
 	same := slices.Equal(h.peers, peers)
 	h.peers = peers
@@ -383,7 +383,7 @@ func (h *Hub) adoptPeers(set *v1alpha1.ClusterSet, peers []string, alone bool) {
 		h.log.Info("the hub ignores members that have a peer: Penstocks exchange exports with them", "members", peers)
 	}
 	if alone && len(peers) > 0 {
-		h.note("", &mistake{Field: "ClusterSet " + set.Name + " spec.members",
+		h.note("", &mistake{Field: "ClusterSet " + clusterSet.Name + " spec.members",
 			Problem: "each member has a peer, so this hub reads and writes no cluster, and it relays nothing " +
 				"between them",
 			Fix: "join these clusters to each other with `penstock clusters join`, " +

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/hub/decide"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 // Status is the state of a hub's members.
@@ -80,10 +80,10 @@ func (h *Hub) Register(mux *http.ServeMux) {
 // Store has the objects of the management cluster.
 func (h *Hub) Store() *store.Store { return h.store }
 
-func (h *Hub) clusterSet() clusterset.Status {
-	status := clusterset.Status{Hub: true, Members: []clusterset.MemberStatus{}}
-	if set := clusterset.Selected(h.store.View()); set != nil {
-		status.Cluster = set.Spec.Cluster
+func (h *Hub) clusterSet() set.Status {
+	status := set.Status{Hub: true, Members: []set.MemberStatus{}}
+	if clusterSet := set.Selected(h.store.View()); clusterSet != nil {
+		status.Cluster = clusterSet.Spec.Cluster
 	}
 	return status
 }

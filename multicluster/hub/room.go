@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 // needed skips pools without an export annotation or a hub's condition: a cluster may have any
@@ -27,7 +27,7 @@ func needed(obj store.Object) bool {
 		}
 	}
 	for _, p := range pool.Status.Parents {
-		if p.ControllerName == clusterset.HubController {
+		if p.ControllerName == set.HubController {
 			return true
 		}
 	}

@@ -26,7 +26,7 @@ const (
 // EnqueueAll checks all imports again.
 func (k *Kubernetes) EnqueueAll() { k.enqueueAll(k.cfg.Store.View()) }
 
-// Begin allows writes of imports. In clusterset.Set the first decision on exports allows them.
+// Begin allows writes of imports. In set.Set the first decision on exports allows them.
 func (k *Kubernetes) Begin() {
 	k.mu.Lock()
 	k.exports = map[objectid.Pool]inferenceapi.ImportedCluster{}

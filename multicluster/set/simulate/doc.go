@@ -12,7 +12,7 @@
 //	hostile_test.go     what a hostile member sends
 //	invariants_test.go  what must hold
 //
-// A node is the production code of clusterset, federation, channel, registry, imports, translator
+// A node is the production code of set, federation, channel, registry, imports, translator
 // and state files. The network is below channel, at gRPC's interfaces of a connection and a server:
 // it moves encoded messages, and TLS handshakes are real. It does not simulate HTTP/2, gRPC's
 // back-off and keepalive (it has the same times), nor the server's codec. There is no API server:

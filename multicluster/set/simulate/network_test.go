@@ -20,7 +20,7 @@ import (
 
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/federation"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 // The times of gRPC as multicluster/channel configures them: the wait for a silent peer, and the
@@ -87,7 +87,7 @@ func (n *network) send(from *process, to *node, queue, name string, fire func())
 	})
 }
 
-// server is clusterset.Server in the network.
+// server is set.Server in the network.
 type server struct {
 	net     *network
 	proc    *process
@@ -101,7 +101,7 @@ type server struct {
 	serving map[*stream]bool // guarded by net.mu
 }
 
-func (p *process) server(f *federation.Federation) clusterset.Server {
+func (p *process) server(f *federation.Federation) set.Server {
 	return &server{
 		net: p.node.w.net, proc: p, creds: f.ServerCredentials(), address: p.node.address(),
 		stopped: make(chan struct{}), serving: map[*stream]bool{},

@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/export"
 	"github.com/penstock-project/penstock/multicluster/registry"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/translator"
 	"github.com/penstock-project/penstock/translator/addresses"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -85,7 +85,7 @@ type process struct {
 	id     string
 	mount  *mount
 	store  *store.Store
-	set    *clusterset.Set
+	set    *set.Set
 	cancel context.CancelFunc
 	done   chan struct{}
 	off    atomic.Bool // without power: it sends nothing
@@ -122,9 +122,9 @@ func (n *node) start() *process {
 		node: n, id: fmt.Sprintf("%s.%d", n.name, n.started), mount: &mount{disk: n.disk}, store: store.New(),
 		cancel: cancel, done: make(chan struct{}), resources: map[resource.Ref]string{},
 	}
-	files := clusterset.Files{Disk: p.mount, State: "/state"}
+	files := set.Files{Disk: p.mount, State: "/state"}
 	picker := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n.number), 2}), 9002)
-	p.set = clusterset.New(clusterset.Config{
+	p.set = set.New(set.Config{
 		Store: p.store, Board: board{}, StateDir: files.State, Disk: p.mount,
 		Identity: p.identity(files), Authority: files.Authority(), Records: &records{files.Records(), p},
 		Listen: func(context.Context) (net.Listener, error) { return listener{n.address()}, nil },
@@ -157,7 +157,7 @@ func (p *process) translate(ctx context.Context, picker netip.AddrPort) {
 		if err != nil {
 			return
 		}
-		c := clusterset.Change{View: view}
+		c := set.Change{View: view}
 		for _, r := range revisions {
 			c.Objects = append(c.Objects, r.Changes...)
 		}
@@ -210,7 +210,7 @@ func (p *process) kill(power bool) {
 }
 
 // identity is Config.Identity: an epoch does not go back, unless the disk did.
-func (p *process) identity(files clusterset.Files) func(context.Context) (string, uint64, error) {
+func (p *process) identity(files set.Files) func(context.Context) (string, uint64, error) {
 	return func(ctx context.Context) (string, uint64, error) {
 		uid, epoch, err := files.Identity(ctx)
 		if n := p.node; err == nil && !p.alone {
@@ -225,7 +225,7 @@ func (p *process) identity(files clusterset.Files) func(context.Context) (string
 
 // records are Config.Records: saved records, or newer ones, exist after a restart.
 type records struct {
-	clusterset.Records
+	set.Records
 	p *process
 }
 
@@ -286,16 +286,16 @@ func meta(namespace, name string) metav1.ObjectMeta {
 
 // objects returns the user's objects.
 func (n *node) objects() (ops []store.Op) {
-	set := &v1alpha1.ClusterSet{ObjectMeta: meta("", "gpus")}
-	set.Spec.Cluster, set.Spec.Draining = n.name, n.draining
+	clusterSet := &v1alpha1.ClusterSet{ObjectMeta: meta("", "gpus")}
+	clusterSet.Spec.Cluster, clusterSet.Spec.Draining = n.name, n.draining
 	for _, name := range slices.Sorted(maps.Keys(n.joined)) {
-		set.Spec.Members = append(set.Spec.Members, n.joined[name])
+		clusterSet.Spec.Members = append(clusterSet.Spec.Members, n.joined[name])
 	}
 	gw := &gatewayv1.Gateway{ObjectMeta: meta("team", "gw")}
 	gw.Spec.GatewayClassName = "penstock"
 	gw.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 8080, Protocol: gatewayv1.HTTPProtocolType}}
 	everywhere := addresses.Unrestricted()
-	ops = append(ops, store.AddressPolicies.Put(everywhere), store.ClusterSets.Put(set), store.Gateways.Put(gw))
+	ops = append(ops, store.AddressPolicies.Put(everywhere), store.ClusterSets.Put(clusterSet), store.Gateways.Put(gw))
 	for _, name := range []string{"team", "private"} {
 		ops = append(ops, store.Namespaces.Put(&corev1.Namespace{ObjectMeta: meta("", name)}))
 	}
@@ -348,11 +348,11 @@ func route(name, path, group, kind, to string) *gatewayv1.HTTPRoute {
 
 // member returns a node's entry for other ClusterSets, as `penstock clusters show` prints it.
 func (n *node) member() (member v1alpha1.ClusterSetMember, ok bool) {
-	raw, err := statefile.Read(&mount{disk: n.disk}, clusterset.MemberFile("/state"))
+	raw, err := statefile.Read(&mount{disk: n.disk}, set.MemberFile("/state"))
 	if err != nil {
 		return member, false
 	}
-	list, err := clusterset.ReadMembers(n.name, raw, time.Now())
+	list, err := set.ReadMembers(n.name, raw, time.Now())
 	if err != nil {
 		n.w.violated("%s: what others need to make it a member cannot be read: %v", n.name, err)
 		return member, false

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/multicluster/channel"
 	"github.com/penstock-project/penstock/multicluster/learned"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/multicluster/traffic/attempts"
 	"github.com/penstock-project/penstock/multicluster/traffic/failback"
 	"github.com/penstock-project/penstock/multicluster/traffic/load"
@@ -45,7 +45,7 @@ type App struct {
 	core
 	cfg      Config
 	security security
-	set      *clusterset.Set // nil: this process is in no cluster set
+	set      *set.Set // nil: this process is in no cluster set
 	registry *prometheus.Registry
 	changes  prometheus.Histogram
 	run      func(context.Context) error // of the role

@@ -10,18 +10,18 @@ import (
 	"github.com/penstock-project/penstock/cmd/penstock/internal/delivery"
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/picker"
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
 // clusterSet makes this process's part in a cluster set, which does nothing until there is a
 // ClusterSet.
-func (a *App) clusterSet() *clusterset.Set {
-	cfg := clusterset.Config{
+func (a *App) clusterSet() *set.Set {
+	cfg := set.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
-		Identity: clusterset.FileIdentity(a.cfg.StateDir), Authority: clusterset.FileAuthority(a.cfg.StateDir),
-		Records:       clusterset.FileRecords(a.cfg.StateDir),
+		Identity: set.FileIdentity(a.cfg.StateDir), Authority: set.FileAuthority(a.cfg.StateDir),
+		Records:       set.FileRecords(a.cfg.StateDir),
 		ServerOptions: a.memberOptions(), Drain: a.cfg.DrainTime, Now: clock(), Log: a.log,
 		OnPanic: a.panics.of(partStream),
 	}
@@ -33,14 +33,14 @@ func (a *App) clusterSet() *clusterset.Set {
 	cfg.Pickers, cfg.Cleartext, cfg.MembersPick = a.cfg.translation().Pickers, c == nil, c != nil && !c.OpenPicker
 	cfg.Load, cfg.Offers = a.clusterLoads.Receive, a.cfg.offers()
 	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
-	a.set = clusterset.New(cfg)
+	a.set = set.New(cfg)
 	a.registry.MustRegister(a.set)
 	return a.set
 }
 
 // followSet passes a committed change to the cluster set.
 func (a *App) followSet(ctx context.Context, c *delivery.Change) {
-	a.set.Follow(ctx, clusterset.Change{View: c.View, Objects: c.Objects, Output: c.Output})
+	a.set.Follow(ctx, set.Change{View: c.View, Objects: c.Objects, Output: c.Output})
 }
 
 // hasExportingCluster reports whether an import has an exporting cluster.
@@ -59,13 +59,13 @@ func (a *App) records(q picker.Picks) []*picker.Record {
 }
 
 // memberTraffic is what became of the requests that this process's Envoys sent to clusters.
-func (a *App) memberTraffic() map[string]clusterset.Traffic {
-	out := map[string]clusterset.Traffic{}
+func (a *App) memberTraffic() map[string]set.Traffic {
+	out := map[string]set.Traffic{}
 	for cluster, t := range a.attempts.Traffic() {
-		is := clusterset.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
+		is := set.Traffic{Served: t.Served, Failed: t.Failed, Declined: t.Declined, Spilled: t.Spilled,
 			Bytes: t.Bytes}
 		if t.Served > 0 {
-			is.FirstByte = clusterset.Duration(t.FirstByte / time.Duration(t.Served))
+			is.FirstByte = set.Duration(t.FirstByte / time.Duration(t.Served))
 		}
 		out[cluster] = is
 	}

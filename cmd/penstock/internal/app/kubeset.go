@@ -14,14 +14,14 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/inferenceapi"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/xds/fleet/apply"
 )
 
 // membership is this cluster's part in its cluster set, on Kubernetes.
 type membership struct {
-	set     *clusterset.Set
-	objects *clusterset.Kubernetes
+	set     *set.Set
+	objects *set.Kubernetes
 	leading atomic.Bool
 }
 
@@ -29,7 +29,7 @@ type membership struct {
 func newMembership(a *App, c *cluster) (*membership, error) {
 	m := &membership{}
 	var err error
-	m.objects, err = clusterset.NewKubernetes(clusterset.KubernetesConfig{
+	m.objects, err = set.NewKubernetes(set.KubernetesConfig{
 		REST: c.cfg.REST, Namespace: c.cfg.Namespace, Lease: leaseName, Namespaces: c.cfg.Namespaces, Store: a.store,
 		Board: a.board, Log: a.log,
 		Live: func(ref report.Ref) *inferenceapi.InferencePoolImportStatus {
@@ -47,12 +47,12 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := clusterset.Config{
+	cfg := set.Config{
 		Store: a.store, Board: a.board, StateDir: a.cfg.StateDir, Address: a.cfg.Members.Address,
 		Listen:   a.cfg.Members.Listen,
 		Identity: m.objects.Identity, Authority: apply.Secret{
 			Cluster: secrets, Namespace: c.cfg.Namespace, Name: membersSecret,
-		}, Records: m.objects, Local: clusterset.LocalRecords(a.cfg.StateDir),
+		}, Records: m.objects, Local: set.LocalRecords(a.cfg.StateDir),
 		Leading: m.leading.Load, Namespace: func(name string) bool { return c.importsTo(a.store.View(), name) },
 		Exports: m.objects.SetExports, Imported: m.objects.Imported,
 		Services: func(keys, pods []string) {
@@ -94,7 +94,7 @@ func newMembership(a *App, c *cluster) (*membership, error) {
 	}
 	cfg.Load, cfg.Offers = a.clusterLoads.Receive, a.cfg.offers()
 	cfg.InFlight, cfg.Traffic = func() int64 { return a.picker.Imported() }, a.memberTraffic
-	m.set = clusterset.New(cfg)
+	m.set = set.New(cfg)
 	m.objects.Follow(m.set.Import)
 	a.set = m.set
 	if f, ok := c.proxies.(*fleets); ok {
@@ -111,7 +111,7 @@ func (c *cluster) importsTo(r store.Reader, name string) bool {
 	if ns, ok := store.Namespaces.Get(r, name); ok {
 		return ns.Status.Phase != corev1.NamespaceTerminating
 	}
-	return clusterset.CreatesNamespaces(r)
+	return set.CreatesNamespaces(r)
 }
 
 // pickersIn are the pickers of all ready processes behind our Service.

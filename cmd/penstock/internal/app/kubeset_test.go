@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/penstock-project/penstock/discovery/kube/kubetest"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/translator/model"
 	"github.com/penstock-project/penstock/xds/authority"
 	"github.com/penstock-project/penstock/xds/resource"
@@ -36,7 +36,7 @@ import (
 // anotherCluster is the authority of another cluster of the set.
 func anotherCluster(t *testing.T) *authority.Authority {
 	t.Helper()
-	a := authority.New(authority.Config{Secrets: clusterset.FileAuthority(t.TempDir()), Names: []string{"penstock"}})
+	a := authority.New(authority.Config{Secrets: set.FileAuthority(t.TempDir()), Names: []string{"penstock"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _ = a.Run(ctx) }()
@@ -60,12 +60,12 @@ func memberCluster(t *testing.T, port int, mode string) (*kubetest.Server, *auth
 		strings.Replace(clusterObjects[3].text, "name: chat}",
 			"name: chat, annotations: {inference.networking.x-k8s.io/export: ClusterSet, "+
 				"inference.networking.x-k8s.io/export-mode: "+mode+"}}", 1))
-	set := kubetest.Parse(t,
+	clusterSet := kubetest.Parse(t,
 		`{apiVersion: penstock.dev/v1alpha1, kind: ClusterSet, metadata: {name: set}, spec: {cluster: east, members: [{name: west, peer: {address: "127.0.0.1:1"}}]}}`)
-	spec, west := set["spec"].(kubetest.Object), anotherCluster(t)
+	spec, west := clusterSet["spec"].(kubetest.Object), anotherCluster(t)
 	spec["members"].([]any)[0].(kubetest.Object)["peer"].(kubetest.Object)["bundle"] = string(west.Bundle())
 	spec["peerListener"] = kubetest.Object{"port": port}
-	api.Put("clustersets", set)
+	api.Put("clustersets", clusterSet)
 	return api, west
 }
 
@@ -148,9 +148,9 @@ func TestPeerListener_FleetIsReachedAtItsService(t *testing.T) {
 		`!"number":8080`)
 	has(t, api, "inference.networking.k8s.io", "inferencepools", "default/chat", `!"NoAddress"`, `"MemberUnreachable"`)
 
-	set := api.Get("penstock.dev", "clustersets", "set")
-	delete(set["spec"].(kubetest.Object), "peerListener")
-	api.Put("clustersets", set)
+	clusterSet := api.Get("penstock.dev", "clustersets", "set")
+	delete(clusterSet["spec"].(kubetest.Object), "peerListener")
+	api.Put("clustersets", clusterSet)
 	has(t, api, "", "services", "default/gw-penstock", `"name":"http-8080"`, `!"port":15443`)
 	has(t, api, "penstock.dev", "poolexports", "default/chat.east", `!"peer":true`, `"number":8080`)
 }
@@ -296,9 +296,9 @@ func TestPeerListener_MembersPickFromAFleetsControlPlane(t *testing.T) {
 func TestClusterProperty_NamesAClusterOnKubernetes(t *testing.T) {
 	t.Parallel()
 	api, _ := memberCluster(t, 15443, "EndpointMode")
-	set := api.Get("penstock.dev", "clustersets", "set")
-	delete(set["spec"].(kubetest.Object), "cluster")
-	api.Put("clustersets", set)
+	clusterSet := api.Get("penstock.dev", "clustersets", "set")
+	delete(clusterSet["spec"].(kubetest.Object), "cluster")
+	api.Put("clustersets", clusterSet)
 	withFleets(t, api)
 	has(t, api, "penstock.dev", "clustersets", "set", `"NoClusterName"`,
 		"there is no ClusterProperty cluster.clusterset.k8s.io (about.k8s.io); write the name of this cluster here, "+

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/status"
 	"github.com/penstock-project/penstock/discovery/store"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/translator"
 )
 
@@ -63,7 +63,7 @@ func (o *Offline) Translate(ctx context.Context) (t *translator.Translator, out 
 	}
 	o.board.Set(status.Translation, out.Reports...)
 	o.board.Set(status.Certificates, expiry.Check(o.store.View(), time.Now())...)
-	o.board.Set(status.Members, clusterset.Check(o.store.View(), time.Now())...)
+	o.board.Set(status.Members, set.Check(o.store.View(), time.Now())...)
 	o.translation.Read(func(is *translator.Translator) { t = is })
 	return t, out, nil
 }

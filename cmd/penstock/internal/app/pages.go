@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/file"
 	"github.com/penstock-project/penstock/discovery/filesystem"
 	"github.com/penstock-project/penstock/discovery/status"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 )
 
 // maxSocketPath is the length of a Unix socket's path that every system allows.
@@ -174,7 +174,7 @@ func (a *App) allPages(open http.Handler) http.Handler {
 	mux.HandleFunc("GET /explain", a.explain)
 	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, r *http.Request) {
 		if a.set == nil {
-			writeJSON(w, clusterset.Status{})
+			writeJSON(w, set.Status{})
 			return
 		}
 		a.set.Page(w, r)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
-	clusterset "github.com/penstock-project/penstock/multicluster/set"
+	"github.com/penstock-project/penstock/multicluster/set"
 	"github.com/penstock-project/penstock/xds/fleet/render"
 )
 
@@ -185,12 +185,12 @@ func judge(t *testing.T, all map[string]*node, has map[string]bool) {
 				continue
 			}
 			exception := exceptionOf(pattern)
-			effect, set := has[pattern]
+			effect, clusterSet := has[pattern]
 			switch {
 			case effect, len(leaf.enum) == 1: // no other value is valid
 			case exception != "":
 				used[exception] = true
-			case !set:
+			case !clusterSet:
 				t.Errorf("%s: no object of testdata sets it", pattern)
 			default:
 				t.Errorf("%s: no change of it changes anything", pattern)
@@ -460,7 +460,7 @@ func observe(t *testing.T, objects []map[string]any) (out observation) {
 	o := done.out
 	note([]any{o.Reports, o.Parents, o.Ordered, o.Unusable, o.Pickers, o.Names})
 	note(o.Pools)
-	note(clusterset.Check(done.view, time.Unix(0, 0)))
+	note(set.Check(done.view, time.Unix(0, 0)))
 	out.digest = [sha256.Size]byte(h.Sum(nil))
 	return out
 }
