@@ -139,13 +139,13 @@ func newDisguise() *disguise { return &disguise{names: map[string]string{}} }
 
 var (
 	// keptKeys have words of Penstock, Kubernetes or Envoy, and times.
-	keptKeys = words("severity kind group field status type reason version strategy state result outcome protocol " +
+	keptKeys = wordSet("severity kind group field status type reason version strategy state result outcome protocol " +
 		"level mode stage decision unit typeUrl apiVersion time at since lastTransitionTime started routingMode " +
 		"part le quantile priority code method")
 	// textKeys have sentences, whose quoted parts, names and addresses are replaced.
-	textKeys = words("problem fix message error cause note text described page why")
+	textKeys = wordSet("problem fix message error cause note text described page why")
 	// keptWords name no user's object.
-	keptWords = words("default http https penstock true false other")
+	keptWords = wordSet("default http https penstock true false other")
 
 	address  = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b|\[?[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){3,7}\]?`)
 	hostName = regexp.MustCompile(`\b([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)+[a-z]{2,}\b`)
@@ -155,7 +155,7 @@ var (
 	own      = regexp.MustCompile(`^([a-z.-]+\.)?(penstock\.dev|k8s\.io|x-k8s\.io|envoyproxy\.io)$`)
 )
 
-func words(text string) map[string]bool {
+func wordSet(text string) map[string]bool {
 	set := map[string]bool{}
 	for _, w := range strings.Fields(text) {
 		set[w] = true

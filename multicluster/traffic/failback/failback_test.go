@@ -1,7 +1,6 @@
 package failback
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"testing"
