@@ -56,9 +56,9 @@ var allowed = []struct{ from, to string }{
 	{"multicluster/hub", "discovery/kube"}, // members' API servers
 	{"multicluster/hub", "translator/addresses"},
 	{"multicluster/traffic", "translator"},
-	{"multicluster/traffic", "picker/accesslog"}, // attempts, as Envoys report them
-	{"multicluster/traffic/attempts", "picker"},  // its records, for explain --why
-	{"multicluster/traffic/load", "picker"},      // picker.Chooser, which it implements
+	{"multicluster/traffic", "picker/accesslog"},    // attempts, as Envoys report them
+	{"multicluster/traffic/attempts", "picker"},     // its records, for explain --why
+	{"multicluster/traffic/load", "picker"},         // picker.Chooser, which it implements
 	{"discovery/kube/kubetest", "xds/xdstest/poll"}, // a package for tests
 }
 
