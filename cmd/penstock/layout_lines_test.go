@@ -50,8 +50,8 @@ func tooWide(fset *token.FileSet, f *ast.File, text string) (found []string) {
 		n++
 		line = strings.TrimRight(line, "\n")
 		limit := codeColumns
-		if strings.HasPrefix(strings.TrimSpace(line), "//") {
-			limit = commentColumns
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "//") && !strings.HasPrefix(text, "//\t") {
+			limit = commentColumns // a list or an example in a comment, after a tab, has the limit of code
 		}
 		width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
 		words := strings.Fields(line)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 
 	"github.com/penstock-project/penstock/discovery/filesystem"
+	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
 const (
@@ -39,7 +40,10 @@ const (
 )
 
 // cluster finds the penstock of a Kubernetes cluster, for commands that query it.
-type cluster struct{ kubeconfig, namespace string }
+type cluster struct {
+	kubeconfig, namespace string
+	disk                  filesystem.Disk
+}
 
 func (c *cluster) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -62,7 +66,7 @@ func (c *cluster) file() string {
 		}
 	}
 	for _, path := range candidates {
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		if _, err := c.disk.Read(path); err == nil {
 			return path
 		}
 	}
@@ -72,8 +76,7 @@ func (c *cluster) file() string {
 // pods returns the ready processes of the cluster, sorted by name. Each call of one opens a
 // connection to its admin port by the API server, as `kubectl port-forward` does, and no port here.
 func (c *cluster) pods(ctx context.Context) ([]running, error) {
-	var disk filesystem.Disk
-	config, _, err := clusterAt(&disk, c.file())
+	config, _, err := clusterAt(&c.disk, c.file())
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +106,7 @@ func (c *cluster) pods(ctx context.Context) ([]running, error) {
 		}
 		to := client.Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("portforward")
 		out = append(out,
-			running{address: pod.Namespace + "/" + pod.Name, dial: func(context.Context) (net.Conn, error) {
+			running{address: objectid.Join(pod.Namespace, pod.Name), dial: func(context.Context) (net.Conn, error) {
 				return forward(config, to)
 			}})
 	}
