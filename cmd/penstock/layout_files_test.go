@@ -36,6 +36,7 @@ var opensItself = map[string]string{
 	"cmd/penstock/explain.go":                   "the state folder",
 	"cmd/penstock/kubernetes.go":                "a file of each pod",
 	"cmd/penstock/drain.go":                     "this program",
+	"cmd/penstock/support.go":                   "a command that ends; it creates the file",
 	"cmd/penstock/clusters_join.go":             "a command that ends; its input may be a pipe",
 	"cmd/penstock/replay.go":                    "a command that ends; its input may be a pipe",
 	"cmd/penstock/internal/app/clock_faults.go": "tests alone",

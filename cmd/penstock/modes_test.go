@@ -17,6 +17,7 @@ var readable = map[string]string{
 	"cmd/penstock/internal/demo/clusterset.go": "the demo's configuration",
 	"cmd/penstock/internal/demo/config.go":     "the demo's configuration",
 	"cmd/penstock/internal/wheel/install.go":   "Envoy's program",
+	"cmd/penstock/metrics.go":                  "dashboards, the same for all",
 	"discovery/statefile/statefile.go":         "Rewrite: a file of the user's, which keeps its mode",
 }
 
