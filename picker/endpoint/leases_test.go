@@ -17,7 +17,7 @@ var (
 	addrB = netip.MustParseAddrPort("10.0.0.2:80")
 )
 
-// twoEndpoints are those of a pool that limits the requests in flight if it has slots.
+// twoEndpoints returns a pool's endpoints. The pool limits its requests in flight if slots is set.
 func twoEndpoints(slots *Slots) (r *Registry, first, second *Endpoint) {
 	r = NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{Off: true}, slots, []Spec{{Addr: addrB}, {Addr: addrA}})

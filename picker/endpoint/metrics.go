@@ -10,38 +10,37 @@ import (
 	"strconv"
 )
 
-// setNames is what to do about a page without the series that are read.
+// setNames is the remedy for a page that lacks the expected series.
 const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engine-type of the pods"
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
-// Reading holds the values of one metrics page. Several series of one name (one for each model or
-// engine of a server) are added up; of several KV caches the fullest is used.
+// Reading holds the values of one metrics page. Series of one name (one per model or engine) are
+// summed; of several KV caches the fullest counts.
 type Reading struct {
 	Queue, Running, KV float64
-	Adapters           *Adapters // nil if the page shows none
-	CacheTokens        int       // that the KV cache holds; 0 if the page does not show it
-	// PrefillTokens are the tokens of prompts that the server has computed since its start, in
-	// PrefillSeconds; 0 if the page does not show it.
+	Adapters           *Adapters // nil if the page has none
+	CacheTokens        int       // capacity of the KV cache; 0 if unknown
+	// PrefillTokens counts the prompt tokens computed since the server's start, in PrefillSeconds;
+	// 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
-	Prefills       float64 `json:",omitempty"` // how many prompts PrefillSeconds are of
-	// Tokens of prompts and answers that the server has computed since its start. CountsTokens
+	Prefills       float64 `json:",omitempty"` // prompts included in PrefillSeconds
+	// Tokens counts the tokens of prompts and responses since the server's start. CountsTokens
 	// means that the page has them.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem describes the first sample of a series other than the three whose value counts as
-	// absent, and those of the three of which the page has no sample; "" if there are none. It has
-	// at most maxProblem bytes.
+	// Problem describes the first ignored value, and missing series of Queue, Running and KV; "" if
+	// there is no problem. It has at most maxProblem bytes.
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads the series of a dialect from a page in Prometheus's text format and skips all
-// other lines. A page without the series of waiting requests is an error, and so is one with an
-// invalid value of queue, running requests or KV cache: zeros would make a wrong port, or a broken
-// server, look like an idle one. Some servers have no series of the other two.
+// parsePage reads a dialect's series from a page in Prometheus's text format. It fails for a page
+// without the queue series, or with an invalid value of queue, running requests or KV cache: as
+// zeros, these would make a broken server or a wrong port look idle. Some servers lack the running
+// and KV cache series.
 //
-// A line that is longer than page's buffer is skipped: it is none of them.
+// A line longer than page's buffer is skipped: no series has such a line.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	var r Reading
 	var lora loraReader
@@ -99,7 +98,7 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 		case d.read.matches(line), d.written.matches(line):
 			v, ok := r.value(line)
 			r.Tokens, r.CountsTokens = r.Tokens+v, r.CountsTokens || ok
-			if d.computed.matches(line) { // of llama.cpp both are one series
+			if d.computed.matches(line) { // llama.cpp has one series for both
 				r.PrefillTokens += v
 			}
 		case d.computed.matches(line):
@@ -129,8 +128,7 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	return r, nil
 }
 
-// value reads the value of a line of a series other than the load's. The first one that counts as
-// absent is noted.
+// value reads a sample of a series other than the load's. It notes the first invalid one.
 func (r *Reading) value(line []byte) (float64, bool) {
 	v, problem := sampleValue(maxValue, line)
 	if problem == "" {
@@ -142,12 +140,11 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// slack is by how much a value may be above its maximum, for which it counts then: blocks that are
-// counted twice for a moment make a little more.
+// slack is the tolerated excess over a maximum: blocks are counted twice for a moment. Such a value
+// counts as the maximum.
 const slack = 1.1
 
-// sampleValue reads the value of a line of a series whose values are at most most, or describes why
-// it is none.
+// sampleValue reads a sample's value, at most most, or describes why it is invalid.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
@@ -159,8 +156,8 @@ func sampleValue(most float64, line []byte) (v float64, problem string) {
 			text, slack*most)
 }
 
-// valueText returns the text of a sample's value, which follows the labels and ends at an optional
-// timestamp; nil without one.
+// valueText returns the text of a sample's value, between the labels and an optional timestamp; nil
+// without a value.
 func valueText(line []byte) []byte {
 	rest := line
 	if open := bytes.IndexByte(line, '{'); open >= 0 {
@@ -179,8 +176,8 @@ func valueText(line []byte) []byte {
 	return rest
 }
 
-// endOfLabels returns the offset after the closing brace of a label set; label values are quoted
-// and may contain braces.
+// endOfLabels returns the offset after a label set's closing brace. Quoted values may contain
+// braces.
 func endOfLabels(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -196,14 +193,14 @@ func endOfLabels(b []byte) int {
 	return -1
 }
 
-// Limits of a KV cache's shape, far above any server's.
+// Limits of a KV cache's shape, far above any real server's.
 const (
 	maxBlock  = 1 << 16
 	maxBlocks = 1 << 30
 	maxTokens = 1 << 40
 )
 
-// shape returns how many tokens fit; 0 for a shape that no server has.
+// shape returns the capacity in tokens; 0 for an implausible shape.
 func shape(size, blocks int) int {
 	if size <= 0 || blocks <= 0 || size > maxBlock || blocks > maxBlocks {
 		return 0

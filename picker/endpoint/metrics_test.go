@@ -205,17 +205,17 @@ llamacpp:tokens_predicted_total 7
 			want.Tokens, want.CountsTokens = 43, true
 		}
 		for _, label := range endpointpicker.EngineLabels {
-			if got, err := parse(page, Metrics{}.of(map[string]string{label: engine})); err != nil || got != want {
+			if got, err := parse(page, Metrics{}.forServer(map[string]string{label: engine})); err != nil || got != want {
 				t.Errorf("label %s: %s: %+v %v, want %+v", label, engine, got, err, want)
 			}
 		}
-		if got, err := parse(page, Metrics{Engine: Engine(engine)}.of(nil)); err != nil || got != want {
+		if got, err := parse(page, Metrics{Engine: Engine(engine)}.forServer(nil)); err != nil || got != want {
 			t.Errorf("%s for the pool: %+v %v, want %+v", engine, got, err, want)
 		}
 	}
 	for _, name := range endpointpicker.Engines { // which translation takes for known
 		if _, known :=
-			dialects[Metrics{Engine: "?"}.of(map[string]string{endpointpicker.EngineLabels[0]: name}).Engine]; !known {
+			dialects[Metrics{Engine: "?"}.forServer(map[string]string{endpointpicker.EngineLabels[0]: name}).Engine]; !known {
 			t.Errorf("engine %s has no dialect", name)
 		}
 	}

@@ -2,11 +2,10 @@ package endpoint
 
 import "strings"
 
-// shown is of which of a dialect's load series a page has samples, whatever their values.
+// shown marks the load series with samples on a page.
 type shown struct{ queue, running, kv bool }
 
-// missing describes the load series of which a page, which has that of waiting requests, has no
-// sample; "" if it has one of each. Other series are optional.
+// missing describes the optional load series that a page lacks; "" if it has both.
 func (d *dialect) missing(has shown) string {
 	var names []string
 	add := func(has bool, s *series) {
@@ -26,7 +25,7 @@ func (d *dialect) missing(has shown) string {
 	return "the page has no series " + strings.Join(names, ", ") + ", which " + count + " as 0: " + setNames
 }
 
-// String returns s as a PoolPolicy has it.
+// String returns s in PoolPolicy syntax.
 func (s *series) String() string {
 	if len(s.labels) == 0 {
 		return s.name
@@ -38,7 +37,7 @@ func (s *series) String() string {
 	return s.name + "{" + strings.Join(pairs, ",") + "}"
 }
 
-// joined returns two descriptions as one; either may be "".
+// joined joins two descriptions; either may be "".
 func joined(first, second string) string {
 	if first == "" || second == "" {
 		return first + second

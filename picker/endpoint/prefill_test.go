@@ -56,8 +56,7 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 	}
 }
 
-// What servers read in the mean is what others' waiting requests, and prompts that are not known,
-// count as.
+// The mean stands for other clients' waiting requests and for unknown prompts.
 func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)

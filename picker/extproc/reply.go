@@ -6,21 +6,19 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// replyBytes is what nearly all replies fit in.
-const replyBytes = 1 << 10
+const replyBytes = 1 << 10 // enough for nearly all replies
 
-// reply is one encoded ProcessingResponse; gRPC frees its buffers once they are sent.
+// reply is one encoded ProcessingResponse. gRPC frees its buffers once they are sent.
 type reply struct{ bufs mem.BufferSlice }
 
 // pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer,
-// which may be after the end of the stream: gRPC's writer runs beside it. After the last Free gRPC
-// reads neither the buffer nor bufs.
+// possibly after the stream's end, because gRPC's writer runs concurrently. After the last Free,
+// gRPC reads neither the buffer nor bufs.
 type pooledReply struct {
 	reply
 	one  [1]mem.Buffer // bufs
 	view []byte        // of memory
-	// The second half is there because gRPC pools no buffer of less capacity. Nothing is written to
-	// it.
+	// The unused second half exists because gRPC pools no smaller buffer.
 	memory [2*replyBytes + 1]byte
 }
 
@@ -28,12 +26,12 @@ var replies = sync.Pool{New: func() any { return new(pooledReply) }}
 
 func newReply() *pooledReply { return replies.Get().(*pooledReply) }
 
-// writer returns a writer for the message, which set takes.
+// writer returns a writer for the message, for set.
 func (r *pooledReply) writer() writer { return writer{buf: r.memory[:replyBytes], at: replyBytes} }
 
-// set completes the reply. The caller may use it until it is sent.
+// set completes the reply, which is valid until it is sent.
 func (r *pooledReply) set(w *writer) *reply {
-	if len(w.buf) != replyBytes { // it did not fit
+	if len(w.buf) != replyBytes { // too long
 		replies.Put(r)
 		return w.done()
 	}
@@ -43,13 +41,13 @@ func (r *pooledReply) set(w *writer) *reply {
 	return &r.reply
 }
 
-// Put implements mem.BufferPool: gRPC has freed the buffer.
+// Put implements mem.BufferPool: gRPC freed the buffer.
 func (r *pooledReply) Put(*[]byte) {
 	r.bufs, r.one[0], r.view = nil, nil, nil
 	replies.Put(r)
 }
 
-// Get implements mem.BufferPool, of which a reply uses Put alone.
+// Get implements mem.BufferPool. It is unused.
 func (*pooledReply) Get(length int) *[]byte {
 	b := make([]byte, length)
 	return &b
@@ -57,7 +55,7 @@ func (*pooledReply) Get(length int) *[]byte {
 
 func newWriter(size int) writer { return writer{buf: make([]byte, size), at: size} }
 
-// done returns a reply that is not pooled, and that several streams may send.
+// done returns an unpooled reply, which several streams may send.
 func (w *writer) done() *reply {
 	return &reply{bufs: mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}}
 }
