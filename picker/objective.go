@@ -7,7 +7,7 @@ import (
 )
 
 // Headers of a request's latency objective, in milliseconds: llm-d's, and the same without its
-// name. If both are given, llm-d's counts.
+// name. llm-d's take precedence.
 const (
 	ttftHeader      = "x-llm-d-slo-ttft-ms"
 	tpotHeader      = "x-llm-d-slo-tpot-ms"
@@ -15,7 +15,7 @@ const (
 	plainTPOTHeader = "x-slo-tpot-ms"
 )
 
-// objective reads the latency that a request asks for. Values that are no positive numbers are
+// objective reads the latency objective of a request. Values other than positive numbers are
 // ignored. header returns a header's value.
 func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	if !schedule.UsesObjective(&pool.options) {
@@ -26,8 +26,8 @@ func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	return o
 }
 
-// milliseconds reads a positive number, such as "250" or "12.5", and returns it in seconds. For
-// other texts it returns otherwise.
+// milliseconds reads a positive number, such as "250" or "12.5", and returns it in seconds, or
+// otherwise if the text is invalid.
 func milliseconds(text []byte, otherwise float64) float64 {
 	if len(text) == 0 || len(text) > 16 {
 		return otherwise

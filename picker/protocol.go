@@ -12,8 +12,7 @@ const (
 	servedHeader    = "x-conformance-test-served-endpoint"
 )
 
-// subset returns the endpoints to which a request's gateway restricts the pick, and whether it
-// does.
+// subset returns the endpoints to which the gateway restricts the pick, and whether it does.
 func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricted bool) {
 	if p.Conformance {
 		if chosen := headers.Header(selectionHeader); len(chosen) > 0 {
@@ -33,9 +32,9 @@ func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricte
 type servedReport struct{ extproc.Tracker }
 
 // Response implements extproc.Tracker.
-func (s servedReport) Response(of extproc.Response) extproc.Header {
-	s.Tracker.Response(of)
-	served := of.Served
+func (s servedReport) Response(r extproc.Response) extproc.Header {
+	s.Tracker.Response(r)
+	served := r.Served
 	if served == "" {
 		served = "fail: the gateway has not reported which endpoint served"
 	}
