@@ -63,7 +63,7 @@ type asks struct {
 // others counts requests that other clusters serve or have sent here.
 type others struct {
 	nowhere  *endpoint.Load // has the requests without a pool's endpoint
-	imported atomic.Int64 // requests in flight from other clusters
+	imported atomic.Int64   // requests in flight from other clusters
 }
 
 // pools has a picker's pools.
@@ -96,7 +96,7 @@ type records struct {
 // poolSet has the pools for picks. It is replaced as a whole.
 type poolSet struct {
 	byName    map[string]*pool // by the text of its ID, as gateways send it
-	byDefault *pool // for gateways that send none; may be nil
+	byDefault *pool            // for gateways that send none; may be nil
 }
 
 // pool is one pool's runtime. A changed configuration makes a new one, which inherits the lasting
@@ -113,24 +113,24 @@ type pool struct {
 	// Pool.Spills.
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
-	events      *kvevents.Subscription // nil if its servers publish none
+	events      *kvevents.Subscription     // nil if its servers publish none
 	loads       *kvevents.LoadSubscription // likewise
 	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
 	subsets     subsets
-	rules       *modelRules // of Pool.Models; may be nil
+	rules       *modelRules                        // of Pool.Models; may be nil
 	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
-	stays       *schedule.Sessions[string] // clusters of sessions; nil unless Clusters.Sessions
+	stays       *schedule.Sessions[string]         // clusters of sessions; nil unless Clusters.Sessions
 	responses   *responses                         // nil without Pool.Responses
 	queue       *flow.Queue                        // nil without flow control
-	slots       *endpoint.Slots // nil if picks do not wait for ends
+	slots       *endpoint.Slots                    // nil if picks do not wait for ends
 	remote      *extproc.Remote                    // of a relayed pool
 	relayHealth *relayHealth                       // of a relayed pool
-	scorers     []*scoring.Client // of Pool.Scorers; nil for one without an address
-	processor   *processor.Client // of Pool.Processor; may be nil
-	holders     *models.Holders // which servers lack a model
-	storm       *storm // of servers without headers
+	scorers     []*scoring.Client                  // of Pool.Scorers; nil for one without an address
+	processor   *processor.Client                  // of Pool.Processor; may be nil
+	holders     *models.Holders                    // which servers lack a model
+	storm       *storm                             // of servers without headers
 }
 
 // leaseTimeout is when a request without reports stops counting as in flight, because its Envoy is

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
-// connectScorers gives a pool its connections to scorers in other processes. It takes over those of
-// old.
+// connectScorers sets a pool's connections to external scorers, which it takes from old if
+// unchanged.
 func (pool *pool) connectScorers(old *pool) error {
 	for i, s := range pool.Scorers {
 		if old != nil && i < len(old.Scorers) && reflect.DeepEqual(old.Scorers[i], s) {
@@ -29,7 +29,7 @@ func (pool *pool) connectScorers(old *pool) error {
 	return nil
 }
 
-// closeScorers closes the connections of a pool that another one has not taken over.
+// closeScorers closes connections that the next pool has not taken over.
 func (pool *pool) closeScorers(now *pool) {
 	for _, s := range pool.scorers {
 		if s != nil && (now == nil || !slices.Contains(now.scorers, s)) {
@@ -38,9 +38,8 @@ func (pool *pool) closeScorers(now *pool) {
 	}
 }
 
-// recordedScores returns the scores that the pool's scorers in other processes have given the
-// endpoints for the last recorded pick, and when that was; nil without one. Explaining a pick asks
-// no scorer.
+// recordedScores returns the external scores of the last recorded pick, and its time, or nil.
+// Explaining a pick asks no scorer.
 func (pool *pool) recordedScores() (external [][]float64, at *time.Time) {
 	if len(pool.scorers) == 0 || pool.Plugins == nil {
 		return nil, nil
