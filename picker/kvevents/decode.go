@@ -8,14 +8,14 @@ import (
 
 var errBatch = errors.New("KV events: a batch is not the MessagePack of [timestamp, events, rank]")
 
-// event is one event: the bytes of its fields, nil where the event lacks one.
+// event has the encoded fields of one event; nil where absent.
 type event struct {
 	tag                                                   string
 	hashes, parent, tokens, size, loraID, loraName, extra []byte
 	medium, group                                         []byte
 }
 
-// Fields of events, in the order in which arrays have them. Newer engines append further ones.
+// Fields of events, in the order of arrays. Newer engines append further ones.
 var (
 	storedFields = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
 		"lora_name", "extra_keys", "group_idx"}
@@ -29,8 +29,8 @@ const (
 	allBlocksCleared = "AllBlocksCleared"
 )
 
-// decode calls f for each event of a batch. An event of an unknown form is passed over: its blocks
-// count as not cached.
+// decode calls f for each event of a batch. It skips events of unknown form: their blocks count as
+// not cached.
 func decode(batch []byte, f func(*event)) error {
 	r := reader{p: batch}
 	if head := r.head(); head.kind != array || head.n < 2 {
@@ -131,7 +131,7 @@ func (e *event) set(name string, raw []byte) {
 	}
 }
 
-// list returns a reader at the first element of an array, and how many there are.
+// list returns a reader at the first element of an array, and the number of elements.
 func list(raw []byte) (r reader, n int) {
 	r = reader{p: raw}
 	if head := r.head(); head.kind == array {
@@ -140,7 +140,7 @@ func list(raw []byte) (r reader, n int) {
 	return reader{bad: true}, 0
 }
 
-// number returns an integer field; -1 if it is none that an engine sends.
+// number returns an integer field; -1 if it is implausible.
 func number(raw []byte) int {
 	r := reader{p: raw}
 	if head := r.head(); head.kind == integer && head.n < 1<<31 {
@@ -157,7 +157,7 @@ func (r *reader) blockHash() (hash uint64, ok bool) {
 	case text:
 		return prefix.NameHash(r.take(int(v.n))), !r.bad
 	case array:
-		for range v.n { // it may be a list, of several groups for instance
+		for range v.n { // it may be a list, for example of several groups
 			r.skip()
 		}
 	case mapping:
@@ -168,7 +168,7 @@ func (r *reader) blockHash() (hash uint64, ok bool) {
 	return 0, false
 }
 
-// adapter returns the hash of the event's LoRA adapter, 0 for none.
+// adapter returns the hash of the event's LoRA adapter; 0 without one.
 func (e *event) adapter() uint64 {
 	if name := e.adapterName(); len(name) > 0 {
 		return prefix.NameHash(name)

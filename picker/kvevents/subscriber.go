@@ -18,59 +18,57 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// DefaultBlocks is the default of Config.Blocks. They take about 200 MiB once they are all in use.
+// DefaultBlocks is the default of Config.Blocks. When all are in use, they take about 200 MiB.
 const DefaultBlocks = 4 << 20
 
-// Config of a Subscriber. Zero values mean the defaults given.
+// Config configures a Subscriber. Zero values mean the defaults given.
 type Config struct {
 	Prefixes *prefix.Index // required
-	// Listener accepts publishers that dial; nil: none. Run closes it.
+	// Listener accepts dialing publishers; may be nil. Run closes it.
 	Listener net.Listener
-	// Blocks of the engines that are kept, of all servers together; default DefaultBlocks.
+	// Blocks bounds the engines' blocks of all servers; default DefaultBlocks.
 	Blocks int
-	// Load receives each load that a model server publishes (LoadSource). nil drops it.
+	// Load receives each published load (LoadSource); may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialled; "" if it may be. Nil allows
-	// all.
+	// Never returns the kind of an address that must not be dialed, or "". Nil allows all.
 	Never func(netip.Addr) string
-	// Retry is the time between two attempts to connect, at first; default 1 s. It doubles with
-	// each failure, up to 30 s.
+	// Retry is the initial pause between attempts to connect; default 1 s. It doubles with each
+	// failure, up to 30 s.
 	Retry time.Duration
 	Log   *slog.Logger // default: slog.Default()
-	// OnPanic is called when reading events has panicked. nil drops it.
+	// OnPanic is called when reading events panicked; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
 
-// Subscriber reads the KV events of model servers while Run runs.
+// Subscriber reads the KV events of model servers during Run.
 type Subscriber struct {
 	config  Config
 	quota   quota
 	large   chan struct{} // places of large messages
-	changed chan struct{} // notifies Run of added
+	changed chan struct{} // signals added
 
 	mu      sync.Mutex
 	sources map[Source]*source
-	added   []*source                // Run is to start
-	dialled map[netip.Addr][]*source // those whose publishers dial, by address
-	own     map[netip.Addr]*places   // places of the large messages of one address
+	added   []*source                // for Run to start
+	dialled map[netip.Addr][]*source // with dialing publishers, by address
+	own     map[netip.Addr]*places   // places of large messages, by address
 	loads   map[LoadSource]*loadSource
-	begun   []*loadSource // Run is to start
+	begun   []*loadSource // for Run to start
 }
 
-// places are those of the large messages of the connections with one address.
+// places are for the large messages of one address.
 type places struct {
 	taken chan struct{}
 	conns int
 }
 
-// readers is how many large messages are read at a time, and ownReaders how many of one address.
+// readers bounds the large messages read at a time, and ownReaders per address.
 const (
 	readers    = 16
 	ownReaders = 4
 )
 
-// expireEvery is how often Run looks for what has expired.
-const expireEvery = 500 * time.Millisecond
+const expireEvery = 500 * time.Millisecond // interval of Run's checks
 
 // New returns a Subscriber without sources.
 func New(c Config) *Subscriber {
@@ -93,7 +91,6 @@ func New(c Config) *Subscriber {
 	return s
 }
 
-// notify has Run look for sources that it is to start.
 func (s *Subscriber) notify() {
 	select {
 	case s.changed <- struct{}{}:
@@ -101,7 +98,7 @@ func (s *Subscriber) notify() {
 	}
 }
 
-// Subscription is the sources of one pool.
+// Subscription has the sources of one pool.
 type Subscription struct {
 	subscriber *Subscriber
 	sources    []*source
@@ -135,8 +132,8 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription: the events of servers that no other one has are read no longer,
-// and what they reported is dropped.
+// Release ends the subscription. Sources without another one are no longer read, and their reports
+// are dropped.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -172,8 +169,7 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a server does not report all that it has, "" if it does, and how far its
-// events show that.
+// Problem returns why a server's reports are incomplete, or "", and their Knowledge.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -194,8 +190,8 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 	return "", prefix.Guessed
 }
 
-// Failures calls f for each server of a subscription, with how often its connection could not be
-// made or has ended.
+// Failures calls f for each server of a subscription, with the number of failed or ended
+// connections.
 func (n *Subscription) Failures(f func(server netip.AddrPort, times uint64)) {
 	if n == nil {
 		return
@@ -253,7 +249,7 @@ func (s *Subscriber) list() (all []*source) {
 	return all
 }
 
-// serve runs for each source that was added, and again for each that was released.
+// serve runs for each source once it is added, and again once it is released.
 func (s *Subscriber) serve(ctx context.Context, src *source) {
 	select {
 	case <-src.gone:
@@ -269,7 +265,6 @@ func (s *Subscriber) serve(ctx context.Context, src *source) {
 	}
 }
 
-// end releases what a source has.
 func (s *Subscriber) end(src *source) {
 	src.disconnect()
 	src.reading.Lock()
@@ -278,15 +273,15 @@ func (s *Subscriber) end(src *source) {
 	src.ended = true
 	s.config.Prefixes.Release(src.stream.tree.server)
 	for _, other := range s.list() {
-		if other.Server == src.Server { // its settings have changed
+		if other.Server == src.Server { // its settings changed
 			other.restart.Store(true)
 			other.disconnect()
 		}
 	}
 }
 
-// keepConnected calls connect, which dials a publisher and reads what it sends, again and again
-// until gone closes. failed receives why each connection has ended.
+// keepConnected repeats connect, which dials a publisher and reads from it, until gone closes.
+// failed receives the error of each connection.
 func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error,
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -340,7 +335,7 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// dial connects to a socket whose messages have up to most bytes; 0: zmtp.DefaultMessage. The
+// dial connects to a socket with messages of up to most bytes; 0 means zmtp.DefaultMessage. The
 // caller frees the connection at its end.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	free func(), err error) {
@@ -384,7 +379,7 @@ func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr
 	return c, func() { c.Free(); leave() }, nil
 }
 
-// endOfReplay is the number of the message after the last one of a replay.
+// endOfReplay is the number of the message after a replay's last one.
 const endOfReplay = math.MaxUint64
 
 func number64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -103,13 +103,12 @@ func double(b []byte, field protowire.Number, v float64) []byte {
 	return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), math.Float64bits(v))
 }
 
-// scores is a decoded ScoreResponse.
 type scores []float64
 
 var errScores = errors.New("more scores than candidates may be asked about")
 
-// unmarshal reads a ScoreResponse, whose scores are packed or not. It bounds each score to 0 to 1;
-// one that is no number is 0.
+// unmarshal reads a ScoreResponse with packed or unpacked scores. It bounds each score to 0 to 1,
+// and NaN to 0.
 func (s *scores) unmarshal(b []byte) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
@@ -151,7 +150,7 @@ func (s *scores) unmarshal(b []byte) error {
 	return nil
 }
 
-// codec encodes the messages of this package alone.
+// codec encodes only the messages of this package.
 type codec struct{}
 
 // Name implements encoding.CodecV2: the content subtype that servers see.
