@@ -16,23 +16,23 @@ import (
 
 // chooser ranks clusters in their order, and notes what it is called with.
 type chooser struct {
-	of      map[objectid.Target]*Clusters
-	charged []string // the first of each pick that is charged
-	notes   []string
+	clusters map[objectid.Target]*Clusters
+	charged  []string // the first of each pick that is charged
+	notes    []string
 }
 
 func (c *chooser) SetClusters(pool objectid.Target, to *Clusters) {
-	if c.of[pool] = to; to == nil {
-		delete(c.of, pool)
+	if c.clusters[pool] = to; to == nil {
+		delete(c.clusters, pool)
 	}
 }
 
 func (c *chooser) Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost,
 	Charge) {
-	if c.of[pool] == nil {
+	if c.clusters[pool] == nil {
 		return out, nil
 	}
-	for i, m := range c.of[pool].List {
+	for i, m := range c.clusters[pool].List {
 		out = append(out, ClusterCost{Cluster: m.Name, Hop: m.Hop, Cost: float64(i), Basis: "report", Cached: p.Tokens})
 	}
 	if i := slices.IndexFunc(out, func(c ClusterCost) bool { return c.Cluster == p.Stay }); i >= 0 {
@@ -63,7 +63,7 @@ func clustersOf(n int, further ...string) *Clusters {
 }
 
 func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
-	c := &chooser{of: map[objectid.Target]*Clusters{}}
+	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	p := runPicker(t, Config{Chooser: c})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(2, "envoy://hops/spare")})
@@ -128,22 +128,22 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	if _, _, status := answered(exchange(t, stream, headerMessage(nil))); status != 503 {
 		t.Errorf("without a cluster the answer is %d", status)
 	}
-	if setPools(t, p); len(c.of) != 0 {
-		t.Errorf("clusters of a removed pool are kept: %v", c.of)
+	if setPools(t, p); len(c.clusters) != 0 {
+		t.Errorf("clusters of a removed pool are kept: %v", c.clusters)
 	}
 }
 
 // A session is where its last request was served, whatever is cheaper, and nowhere else than at a
 // cluster of the import.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
-	c := &chooser{of: map[objectid.Target]*Clusters{}}
+	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	var published []Session
 	p := runPicker(t,
 		Config{Chooser: c, Sharing: shared{session: func(s Session) { published = append(published, s) }}})
 	_, address := servePicker(t, p)
-	of := clustersOf(3, "envoy://hops/spare")
-	of.Sessions = true
-	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: of})
+	withSessions := clustersOf(3, "envoy://hops/spare")
+	withSessions.Sessions = true
+	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: withSessions})
 	conn := dialPicker(t, address)
 	pick := func(headers ...string) (first, lease string) {
 		stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
@@ -221,13 +221,13 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 // A token leads to clusters of its import that take requests, for as long as a session stays, and
 // shows no name of one.
 func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
-	of := func(name string, clusters int) *pool {
+	newPool := func(name string, clusters int) *pool {
 		list := clustersOf(clusters)
 		list.Sessions = true
 		return &pool{Pool: Pool{ID: poolID(name), Clusters: list, SessionTTL: DefaultSessionTTL}, Name: name}
 	}
 	now := time.Unix(1_700_000_000, 0)
-	chat := of("ns/chat@", 2)
+	chat := newPool("ns/chat@", 2)
 	token := chat.stayToken("envoy://hops/c01", "behind", now).Value
 	if strings.Contains(token, "c01") || !strings.HasSuffix(token, ".behind") {
 		t.Errorf("token %s", token)
@@ -249,8 +249,8 @@ func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 		{"one without another behind it", chat.stayToken("envoy://hops/c01", "", now).Value, chat, now, "c01"},
 		{"one that has expired", token, chat, now.Add(DefaultSessionTTL + time.Second), ""},
 		{"one from the future", token, chat, now.Add(-DefaultSessionTTL - time.Second), ""},
-		{"one of another import", token, of("ns/other@", 2), now, ""},
-		{"one of a cluster that has left", token, of("ns/chat@", 1), now, ""},
+		{"one of another import", token, newPool("ns/other@", 2), now, ""},
+		{"one of a cluster that has left", token, newPool("ns/chat@", 1), now, ""},
 		{"a name", "c01.", chat, now, ""},
 		{"a name in base64", "YzAx.", chat, now, ""},
 		{"an endpoint's token", sessionToken("10.0.0.1:80", now), chat, now, ""},

@@ -109,7 +109,7 @@ type Callers interface {
 	Member(context.Context) string
 	// Exported reports whether a member may pick from a pool. "" is any cluster whose connection
 	// proves none.
-	Exported(of objectid.Target, member string) bool
+	Exported(pool objectid.Target, member string) bool
 }
 
 // Reports receives facts from the access logs of gateways. It must not block.

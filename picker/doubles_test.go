@@ -25,8 +25,8 @@ func (c callers) Gateway(ctx context.Context) string {
 	return c.gateway(ctx)
 }
 
-func (c callers) Exported(of objectid.Target, member string) bool {
-	return c.exported == nil || c.exported(of.String(), member)
+func (c callers) Exported(pool objectid.Target, member string) bool {
+	return c.exported == nil || c.exported(pool.String(), member)
 }
 
 type shared struct {
@@ -34,15 +34,15 @@ type shared struct {
 	session func(Session)
 }
 
-func (s shared) Sent(is Sent) {
+func (s shared) Sent(sent Sent) {
 	if s.sent != nil {
-		s.sent(is)
+		s.sent(sent)
 	}
 }
 
-func (s shared) Session(is Session) {
+func (s shared) Session(session Session) {
 	if s.session != nil {
-		s.session(is)
+		s.session(session)
 	}
 }
 

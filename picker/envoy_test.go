@@ -113,7 +113,7 @@ func (p *pod) answer(status func() int) {
 	p.status = status
 }
 
-// shows sets the pod's metrics page; adapters are those that run, of two slots.
+// shows sets the pod's metrics page; adapters are the running ones, of two slots.
 func (p *pod) shows(queue int, kv float64, adapters string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,15 +30,15 @@ func TestFailed_ServersOfExternalPickersAreLimited(t *testing.T) {
 		"no range":         {relay: &Relay{}},
 		"listed":           {relay: &Relay{Listed: true}},
 	} {
-		of := &pool{Pool: Pool{Relay: c.relay}}
-		if got := p.elsewhere(of, netip.MustParseAddrPort("10.1.2.3:80")); got != c.asked {
+		relayed := &pool{Pool: Pool{Relay: c.relay}}
+		if got := p.elsewhere(relayed, netip.MustParseAddrPort("10.1.2.3:80")); got != c.asked {
 			t.Errorf("%s: got %v", name, got)
 		}
-		of.Servers = []Server{{Addr: netip.MustParseAddrPort("10.1.2.3:80")}}
-		if got := p.elsewhere(of, netip.MustParseAddrPort("10.1.2.3:80")); got != (c.relay != nil) {
+		relayed.Servers = []Server{{Addr: netip.MustParseAddrPort("10.1.2.3:80")}}
+		if got := p.elsewhere(relayed, netip.MustParseAddrPort("10.1.2.3:80")); got != (c.relay != nil) {
 			t.Errorf("%s, known: got %v", name, got)
 		}
-		if c.relay != nil && p.elsewhere(of, netip.MustParseAddrPort("10.2.0.1:80")) {
+		if c.relay != nil && p.elsewhere(relayed, netip.MustParseAddrPort("10.2.0.1:80")) {
 			t.Errorf("%s: an unknown server outside of the range is asked", name)
 		}
 	}

@@ -11,22 +11,22 @@ import (
 func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	records := func() (all int) {
-		for _, of := range p.pools.now.Load().byName {
-			all += len(of.history.list())
+		for _, served := range p.pools.now.Load().byName {
+			all += len(served.history.list())
 		}
 		return all
 	}
 	at := time.Now()
 	fill := func() {
-		for name, of := range p.pools.now.Load().byName {
+		for name, served := range p.pools.now.Load().byName {
 			for n := range 2 * historySize {
 				at = at.Add(time.Second)
-				if !of.history.due(at, 1) {
+				if !served.history.due(at, 1) {
 					t.Fatalf("%s: no record of pick %d, a second after the one before", name, n)
 				}
-				of.history.add(&Record{Pool: name, Tokens: n})
+				served.history.add(&Record{Pool: name, Tokens: n})
 			}
-			if newest := of.history.list()[0]; newest.Tokens != 2*historySize-1 {
+			if newest := served.history.list()[0]; newest.Tokens != 2*historySize-1 {
 				t.Fatalf("%s: the newest record is of pick %d", name, newest.Tokens)
 			}
 		}

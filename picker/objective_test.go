@@ -94,12 +94,12 @@ func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 	}
 	poll.Until(t, "it has ended", func() bool { return g.picker.Explain("ns/pool", nil).Verdicts[0].State.Unread == 0 })
 	g.pods[0].answer(func() int { return 200 })
-	for what, of := range map[string]struct{ method, path, body string }{
+	for what, tt := range map[string]struct{ method, path, body string }{
 		"a prompt of one byte": {http.MethodPost, "/a/v1/completions", `{"model":"m","prompt":"a"}`},
 		"no prompt":            {http.MethodGet, "/a/health", ""},
 		"no JSON":              {http.MethodPost, "/a/v1/completions", "nope"},
 	} {
-		if response := g.send(t, of.method, of.path, of.body, "x-slo-ttft-ms", "200"); response.StatusCode != 200 {
+		if response := g.send(t, tt.method, tt.path, tt.body, "x-slo-ttft-ms", "200"); response.StatusCode != 200 {
 			t.Errorf("%s: %s %s", what, response.Status, response.Header.Get("x-penstock-reason"))
 		}
 	}

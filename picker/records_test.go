@@ -101,8 +101,8 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	}
 }
 
-// The verdicts of a record are those that decided: after the pick its endpoint has one request more
-// and the prompt, and looks worse than those that were not chosen.
+// A record keeps the verdicts from before the pick. After it, its endpoint has one more request and
+// the prompt, and looks worse than the others.
 func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	for _, strategy := range []string{"load", "least-request", "chwbl", "session", "plugins"} {
 		p := runPicker(t, Config{})
@@ -176,8 +176,7 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
-// With more endpoints than a note has, the two that were drawn are among those that it has, however
-// low their scores.
+// A note has fewer endpoints than the pool, but always the two drawn ones, however low their scores.
 func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	p := runPicker(t, Config{})
 	var addresses []string

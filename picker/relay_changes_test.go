@@ -170,9 +170,9 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	setPools(t, p, relayed(remote.serve(t)))
 	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
 	r := exchange(t, stream, headerMessage(nil))
-	of := r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()
-	lease := of["lease"].GetStringValue()
-	if lease == "" || of["pool"].GetStringValue() != "import/c" {
+	metadata := r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()
+	lease := metadata["lease"].GetStringValue()
+	if lease == "" || metadata["pool"].GetStringValue() != "import/c" {
 		t.Fatalf("the answer has no lease: %v", r)
 	}
 	cancel() // the gateway's call ends with the pick

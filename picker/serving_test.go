@@ -20,12 +20,12 @@ type unservedPools struct {
 	pools map[string]Unserved
 }
 
-func (u *unservedPools) Unserved(pool objectid.Target, is Unserved) {
+func (u *unservedPools) Unserved(pool objectid.Target, unserved Unserved) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.pools, pool.String())
-	if is != (Unserved{}) {
-		u.pools[pool.String()] = is
+	if unserved != (Unserved{}) {
+		u.pools[pool.String()] = unserved
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 )
 
-// access is what routes use.
+// access is the access that routes need.
 type access struct {
 	mu      sync.Mutex
 	allowed map[[2]string]bool
@@ -127,7 +127,7 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 		"another pool's request of a process that is gone": {
 			Lease: "gone.2", Pool: "ns/theirs", Open: true, Served: second,
 		},
-		"the request of a Gateway that is none": {
+		"a request without a pool": {
 			Lease: "gone.3", Pool: "", Open: true, Served: second,
 		},
 		"an unknown lease of this process": {

@@ -38,7 +38,7 @@ func waiting(p *Picker, pool string) (n int) {
 	return n
 }
 
-// immediateHeaders are those of an immediate response.
+// immediateHeaders returns an immediate response's headers.
 func immediateHeaders(r *extprocv3.ProcessingResponse) http.Header {
 	out := http.Header{}
 	for _, h := range r.GetImmediateResponse().GetHeaders().GetSetHeaders() {
@@ -309,13 +309,13 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
-	of := &Processor{Host: "p:1", Timeout: time.Minute,
+	processor := &Processor{Host: "p:1", Timeout: time.Minute,
 		Addresses: []dial.Address{
 			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
 		}}
 	setPools(t, p,
 		Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80"),
-			Processor: of, Body: BodyBuffered})
+			Processor: processor, Body: BodyBuffered})
 	queue := p.pool("ns/pool").queue
 	answers := make(chan extproc.Answer, 3)
 	pick := func(ctx context.Context) { answers <- p.Pick(ctx, bodied(`{"prompt":"a"}`)) }

@@ -72,12 +72,12 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	of := &Processor{Host: "p:1", Timeout: 30 * time.Second,
+	processor := &Processor{Host: "p:1", Timeout: 30 * time.Second,
 		Addresses: []dial.Address{
 			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
 		}}
 	setPools(t, p,
-		Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
+		Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: processor, Body: BodyBuffered})
 	stream, _ := call(t, dialPicker(t, address))
 	bufferedRequest(t, stream, `{"prompt":"a"}`)
 	r, err := stream.Recv()

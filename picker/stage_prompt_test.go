@@ -121,8 +121,8 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }
 
-// A length that is estimated by the content-length, and decides nothing, looked like that of a
-// prompt that was read.
+// An estimate from the content-length that decided nothing looked like the length of a prompt that
+// the picker had read.
 func TestExplain_PicksHaveTheLengthOfAPromptThatIsReadOrDecides(t *testing.T) {
 	for _, tt := range []struct {
 		pool Pool

@@ -151,7 +151,7 @@ func TestResponseAffinity_KnownResponseDoesNotMove(t *testing.T) {
 	}
 }
 
-// One client with many responses pushes its own out, not those of others.
+// One client with many responses pushes out its own, not other clients'.
 func TestResponseAffinity_OneClientKeepsThoseOfOthers(t *testing.T) {
 	s, now := &responses{}, time.Now()
 	id := func(client, i int) request.ResponseID { return request.ResponseOf(fmt.Sprint(client, " ", i)) }
@@ -235,7 +235,7 @@ func TestResponseAffinity_IsSharedWithOtherProcesses(t *testing.T) {
 
 // Of an import the request goes to the cluster that keeps the response, whatever the clusters cost.
 func TestResponseAffinity_FollowUpGoesToItsCluster(t *testing.T) {
-	c := &chooser{of: map[objectid.Target]*Clusters{}}
+	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	p := runPicker(t, Config{Chooser: c})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Responses: true, Clusters: clustersOf(3)})
 	a := p.Pick(t.Context(), respond(""))

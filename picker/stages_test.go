@@ -65,7 +65,7 @@ func kinds(t *testing.T) map[string]struct {
 func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	for name, kind := range kinds(t) {
 		for at := range stages() {
-			c := &counting{chooser: chooser{of: map[objectid.Target]*Clusters{}}}
+			c := &counting{chooser: chooser{clusters: map[objectid.Target]*Clusters{}}}
 			p := runPicker(t, Config{Chooser: c})
 			kind.pool.ID = poolID("ns/pool")
 			setPools(t, p, kind.pool)

@@ -99,7 +99,7 @@ func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	}
 	for _, at := range []string{first, second} {
 		if got, want := cachedTokens(p, at, long), int32(prefix.End(len(short)-1)); got != want {
-			t.Errorf("%s: %d tokens cached, want those of the first prompt, %d", at, got, want)
+			t.Errorf("%s: %d tokens cached, want %d as for the first prompt", at, got, want)
 		}
 	}
 }

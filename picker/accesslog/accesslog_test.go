@@ -162,7 +162,7 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lease  string
 		change func(*datav3.HTTPAccessLogEntry)
-		want   func(*Attempt) // nil: there is none
+		want   func(*Attempt) // nil: no attempt
 		none   bool           // in the log of a Gateway
 	}{
 		"one":       {want: func(*Attempt) {}},

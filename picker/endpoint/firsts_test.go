@@ -59,9 +59,9 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 				{Addr: netip.MustParseAddrPort("10.0.0.1:80")}, {Addr: netip.MustParseAddrPort("10.0.0.2:80")},
 			})
 			for i, seen := range [][]firsts{tt.own, tt.others} {
-				for _, is := range seen {
-					for range is.n {
-						pool.Endpoints[i].load.motion.first(is.tokens, is.after)
+				for _, group := range seen {
+					for range group.n {
+						pool.Endpoints[i].load.motion.first(group.tokens, group.after)
 					}
 				}
 			}

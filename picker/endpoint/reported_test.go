@@ -44,9 +44,9 @@ func (s *serving) prompts(n, tokens int, took time.Duration) {
 	s.read()
 }
 
-func (s *serving) state() (is State) {
-	s.e.ReadState(&is, At(s.now))
-	return is
+func (s *serving) state() (state State) {
+	s.e.ReadState(&state, At(s.now))
+	return state
 }
 
 func TestReportedRate_IsWhatBothReadingsAgreeOn(t *testing.T) {
@@ -106,12 +106,12 @@ func TestReportedRate_IsWhatBothReadingsAgreeOn(t *testing.T) {
 	} {
 		s := newServing()
 		tt.serve(s)
-		is := s.state()
-		if is.RateFrom == Inferred {
-			is.Rate, is.RateFrom = 0, ""
+		state := s.state()
+		if state.RateFrom == Inferred {
+			state.Rate, state.RateFrom = 0, ""
 		}
-		if is.Rate < 0.99*tt.rate || is.Rate > 1.01*tt.rate || is.RateFrom != tt.from {
-			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, is.Rate, is.RateFrom, tt.rate, tt.from)
+		if state.Rate < 0.99*tt.rate || state.Rate > 1.01*tt.rate || state.RateFrom != tt.from {
+			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, state.Rate, state.RateFrom, tt.rate, tt.from)
 		}
 	}
 }
@@ -225,12 +225,12 @@ func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 	} {
 		s := newServing()
 		tt.serve(s)
-		is := s.state()
-		if is.RateFrom == Inferred {
-			is.Rate, is.RateFrom = 0, ""
+		state := s.state()
+		if state.RateFrom == Inferred {
+			state.Rate, state.RateFrom = 0, ""
 		}
-		if is.Rate < 0.9*tt.rate || is.Rate > 1.1*tt.rate || is.RateFrom != tt.from {
-			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, is.Rate, is.RateFrom, tt.rate, tt.from)
+		if state.Rate < 0.9*tt.rate || state.Rate > 1.1*tt.rate || state.RateFrom != tt.from {
+			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, state.Rate, state.RateFrom, tt.rate, tt.from)
 		}
 	}
 }
@@ -252,8 +252,8 @@ func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000*samples,
 		s.page.PrefillSeconds+samples*(0.5+step.Seconds())
 	s.read()
-	if is := s.state(); is.RateFrom != Reported || is.Rate < 7900 || is.Rate > 8100 || is.Inferred > 2100 {
-		t.Errorf("%+v", is)
+	if state := s.state(); state.RateFrom != Reported || state.Rate < 7900 || state.Rate > 8100 || state.Inferred > 2100 {
+		t.Errorf("%+v", state)
 	}
 }
 
@@ -263,8 +263,8 @@ func TestReportedRate_TimeWithUnreadPromptsIsTheUnionOfTheirs(t *testing.T) {
 	for turn := range all {
 		var s spans
 		for i := range all {
-			is := all[(i*5+turn)%len(all)]
-			s.prompt(asked{span: span{is[0], is[1]}, tokens: 1})
+			state := all[(i*5+turn)%len(all)]
+			s.prompt(asked{span: span{state[0], state[1]}, tokens: 1})
 		}
 		if s.unread != 15+15+1 || s.requests != int64(len(all)) || s.tokens != int64(len(all)) {
 			t.Errorf("turn %d: %+v", turn, s)

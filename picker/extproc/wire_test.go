@@ -72,10 +72,10 @@ func (f fakePick) Answer() Answer {
 		Lease: Lease{"me", 1}, Track: p}
 }
 
-func (p *fakePicker) Response(of Response) Header {
+func (p *fakePicker) Response(response Response) Header {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.statuses, p.served = append(p.statuses, of.Status), append(p.served, of.Served)
+	p.statuses, p.served = append(p.statuses, response.Status), append(p.served, response.Served)
 	return p.set
 }
 

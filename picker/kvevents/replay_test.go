@@ -208,16 +208,16 @@ func TestKVEvents_ReplayOfVLLMIsRead(t *testing.T) {
 	}
 	handle := s.config.Prefixes.Server(model1)
 	defer s.config.Prefixes.Release(handle)
-	for _, of := range []struct {
+	for _, tt := range []struct {
 		model, salt string
 		want        int
 	}{{"tiny", "", 64}, {"adapter-a", "", 64}, {"tiny", "s1", 64}, {"tiny", "s2", 0}} {
 		salt := uint64(0)
-		if of.salt != "" {
-			salt = prefix.NameHash([]byte(of.salt))
+		if tt.salt != "" {
+			salt = prefix.NameHash([]byte(tt.salt))
 		}
-		if got := cachedAt(s.config.Prefixes, handle, prompt, of.model, salt); got != of.want {
-			t.Errorf("%+v: %d tokens count as cached", of, got)
+		if got := cachedAt(s.config.Prefixes, handle, prompt, tt.model, salt); got != tt.want {
+			t.Errorf("%+v: %d tokens count as cached", tt, got)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 var at = netip.MustParseAddrPort("10.0.0.1:8000")
 
-// replies answers probes without a network; err is what connecting fails with.
+// replies answers probes without a network; err is the error of connecting.
 type replies struct {
 	probes, running, most atomic.Int32
 	reply                 func() (status int, err error)

@@ -76,8 +76,7 @@ func (w *world) grow0(blocks int) Chain {
 	return w.grow(0, 0, blocks)
 }
 
-// fullFleet returns n servers whose blocks are all of those that an Index has, without common
-// prefixes.
+// fullFleet returns n servers that fill an Index with their blocks, without common prefixes.
 func fullFleet(n int) *Index {
 	x := New(Config{})
 	var servers []*Server

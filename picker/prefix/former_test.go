@@ -89,10 +89,10 @@ func TestFormer_TakesNoMoreThanItsBound(t *testing.T) {
 		t.Errorf("%d entries at most", n)
 	}
 	f.add(2, formerIDs, 1) // not recorded
-	if _, ok := f.of(2); ok {
+	if _, ok := f.home(2); ok {
 		t.Error("an ID that does not fit is recorded")
 	}
-	if id, ok := f.of(1); !ok || id != 1 {
+	if id, ok := f.home(1); !ok || id != 1 {
 		t.Errorf("%d %v", id, ok)
 	}
 }

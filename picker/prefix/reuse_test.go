@@ -14,10 +14,10 @@ func TestEvicts_AreTokensThatAreReadAgain(t *testing.T) {
 	const documents, blocks = 100, 20
 	s.SetCapacity(documents * blocks * pieceTokens * 6 / 10)
 	random := rand.New(rand.NewPCG(1, 2))
-	use := func(n, of int) {
+	use := func(n, documents int) {
 		for range n {
 			c := make(Chain, blocks)
-			document := random.IntN(of)
+			document := random.IntN(documents)
 			for i := range c {
 				c[i] = uint64(1 + document*blocks + i)
 			}

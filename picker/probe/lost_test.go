@@ -83,8 +83,8 @@ func TestExternalPicker_LostOnceAllPortsAreClosed(t *testing.T) {
 			map[dial.Address]string{one: extproc.ReasonClosedPort, two: extproc.ReasonClosedPort}, nil, false,
 		},
 	} {
-		is := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, down: c.down, lost: c.lost}
-		if got := is.gone(); got != c.want {
+		watched := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, down: c.down, lost: c.lost}
+		if got := watched.gone(); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

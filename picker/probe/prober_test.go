@@ -185,8 +185,8 @@ func (n *notes) all(name string) []Answer {
 }
 
 // count is how many of them fulfill a condition.
-func (n *notes) count(name string, is func(Answer) bool) int {
-	return len(slices.DeleteFunc(n.all(name), func(a Answer) bool { return !is(a) }))
+func (n *notes) count(name string, matches func(Answer) bool) int {
+	return len(slices.DeleteFunc(n.all(name), func(a Answer) bool { return !matches(a) }))
 }
 
 func run(t *testing.T) (*Prober, *notes) {
@@ -227,14 +227,14 @@ func TestExternalPicker_DialectIsDetected(t *testing.T) {
 	p, n := run(t)
 	for name, c := range map[string]struct {
 		behave func(extprocv3.ExternalProcessor_ProcessServer) error
-		is     Dialect
+		want   Dialect
 	}{
 		"lwepp":          {acknowledges, Acknowledges},
 		"duplex":         {fullDuplex, FullDuplex},
 		"rejects bodies": {immediate(400), FullDuplex},
 	} {
 		p.Set(name, at(start(t, "127.0.0.1:0", c.behave).addr))
-		poll.Until(t, name, func() bool { return n.last(name) == c.is })
+		poll.Until(t, name, func() bool { return n.last(name) == c.want })
 	}
 }
 
@@ -350,18 +350,18 @@ func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
 // does not answer changes nothing.
 func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	p, n := run(t)
-	is := health.NewServer()
-	beside := start(t, "127.0.0.1:0", fails, is)
+	checks := health.NewServer()
+	beside := start(t, "127.0.0.1:0", fails, checks)
 	one := start(t, "127.0.0.1:0", fullDuplex)
 	p.SetHealth("epp", Health{Port: beside.addr.Port()})
 	p.Set("epp", at(one.addr))
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 	want := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())}
-	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING) // of the process: it has no service of the name
+	checks.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING) // of the process: it has no service of the name
 	poll.Until(t, "the process is down", func() bool { return n.answer("epp") == want })
-	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
+	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
 	poll.Until(t, "the service is up", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
-	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
+	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
 	poll.Until(t, "the service is down", func() bool { return n.answer("epp") == want })
 	beside.server.Stop()
 	poll.Until(t, "the port is gone", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
@@ -398,7 +398,7 @@ func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 }
 
 // guarded serves health over TLS, at loopback, to calls with a token alone.
-func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []byte) {
+func guarded(t *testing.T, token string) (checks *health.Server, port uint16, ca []byte) {
 	t.Helper()
 	https := httptest.NewTLSServer(nil)
 	https.Close()
@@ -406,7 +406,7 @@ func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	is = health.NewServer()
+	checks = health.NewServer()
 	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: https.TLS.Certificates})),
 		grpc.UnaryInterceptor(
 			func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -416,10 +416,10 @@ func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []b
 				}
 				return handle(ctx, req)
 			}))
-	healthv1.RegisterHealthServer(s, is)
+	healthv1.RegisterHealthServer(s, checks)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return is, netip.MustParseAddrPort(l.Addr().String()).Port(),
+	return checks, netip.MustParseAddrPort(l.Addr().String()).Port(),
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
 }
 
@@ -428,11 +428,11 @@ func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []b
 // have repeated.
 func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 	p, n := run(t)
-	is, port, ca := guarded(t, "s3cret")
+	checks, port, ca := guarded(t, "s3cret")
 	verify := func(ca []byte) *dial.TLS {
 		return &dial.TLS{ServerName: "example.com", Verify: &dial.Verify{Roots: ca, SANs: []string{"example.com"}}}
 	}
-	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
+	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
 	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer s3cret"})
 	p.Set("epp", at(start(t, "127.0.0.1:0", fullDuplex).addr))
 	down := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", port)}
@@ -448,16 +448,16 @@ func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 	})
 	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer s3cret"})
 	poll.Until(t, "it is down again", func() bool { return n.answer("epp") == down })
-	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
+	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
 // A picker that our picker asks is not sent a probe besides: it is asked for its health alone.
 func TestExternalPicker_OfWhichTheHealthAloneIsAskedIsSentNoProbe(t *testing.T) {
 	p, n := run(t)
-	is := health.NewServer()
-	one, beside := start(t, "127.0.0.1:0", fullDuplex), start(t, "127.0.0.1:0", fails, is)
-	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	checks := health.NewServer()
+	one, beside := start(t, "127.0.0.1:0", fullDuplex), start(t, "127.0.0.1:0", fails, checks)
+	checks.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	p.SetHealth("epp", Health{Port: beside.addr.Port()})
 	only := at(one.addr)
 	only.HealthOnly = true

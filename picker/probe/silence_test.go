@@ -126,8 +126,8 @@ func TestExternalPicker_FrozenOnceNoOtherServes(t *testing.T) {
 		"both stand by":       {signs: map[dial.Address]sign{one: standsBy, two: standsBy}},
 		"it was long ago":     {signs: map[dial.Address]sign{one: silent, two: standsBy}},
 	} {
-		is := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, signs: c.signs, down: c.down}
-		if got := is.frozen(); got != c.want {
+		watched := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, signs: c.signs, down: c.down}
+		if got := watched.frozen(); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

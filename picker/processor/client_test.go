@@ -293,14 +293,14 @@ func FuzzRequest_IsTheClientsWithRoute(f *testing.F) {
 			t.Fatal(err)
 		}
 		got, _ := io.ReadAll(sent)
-		var of struct {
+		var message struct {
 			Body map[string]json.RawMessage `json:"request_body"`
 		}
-		if err := json.Unmarshal(got, &of); err != nil || int64(len(got)) != size {
+		if err := json.Unmarshal(got, &message); err != nil || int64(len(got)) != size {
 			t.Fatalf("%q becomes %q: %v", text, got, err)
 		}
 		members["route"] = json.RawMessage("true")
-		if diff := cmp.Diff(members, of.Body); diff != "" {
+		if diff := cmp.Diff(members, message.Body); diff != "" {
 			t.Errorf("%q becomes %q: %s", text, got, diff)
 		}
 	})

@@ -69,14 +69,14 @@ func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 		if got != whole || ok != alsoOK {
 			t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
 		}
-		var was, is map[string]any
-		if !ok || !json.Valid(body) || json.Unmarshal(body, &was) != nil || was == nil {
+		var original, changed map[string]any
+		if !ok || !json.Valid(body) || json.Unmarshal(body, &original) != nil || original == nil {
 			return
 		}
-		if err := json.Unmarshal([]byte(got), &is); err != nil {
+		if err := json.Unmarshal([]byte(got), &changed); err != nil {
 			t.Fatalf("%q became %q: %v", body, got, err)
 		}
-		members, _ := is["nvext"].(map[string]any)
+		members, _ := changed["nvext"].(map[string]any)
 		for key, value := range members {
 			switch key {
 			case "backend_instance_id", "decode_worker_id", "prefill_worker_id", "dp_rank", "prefill_dp_rank":
@@ -89,10 +89,10 @@ func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 				}
 			}
 		}
-		delete(was, "nvext")
-		delete(is, "nvext")
-		before, _ := json.Marshal(was)
-		after, _ := json.Marshal(is)
+		delete(original, "nvext")
+		delete(changed, "nvext")
+		before, _ := json.Marshal(original)
+		after, _ := json.Marshal(changed)
 		if !bytes.Equal(before, after) {
 			t.Fatalf("%q became %q", body, got)
 		}

@@ -168,25 +168,25 @@ func FuzzRewriter_ChunksMakeNoDifference(f *testing.F) {
 		if got != whole {
 			t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
 		}
-		var was, is struct {
+		var original, changed struct {
 			Model any `json:"model"`
 			Rest  map[string]json.RawMessage
 		}
-		if !json.Valid(body) || json.Unmarshal(body, &was.Rest) != nil {
+		if !json.Valid(body) || json.Unmarshal(body, &original.Rest) != nil {
 			return
 		}
-		_ = json.Unmarshal(was.Rest["model"], &was.Model)
+		_ = json.Unmarshal(original.Rest["model"], &original.Model)
 		buffered, _ := replaced(OtherKind, body, cuts, to)
-		if err := json.Unmarshal([]byte(buffered), &is.Rest); err != nil {
+		if err := json.Unmarshal([]byte(buffered), &changed.Rest); err != nil {
 			t.Fatalf("%q became %q: %v", body, buffered, err)
 		}
-		_ = json.Unmarshal(is.Rest["model"], &is.Model)
-		if name, text := was.Model.(string); text && name != "" && len(was.Rest["model"]) < maxValue &&
-			!strings.Contains(string(was.Rest["model"]), `\`) && is.Model != "to" {
+		_ = json.Unmarshal(changed.Rest["model"], &changed.Model)
+		if name, text := original.Model.(string); text && name != "" && len(original.Rest["model"]) < maxValue &&
+			!strings.Contains(string(original.Rest["model"]), `\`) && changed.Model != "to" {
 			t.Fatalf("%q became %q", body, buffered)
 		}
-		for key, value := range was.Rest {
-			if key != "model" && !bytes.Equal(value, is.Rest[key]) {
+		for key, value := range original.Rest {
+			if key != "model" && !bytes.Equal(value, changed.Rest[key]) {
 				t.Fatalf("%q became %q: %q changed", body, buffered, key)
 			}
 		}

@@ -110,15 +110,15 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 			if got != whole || ok != alsoOK {
 				t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
 			}
-			var was, is map[string]any
-			if !ok || !json.Valid(body) || json.Unmarshal(body, &was) != nil || was == nil {
+			var original, changed map[string]any
+			if !ok || !json.Valid(body) || json.Unmarshal(body, &original) != nil || original == nil {
 				continue
 			}
-			if err := json.Unmarshal([]byte(got), &is); err != nil {
+			if err := json.Unmarshal([]byte(got), &changed); err != nil {
 				t.Fatalf("%q became %q: %v", body, got, err)
 			}
-			if _, has := is["route"]; has || e.TokenIDs != nil &&
-				(fmt.Sprint(is["token_ids"]) != "[1 2]" || bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
+			if _, has := changed["route"]; has || e.TokenIDs != nil &&
+				(fmt.Sprint(changed["token_ids"]) != "[1 2]" || bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
 				t.Fatalf("%q became %q", body, got)
 			}
 			names := []string{"route", "nvext"}
@@ -126,11 +126,11 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 				names = append(names, "token_ids")
 			}
 			for _, name := range names {
-				delete(was, name)
-				delete(is, name)
+				delete(original, name)
+				delete(changed, name)
 			}
-			before, _ := json.Marshal(was)
-			after, _ := json.Marshal(is)
+			before, _ := json.Marshal(original)
+			after, _ := json.Marshal(changed)
 			if !bytes.Equal(before, after) {
 				t.Fatalf("%q became %q", body, got)
 			}

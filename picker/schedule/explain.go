@@ -14,8 +14,9 @@ type Verdict struct {
 	// Problem is why the last scrape failed or what it ignored, or why the server's load does not
 	// arrive. Describe's caller adds other reasons why State is not fresh.
 	Problem string `json:"problem,omitempty"`
-	// Prefixes describes what KV events report about the server's cache, and why they report nothing. It
-	// is "" without kvEvents, or if the strategy compares no prompts. Describe's caller sets it.
+	// Prefixes describes what KV events report about the server's cache, and why they report
+	// nothing. It is "" without kvEvents, or if the strategy compares no prompts. Describe's caller
+	// sets it.
 	Prefixes string `json:"prefixes,omitempty"`
 	// Out is the filter that removed the endpoint ("subset", "model", "draining", "full", or a
 	// plugin), or the step of strategy "tree". "over-load" means too many requests in flight for

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// profile is that of a document with one scheduling profile.
+// profile parses a document with one scheduling profile.
 func profile(t testing.TB, plugins string) *endpointpicker.Profile {
 	t.Helper()
 	p, problems := endpointpicker.Parse("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n" + plugins)
@@ -29,13 +29,13 @@ func one(t testing.TB, scorer, parameters string) *endpointpicker.Profile {
 	return profile(t, fmt.Sprintf("plugins: [{type: %s, parameters: %s}]", scorer, parameters))
 }
 
-// state is what a page and the accounting show of one endpoint.
+// state is an endpoint's state by its page and accounting.
 func state(queue, running int, kv float64) endpoint.State {
 	return endpoint.State{Fresh: true, Queue: float64(queue), Running: float64(running), KV: kv}
 }
 
-// scores are those of a profile's scorers by weight, for candidates with states, cached tokens of
-// each.
+// scores returns the weighted scores of a profile's scorers for candidates with these states and
+// cached tokens.
 func scores(t testing.TB, p *endpointpicker.Profile, r *Request, states []endpoint.State, cached ...int) string {
 	t.Helper()
 	c := make([]Candidate, len(states))

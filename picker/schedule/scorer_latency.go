@@ -9,8 +9,8 @@ import (
 // latency is latency-scorer. Headroom is the request's objective minus the prediction. While some
 // endpoint meets the objective, the others score 0; the one that meets it most closely scores 1, or
 // with "most" the one with the most headroom. If all miss it, idle ones come first, then the ones
-// that miss only the TPOT, then the ones that miss only the TTFT; among these the closest scores 1. Without
-// an objective, that is the fastest.
+// that miss only the TPOT, then the ones that miss only the TTFT; among these the closest scores 1.
+// Without an objective, that is the fastest.
 type latency struct {
 	*endpointpicker.Latency
 }

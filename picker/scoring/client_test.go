@@ -63,7 +63,7 @@ func once(t *testing.T, c *Client) (scores []float64) {
 	return scores
 }
 
-// The numbers of fields are those of scoring.proto.
+// The field numbers match scoring.proto.
 func TestExternalScorer_RequestIsThatOfTheProto(t *testing.T) {
 	proto, err := os.ReadFile("scoring.proto")
 	if err != nil {

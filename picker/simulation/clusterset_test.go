@@ -178,15 +178,15 @@ func TestClusterSet_EqualScenariosHaveEqualOutcomes(t *testing.T) {
 
 func TestClusterSet_RequestsEnterByShareAndSessionsStay(t *testing.T) {
 	w := generated(t, "agents", 3000).Draw(20, 1)
-	counts, of := make([]int, 3), map[uint64]int{}
+	counts, chosen := make([]int, 3), map[uint64]int{}
 	enter := EnterByShare(w, []float64{6, 2, 1}, true, 1)
 	for i, c := range enter {
 		counts[c]++
 		key := w.Requests[i].Key
-		if before, ok := of[key]; ok && before != c {
+		if before, ok := chosen[key]; ok && before != c {
 			t.Fatalf("session %d enters clusters %d and %d", key, before, c)
 		}
-		of[key] = c
+		chosen[key] = c
 	}
 	n := float64(len(enter))
 	if float64(counts[0]) < .55*n || float64(counts[0]) > .78*n || float64(counts[2]) > .2*n || counts[2] == 0 {

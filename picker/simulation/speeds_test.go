@@ -22,9 +22,9 @@ func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	}
 	for _, s.Pages.Bare = range []bool{false, true} {
 		for i, rate := range LearnedRates(s) {
-			if is := speeds[i%4]; math.Abs(rate-is) > 0.25*is {
+			if speed := speeds[i%4]; math.Abs(rate-speed) > 0.25*speed {
 				t.Errorf("pages without series %t: server %d: learned %.0f tokens a second, is %.0f", s.Pages.Bare, i,
-					rate, is)
+					rate, speed)
 			}
 		}
 	}
