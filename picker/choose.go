@@ -8,8 +8,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Ranking of endpoints for the stages rank, lease and spill.
-
 // choose ranks the endpoints by a strategy. It returns false if no endpoint accepts the request.
 func (k *pick) choose(s *schedule.Strategy) bool {
 	k.strategy, k.at = s, time.Now()
@@ -39,9 +37,8 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders ranks the endpoints with the request's model. It returns false if all have it. It
-// also does so if no endpoint with the model is up, or none has room, unless the others are known
-// to answer 404.
+// amongHolders ranks the endpoints with the request's model. It returns false if all have it, or if
+// none of them is up or has room, unless the others are known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false
@@ -55,7 +52,7 @@ func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoin
 	return true
 }
 
-// leftOut returns the servers that the last rank excluded because they lack the model, or nil.
+// leftOut returns the servers that the last rank excluded for lacking the model.
 func (k *pick) leftOut() *models.Lacking {
 	if k.lacks == (Lacks{}) {
 		return nil
@@ -63,7 +60,6 @@ func (k *pick) leftOut() *models.Lacking {
 	return k.lacking
 }
 
-// within is the conjunction of two filters; the first may be nil.
 func within(first, second func(*endpoint.Endpoint) bool) func(*endpoint.Endpoint) bool {
 	if first == nil {
 		return second

@@ -84,7 +84,6 @@ const ClusterHeader = "penstock-peer-cluster"
 
 const resultCluster = "cluster" // the pick lists clusters of an import, by hops
 
-// The strategies of pools with Clusters.
 const (
 	leastLoad = "LeastLoad"
 	latency   = "Latency"
@@ -100,7 +99,6 @@ func (pool *pool) strategyName() string {
 	return leastLoad
 }
 
-// choiceName returns the pool's Record.Choice.
 func (pool *pool) choiceName() string {
 	if pool.Clusters != nil {
 		return ""
@@ -122,8 +120,7 @@ type clusters struct{}
 
 func (clusters) restrict(*pick) {}
 
-// rank chooses by the request's cost at each cluster. It lists all of them: if one declines, the
-// next is tried.
+// rank orders all clusters by the request's cost: if one declines, the next is tried.
 func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
 
 // routeCluster returns the cluster of the route's session, or "".
@@ -174,7 +171,7 @@ func (k *pick) rankClusters(stay string) {
 	}
 }
 
-// isGRPC reports whether a content type is gRPC, as in Envoy: gRPC-Web is another protocol.
+// isGRPC reports whether a content type is gRPC, as in Envoy: not gRPC-Web.
 func isGRPC(contentType []byte) bool {
 	after, ok := bytes.CutPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
 	return ok && (len(after) == 0 || after[0] == '+' || after[0] == ';')
@@ -215,7 +212,6 @@ func (clusters) answer(k *pick) {
 	}
 }
 
-// charged is the charge of a pick with its first hop.
 type charged struct {
 	Charge
 	hop   string

@@ -163,7 +163,6 @@ type Addresses interface {
 	Outside(netip.Addr) string
 }
 
-// unrestricted allows all callers and addresses.
 type unrestricted struct{}
 
 func (unrestricted) Gateway(context.Context) string        { return "" }

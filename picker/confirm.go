@@ -7,13 +7,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// confirm reports whether an endpoint's limit still holds for a request that was just counted
-// there. Two processes may take the last slot concurrently. So a pick that could exceed the limit
-// waits some milliseconds until the peers count it. If the limit is then exceeded, all processes
-// but the first give their slots back, and the first one waits for that, a fifth of Config.Settle.
-//
-// While a process counts at most its share of the limit, its picks cannot exceed it: N processes
-// with at most an Nth each are within the limit.
+// confirm reports whether an endpoint's limit holds for a request that was just counted there. Two
+// processes may take the last slot concurrently, so a pick that could exceed the limit waits some
+// milliseconds until the peers count it. If the limit is then exceeded, all processes but the first
+// give their slots back, and the first waits for that, a fifth of Config.Settle. While N processes
+// count at most an Nth of the limit each, no pick can exceed it.
 func (p *Picker) confirm(ctx context.Context, at *endpoint.Load, limit int64) bool {
 	others, _ := p.config.Peers.Order()
 	if others == 0 || at.Total()*int64(others+1) <= limit {

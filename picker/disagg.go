@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// roles choose a pool's further servers; nil disables one. See endpointpicker.Disagg.
+// roles choose a pool's further servers; nil disables one.
 type roles struct{ prefill, encode *schedule.Strategy }
 
 func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
@@ -44,7 +44,6 @@ func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// disagg returns the roles of further servers for the pool's requests, or nil.
 func (pool *pool) disagg() *endpointpicker.Disagg {
 	p := pool.profile()
 	if p == nil {
@@ -53,7 +52,6 @@ func (pool *pool) disagg() *endpointpicker.Disagg {
 	return p.Disagg
 }
 
-// dynamo returns how the pool's requests name Dynamo's workers, or nil.
 func (pool *pool) dynamo() *endpointpicker.Dynamo {
 	p := pool.profile()
 	if p == nil {
@@ -62,7 +60,7 @@ func (pool *pool) dynamo() *endpointpicker.Dynamo {
 	return p.Dynamo
 }
 
-// further are a request's servers in addition to its main one.
+// further are a request's servers besides its main one.
 type further struct {
 	prefill *endpoint.Endpoint // reads the prompt; nil for the main server
 	encode  []*endpoint.Endpoint
@@ -70,16 +68,13 @@ type further struct {
 	leases  []*endpoint.Lease
 }
 
-// Names of stages, in metrics and records.
 const (
 	stagePrefill = "prefill"
 	stageEncode  = "encode"
 )
 
-// maxEncoders bounds the servers that encode a request's images.
 const maxEncoders = 8
 
-// release ends the leases, for another rank.
 func (f *further) release() {
 	for _, l := range f.leases {
 		l.Release()
@@ -88,7 +83,6 @@ func (f *further) release() {
 	*f = further{}
 }
 
-// text returns the addresses of a stage's servers, or "".
 func (f *further) text(stage string) string {
 	switch {
 	case stage == stageEncode:
@@ -103,9 +97,8 @@ func (f *further) text(stage string) string {
 	return ""
 }
 
-// addFurther chooses the further servers of a request with a ranked main server, and opens their
-// leases. A stage without a free server is omitted: the main server does its work. work is the main
-// server's.
+// addFurther chooses a request's further servers and opens their leases. A stage without a free
+// server is omitted: the main server does its work. work is the main server's.
 func (k *pick) addFurther(work *endpoint.Work) {
 	d := k.pool.disagg()
 	if d == nil || len(k.ranked) == 0 {
@@ -132,11 +125,10 @@ func (k *pick) addFurther(work *endpoint.Work) {
 	}
 }
 
-// stageAttempts is how often a stage is ranked if other picks take its last slots concurrently.
+// stageAttempts bounds how often a stage is ranked while other picks take its last slots.
 const stageAttempts = 3
 
-// rankStage returns up to n servers of a stage, and opens leases there. prompt means that they read
-// the request's prompt.
+// rankStage opens leases at up to n servers of a stage. prompt means that they read the prompt.
 func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*endpoint.Endpoint) {
 	for range stageAttempts {
 		ranked := s.Rank(&k.query, k.at, k.endpoints, k.allowed, n, &k.others)
@@ -187,7 +179,6 @@ func (k *pick) front() *endpoint.Endpoint {
 	return &list[i]
 }
 
-// nameFurther adds the request's further servers to a pick's answer.
 func (k *pick) nameFurther(a *extproc.Answer) {
 	if len(k.ranked) == 0 {
 		return
@@ -220,7 +211,7 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only reduces an answer to one endpoint and the spill targets, because a header would be wrong at
+// only reduces an answer to one endpoint and the spill targets, for headers that are wrong at
 // another endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
@@ -240,7 +231,6 @@ func (f *further) decision() string {
 	return "decode-only"
 }
 
-// explainStages returns the choices of a request's stages.
 func (pool *pool) explainStages(r *schedule.Request, now time.Time) (out []Stage) {
 	d := pool.disagg()
 	if d == nil {

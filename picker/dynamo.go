@@ -13,17 +13,16 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Dynamo's frontend, which runs beside each worker with --router-mode direct, sends a request to
-// the workers whose numbers are in headers. Dynamo derives a worker's number from its pod's name.
+// Dynamo's frontend, beside each worker with --router-mode direct, sends a request to the workers
+// whose numbers are in headers. It derives a number from the name of the worker's pod.
 
-// Values of endpointpicker.HeaderRoutingMode.
 const (
 	modeAggregated    = "aggregated"
 	modeDisaggregated = "disaggregated"
 )
 
-// dynamoHeaders returns the headers with a request's workers: its main server, and another server
-// that reads its prompt. Servers with unknown numbers have none.
+// dynamoHeaders returns the headers with a request's workers: its main server and another one that
+// reads its prompt. Servers with unknown numbers have none.
 func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.Endpoint) (out []extproc.Header) {
 	set := func(name, value string) {
 		for _, n := range p.Headers(name) {
@@ -51,8 +50,8 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 	return append(out, extproc.Header{Name: endpointpicker.HeaderRoutingMode, Value: mode})
 }
 
-// rank returns the index of an endpoint among its pod's ports, and whether there are several.
-// Servers at one address with different numbers are different pods.
+// rank returns an endpoint's index among its pod's ports, and whether there are several. Servers at
+// one address with different numbers are different pods.
 func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several bool) {
 	list, ip := pool.snapshot.Endpoints, e.Addr.Addr()
 	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0),
@@ -70,8 +69,7 @@ func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several b
 	return rank, ports > 1
 }
 
-// dynamoID returns the number of a server's worker: by its label, else by its pod. A server without
-// a pod needs the label.
+// dynamoID returns the number of a server's worker by its label, else its pod.
 func dynamoID(s *endpoint.Spec) (uint64, bool) {
 	if text, ok := s.Labels[endpointpicker.DynamoIDLabel]; ok {
 		number, err := strconv.ParseUint(text, 10, 64)
@@ -84,7 +82,7 @@ func dynamoID(s *endpoint.Spec) (uint64, bool) {
 }
 
 // podID is Dynamo's number for a pod's worker: SipHash-1-3 with a zero key over the name and a byte
-// 0xff (Rust's DefaultHasher of a string), reduced to the bits that a JSON number holds.
+// 0xff (Rust's DefaultHasher of a string), reduced to the bits of a JSON number.
 func podID(name string) uint64 {
 	const kept = 1<<53 - 1
 	data := append([]byte(name), 0xff)

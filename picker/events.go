@@ -12,7 +12,7 @@ import (
 )
 
 // sources returns where each endpoint publishes KV events. endpoints are sorted by address; several
-// with one IP address use consecutive ports.
+// at one IP address use consecutive ports.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
 	for at, rank := range ranked(endpoints) {
@@ -51,7 +51,6 @@ func loadSources(port uint16, endpoints []endpoint.Endpoint) (out []kvevents.Loa
 	return out
 }
 
-// pushed stores the load that a server published.
 func (p *Picker) pushed(server netip.AddrPort, l kvevents.Load) {
 	r := endpoint.Reading{Queue: float64(l.Waiting), Running: float64(l.Running), CacheTokens: l.Fit}
 	if l.Fit > 0 {
@@ -62,7 +61,6 @@ func (p *Picker) pushed(server netip.AddrPort, l kvevents.Load) {
 	}
 }
 
-// reports reports whether one of the pool's servers reports its cached blocks.
 func (pool *pool) reports() bool {
 	for i := range pool.snapshot.Endpoints {
 		if pool.snapshot.Endpoints[i].Load().Prefixes().Knowledge() != prefix.Guessed {
@@ -72,8 +70,8 @@ func (pool *pool) reports() bool {
 	return false
 }
 
-// reported describes what an endpoint's KV events show, and any problem; "" if the pool's strategy
-// does not use them.
+// reported describes what an endpoint's KV events show, and any problem; "" if the strategy does
+// not use them.
 func (pool *pool) reported(at netip.AddrPort) string {
 	if pool.events == nil || pool.Body == BodyNone || !schedule.UsesPrefixes(&pool.options) {
 		return ""

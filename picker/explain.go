@@ -62,7 +62,6 @@ type Held struct {
 	Waiting    []flow.Band `json:"waiting,omitempty"`
 }
 
-// explainTimeout bounds Explain's wait for an idle pool's metrics.
 const explainTimeout = 300 * time.Millisecond
 
 // Explain returns what the pool would choose for a request now. It opens no lease, keeps the
@@ -144,8 +143,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	return e
 }
 
-// describe returns a strategy's verdicts on the pool's endpoints, with the reasons of loads that
-// are not fresh.
+// describe returns a strategy's verdicts on the pool's endpoints, and why loads are not fresh.
 func (pool *pool) describe(
 	s *schedule.Strategy, r *schedule.Request, now time.Time, allowed func(*endpoint.Endpoint) bool,
 	lacking *models.Lacking,

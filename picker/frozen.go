@@ -12,8 +12,8 @@ import (
 
 // A server that freezes before it sends headers delays a stream by at most its HeadersLimit
 // (endpoint.Load). Then Envoy tries the pick's next server in parallel, and resets the one that
-// does not send headers first. So the limit fails no request even if both servers are slow, and no
-// request runs on two servers after its headers.
+// does not send headers first. So the limit fails no request even if both are slow, and no request
+// runs on two servers after its headers.
 //
 // An overloaded pool is slow as a whole, and must not get requests twice. So the limit is the
 // maximum while the next server is suspect or has a queue, and for stormTime after several servers
@@ -30,7 +30,6 @@ const (
 	busyReading = 3
 )
 
-// storm counts a pool's servers that exceed their limits.
 type storm struct {
 	requests atomic.Uint64 // moved to another server
 	until    atomic.Int64  // a moment: end of the maximum limit; 0 if there was none
@@ -38,7 +37,6 @@ type storm struct {
 	last     map[*endpoint.Load]endpoint.Moment
 }
 
-// exceeded counts a server without headers in time. servers is the pool's number of servers.
 func (s *storm) exceeded(at *endpoint.Load, servers int, now endpoint.Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +60,6 @@ func (s *storm) exceeded(at *endpoint.Load, servers int, now endpoint.Moment) {
 	}
 }
 
-// raging reports whether the pool is slow as a whole.
 func (s *storm) raging(now endpoint.Moment) bool {
 	until := s.until.Load()
 	return until != 0 && int64(now) < until
@@ -86,7 +83,7 @@ func (k *pick) limitHeaders(a *extproc.Answer) {
 	k.lease.LimitHeaders(limit)
 }
 
-// busy reports whether a server has no room for another server's request.
+// busy reports whether a server has no room for another's request.
 func busy(e *endpoint.Endpoint, now endpoint.Moment) bool {
 	var s endpoint.State
 	e.ReadState(&s, now)

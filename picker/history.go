@@ -109,7 +109,6 @@ const (
 	maxVerdicts        = 16 // of a record
 )
 
-// history keeps a pool's last recorded picks.
 type history struct {
 	last atomic.Int64 // of the last record, in nanoseconds since start
 	next atomic.Uint64
@@ -117,18 +116,16 @@ type history struct {
 	ring [historySize]atomic.Pointer[Record]
 }
 
-// historyOf returns the number of records per pool.
 func historyOf(pools int) int64 {
 	return int64(min(max(maxRecords/max(pools, 1), minHistory), historySize))
 }
 
-// start is the origin of times in atomics. Differences are monotonic, because the clock may be set.
+// start is the origin of times in atomics: monotonic, because the clock may be set.
 var start = time.Now()
 
 // newHistory returns a history that keeps nothing until resize.
 func newHistory() *history { return new(history) }
 
-// resize sets the number of kept records, and drops older ones.
 func (h *history) resize(size int64) {
 	h.size.Store(size)
 	newest := h.next.Load()
@@ -137,8 +134,8 @@ func (h *history) resize(size int64) {
 	}
 }
 
-// due reports whether to record a pick of a pool with a number of endpoints, because the last
-// record is old enough. It is true for one pick at a time.
+// due reports whether to record a pick, because the last record is old enough. It is true for one
+// pick at a time.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
 	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) &&
@@ -166,8 +163,7 @@ func (h *history) list() []*Record {
 	return records
 }
 
-// record describes a pick. A choice that opened a lease has its verdicts from before that (rank);
-// other picks count nowhere.
+// record describes a pick, with its verdicts from before it opened a lease (rank).
 func (k *pick) record() *Record {
 	pool, a, at := k.pool, &k.answer, k.started
 	request := pool.scheduled(k.request, at)

@@ -31,7 +31,7 @@ type metrics struct {
 	upstream   *upstreamMetrics // nil without Protocol.Upstream
 }
 
-// poolMetrics are one pool's series. The first pick creates them, because series of unused pools
+// poolMetrics are one pool's series. The first pick creates them, because unused pools' series
 // would be most of the page.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
@@ -180,7 +180,6 @@ func (m *poolMetrics) waited(o flow.Outcome, priority int, d time.Duration) {
 	m.waits.WithLabelValues(m.name, strconv.Itoa(priority), o.String()).Observe(d.Seconds())
 }
 
-// poolCollector reads the pools when Prometheus scrapes.
 type poolCollector struct{ picker *Picker }
 
 // Describe implements prometheus.Collector.
@@ -241,7 +240,6 @@ func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// sink sends series to a scrape.
 type sink chan<- prometheus.Metric
 
 func (s sink) gauge(d *prometheus.Desc, v int, labels ...string) {
@@ -252,7 +250,6 @@ func (s sink) count(d *prometheus.Desc, v float64, labels ...string) {
 	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 }
 
-// endpoints sends the series of a pool's endpoints.
 func (s sink) endpoints(name string, pool *pool) {
 	var inFlight int64
 	var fresh, stale, idle, draining, unread, problems, silent int
@@ -301,7 +298,6 @@ func (s sink) endpoints(name string, pool *pool) {
 	s.gauge(silentDesc, silent, name)
 }
 
-// queues sends the series of a pool's KV events, processor, flow control and headers timeouts.
 func (s sink) queues(name string, pool *pool) {
 	if pool.KVEvents != nil {
 		for k, n := range pool.knowledge() {

@@ -41,7 +41,6 @@ func (m *Models) equal(o *Models) bool {
 		(m.Other == nil) == (o.Other == nil) && (m.Other == nil || same(*m.Other, *o.Other))
 }
 
-// modelRules are compiled Models.
 type modelRules struct {
 	models   *Models
 	named    map[string]*modelRule
@@ -58,12 +57,11 @@ type modelRule struct {
 }
 
 // golden is 2^64 divided by the golden ratio. Its multiples modulo 2^64 are so even that each
-// target gets its share of any number of consecutive requests, within a few requests (Weyl's
-// sequence; Knuth, TAOCP 6.4). With random draws, one in 20 runs of 10,000 requests is off by 1 %.
+// target gets its share of any run of requests, within a few (Weyl's sequence; Knuth, TAOCP 6.4).
+// With random draws, one in 20 runs of 10,000 requests is off by 1 %.
 const golden = 0x9e3779b97f4a7c15
 
-// newModelRules compiles m, which may be nil. start gives each picker its own start of the
-// sequences.
+// start gives each picker its own start of the sequences.
 func newModelRules(m *Models, start func() uint64) *modelRules {
 	if m == nil {
 		return nil
@@ -90,7 +88,6 @@ func newModelRules(m *Models, start func() uint64) *modelRules {
 	return out
 }
 
-// rule returns a model's rule, or nil.
 func (m *modelRules) rule(model string) *modelRule {
 	if r := m.named[model]; r != nil || model == "" {
 		return r
@@ -98,7 +95,6 @@ func (m *modelRules) rule(model string) *modelRule {
 	return m.other
 }
 
-// targets returns the possible replacements of a request's model.
 func (pool *pool) targets(model string) []ModelTarget {
 	if pool.rules == nil || model == "" {
 		return nil
@@ -125,27 +121,24 @@ func (m *modelRules) target(model string) *request.Target {
 	return r.targets[sort.Search(len(r.until), func(i int) bool { return r.until[i] > n })]
 }
 
-// The header of a request's objective, and the same without llm-d's name.
+// llm-d's header of a request's objective, and the one without its name.
 const (
 	objectiveHeader      = "x-llm-d-inference-objective"
 	plainObjectiveHeader = "x-gateway-inference-objective"
 )
 
-// Priorities of requests for models of each criticality.
 const (
 	priorityCritical  = 1
 	prioritySheddable = -1
 )
 
 // priority is a request's priority: by its objective if headers are trusted and the pool has it,
-// else by its model's criticality. The inference extension, whose models have no criticality any
-// more, uses 0 for an unknown objective. Here a misspelled header would then promote a Sheddable
-// model.
+// else by its model's criticality. The inference extension, whose models lack criticality now, uses
+// 0 for an unknown objective; here a misspelled header would then promote a Sheddable model.
 func (pool *pool) priority(r *extproc.Request) int32 {
 	return pool.priorityOf(r.Headers.Header, r.Facts.Model)
 }
 
-// priorityOf is priority with a function that returns headers.
 func (pool *pool) priorityOf(header func(string) []byte, model string) int32 {
 	if pool.TrustHeaders && pool.rules != nil && len(pool.rules.models.Objectives) > 0 {
 		name := header(objectiveHeader)
@@ -175,7 +168,6 @@ func priorityFor(c schedule.Criticality) int32 {
 	return 0
 }
 
-// criticality is a priority's criticality for strategies.
 func criticality(priority int32) schedule.Criticality {
 	switch {
 	case priority > 0:
@@ -186,7 +178,7 @@ func criticality(priority int32) schedule.Criticality {
 	return schedule.Standard
 }
 
-// sheds reports whether the pool's strategy sheds requests of a criticality while no endpoint has
+// sheds reports whether the strategy sheds requests of a criticality while no endpoint has
 // capacity.
 func (pool *pool) sheds(c schedule.Criticality) bool {
 	return c == schedule.Sheddable && schedule.ShedsFull(&pool.options)

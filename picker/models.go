@@ -20,10 +20,8 @@ import (
 
 const resultModels = "models" // 200: the models of the route's pools
 
-// maxRoutePools bounds the pools of a route whose models are listed.
 const maxRoutePools = 64
 
-// asksForModels reports whether a request without a body asks for the list of models.
 func asksForModels(h *extproc.Message) bool {
 	path := h.Header(":path")
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
@@ -36,18 +34,16 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
-// listsAlone reports whether a call asks for the list of models of a whole import
-// (objectid.Target). The clusters of such an import are pools of their own, and only policies
-// LeastLoad and Latency pick among them.
+// listsAlone reports whether a call asks for the models of a whole import (objectid.Target), whose
+// clusters are pools of their own and picked among only by policies LeastLoad and Latency.
 func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
 // listModels answers a request for the list of models with the models of all pools of its route. It
-// returns false if no server reports any, so that the request is picked for. pool may be nil.
-//
-// A gateway ignores our own responses for a pool that can spill (translator/envoy), except on its
-// routes for these requests, which list pools.
+// returns false if no server reports any; the request is then picked for. pool may be nil. A
+// gateway ignores our own responses for a pool that can spill (translator/envoy), except on its
+// routes for these requests.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
 	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || pool == nil && !listsAlone(r) ||
@@ -87,8 +83,8 @@ func (k *pick) listModels() bool {
 	return true
 }
 
-// listedBy also queries the picker of an exporting cluster, which has its own InferenceModels. A
-// picker other than Penstock picks an endpoint for the request.
+// listedBy also queries the picker of an exporting cluster, for its own InferenceModels. Other
+// pickers choose an endpoint for the request.
 func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 	if pool.remote == nil || pool.ID.Member == "" {
 		return listed
@@ -113,7 +109,7 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 	return listed
 }
 
-// Query parameters after the pool's name and a question mark in an entry of Request.Pools.
+// Query parameters after the pool's name in an entry of Request.Pools.
 const (
 	poolSubset = "subset" // label selector of a share's subset
 	// The route's changes of a request for gateways: the host, the whole path, or a prefix and its
@@ -134,8 +130,8 @@ func rulePool(entry string) (name string, how url.Values) {
 // Limits of requests to gateways, in bytes.
 const maxHost, maxPath = 255, 1024
 
-// gateways returns a pool's gateways to query for models. It returns none if the request has
-// already passed another Penstock gateway, to prevent a loop between two routes.
+// gateways returns a pool's gateways to query for models; none if the request has passed another
+// Penstock gateway, against loops between two routes.
 func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	out := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol, Host: string(h.Header(":authority"))}
 	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")
@@ -162,7 +158,7 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	return out
 }
 
-// servers returns a pool's servers to query for models, filtered by a selector; "" matches all.
+// servers returns a pool's servers to query for models; selector "" matches all.
 func (pool *pool) servers(subset string) models.Pool {
 	pool.snapshot.MarkUsed() // so that pages list the loaded adapters
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}

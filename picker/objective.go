@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's latency objective, in milliseconds: llm-d's, and the same without its
-// name. llm-d's take precedence.
+// Headers of a request's latency objective, in milliseconds: llm-d's, which take precedence, and
+// the same without its name.
 const (
 	ttftHeader      = "x-llm-d-slo-ttft-ms"
 	tpotHeader      = "x-llm-d-slo-tpot-ms"
@@ -15,8 +15,7 @@ const (
 	plainTPOTHeader = "x-slo-tpot-ms"
 )
 
-// objective reads the latency objective of a request. Values other than positive numbers are
-// ignored. header returns a header's value.
+// objective reads a request's latency objective. Only positive numbers count.
 func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	if !schedule.UsesObjective(&pool.options) {
 		return o
@@ -26,8 +25,8 @@ func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	return o
 }
 
-// milliseconds reads a positive number, such as "250" or "12.5", and returns it in seconds, or
-// otherwise if the text is invalid.
+// milliseconds reads a positive number, such as "250" or "12.5", in seconds; otherwise if the text
+// is invalid.
 func milliseconds(text []byte, otherwise float64) float64 {
 	if len(text) == 0 || len(text) > 16 {
 		return otherwise

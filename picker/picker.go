@@ -66,7 +66,6 @@ type others struct {
 	imported atomic.Int64   // requests in flight from other clusters
 }
 
-// pools has a picker's pools.
 type pools struct {
 	mu      sync.Mutex // serializes changes; picks do not take it
 	leaving bool       // Leave was called
@@ -93,14 +92,14 @@ type records struct {
 	usage usage
 }
 
-// poolSet has the pools for picks. It is replaced as a whole.
+// poolSet has the pools for picks, and is replaced as a whole.
 type poolSet struct {
 	byName    map[string]*pool // by the text of its ID, as gateways send it
 	byDefault *pool            // for gateways that send none; may be nil
 }
 
 // pool is one pool's runtime. A changed configuration makes a new one, which inherits the lasting
-// state (build).
+// state.
 type pool struct {
 	Pool
 	Name     string // text of ID, for records, messages and metrics
@@ -133,9 +132,9 @@ type pool struct {
 	storm       *storm                             // of servers without headers
 }
 
-// leaseTimeout is when a request without reports stops counting as in flight, because its Envoy is
-// gone. Envoys report each request every 2 s (translator/envoy, renewalInterval), at most 100 ms
-// late, so one report may be lost.
+// leaseTimeout ends the lease of a request without reports: its Envoy is gone. Envoys report each
+// request every 2 s (translator/envoy, renewalInterval), at most 100 ms late, so one report may be
+// lost.
 const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
@@ -239,8 +238,8 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build makes a pool's runtime. The strategy (with its round-robin position), the history and the
-// counters survive changes that don't affect them.
+// build makes a pool's runtime. Strategy (with its round-robin position), history and counters
+// survive changes of other parts.
 func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	if c.Relay != nil && len(c.Relay.Pickers) == 0 {
 		return nil, fmt.Errorf("pool %s: a relay needs the address of a remote picker", c.ID)
@@ -299,7 +298,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	return next, nil
 }
 
-// setDefaults replaces c's zero values by their meanings, and invalid plugins by old's.
+// setDefaults replaces zero values by their meanings, and invalid plugins by old's.
 func (c *Pool) setDefaults(old *pool) {
 	c.BodyLimit = cmp.Or(c.BodyLimit, DefaultBodyLimit)
 	c.Fallbacks = min(max(c.Fallbacks, 0), 8)
@@ -372,9 +371,8 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// swap makes next current and releases the resources of replaced and removed pools, which are among
-// changed. p.mu is held. Changing one of ten thousand pools copies the map, but does not visit the
-// others.
+// swap makes next current and releases the replaced and removed pools among changed. p.mu is held.
+// Changing one of ten thousand pools copies the map, but does not visit the others.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}

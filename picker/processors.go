@@ -28,7 +28,7 @@ type Processor struct {
 // extendAbove is the longest wait for a processor within Envoy's own timeout of 2 s for a pick.
 const extendAbove = time.Second
 
-// connectProcessor sets a pool's processor client, which it takes from old if unchanged.
+// connectProcessor sets a pool's processor client, old's if unchanged.
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
 	switch c := pool.Processor; {
 	case c == nil || pool.Relay != nil || pool.Clusters != nil || pool.Gateways:
@@ -59,7 +59,6 @@ func (pool *pool) closeProcessor(now *pool) {
 	}
 }
 
-// processed is a processor's result for a request.
 type processed struct {
 	*processor.Answer // may be nil
 	outcome           processor.Outcome

@@ -6,13 +6,13 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Headers of the inference extension's conformance suite. See Protocol.Conformance.
+// Headers of the inference extension's conformance suite (Protocol.Conformance).
 const (
 	selectionHeader = "test-epp-endpoint-selection"
 	servedHeader    = "x-conformance-test-served-endpoint"
 )
 
-// subset returns the endpoints to which the gateway restricts the pick, and whether it does.
+// subset returns the gateway's restriction of the pick to endpoints, if any.
 func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricted bool) {
 	if p.Conformance {
 		if chosen := headers.Header(selectionHeader); len(chosen) > 0 {

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// scheduled returns a request as strategies see it.
 func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
 	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream,
 		Responses: r.Facts.Kind == request.Responses, Tokens: promptTokens(r), Chain: r.Facts.Chain,
@@ -32,7 +31,6 @@ func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request 
 	return q
 }
 
-// profile returns the EndpointPickerConfig of the pool's picks, or nil.
 func (pool *pool) profile() *endpointpicker.Profile {
 	if pool.Strategy != schedule.Plugins {
 		return nil
@@ -40,7 +38,6 @@ func (pool *pool) profile() *endpointpicker.Profile {
 	return pool.Plugins
 }
 
-// promptTokens is the known or estimated length of a request's prompt.
 func promptTokens(r *extproc.Request) int {
 	if r.Bodyless {
 		return 1 // there is no prompt

@@ -16,7 +16,7 @@ const (
 	ReasonOutOfRange = "relay_out_of_range" // 503: all of the remote picker's addresses are outside the declared ranges
 )
 
-// Results of picks, for metrics and traces; the others are the reasons.
+// Results of picks, for metrics and traces, besides the reasons.
 const (
 	resultPicked  = "picked"
 	resultSpilled = "spilled" // no pod accepts the request; the pick has only spill targets
@@ -27,5 +27,5 @@ const (
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )
 
-// maxEndpoints bounds a pick's list, so that many retries do not make a large header.
+// maxEndpoints bounds a pick's list, so that many retries make no large header.
 const maxEndpoints = 16

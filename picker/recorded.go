@@ -20,8 +20,7 @@ const (
 	maxRecordedName = 256
 )
 
-// line starts a request's line in the trace, which its end completes; nil if its prompt is not
-// read.
+// line starts a request's line in the trace; nil if its prompt is not read.
 func (k *pick) line() *recording.Line {
 	p, r := k.picker, k.request
 	if p.config.Recording == nil || k.pool.Relay != nil || k.tokens <= 0 || r.Facts.Size == 0 {
@@ -71,7 +70,7 @@ func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
 }
 
 // hashIDs returns an ID per 512 tokens of a prompt. Two prompts have equal IDs for their known
-// common beginning. IDs beyond the chain's blocks are unique.
+// common beginning; IDs beyond the chain's blocks are unique.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key

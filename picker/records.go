@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every pick is noted in a ring of fixed size, with the picker's comparison, and its outcome once
-// the access log reports it. A note is written in place without allocation; in a pool of a thousand
-// endpoints it has the best ones. A sample of the picks has full verdicts (history.go).
+// Every pick is noted in a ring of fixed size, with its comparison, and its outcome once the access
+// log reports it. A note is written in place without allocation; in a pool of a thousand endpoints
+// it has the best ones. A sample of the picks has full verdicts (history.go).
 const (
 	// maxNotes bounds the notes of all pools: 80 s at 100 picks a second. They take at most 12 MiB.
 	maxNotes = 8192
@@ -125,7 +125,6 @@ type Outcome struct {
 	Canceled bool          `json:"canceled,omitempty"`
 }
 
-// add notes a pick, and returns its number.
 func (n *notes) add(k *pick) uint64 {
 	pool, r, a := k.pool, k.request, &k.answer
 	id, model := r.Headers.Header("x-request-id"), cmp.Or(r.Facts.Model, k.model)
@@ -189,7 +188,6 @@ func (n *notes) grow(size int) {
 	n.ring = ring
 }
 
-// ended notes the outcome of a pick that is still in the ring.
 func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -240,7 +238,6 @@ func (p *Picker) Picks(q Picks) []*Record {
 	return records
 }
 
-// find returns copies of up to limit notes, newest first.
 func (n *notes) find(q Picks, limit int) (found []note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -255,8 +252,8 @@ func (n *notes) find(q Picks, limit int) (found []note) {
 	return found
 }
 
-// record converts the note for a reader, with its pick's verdicts if there are any, and with stages
-// for readers of one request.
+// record converts the note for a reader, with verdicts if any, and with stages for readers of one
+// request.
 func (n *note) record(by string, stages bool) *Record {
 	r := &Record{}
 	lease := ""
@@ -296,7 +293,7 @@ func (n *note) record(by string, stages bool) *Record {
 	return r
 }
 
-// stages describes the passed stages. n.took is indexed by their places.
+// stages describes the passed stages; n.took is indexed by their places.
 func (n *note) stages(r *Record) (out []Passed) {
 	for i, s := range stages() {
 		if n.passed&(1<<i) == 0 {
@@ -341,8 +338,7 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps the best candidates of a pick: its ranked ones, then the lowest costs or highest
-// scores.
+// compare keeps a pick's best candidates: its ranked ones, then the lowest costs or highest scores.
 func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	k.candidates, k.compared = len(all), 0
 	for i := range all {
@@ -371,7 +367,7 @@ func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure
 	}
 }
 
-// before reports whether c is better than another choice of its pick, or was drawn instead.
+// before reports whether c is better than another choice, or was drawn instead.
 func (c *choice) before(other *choice) bool {
 	if c.drawn != other.drawn {
 		return c.drawn
@@ -382,7 +378,6 @@ func (c *choice) before(other *choice) bool {
 	return c.value < other.value
 }
 
-// costOf returns a verdict's cost, or 0.
 func costOf(v *schedule.Verdict) float64 {
 	if v.Cost == nil {
 		return 0
@@ -390,9 +385,8 @@ func costOf(v *schedule.Verdict) float64 {
 	return *v.Cost
 }
 
-// trim keeps the verdicts that explain a pick: on its endpoints, the lowest costs, the highest
-// scores or the fewest requests in flight, and a few excluded ones. It counts the others by the
-// filter that removed them, or as candidates.
+// trim keeps the verdicts that explain a pick: on its endpoints, the best others, and a few
+// excluded ones. It counts the rest by the filter that removed them, or as candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

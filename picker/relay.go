@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// connect sets a relayed pool's connections to the remote picker, which it takes from old if the
-// addresses are the same.
+// connect sets a relayed pool's connections to the remote picker, old's if the addresses are the
+// same.
 func (pool *pool) connect(old *pool) error {
 	relay := pool.Relay
 	if relay == nil {
@@ -37,7 +37,7 @@ func (pool *pool) connect(old *pool) error {
 	return err
 }
 
-// remote is the target that another picker, of this or another cluster, chooses for.
+// remote is the target for which another picker, of this or another cluster, chooses.
 type remote struct{}
 
 func (remote) restrict(k *pick) { k.spillTo = k.pool.spill(k.request.Spill) }
@@ -83,7 +83,7 @@ func (remote) rank(k *pick) {
 	}
 }
 
-// ask asks the remote picker. It returns false without endpoints; spill then decides.
+// ask returns false without endpoints; spill then decides.
 func (k *pick) ask(started time.Time) bool {
 	answer, err := k.pool.remote.Ask(k.ctx, k.request)
 	for {
@@ -112,8 +112,7 @@ func (k *pick) ask(started time.Time) bool {
 	return true
 }
 
-// rejected keeps the answer for a request that goes nowhere else, and ends the remote picker's
-// call.
+// rejected answers a request that goes nowhere else, and ends the remote picker's call.
 func (k *pick) rejected(reason, message string) {
 	k.otherwise, k.result = immediate(503, reason, message), reason
 	if k.remote.Track != nil {
@@ -122,8 +121,8 @@ func (k *pick) rejected(reason, message string) {
 	}
 }
 
-// lease keeps the remote picker's call open until the access log reports the request's end, because
-// the request counts there until then. Without a lease, the call ends with the gateway's.
+// lease keeps the remote picker's call open until the access log reports the request's end, as the
+// request counts there. Without a lease, the call ends with the gateway's.
 func (remote) lease(k *pick) {
 	p, r, call := k.picker, k.request, k.remote.Track
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
@@ -164,11 +163,11 @@ func (remote) answer(k *pick) {
 	}
 }
 
-// maxOpen bounds the endpoints tried in turn without a pick. Some may be gone, which only their own
-// picker knows.
+// maxOpen bounds the endpoints tried in turn without a pick: only their own picker knows which are
+// gone.
 const maxOpen = 8
 
-// anyEndpoints draws some of the known servers of a relayed pool.
+// anyEndpoints draws some known servers of a relayed pool.
 func (pool *pool) anyEndpoints() (texts []string) {
 	for _, i := range mathrand.Perm(len(pool.Servers)) {
 		if len(texts) < maxOpen {
@@ -187,7 +186,7 @@ type relayedRequest struct {
 // End implements extproc.Tracker. The gateway's call has ended, but the request goes on.
 func (t *relayedRequest) End() { t.lease.Done() }
 
-// nameable splits the addresses into allowed ones and others.
+// nameable splits addresses into allowed ones and others.
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
@@ -203,9 +202,9 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	return addrs, outOfRange
 }
 
-// inside reports whether a remote pod may have an address. Without declared ranges, all are allowed
-// except addresses of this machine or link, which no remote pod has: loopback, link-local (a
-// cloud's metadata server), multicast.
+// inside reports whether a remote pod may have an address. Without declared ranges, only addresses
+// of this machine or link are excluded, which no remote pod has: loopback, link-local (a cloud's
+// metadata server), multicast.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {
 		return true

@@ -30,7 +30,6 @@ type relayHealth struct {
 	outOfRange time.Time  // when the remote picker last sent an address outside the ranges
 }
 
-// reportRelay records the outcome of a relayed pick, and reports a change of the pool's state.
 func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {
 	h := pool.relayHealth
 	if f == (RelayFailure{}) && h.failure.Load() == nil {

@@ -29,7 +29,7 @@ const (
 )
 
 // responses has the places of a pool's stored responses: a server's "ip:port", or the hop to
-// another cluster or pool. The zero value is empty.
+// another cluster or pool.
 type responses struct {
 	mu      sync.Mutex
 	known   map[request.ResponseID]*linked.Element
@@ -47,7 +47,6 @@ type keptResponse struct {
 	own    *linked.Element // in its client's list
 }
 
-// find returns a response's place; "" if unknown.
 func (s *responses) find(id request.ResponseID, now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +130,7 @@ func (s *responses) add(id request.ResponseID, at string, client uint64, on, now
 	return true
 }
 
-// drop removes a response, unless nil. s.mu is held.
+// s.mu is held; e may be nil.
 func (s *responses) drop(e *linked.Element) {
 	if e == nil {
 		return

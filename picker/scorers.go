@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
-// connectScorers sets a pool's connections to external scorers, which it takes from old if
-// unchanged.
+// connectScorers sets a pool's connections to external scorers, old's if unchanged.
 func (pool *pool) connectScorers(old *pool) error {
 	for i, s := range pool.Scorers {
 		if old != nil && i < len(old.Scorers) && reflect.DeepEqual(old.Scorers[i], s) {
@@ -38,8 +37,8 @@ func (pool *pool) closeScorers(now *pool) {
 	}
 }
 
-// recordedScores returns the external scores of the last recorded pick, and its time, or nil.
-// Explaining a pick asks no scorer.
+// recordedScores returns the last recorded pick's external scores and time, or nil. Explaining a
+// pick asks no scorer.
 func (pool *pool) recordedScores() (external [][]float64, at *time.Time) {
 	if len(pool.scorers) == 0 || pool.Plugins == nil {
 		return nil, nil

@@ -16,12 +16,12 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// window is the HTTP/2 flow control window, in bytes. Large bodies need no window updates.
+// window is the HTTP/2 flow control window, in bytes: large bodies need no window updates.
 const window = 8 << 20
 
 const writeBuffer = 128 << 10 // in bytes
 
-// maxMessage is the largest message received, in bytes: a buffered body of 32 MiB and its frame.
+// maxMessage bounds a received message, in bytes: a buffered body of 32 MiB and its frame.
 const maxMessage = DefaultBodyLimit + 1<<20
 
 // keepaliveTimeout bounds a gateway's time to acknowledge data.

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Pools are watched without requests: each look probes one server of a pool, in turn. Pages or
-// responses of a working server replace looks. Once a probe fails, or takes longer than hedgeAfter,
-// all servers are probed, and dead ones at each further look.
+// Pools are watched without requests: each look probes one server of a pool, in turn, unless pages
+// or responses show a working one. Once a probe fails, or takes longer than hedgeAfter, all servers
+// are probed, and dead ones at each further look.
 const (
 	// Used pools are probed every lookUsed, and idle ones every lookIdle. At most idleProbes looks
 	// at idle pools and usedProbes at used ones begin per watchEvery; others are late.
@@ -84,7 +84,6 @@ type turn struct {
 	found  Unserved // as last reported
 }
 
-// watched is a server that may serve a pool's requests.
 type watched struct {
 	addr netip.AddrPort
 	end  *endpoint.Endpoint // nil if another picker picks for the pool
@@ -113,7 +112,6 @@ func (pool *pool) watchedServers() (n int, at func(int) watched) {
 	}
 }
 
-// good returns when a request last succeeded at the server.
 func (w watched) good() time.Time {
 	if w.end == nil {
 		return time.Time{}
@@ -142,7 +140,6 @@ func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	return o
 }
 
-// watchServers watches all pools until ctx ends.
 func (p *Picker) watchServers(ctx context.Context) error {
 	var looks sync.WaitGroup
 	defer looks.Wait()
@@ -214,7 +211,7 @@ func (p *Picker) dueTurn(t *turn, now time.Time) bool {
 	return n > 0 && !t.shown(n, at, now)
 }
 
-// followPools makes a turn for each pool. watch.mu is held.
+// watch.mu is held.
 func (p *Picker) followPools() {
 	w, set := &p.watch, p.pools.now.Load()
 	if set == w.set {
@@ -249,7 +246,6 @@ func (p *Picker) followPools() {
 	w.set = set
 }
 
-// forget drops the sights of servers that left the pool.
 func (t *turn) forget() {
 	n, at := t.pool.watchedServers()
 	if len(t.sights) == 0 {
@@ -266,7 +262,7 @@ func (t *turn) forget() {
 	}
 }
 
-// shown reports whether a page or a response shows a working server, no probe shows a dead one, and
+// shown reports whether a page or response shows a working server, no probe shows a dead one, and
 // all are known to be reachable or not.
 func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	works := false
@@ -339,8 +335,7 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	}
 }
 
-// probeServers probes a server, and the others if all is set or the first one does not answer at
-// once.
+// probeServers probes a server, and the others if all is set or the first does not answer at once.
 func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, others []watched, all bool) {
 	var probes errgroup.Group
 	probes.SetLimit(maxAtOnce)
@@ -370,8 +365,7 @@ func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, other
 	_ = probes.Wait() // no probe returns an error
 }
 
-// probeServer probes a server once, and returns whether it works. A revived one gets requests at
-// once.
+// probeServer probes a server, and returns whether it works. A revived one gets requests at once.
 func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -33,14 +33,14 @@ const (
 	DefaultSessionCookie = "session-id"
 )
 
-// maxSessionID is how many bytes of an ID count; maxSessionToken is the maximum length of a token.
+// maxSessionID is how many bytes of an ID count; maxSessionToken bounds a token.
 const (
 	maxSessionID    = 1 << 10
 	maxSessionToken = 128
 )
 
-// session reads a request's session: by token, else by ID, else by the pool's cookie. If the pool's
-// strategy has no sessions, it reads the route's. header returns a header's value.
+// session reads a request's session: by token, else by ID, else by the pool's cookie; the route's
+// if the pool's strategy has no sessions.
 func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule.Session) {
 	if pool.sessions == nil {
 		return s
@@ -69,10 +69,9 @@ func (pool *pool) routeSession(id []byte, now time.Time) (s schedule.Session) {
 	return s
 }
 
-// readsSessions reports whether the pool's strategy has sessions.
 func (pool *pool) readsSessions() bool { return schedule.UsesSessions(&pool.options) }
 
-// sessionID is the Session.ID of a request, and its source; 0 without a session.
+// sessionID is a request's Session.ID, and its source; 0 without a session.
 func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
 	id, by := header(sessionIDHeader), bySessionID
 	if p := pool.profile(); p != nil {
@@ -107,7 +106,7 @@ const (
 	bySessionRoute    // SessionHeader, with another strategy
 )
 
-// keptSession adds the pick's result to the source of its session; 0 if sessions had no part in the
+// keptSession adds the pick's result to the session's source; 0 if sessions had no part in the
 // pick.
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
 	by := sessionBy(s.By)
@@ -206,7 +205,7 @@ func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) 
 	return true
 }
 
-// keepSession records a session's request at an endpoint, for all processes.
+// keepSession records a session's endpoint, for all processes.
 func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.Time) {
 	if pool.sessions.Keep(id, at, now, pool.SessionTTL) && p.config.Sharing != nil {
 		p.config.Sharing.Session(Session{Pool: pool.ID, ID: id, At: at})
@@ -274,8 +273,8 @@ func cookie(header []byte, name string) []byte {
 	return nil
 }
 
-// sessionToken returns the token of a session at an endpoint: "ip:port" and the time in Unix
-// seconds. It is not secret, because a forged one only reaches endpoints of the pool.
+// sessionToken returns a session's token at an endpoint: "ip:port" and the Unix time in seconds. It
+// is not secret: a forged one only reaches endpoints of the pool.
 func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // A pool's shadow is a second strategy. It chooses for every request before the pool's own, from
-// the same state, and without effect: it opens no lease, and its choices only count in metrics.
+// the same state and without effect: it opens no lease, and its choices only count in metrics.
 
-// addShadow sets a pool's shadow. It keeps an equal old one, because strategies learn.
+// addShadow sets a pool's shadow, an equal old one if possible, because strategies learn.
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	if pool.Shadow == "" {
 		return nil
@@ -32,7 +32,7 @@ func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// shadowed is a shadow's choice. Its memory has the costs of all candidates.
+// shadowed is a shadow's choice, with the costs of all candidates.
 type shadowed struct {
 	working *working // nil without a shadow
 	chosen  *endpoint.Endpoint

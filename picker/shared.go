@@ -8,8 +8,8 @@ import (
 )
 
 // A prompt that one picker sends to a server is cached there for all pickers. So each pick is
-// published to the pickers of other processes, which record its prompt and adapter as if they had
-// picked. Requests in flight are published as sums (endpoint.Registry.Counts).
+// published to the other processes, which record its prompt and adapter as if they had picked.
+// Requests in flight are published as sums (endpoint.Registry.Counts).
 
 const maxSender = 128 // in bytes
 

@@ -29,7 +29,6 @@ type probing struct {
 	open    int
 }
 
-// probed is a server that is or was probed in its current silence.
 type probed struct {
 	open   bool
 	failed int

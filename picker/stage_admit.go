@@ -58,8 +58,6 @@ func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
 	return nil
 }
 
-// exported reports whether the other cluster may pick from the call's pool. An invalid name is not
-// exported.
 func (p *Picker) exported(r *extproc.Request) bool {
 	return p.config.Callers.Exported(targetOf(r.Pool), r.Member)
 }

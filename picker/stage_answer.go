@@ -77,7 +77,6 @@ func list(ranked []schedule.Candidate, spill []string, retries int, memory []str
 	return listed(append(memory, spill...), retries)
 }
 
-// addProcessed adds the processor's result to a pick's answer.
 func (k *pick) addProcessed(a *extproc.Answer) {
 	found := k.processed.Answer
 	if found == nil {
@@ -117,8 +116,8 @@ func listed(texts []string, retries int) extproc.Answer {
 
 // leastTries is the minimum number of attempts of a pick with several servers. A shorter list
 // repeats, so that the request gets to no more servers than Pool.Fallbacks allows. A working server
-// may close a connection as a request arrives, while the next server of the list is dead: llama.cpp
-// closes each connection after a stream, unannounced, and Envoy prefers the last used connection.
+// may close a connection as a request arrives, while the next server is dead: llama.cpp closes each
+// connection after a stream, unannounced, and Envoy prefers the last used connection.
 const leastTries = 5
 
 // retries returns the number of retries, at least the user's.
@@ -129,8 +128,8 @@ func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	return max(user, leastTries-1)
 }
 
-// retries returns the user's number of retries: by the route's policy, or by the header of a
-// trusted sender. A gateway that Penstock does not configure may read no list (Envoy's ORIGINAL_DST
+// retries returns the user's number of retries: by the route's policy, or a trusted sender's
+// header. A gateway that Penstock does not configure may read no list (Envoy's ORIGINAL_DST
 // clusters), so lists never repeat there.
 func retries(r *extproc.Request) int {
 	if !r.Reported() {
@@ -147,7 +146,7 @@ func immediate(status int, reason, message string) extproc.Answer {
 	return a
 }
 
-// dropped are the values of x-llm-d-request-dropped-reason, as in llm-d's router.
+// Values of x-llm-d-request-dropped-reason, as in llm-d's router.
 var dropped = map[string]string{
 	ReasonNoEndpoints: "rejected-no-endpoints",
 	ReasonSubset:      "rejected-no-endpoints",

@@ -121,7 +121,6 @@ func held(r *Record) string {
 	return fmt.Sprintf("it waited %.3f s while the pool was saturated", r.Waited.Seconds())
 }
 
-// exceeded returns the limits of flow control behind a 429.
 func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited time.Duration) (all []schedule.Excess) {
 	limits := queue.Limits()
 	switch outcome {
@@ -163,7 +162,6 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// fairness is a request's fairness ID, if the pool trusts headers.
 func (pool *pool) fairness(r *extproc.Request) []byte {
 	if !pool.TrustHeaders {
 		return nil

@@ -32,8 +32,8 @@ func (servers) lease(k *pick) {
 		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// addLacking appends other endpoints to the ones with the request's model, for retries: an engine
-// may serve a name that its list lacks.
+// addLacking appends other endpoints to the ones with the model, for retries: an engine may serve a
+// name that its list lacks.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {
@@ -46,7 +46,6 @@ func (k *pick) addLacking() {
 
 func leased(r *Record) string { return r.Lease }
 
-// counted puts the request's lease into an answer.
 func (k *pick) counted(a *extproc.Answer) {
 	a.Pool, a.Lease = k.pool.Name, extproc.Lease{Owner: k.picker.leases.Owner(), Number: k.lease.Number()}
 }

@@ -28,7 +28,6 @@ func keepNote(k *pick) {
 	}
 }
 
-// tag stores with a lease the data for its end.
 func (k *pick) tag(number uint64) {
 	tag := endpoint.Tag{Number: number, Model: k.model, Tokens: k.tokens, Unread: k.unread, Line: k.line(),
 		Early: k.lease.Early()}

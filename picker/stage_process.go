@@ -71,10 +71,9 @@ func processedBy(r *Record) string {
 	return "the processor's outcome is " + r.Processor.Outcome
 }
 
-// credentials are never sent to a processor.
+// Never sent to a processor.
 var credentials = []string{"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "set-cookie"}
 
-// processedHeaders returns a request's headers for the processor.
 func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	out := make(map[string]string, 1+len(pool.Processor.Headers))
 	for _, name := range append(slices.Clip(pool.Processor.Headers), "x-request-id") {
@@ -86,7 +85,7 @@ func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	return out
 }
 
-// Reasons why the pool's strategy decides although the processor was asked for a worker.
+// Why the pool's strategy decides although the processor was asked for a worker.
 const (
 	noAnswer      = "no_answer"
 	noWorker      = "no_worker"      // the answer has none
@@ -114,7 +113,7 @@ func (k *pick) findWorker() {
 }
 
 // worker returns a filter for the pool's endpoints with an address: IP:PORT, or NAME:PORT of a pod
-// or of a host in a ModelServers object. It returns nil if none matches.
+// or of a host in a ModelServers object; nil if none matches.
 func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	list := pool.snapshot.Endpoints
 	if addr, err := netip.ParseAddrPort(address); err == nil {
@@ -146,14 +145,13 @@ func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	return nil
 }
 
-// fallBack records why the pool's strategy decides about a request.
 func (k *pick) fallBack(reason string) {
 	k.processed.fallback = reason
 	k.picker.metrics.processed.fallbacks.WithLabelValues(k.pool.Name, reason).Inc()
 }
 
-// processSpan starts a call's span, and sets its trace context, which is the request's if the pick
-// has no span.
+// processSpan starts a call's span, and sets its trace context: the request's if the pick has no
+// span.
 func (k *pick) processSpan(q *processor.Request) trace.Span {
 	r := k.request
 	if k.span == nil {

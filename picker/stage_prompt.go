@@ -31,7 +31,7 @@ func prompted(r *Record) string {
 }
 
 // useTokens uses the processor's tokens, which the server gets. They are compared with servers'
-// reports unless the prompt has images, which are part of the hashes of the servers' blocks.
+// reports unless the prompt has images, which are part of the blocks' hashes.
 func (k *pick) useTokens() {
 	found, q := k.processed.Answer, &k.query
 	if found == nil || found.Count == 0 {
@@ -50,8 +50,8 @@ func (k *pick) useTokens() {
 	q.Exact = exact
 }
 
-// renderPrompt gets the token IDs of a text prompt, if servers of the pool report their caches. It
-// keeps the IDs as a JSON array if the pool's requests carry them.
+// renderPrompt gets the token IDs of a text prompt, if servers of the pool report their caches, as
+// a JSON array if the pool's requests carry them.
 func (k *pick) renderPrompt() {
 	pool, r, q := k.pool, k.request, &k.query
 	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 ||

@@ -49,8 +49,8 @@ func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 	return policy
 }
 
-// needsPrompts reports whether a profile depends on the prompt alone, because all its scorers
-// compare cached prompts. All other strategies except chwbl work without a body.
+// needsPrompts reports whether a profile depends on the prompt alone: all its scorers compare
+// cached prompts. All other strategies except chwbl work without a body.
 func needsPrompts(profile *endpointpicker.Profile) bool {
 	return profile != nil && len(profile.Scorers) > 0 &&
 		!slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {

@@ -67,8 +67,8 @@ func (k *pick) keptHere() bool {
 	})
 }
 
-// atKeeper ranks only the server that stores the request's response. It returns false if that
-// server accepts no requests.
+// atKeeper ranks only the server that stores the response. It returns false if that server accepts
+// no requests.
 func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.keeper == "" || isHop(k.keeper) {
 		return false
@@ -87,5 +87,5 @@ func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) b
 	return true
 }
 
-// bound reports whether the last rank left the request only the server that stores its response.
+// bound reports whether the last rank left only the server that stores the request's response.
 func (k *pick) bound() bool { return k.follows == followsKept || k.follows == followsFull }

@@ -46,11 +46,9 @@ func (servers) restrict(k *pick) {
 	}
 }
 
-// hasModel reports whether a server without a request's model answers it with 404, by the request's
-// kind.
+// hasModel reports whether a server without the model answers a request of this kind with 404.
 func hasModel(k request.Kind) bool { return k != request.OtherKind && k != request.Rendered }
 
-// setHolders passes the pool's model servers to its Holders.
 func (pool *pool) setHolders() {
 	listed := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol}
 	if !pool.Gateways && pool.Clusters == nil && pool.Relay == nil {

@@ -52,7 +52,6 @@ func (k *pick) whenFull() {
 	}
 }
 
-// limits returns the limits that exclude all endpoints.
 func (k *pick) limits() []schedule.Excess {
 	all := k.pool.strategy.Exceeded(&k.scratch)
 	if limit := k.pool.Full.InFlight; len(all) == 0 && limit > 0 && k.contested > 0 {

@@ -148,7 +148,6 @@ type pick struct {
 	session    sessionBy
 }
 
-// working is the memory of a rank, reused by the next pick.
 type working struct {
 	scratch schedule.Scratch
 	others  schedule.Scratch // for another choice: of further servers, or for retries
@@ -232,7 +231,6 @@ func (k *pick) settle(given bool) {
 	*k = pick{picker: k.picker, ctx: k.ctx, request: k.request, policy: k.policy, rules: k.rules}
 }
 
-// giveBack ends the counts of a request that is not sent.
 func (k *pick) giveBack() {
 	k.further.release()
 	if k.lease != nil {
@@ -250,8 +248,7 @@ func (k *pick) giveBack() {
 	}
 }
 
-// pass runs the stages of a moment. The time until the body has arrived counts for the stage that
-// waits for it.
+// The time until the body has arrived counts for the stage that waits for it.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {

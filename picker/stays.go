@@ -48,17 +48,17 @@ func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint6
 	return session, cluster
 }
 
-// tokenSeparator separates the import's token from the token of the picker behind it. Neither token
+// tokenSeparator separates the import's token from the one of the picker behind it. Neither
 // contains it.
 const tokenSeparator = "."
 
 // maxTokenBehind bounds another picker's token, usually some 40 bytes.
 const maxTokenBehind = 1 << 10
 
-// stayToken returns the header with the token of a session in the cluster behind the hop that
-// served: 8 bytes for the cluster and 8 for the time in Unix seconds, then the cluster's own
-// picker's token, which the next request returns to it. The token is not secret, because a forged
-// one only reaches clusters of the import. It does not reveal a cluster's name.
+// stayToken returns the header with a session's token for the cluster behind the hop that served: 8
+// bytes for the cluster and 8 for the Unix time in seconds, then the token of the cluster's own
+// picker, to which the next request returns it. The token is not secret, because a forged one only
+// reaches clusters of the import. It does not reveal a cluster's name.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served })
 	if i < 0 || len(behind) > maxTokenBehind {
@@ -92,12 +92,12 @@ func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	return ""
 }
 
-// clusterID identifies a cluster of the import in tokens, equally in all processes.
+// clusterID identifies an import's cluster in tokens, equally in all processes.
 func (pool *pool) clusterID(name string) uint64 {
 	return schedule.SessionID([]byte(pool.Name + "\x00" + name))
 }
 
-// keepStay records a session's request in a cluster, for all processes.
+// keepStay records a session's cluster, for all processes.
 func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
 	if pool.stays != nil && pool.stays.Keep(session, cluster, time.Now(), pool.SessionTTL) && p.config.Sharing != nil {
 		p.config.Sharing.Session(Session{Pool: pool.ID, ID: session, Cluster: cluster})

@@ -18,7 +18,7 @@ const (
 	maxSelector = 16 << 10
 )
 
-// subsets caches the endpoints of requests' label selectors. A change of the pool's endpoints makes
+// subsets caches the endpoints of requests' label selectors. A change of the endpoints makes
 // another pool.
 type subsets struct {
 	known sync.Map // selector -> map[netip.AddrPort]bool

@@ -9,8 +9,8 @@ import (
 
 // Leasing of an endpoint for the stages lease and spill.
 
-// take opens a lease at the first ranked endpoint. Another pick may have taken its last slot or its
-// trial since; then take ranks again. It returns false if no endpoint accepts the request.
+// take opens a lease at the first ranked endpoint, and ranks again if another pick took its last
+// slot or its trial. It returns false if no endpoint accepts the request.
 func (k *pick) take() bool {
 	limit := int64(k.pool.Full.InFlight)
 	if k.strategy == k.pool.unlimited {

@@ -56,5 +56,4 @@ func (gateways) lease(*pick)  {}
 func (gateways) spill(*pick)  {}
 func (gateways) answer(*pick) {}
 
-// servers are the model servers of a pool.
 type servers struct{}

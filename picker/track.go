@@ -13,11 +13,10 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// tracker follows a request on its ext_proc stream.
-//
-// A gateway that Penstock configures ends the stream soon after the pick and reports the request's
-// end in its access log. Other gateways send no access log, but keep the stream until the response,
-// as the protocol demands; the stream's end is the best known end of their requests.
+// tracker follows a request on its ext_proc stream. A gateway that Penstock configures ends the
+// stream soon after the pick and reports the request's end in its access log. Others send no access
+// log, but keep the stream until the response, as the protocol demands; its end is the best known
+// end of their requests.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
@@ -60,7 +59,7 @@ func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
-// headers follows a request without an access log. A response without streaming begins at its end.
+// A response that is not streamed begins at its end.
 func (t *tracker) headers(load *endpoint.Load, r extproc.Response, now time.Time) {
 	t.served = load
 	t.entry = accesslog.Entry{Open: true, Served: r.Served, Status: r.Status, Headers: now.Sub(t.sent)}
@@ -91,7 +90,6 @@ func (t *tracker) Begun() {
 	t.picker.records.notes.ended(t.lease.Tag().Number, t.entry, now)
 }
 
-// progress records the call's progress of a response body.
 func (t *tracker) progress(p endpoint.Progress, now time.Time) {
 	p.Status, p.Sent, p.Streams = t.entry.Status, 1, t.entry.Status > 0 && !t.entry.Whole
 	t.lease.Progress(p, now)
@@ -245,7 +243,6 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	}
 }
 
-// record counts a request that ended at its server.
 func record(served *endpoint.Load, e *accesslog.Entry, now time.Time) {
 	if why := failure(e); why != "" {
 		served.RecordFailed(why, now)
@@ -254,7 +251,7 @@ func record(served *endpoint.Load, e *accesslog.Entry, now time.Time) {
 	served.Record(e.FirstByte, now)
 }
 
-// failure is why its server did not serve a request, or "".
+// failure is why a server did not serve a request, or "".
 func failure(e *accesslog.Entry) string {
 	switch {
 	case e.Status == 0:
@@ -269,7 +266,7 @@ func failure(e *accesslog.Entry) string {
 	return ""
 }
 
-// targetOf parses an access log's pool; the zero Target if invalid.
+// targetOf returns the zero Target if text is invalid.
 func targetOf(text string) objectid.Target {
 	target, _ := objectid.ParseTarget(text)
 	return target

@@ -9,8 +9,8 @@ import (
 
 // A prompt counts as cached at a server from the pick on, so that the next one with the same
 // beginning follows it. If the server denies the request, or never gets it, this is reverted, also
-// in other processes. Evictions of other prompts stay. So do reports of the prompt to other
-// clusters (Config.Observer), which have no retraction.
+// in other processes. Evictions of other prompts stay, and so do reports to other clusters
+// (Config.Observer), which have no retraction.
 
 // sentTo records that a server is sent the prompt. It returns false if the server's cache is too
 // small, so that it denies the prompt.
@@ -32,8 +32,8 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 }
 
 // denied reports whether the server has not read the prompt, by the last access log entry. A
-// response without streaming begins at its end, so a client or a timeout that ends earlier shows
-// nothing about the prompt.
+// response that is not streamed begins at its end, so a client or a timeout that ends earlier shows
+// nothing.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:

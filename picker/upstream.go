@@ -32,7 +32,7 @@ type upstreamMetrics struct {
 	models, fairness                       boundedLabel
 }
 
-// Labels of requests and of plugins. The numbers below are places in a series' labels.
+// Labels of requests and plugins. The numbers below are places in a series' labels.
 var (
 	requestLabels = []string{"model_name", "target_model_name", "fairness_id", "priority"}
 	pluginLabels  = []string{"plugin_name", "plugin_type"}
@@ -58,7 +58,6 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 	return u, nil
 }
 
-// Prefixes of former names.
 const (
 	objective = "inference_objective_"
 	extension = "inference_extension_"
@@ -153,7 +152,7 @@ type boundedLabel struct {
 	seen map[string]string
 }
 
-// bounded returns the value, or otherModel for one after maxModels others.
+// bounded returns the value, or otherModel after maxModels others.
 func (b *boundedLabel) bounded(value string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,13 +176,11 @@ func (u *upstreamMetrics) measured(took time.Duration) {
 	}
 }
 
-// outcomeNames are llm-d's names of flow control's outcomes.
 var outcomeNames = map[flow.Outcome]string{
 	flow.Admitted: "Dispatched", flow.Rejected: "RejectedCapacity", flow.Expired: "EvictedTTL",
 	flow.NoEndpoints: "RejectedNoEndpoints", flow.Canceled: "EvictedContextCancelled",
 }
 
-// picked counts a pick, and follows its request.
 func (u *upstreamMetrics) picked(k *pick) {
 	if u == nil {
 		return
@@ -239,7 +236,6 @@ func (u *upstreamMetrics) picked(k *pick) {
 	a.Track = t
 }
 
-// ranked observes the first endpoint's predictions and cached prompt.
 func (u *upstreamMetrics) ranked(k *pick, t *upstreamRequest) {
 	c := &k.ranked[0]
 	if c.TTFT > 0 {

@@ -143,7 +143,6 @@ func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// spread returns the mean and standard deviation of values.
 func spread(values []float64) (mean, deviation float64) {
 	for _, v := range values {
 		mean += v / float64(len(values))
@@ -154,7 +153,6 @@ func spread(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// emit sends a value under each name.
 func emit(
 	ch chan<- prometheus.Metric, descs []*prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string,
 ) {
@@ -163,7 +161,6 @@ func emit(
 	}
 }
 
-// process sends the series without a pool.
 func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	const source, extractor = "metrics-data-source", "core-metrics-extractor"
 	emit(ch, pollErrors, prometheus.CounterValue, float64(c.picker.registry.ScrapeFailures()), source)
@@ -179,8 +176,8 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
-// flow sends a pool's saturation and queue. A pool without flow control also has a saturation, for
-// autoscalers, and an empty queue has a size of 0.
+// flow sends a pool's saturation and queue. Without flow control, autoscalers get a saturation,
+// too, and the size of an empty queue.
 func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	name, by := pool.ID.Pool.Name, flow.Saturation{}
 	if pool.FlowControl != nil {
@@ -212,7 +209,6 @@ func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	}
 }
 
-// inFlight sends the requests in flight and cached blocks of a pool's servers.
 func (c upstreamPools) inFlight(ch chan<- prometheus.Metric, pool *pool) {
 	const producer = "inflight-load-producer"
 	stale, blocks := 0, 0

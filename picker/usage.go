@@ -20,7 +20,6 @@ const (
 	maxModelName = 128 // of a series, in bytes
 )
 
-// usage counts ended requests, by pool and model.
 type usage struct {
 	mu     sync.Mutex
 	models map[modelKey]*modelUsage
@@ -55,7 +54,7 @@ func (u *usage) ended(pool string, tag endpoint.Tag, e accesslog.Entry) {
 	m.cached += uint64(max(min(tag.Cached, tag.Tokens), 0))
 }
 
-// find returns the sums of a model, or of the others. u.mu is held.
+// find returns a model's sums, or the others'. u.mu is held.
 func (u *usage) find(key modelKey, add bool) *modelUsage {
 	m := u.models[key]
 	if m == nil && (!add || u.names >= maxModels || len(key.model) > maxModelName) {
@@ -146,7 +145,6 @@ func (u *usage) collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// saturated sums up a pool's fresh pages.
 type saturated struct{ endpoints, queue, use float64 }
 
 func (s *saturated) add(state *endpoint.State) {

@@ -126,8 +126,8 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 	}
 }
 
-// entry converts an access log entry. It returns false for requests without a lease, and for
-// entries other than periodic ones and ends.
+// entry converts an access log entry. It returns false without a lease, and for kinds other than
+// periodic entries and ends.
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
@@ -188,12 +188,11 @@ func (e *Entry) Begun() time.Duration {
 	return max(e.FirstByte-e.Sent, 0)
 }
 
-// firstBodyTag is the entries' tag (translator/envoy) with the microseconds from the request's last
-// byte to the response body's first byte. Envoy omits it before that.
+// firstBodyTag has the microseconds from the request's last byte to the body's first byte
+// (translator/envoy), once it is sent.
 const firstBodyTag = "first_body"
 
-// begun returns the times from a request's start to its response's headers, and to its body's first
-// byte.
+// begun returns the times from a request's start to its response's headers and first body byte.
 func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	headers = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	after, err := strconv.ParseUint(common.GetCustomTags()[firstBodyTag], 10, 40)
@@ -226,7 +225,6 @@ func client(address string) uint64 {
 	return xxhash.Sum64(raw[:])
 }
 
-// maxOutputTokens bounds the tokens that a response may report.
 const maxOutputTokens = 1 << 24
 
 // outputTokens reads Envoy's result for a response (translator/envoy, filterTokenUsage).
@@ -287,10 +285,10 @@ func statusOf(names string) int {
 	return 0
 }
 
-// cutDetails is the prefix of the details of a response that the server reset (Envoy's StreamInfo).
+// cutDetails begins the details of a response that the server reset (Envoy's StreamInfo).
 const cutDetails = "upstream_reset_after_response_started"
 
-// grpcError returns the HTTP status corresponding to a failed gRPC call; 0 on success.
+// grpcError returns the HTTP status for a failed gRPC call; 0 on success.
 func grpcError(r *datav3.HTTPResponseProperties) int {
 	status := cmp.Or(r.GetResponseTrailers()["grpc-status"], r.GetResponseHeaders()["grpc-status"])
 	switch code, err := strconv.ParseUint(status, 10, 8); {

@@ -22,7 +22,7 @@ const (
 	idHeader       = "x-request-id"
 )
 
-// maxText bounds the texts of an Attempt, in bytes. Our entries have no longer ones.
+// maxText bounds an Attempt's texts, in bytes. Our entries have no longer ones.
 const maxText = 1024
 
 const maxDetails = 160 // of Attempt.Details, in bytes
@@ -59,14 +59,13 @@ type Attempt struct {
 	Reached bool
 }
 
-// mayBeAttempt reports whether a pick's entry may be for an exporting cluster. Most are not, and
-// converting an entry takes a microsecond.
+// mayBeAttempt is a cheap check for attempt, which takes a microsecond: most entries are not ours.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")
 }
 
-// attempt converts an entry. It returns false for requests that continue, and for others than ours.
+// attempt converts an entry. It returns false if the request continues or is not ours.
 func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	common, request, response := logged.GetCommonProperties(), logged.GetRequest(), logged.GetResponse()
 	member := text(common.GetMetadata(), "penstock", "member")

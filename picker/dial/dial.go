@@ -75,7 +75,6 @@ func (t TLS) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// check verifies a chain; nil roots are the system's.
 func (v *Verify) check(chain []*x509.Certificate, roots *x509.CertPool) error {
 	if len(chain) == 0 {
 		return errors.New("the server presents no certificate")

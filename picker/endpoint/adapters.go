@@ -2,15 +2,14 @@ package endpoint
 
 import "sync/atomic"
 
-// recentAdapters holds the LoRA adapters that picks made a server load. A metrics page lists only
-// adapters with requests; a server keeps others until it needs their slots.
+// recentAdapters holds the LoRA adapters that picks made a server load. Metrics pages list only
+// adapters with requests, but a server keeps others until it needs their slots.
 type recentAdapters struct {
 	ring [16]atomic.Uint64 // hashes, in load order
 	next atomic.Uint32
 }
 
-// has reports whether adapter is among the last slots adapters loaded, so that the server still
-// holds it.
+// has reports whether a server with that many slots still holds adapter.
 func (r *recentAdapters) has(adapter uint64, slots int) bool {
 	next := r.next.Load()
 	for i := range uint32(min(slots, len(r.ring))) {
@@ -21,7 +20,6 @@ func (r *recentAdapters) has(adapter uint64, slots int) bool {
 	return false
 }
 
-// add records a loaded adapter. It replaces the one loaded first.
 func (r *recentAdapters) add(adapter uint64, slots int) {
 	if slots > 0 && !r.has(adapter, slots) {
 		r.ring[(r.next.Add(1)-1)%uint32(len(r.ring))].Store(adapter)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// budget limits the rate of all scrapes, after a burst. Without it, the first pick of a pool of
-// 1,000 idle servers would start 1,000 scrapes at once.
+// budget limits the rate of scrapes after a burst. Without it, a pool's first pick would scrape all
+// its idle servers at once.
 type budget struct {
 	every time.Duration // between two scrapes, over all processes
 	share atomic.Int64  // number of processes; 0 counts as 1
@@ -16,15 +16,14 @@ type budget struct {
 	next time.Time
 }
 
-// scrapeBurst is how many scrapes may run without a wait after a time without scrapes.
+// scrapeBurst is how many scrapes need no wait after a time without scrapes.
 const scrapeBurst = 64
 
 func newBudget(perSecond int) budget { return budget{every: time.Second / time.Duration(perSecond)} }
 
-// processes returns the number of processes that share the budget.
 func (b *budget) processes() int64 { return max(1, b.share.Load()) }
 
-// take reserves a scrape and returns how long it must wait.
+// take reserves a scrape and returns its wait.
 func (b *budget) take(now time.Time) time.Duration {
 	every := b.every * time.Duration(b.processes())
 	b.mu.Lock()
@@ -36,7 +35,7 @@ func (b *budget) take(now time.Time) time.Duration {
 	return max(0, b.next.Sub(now))
 }
 
-// follow starts a scrape of the load's pages once enough picks were sent.
+// follow starts a scrape once enough picks were sent.
 func (l *Load) follow(sent uint64) {
 	list := l.sources.Load()
 	if list == nil {
@@ -49,11 +48,10 @@ func (l *Load) follow(sent uint64) {
 	}
 }
 
-// picksPerScrape is the number of picks of an endpoint that trigger a scrape of its page.
 const picksPerScrape = 2
 
-// countScrapers adds n running scrapers. When more pages are scraped than the budget allows per
-// second, samples stay fresh for longer.
+// countScrapers adds n running scrapers. If the budget does not suffice, samples stay fresh for
+// longer.
 func (r *Registry) countScrapers(n int64) {
 	running := time.Duration(r.running.Add(n))
 	period := max(r.config.Slow, running*r.budget.every)

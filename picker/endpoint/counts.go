@@ -7,10 +7,9 @@ import (
 )
 
 // Requests in flight count at their server no matter which process picked it. Each process
-// publishes its counts by address, and adds the counts of its peers. A count is a state, not an
-// event, so the next publication corrects one that was late, repeated or partial. A peer's count
-// may lack the picks of the last milliseconds; picker.confirm waits for them where a limit of
-// requests in flight demands it.
+// publishes its counts by address, and adds its peers'. A count is a state, not an event, so the
+// next publication corrects a late, repeated or partial one. A peer's count may lack the picks of
+// the last milliseconds; picker.confirm waits for them where a limit demands it.
 
 // Count is this process's Share at an address.
 type Count struct {
@@ -78,14 +77,12 @@ func (l *Load) share(now int64) Share {
 	return s
 }
 
-// markDirty publishes the count.
 func (l *Load) markDirty() {
 	if l.registry != nil && !l.dirty.Load() && l.dirty.CompareAndSwap(false, true) {
 		l.registry.publish(l)
 	}
 }
 
-// publish adds a dirty load to the result of Counts.
 func (r *Registry) publish(l *Load) {
 	r.publishing.Lock()
 	r.unpublished = append(r.unpublished, l)
@@ -138,7 +135,7 @@ func (l *Load) setElsewhere(e Elsewhere, now int64) {
 	}
 }
 
-// limit adds a pool that limits requests in flight. Registry.mu is held.
+// Registry.mu is held.
 func (l *Load) limit(slots *Slots) {
 	var next []*Slots
 	if old := l.limited.Load(); old != nil {
@@ -148,7 +145,7 @@ func (l *Load) limit(slots *Slots) {
 	l.limited.Store(&next)
 }
 
-// unlimit removes one entry of a pool. Registry.mu is held.
+// unlimit removes one of a pool's entries. Registry.mu is held.
 func (l *Load) unlimit(slots *Slots) {
 	next := slices.Clone(*l.limited.Load())
 	i := slices.Index(next, slots)

@@ -45,11 +45,10 @@ type Endpoint struct {
 	earlyEvents bool    // see FirstEventIsEarly
 }
 
-// maxProblem limits the description of a page's problem, in bytes, because it contains text from
-// the server.
+// maxProblem bounds a page's problem, in bytes: it contains the server's text.
 const maxProblem = 256
 
-// bounded cuts a description to maxProblem bytes on one line.
+// bounded cuts text to maxProblem bytes on one line.
 func bounded(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

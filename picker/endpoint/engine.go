@@ -11,7 +11,7 @@ import (
 // Engine is a model server's program, which determines the names of its metrics.
 type Engine string
 
-// The known engines. Any other value counts as VLLM.
+// Any other value counts as VLLM.
 const (
 	VLLM        Engine = "vllm"
 	SGLang      Engine = "sglang"
@@ -20,7 +20,6 @@ const (
 	LlamaCPP    Engine = "llamacpp"
 )
 
-// dialect holds the names of an engine's metrics.
 type dialect struct {
 	path                   string
 	port                   uint16 // 0: the endpoint's own
@@ -36,7 +35,6 @@ type dialect struct {
 	read, written          series // counters: tokens of prompts and of responses
 }
 
-// dialects has the metric names by engine.
 var dialects = map[Engine]dialect{
 	VLLM: {
 		path: "/metrics", queue: parseSeries("vllm:num_requests_waiting"),
@@ -81,8 +79,8 @@ var dialects = map[Engine]dialect{
 	},
 }
 
-// forServer returns one server's metrics: with the known engine that its labels name, else the
-// pool's. The translator reports unknown engines.
+// forServer returns one server's metrics: with the known engine of its labels, else the pool's. The
+// translator reports unknown engines.
 func (m Metrics) forServer(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)
@@ -95,7 +93,6 @@ func (m Metrics) forServer(labels map[string]string) Metrics {
 	return m
 }
 
-// dialect returns the engine's names, with the pool's overrides.
 func (m *Metrics) dialect() dialect {
 	d, known := dialects[m.Engine]
 	if !known {
@@ -114,7 +111,6 @@ func (m *Metrics) dialect() dialect {
 	return d
 }
 
-// series selects lines by name and labels.
 type series struct {
 	name   string // "" matches no line
 	labels []selector
@@ -137,7 +133,6 @@ func parseSeries(text string) series {
 	return s
 }
 
-// matches reports whether line is a sample of the series.
 func (s *series) matches(line []byte) bool {
 	if s.name == "" || len(line) <= len(s.name) || string(line[:len(s.name)]) != s.name {
 		return false
@@ -167,7 +162,7 @@ func (s *series) selects(labels []byte) bool {
 	return found == len(s.labels)
 }
 
-// shapeTokens returns the KV cache's size in tokens from its shape labels, or 0 if they lack it.
+// shapeTokens returns the KV cache's size in tokens by its shape labels, or 0.
 func (d *dialect) shapeTokens(line []byte) int {
 	open := bytes.IndexByte(line, '{')
 	if open < 0 {

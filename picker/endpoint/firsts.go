@@ -3,9 +3,9 @@ package endpoint
 import "time"
 
 // The first tokens of past requests bound how long a working server takes while its rate is
-// unknown. A prompt is compared only with prompts at least a quarter as long: short ones do not
-// show how fast a server reads, and on a CPU a long prompt takes minutes. A server with too few
-// first tokens is compared with the slowest other server of its pool.
+// unknown. A prompt is compared with prompts at least a quarter as long: short ones do not show a
+// server's speed, and on a CPU a long prompt takes minutes. A server with too few first tokens is
+// compared with the slowest other server of its pool.
 const (
 	// A server's last keptFirsts first tokens count; enoughFirsts are required.
 	keptFirsts, enoughFirsts = 32, 5
@@ -23,7 +23,6 @@ type firstTokens struct {
 	count int
 }
 
-// first records the time to the first token of a prompt.
 func (m *motion) first(tokens int, after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -32,7 +31,7 @@ func (m *motion) first(tokens int, after time.Duration) {
 }
 
 // slowest returns how many first tokens are comparable with a prompt, and the longest time scaled
-// to all: the tokens of the prompt and of the prompts that the server reads with it.
+// to all: the tokens of the prompt and of those read with it.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,8 +64,8 @@ func (l *Load) expected(w *Work) time.Duration {
 	return max(w.First, own, unseen)
 }
 
-// unseen is the expected time while too few first tokens were seen. It allows for the slowest
-// servers to read the prompt.
+// unseen is the expected time while too few first tokens were seen. The slowest servers need it to
+// read the prompt.
 func (w *Work) unseen() time.Duration {
 	const most = unknownWait / beyond
 	slowest := w.Slowest
@@ -76,8 +75,8 @@ func (w *Work) unseen() time.Duration {
 	return max(min(slowest, most), slowest/beyond)
 }
 
-// slowest returns the longest time to a prompt's first token by the first tokens of all servers, or
-// 0 if too few were seen. A nil Snapshot has no servers.
+// slowest returns the longest time to a prompt's first token by all servers' first tokens, or 0 if
+// too few. s may be nil.
 func (s *Snapshot) slowest(prompt, all int64) (most time.Duration) {
 	if s == nil {
 		return 0

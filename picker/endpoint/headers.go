@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Bounds of the wait for a stream's headers. minHeadersLimit allows for a pause of a busy server's
-// process. MaxHeadersLimit applies to prompt lengths with fewer than headersEnough samples.
+// Bounds of the wait for a stream's headers. minHeadersLimit allows for a pause of a busy server.
+// MaxHeadersLimit applies to prompt lengths with fewer than headersEnough samples.
 const (
 	minHeadersLimit = time.Second
 	MaxHeadersLimit = 20 * time.Second
@@ -62,13 +62,11 @@ type headers struct {
 	longer      [lengths]headersTook // for prompts of a class and longer
 }
 
-// lastHeaders are the last samples of one class, as steps.
 type lastHeaders struct {
 	ring  [headersKept]uint8
 	count int // of all samples
 }
 
-// headersTook counts samples by step.
 type headersTook struct {
 	steps [headersSteps]uint16
 	count int
@@ -76,7 +74,6 @@ type headersTook struct {
 
 func lengthClass(tokens int) int { return min(bits.Len(uint(max(tokens, 0))), lengths-1) }
 
-// headersStep returns the class of a time.
 func headersStep(d time.Duration) uint8 {
 	if d <= shortestStep {
 		return 0
@@ -84,7 +81,6 @@ func headersStep(d time.Duration) uint8 {
 	return uint8(min(math.Ceil(8*math.Log2(float64(d)/float64(shortestStep))), headersSteps-1))
 }
 
-// stepEnds returns the longest time of a class.
 func stepEnds(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/8) * float64(shortestStep))
 }
@@ -117,7 +113,7 @@ func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	return true
 }
 
-// keep counts a sample in place of its class's oldest. mu is held.
+// keep replaces its class's oldest sample. mu is held.
 func (h *headers) keep(class int, step uint8) {
 	kept := &h.kept[class]
 	place := &kept.ring[kept.count%headersKept]
@@ -134,7 +130,7 @@ func (h *headers) keep(class int, step uint8) {
 	kept.count++
 }
 
-// limit returns how long headers may take by these samples; 0 if there are too few.
+// limit returns how long headers may take; 0 if there are too few samples.
 func (t *headersTook) limit() time.Duration {
 	if t.count < headersEnough {
 		return 0
@@ -164,7 +160,6 @@ func (l *Load) HeadersLimit(tokens int) time.Duration {
 	return cmp.Or(limit, MaxHeadersLimit)
 }
 
-// headerLimits returns what this process has learned, or nil.
 func (l *Load) headerLimits() *HeaderLimits {
 	if learned := l.headers.Load(); learned != nil {
 		return learned.limits.Load()

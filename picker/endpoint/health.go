@@ -20,7 +20,6 @@ func (f *Failure) String() string {
 	return "its requests fail, the last one at " + f.At.UTC().Format(time.RFC3339) + " (" + f.Why + ")"
 }
 
-// health holds the outcomes of a server's requests.
 type health struct {
 	score  atomic.Int32
 	trials atomic.Int32 // failed trials in a row
@@ -39,13 +38,11 @@ type Failure struct {
 	Why string    `json:"why"` // in a few words
 }
 
-// succeed records a successful response.
 func (h *health) succeed(now int64) {
 	h.good.Store(now)
 	h.works()
 }
 
-// works records that the server works.
 func (h *health) works() {
 	h.proven.Store(true)
 	h.trials.Store(0)
@@ -61,7 +58,6 @@ func (h *health) works() {
 	}
 }
 
-// fail records a request that the server did not serve.
 func (h *health) fail(why string, now int64) {
 	h.last.Store(&Failure{processStart.Add(time.Duration(now)), why})
 	h.proven.Store(false)
@@ -73,7 +69,7 @@ func (h *health) fail(why string, now int64) {
 	h.next.Store(now + int64(pause))
 }
 
-// failing reports whether requests often fail, and whether a trial may be sent.
+// failing reports whether requests often fail, and whether a trial is allowed.
 func (h *health) failing(now int64) (yes, trial bool) {
 	if h.score.Load() < failing {
 		return false, !h.trial.Load()

@@ -25,8 +25,7 @@ const (
 	maxLatency = 120
 )
 
-// Priors, in seconds per term, are for an engine with steps of 20 ms. scales are the usual sizes of
-// terms.
+// Priors, in seconds per term, for steps of 20 ms. scales are the usual sizes of terms.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
@@ -52,7 +51,6 @@ type Latency struct{ ttft, tpot [terms]float64 }
 
 var unlearned = predictor(&priorFirst, &priorRest, false)
 
-// predictor builds a Latency from the weights of the two regressions.
 func predictor(first, rest *[restTerms]float64, early bool) *Latency {
 	l := &Latency{tpot: [terms]float64{rest[4], 0, 0, rest[5]}}
 	for i := range terms {
@@ -79,13 +77,11 @@ func dot(a, b *[terms]float64) (sum float64) {
 	return sum
 }
 
-// latency learns from the access log how long a server's responses take. It fits two linear
-// regressions in which older samples count less. The prior counts for a few samples, so an unusual
-// server is known after about ten requests.
-//
-// One regression fits the time to a response's first byte, the other the time after it, by the
-// number of tokens. For servers that send an event before they read the prompt, the latter's terms
-// other than tokens are part of the time to the first token.
+// latency learns from the access log how long responses take, by two linear regressions in which
+// older samples count less. The prior counts for a few samples, so an unusual server is known after
+// about ten requests. One regression fits the time to the first byte, the other the time after it,
+// by the number of tokens. For servers with early events, the latter's terms other than tokens are
+// part of the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
 	// lesson is when it last learned, or when a request to relearn was sent, in nanoseconds since
@@ -97,8 +93,8 @@ type latency struct {
 	early       float64 // share of responses whose first byte came before the prompt can have been read
 }
 
-// learner returns the server's latency. It is made on first use: in a process that picks for few
-// pools, most servers need none.
+// learner makes the server's latency on first use: in a process that picks for few pools, most
+// servers need none.
 func (l *Load) learner() *latency {
 	if learned := l.latency.Load(); learned != nil {
 		return learned
@@ -107,7 +103,6 @@ func (l *Load) learner() *latency {
 	return l.latency.Load()
 }
 
-// predictor returns the learned Latency, or nil.
 func (l *Load) predictor() *Latency {
 	if learned := l.latency.Load(); learned != nil {
 		return learned.current.Load()
@@ -115,7 +110,7 @@ func (l *Load) predictor() *Latency {
 	return nil
 }
 
-// row returns the regression terms of a response with more tokens after the first.
+// row returns the terms of a response with more tokens after the first.
 func (f *Features) row(more float64) [restTerms]float64 {
 	x := f.terms()
 	row := [restTerms]float64{4: more, 5: more * x[3]}
@@ -123,12 +118,11 @@ func (f *Features) row(more float64) [restTerms]float64 {
 	return row
 }
 
-// sendsEarly reports whether most first bytes come before the prompt can have been read. mu is
-// held.
+// sendsEarly reports whether most first bytes precede the reading of the prompt. mu is held.
 func (l *latency) sendsEarly() bool { return l.early > l.first.count*(1-decay)/2 }
 
-// sentFirst records the time to a response's first byte. again means that the request relearns the
-// server's speed; likewise in sentRest.
+// sentFirst records the time to a first byte. again means that the request relearns the server's
+// speed; likewise in sentRest.
 func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	row := f.row(0)
 	l.mu.Lock()
@@ -143,8 +137,7 @@ func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	l.learn(&l.first, row, after)
 }
 
-// sentRest records the time from the first byte to the end of a response with tokens tokens, at
-// least 1.
+// sentRest records the time from the first byte to the end of a response of at least one token.
 func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again bool) {
 	row := f.row(float64(min(tokens, maxCounted) - 1))
 	l.mu.Lock()
@@ -155,7 +148,7 @@ func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again 
 	l.learn(&l.rest, row, took)
 }
 
-// learn adds a sample. mu is held.
+// mu is held.
 func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duration) {
 	y, weight := min(took.Seconds(), maxLatency), 1.0
 	if r == &l.rest { // errors grow with the time

@@ -50,7 +50,6 @@ type Holder struct {
 	Pool    string // its ID's text, as in access logs
 }
 
-// ledger counts one Gateway's open leases.
 type ledger struct{ open atomic.Int64 }
 
 type expired struct {
@@ -58,7 +57,6 @@ type expired struct {
 	at     time.Duration // since processStart
 }
 
-// forget is an expired lease and when it expired.
 type forget struct {
 	id uint64
 	at time.Duration // since processStart
@@ -123,7 +121,6 @@ func NewLeases(owner string, timeout time.Duration) *Leases {
 // Owner returns the first part of this process's lease IDs.
 func (l *Leases) Owner() string { return l.owner }
 
-// ledger returns a Gateway's ledger.
 func (l *Leases) ledger(gateway string) *ledger {
 	found, ok := l.ledgers.Load(gateway)
 	if !ok {
@@ -167,7 +164,6 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 	return l.insert(lease, e.load, now)
 }
 
-// insert opens a lease of this process at an address that counts it.
 func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	lease.uses.Store(2)
 	lease.load = at
@@ -285,7 +281,6 @@ func Owner(id string) string {
 // Owns reports whether this process issued an ID, whether open or not.
 func (l *Leases) Owns(id string) bool { return Owner(id) == l.owner }
 
-// number returns the number in an ID of this process.
 func (l *Leases) number(id string) (uint64, bool) {
 	if !l.Owns(id) {
 		return 0, false
@@ -445,7 +440,6 @@ func (lease *Lease) MoveTo(to *Load, now time.Time) {
 // Len returns the number of open leases.
 func (l *Leases) Len() int { return int(l.open.Load()) }
 
-// tick is the interval of expiry checks.
 func (l *Leases) tick() time.Duration { return max(l.timeout/(agendaPages/2), time.Millisecond) }
 
 // Run expires leases until ctx ends. Without open leases it does nothing.
@@ -471,7 +465,7 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 }
 
-// expire releases leases that were not renewed in time. now is since processStart.
+// expire releases leases not renewed in time. now is since processStart.
 func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
 	// add returns the lease's next due time.

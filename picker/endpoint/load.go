@@ -40,7 +40,7 @@ type Load struct {
 	refs int // from Snapshots; guarded by Registry.mu
 }
 
-// setSources replaces the pages. Registry.mu is held.
+// Registry.mu is held.
 func (l *Load) setSources(change func([]*source) []*source) {
 	var next []*source
 	if old := l.sources.Load(); old != nil {
@@ -62,8 +62,8 @@ func (l *Load) InFlight() int64 { return l.inFlight.Load() }
 // Total returns the known requests in flight of all processes.
 func (l *Load) Total() int64 { return l.inFlight.Load() + l.elsewhere.Load() }
 
-// start counts a request. It returns false, and counts nothing, if limit requests are in flight,
-// peers' included. A limit of 0 or less means none.
+// start counts a request, unless limit requests are in flight, including peers'. A limit of 0 or
+// less means none.
 func (l *Load) start(limit int64) bool {
 	if limit > 0 {
 		for {
@@ -82,13 +82,12 @@ func (l *Load) start(limit int64) bool {
 	return true
 }
 
-// end uncounts a request.
 func (l *Load) end() {
 	l.inFlight.Add(-1)
 	l.changed(true)
 }
 
-// changed publishes the new count. If it is smaller, pools with a limit retry their waiting picks.
+// changed publishes the count. After a decrease, pools with a limit retry their waiting picks.
 func (l *Load) changed(less bool) {
 	l.markDirty()
 	if limited := l.limited.Load(); limited != nil && less {

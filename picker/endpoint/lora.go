@@ -26,15 +26,14 @@ func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(
 // unused.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 
-// loraReader finds the latest line of vLLM's LoRA series. Labels hold the adapters and the value is
-// a timestamp: each change of the adapters adds a line to the page.
+// loraReader finds the latest line of vLLM's LoRA series: each change of the adapters adds a line
+// with the adapters in labels and a timestamp as value.
 type loraReader struct {
 	latest float64
 	labels []byte // of that line
 	found  bool
 }
 
-// read takes a line and its value.
 func (r *loraReader) read(at float64, line []byte) {
 	open := bytes.IndexByte(line, '{')
 	if open < 0 || r.found && at < r.latest {
@@ -45,7 +44,6 @@ func (r *loraReader) read(at float64, line []byte) {
 	r.labels = append(r.labels[:0], labels[:endOfLabels(labels)]...)
 }
 
-// adapters returns the latest line's adapters, or nil.
 func (r *loraReader) adapters() *Adapters {
 	if !r.found {
 		return nil
@@ -66,7 +64,6 @@ func (r *loraReader) adapters() *Adapters {
 	return a
 }
 
-// adapterNames returns the distinct names in a comma-separated list.
 func adapterNames(text string) (names []string) {
 	for name := range strings.SplitSeq(text, ",") {
 		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// setNames is the remedy for a page that lacks the expected series.
+// setNames is the remedy for a page without the expected series.
 const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engine-type of the pods"
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
@@ -35,12 +35,10 @@ type Reading struct {
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads a dialect's series from a page in Prometheus's text format. It fails for a page
-// without the queue series, or with an invalid value of queue, running requests or KV cache: as
-// zeros, these would make a broken server or a wrong port look idle. Some servers lack the running
-// and KV cache series.
-//
-// A line longer than page's buffer is skipped: no series has such a line.
+// parsePage reads a dialect's series from a page in Prometheus's text format. It fails without the
+// queue series, and for an invalid queue, running requests or KV cache: as zeros, these would make
+// a broken server or a wrong port look idle. Some servers lack the latter two series. Lines longer
+// than page's buffer are skipped: no series has such a line.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	var r Reading
 	var lora loraReader
@@ -128,7 +126,7 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 	return r, nil
 }
 
-// value reads a sample of a series other than the load's. It notes the first invalid one.
+// value reads a sample of other series than the load's. It notes the first invalid one.
 func (r *Reading) value(line []byte) (float64, bool) {
 	v, problem := sampleValue(maxValue, line)
 	if problem == "" {
@@ -140,11 +138,11 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// slack is the tolerated excess over a maximum: blocks are counted twice for a moment. Such a value
-// counts as the maximum.
+// slack is the tolerated excess over a maximum, which it counts as: blocks are counted twice for a
+// moment.
 const slack = 1.1
 
-// sampleValue reads a sample's value, at most most, or describes why it is invalid.
+// sampleValue reads a sample's value, at most most, or returns why it is invalid.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
@@ -156,8 +154,7 @@ func sampleValue(most float64, line []byte) (v float64, problem string) {
 			text, slack*most)
 }
 
-// valueText returns the text of a sample's value, between the labels and an optional timestamp; nil
-// without a value.
+// valueText returns the text between the labels and an optional timestamp, or nil.
 func valueText(line []byte) []byte {
 	rest := line
 	if open := bytes.IndexByte(line, '{'); open >= 0 {
@@ -176,8 +173,7 @@ func valueText(line []byte) []byte {
 	return rest
 }
 
-// endOfLabels returns the offset after a label set's closing brace. Quoted values may contain
-// braces.
+// endOfLabels returns the offset after the closing brace. Quoted values may contain braces.
 func endOfLabels(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -193,14 +189,14 @@ func endOfLabels(b []byte) int {
 	return -1
 }
 
-// Limits of a KV cache's shape, far above any real server's.
+// Far above any real server's.
 const (
 	maxBlock  = 1 << 16
 	maxBlocks = 1 << 30
 	maxTokens = 1 << 40
 )
 
-// shape returns the capacity in tokens; 0 for an implausible shape.
+// shape returns the capacity in tokens; 0 if implausible.
 func shape(size, blocks int) int {
 	if size <= 0 || blocks <= 0 || size > maxBlock || blocks > maxBlocks {
 		return 0

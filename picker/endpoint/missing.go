@@ -2,10 +2,9 @@ package endpoint
 
 import "strings"
 
-// shown marks the load series with samples on a page.
 type shown struct{ queue, running, kv bool }
 
-// missing describes the optional load series that a page lacks; "" if it has both.
+// missing describes the optional load series that a page lacks, or "".
 func (d *dialect) missing(has shown) string {
 	var names []string
 	add := func(has bool, s *series) {
@@ -37,7 +36,6 @@ func (s *series) String() string {
 	return s.name + "{" + strings.Join(pairs, ",") + "}"
 }
 
-// joined joins two descriptions; either may be "".
 func joined(first, second string) string {
 	if first == "" || second == "" {
 		return first + second

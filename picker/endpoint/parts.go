@@ -2,8 +2,8 @@ package endpoint
 
 import "time"
 
-// A request may have parts at other servers: one reads its prompt, others encode its images. Each
-// part has its own lease, which ends with the request's first token or with the request.
+// A request may have parts at other servers, which read its prompt or encode its images. Each part
+// has its own lease, which ends with the first token or the request.
 
 // AddParts makes leases parts of lease's request, which ends them. The caller must not use them
 // afterwards.
@@ -26,7 +26,7 @@ func (lease *Lease) takeParts() []*Lease {
 	return parts
 }
 
-// endParts ends parts. after is the time from the request to the first token; 0 if unknown.
+// after is the time from the request to the first token; 0 if unknown.
 func endParts(parts []*Lease, after time.Duration) {
 	for _, part := range parts {
 		if after > 0 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Limits of the inferred prefill rate, in tokens a second: from a small model on a CPU to a large
-// fleet of accelerators.
+// Limits of the inferred prefill rate, in tokens a second: a small model on a CPU, a large fleet of
+// accelerators.
 const (
 	minRate = 100
 	maxRate = 200_000
@@ -65,11 +65,10 @@ type Work struct {
 	Relearn bool
 }
 
-// prefill accounts for the prompts that a server has not read yet, and learns how fast it reads.
-//
-// Q is the sum of the uncached tokens of all requests without a first byte. W is Q less what the
-// server has read since at its rate. W is kept as the time at which all is read. So adding a prompt
-// and reading W take one atomic operation each, and W needs no timer.
+// prefill accounts for the prompts that a server has not read yet, and learns how fast it reads. Q
+// is the sum of the uncached tokens of all requests without a first byte, W is Q less what the
+// server has read since at its rate. W is kept as the time at which all is read, so it needs no
+// timer, and one atomic operation to add a prompt or read it.
 type prefill struct {
 	unread    atomic.Int64                             // this process's part of Q
 	confirmed atomic.Int64                             // the part of it that a report showed to wait
@@ -98,7 +97,7 @@ const (
 	firstMean = 4096
 )
 
-// begin adds a prompt. It returns how many tokens the server reads before it.
+// begin adds a prompt. It returns how many tokens the server reads first.
 func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	tokens := int64(w.Tokens)
 	if tokens <= 0 || w.Rate <= 0 {
@@ -120,7 +119,7 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend adds the server's time for further prompts to W, and makes it at least reading, in
+// extend adds the server's time for further prompts to W, which is then at least reading, in
 // nanoseconds. before is the number of unread tokens so far. It returns when the server starts on
 // the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
@@ -135,7 +134,6 @@ func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	}
 }
 
-// setElsewhere accounts for the prompts of peers.
 func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	before := p.unread.Load() + p.elsewhere.unread.Swap(e.Unread)
 	p.elsewhere.confirmed.Store(e.Confirmed)
@@ -152,7 +150,6 @@ func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	}
 }
 
-// learned returns the rate that this process inferred itself; 0 if none.
 func (p *prefill) learned() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +159,6 @@ func (p *prefill) learned() float64 {
 	return math.Float64frombits(p.rate.Load())
 }
 
-// read sets s to the values at a moment.
 func (p *prefill) read(s *State, now int64) {
 	s.Rate, s.Prompt = math.Float64frombits(p.rate.Load()), math.Float64frombits(p.mean.Load())
 	s.Early = p.early.Load()
@@ -178,7 +174,7 @@ func (p *prefill) read(s *State, now int64) {
 	}
 }
 
-// end accounts for a prompt's first token, or the end of its request.
+// end accounts for a first token, or the end of its request.
 func (p *prefill) end(tokens int64, confirmed bool) {
 	p.unread.Add(-tokens)
 	if confirmed {
@@ -186,11 +182,9 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// learn records the time from a request to its first token, and how many tokens the server read in
-// it.
-//
-// The rate is the 70th percentile of the last samples, so a few slow or wrong ones do not change
-// it. The median would be too low: most errors are slow requests that other clients' prompts
+// learn records the time from a request to its first token, and the tokens that the server read in
+// it. The rate is the 70th percentile of the last samples, so a few slow or wrong ones do not
+// change it; the median is too low, because most errors are requests that other clients' prompts
 // delayed. A server with early events shows rates above the limit; no rate is learned while these
 // are the percentile.
 func (p *prefill) learn(tokens int64, after time.Duration) {

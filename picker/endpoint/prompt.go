@@ -2,7 +2,6 @@ package endpoint
 
 import "time"
 
-// promptState is how a lease's prompt counts at its endpoint.
 type promptState uint8
 
 const (
@@ -20,7 +19,7 @@ func (lease *Lease) beginPrompt(at *Load, now time.Time) {
 	}
 }
 
-// endPrompt uncounts the prompt, and returns whether it counted. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) endPrompt() bool {
 	before := lease.prompt
 	if lease.prompt = promptRead; before != promptRead {
@@ -92,8 +91,7 @@ func (lease *Lease) Early() bool {
 	return lease.work.Early
 }
 
-// measured reports whether a latency prediction chose the server that serves the request. lease.mu
-// is held.
+// measured reports whether a prediction chose the server that serves the request. lease.mu is held.
 func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }

@@ -209,7 +209,6 @@ func (r *Registry) Release(s *Snapshot) {
 	}
 }
 
-// leave retracts the published header limits.
 func (l *Load) leave() {
 	l.gone.Store(true)
 	if l.headerLimits() != nil {
@@ -225,7 +224,6 @@ func (r *Registry) Find(addr netip.AddrPort) *Load {
 	return r.loads[addr]
 }
 
-// resume starts scrapers for new picks.
 func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +256,7 @@ func (r *Registry) finishScrape(src *source) bool {
 	return true
 }
 
-// pending returns channels that close once the idle pages of s were scraped.
+// pending triggers scrapes of the idle pages and returns channels that close after them.
 func (r *Registry) pending(s *Snapshot) (all []<-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,7 +288,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// notify sends to a channel of capacity 1 without blocking: one pending notification is enough.
+// notify does not block: one pending notification is enough.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

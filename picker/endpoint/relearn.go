@@ -2,10 +2,9 @@ package endpoint
 
 import "time"
 
-// After relearnAfter without requests, one request measures a server's speed again. Without it, a
-// server that was slow once would get no request and stay slow forever. A slow server delays one
-// client per interval, so it is long compared with a response. A server that is fast again is idle
-// for the interval, so it is short compared with a restart.
+// After relearnAfter without requests, one request measures a server's speed again, because a
+// server that was slow once would get none and stay slow forever. The interval is long compared
+// with a slow response, and short compared with a restart.
 const relearnAfter = 10 * time.Second
 
 // Outdated reports whether a request may be sent to e to measure its speed again. s is e's state at
@@ -20,7 +19,7 @@ func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	return learned == nil || int64(at)-learned.lesson.Load() >= int64(relearnAfter)*e.load.registry.budget.processes()
 }
 
-// teach learns from the time to a response's first byte. lease.mu is held.
+// teach learns from a response's first byte. lease.mu is held.
 func (lease *Lease) teach(after time.Duration) {
 	if !lease.measured() || !lease.work.Stream && !lease.work.Relearn {
 		return
@@ -35,8 +34,8 @@ func (lease *Lease) teach(after time.Duration) {
 	}
 }
 
-// sentWhole records the time to a response that is not streamed and relearns the speed. Its first
-// token came earlier, so the time counts only if the prediction for the token was longer.
+// sentWhole relearns the speed from a response that is not streamed. Its first token came earlier,
+// so the time counts only if the prediction was longer.
 func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,8 +50,8 @@ func (l *latency) sentWhole(f *Features, after time.Duration) {
 	l.learn(&l.first, f.row(0), after)
 }
 
-// shorten scales earlier samples if they predict more than y for x, because the server became
-// faster. A single sample would change little.
+// shorten scales earlier samples that predict more than y for x, because the server became faster
+// and a single sample changes little.
 func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	w := r.solve()
 	var predicted float64
@@ -64,7 +63,6 @@ func (r *regression) shorten(x *[restTerms]float64, y float64) {
 	}
 }
 
-// scale multiplies the times of all samples.
 func (r *regression) scale(by float64) {
 	for i := range r.b {
 		r.b[i] *= by

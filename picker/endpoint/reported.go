@@ -16,10 +16,10 @@ import (
 // slot; then the two differ and the earlier rate stays. A window lasts from one moment without
 // requests to the next, or reportedWindow.
 //
-// The first token is hidden if the response is not streamed, or if events precede it. Such a prompt
-// counts as unread from when it was sent, for its share of the server's seconds, and at most until
-// its response ended. So both readings agree when prompts follow each other, and differ when they
-// overlap. Such windows must show no queue and no prompts of other clients.
+// Responses that are not streamed, and early events, hide the first token. Such a prompt counts as
+// unread from when it was sent, for its share of the server's seconds, at most until its response
+// ended. So both readings agree when prompts follow each other, and differ when they overlap. Such
+// windows must show no queue and no prompts of other clients.
 const (
 	reportedWindow = 30 * time.Second
 	// agreeing is the largest quotient of two rates that agree.
@@ -39,34 +39,33 @@ const (
 // RateSource is the source of a server's rate.
 type RateSource string
 
-// The sources of a rate.
 const (
 	Reported RateSource = "reported" // by the server's metrics
 	Inferred RateSource = "inferred" // from first tokens
 )
 
-// span is a time interval, in nanoseconds since processStart.
+// In nanoseconds since processStart.
 type span struct{ from, to int64 }
 
 // progress counts a server's unread prompts by first tokens: the time in nanoseconds, requests and
-// tokens. hidden counts the requests without a visible first token; answered counts all requests
-// with a prompt, short ones included.
+// tokens. hidden requests have no visible first token; answered ones have any prompt, short ones
+// included.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
-// hides reports whether between p and end enough prompts were hidden, and most of them.
+// hides reports whether enough prompts between p and end were hidden, and most of them.
 func (p *progress) hides(end *progress) bool {
 	hidden := end.hidden - p.hidden
 	return hidden >= fewHidden && 2*hidden >= end.requests-p.requests
 }
 
-// asked is a prompt that was unread for the span, or for a part of it if hidden.
+// asked is a prompt that was unread for the span, or a part of it if hidden.
 type asked struct {
 	span
 	tokens int64
 	hidden bool
 }
 
-// spans add up to a progress. Responses are not reported in the order in which they begin, so the
+// spans add up to a progress. Responses are not reported in the order of their beginnings, so the
 // last spans stay apart.
 type spans struct {
 	progress
@@ -79,10 +78,9 @@ type spans struct {
 const maxSpans = 32
 
 // maxAsked bounds spans.prompts. A window also ends with fewHidden hidden prompts that are most of
-// its prompts, because under load there may be no moment without requests.
+// its prompts: under load there may be no moment without requests.
 const maxAsked, fewHidden = 64, 8
 
-// prompt adds a prompt.
 func (s *spans) prompt(p asked) {
 	at := int(s.requests % maxAsked)
 	if at == len(s.prompts) {
@@ -97,7 +95,6 @@ func (s *spans) prompt(p asked) {
 	s.add(p.span)
 }
 
-// add adds a time with unread prompts.
 func (s *spans) add(next span) {
 	s.last = slices.DeleteFunc(s.last, func(o span) bool {
 		if o.to < next.from || next.to < o.from {
@@ -115,7 +112,7 @@ func (s *spans) add(next span) {
 	s.last = slices.Insert(s.last, at, next)
 }
 
-// begun records how long a prompt was unread: until its first token, or for a part of that time if
+// begun records how long a prompt was unread: until its first token, or for a part of that if
 // hidden.
 func (p *prefill) begun(from int64, after time.Duration, tokens int64, hidden bool) {
 	p.mu.Lock()
@@ -132,8 +129,8 @@ func (p *prefill) progress() progress {
 	return p.spans.progress
 }
 
-// unreadBy returns the seconds with unread prompts in a window, if each hidden prompt took its
-// share of the page's seconds; 0 if unknown.
+// unreadBy returns a window's seconds with unread prompts if each hidden prompt took its share of
+// the page's seconds; 0 if unknown.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +155,6 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	return float64(unread) / 1e9
 }
 
-// reported is the rate by a server's metrics.
 type reported struct {
 	rate atomic.Uint64 // in tokens as counted here; bits of a float64; 0 if unknown
 	at   atomic.Int64  // when both readings last agreed, in nanoseconds since processStart
@@ -173,7 +169,6 @@ type reported struct {
 	count  int
 }
 
-// mark is the start of a window.
 type mark struct {
 	at              int64
 	tokens, seconds float64 // by the page
@@ -181,7 +176,7 @@ type mark struct {
 	progress
 }
 
-// read returns the rate at a moment; 0 if unknown.
+// 0 if unknown.
 func (r *reported) read(now int64) float64 {
 	bits := r.rate.Load()
 	if bits == 0 || now-r.at.Load() > int64(reportedFor) {
@@ -221,7 +216,7 @@ func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now i
 	}
 }
 
-// compare ends a window. r.mu is held.
+// r.mu is held.
 func (r *reported) compare(next *mark, now int64, p *prefill) {
 	tokens, seconds := next.tokens-r.begin.tokens, next.seconds-r.begin.seconds
 	unread := float64(next.unread-r.begin.unread) / 1e9
@@ -255,7 +250,6 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 
 func agree(a, b float64) bool { return a <= agreeing*b && b <= agreeing*a }
 
-// median returns the median of the first n values.
 func median(values [windows]float64, n int) float64 {
 	slices.Sort(values[:n])
 	return (values[(n-1)/2] + values[n/2]) / 2

@@ -27,7 +27,7 @@ const maxHeader = 64 << 10
 const markEvery = 100 * time.Millisecond
 
 // A scrape slower than the fast interval is followed by a pause of a multiple of its time. A server
-// that is slow, or fails once, keeps a fresh sample. A stale one occupies a buffer for a sixteenth
+// that is slow, or fails once, keeps a fresh sample; a stale one occupies a buffer for a sixteenth
 // of the time.
 const (
 	pauseAfterSlow  = 2
@@ -41,7 +41,6 @@ type sourceKey struct {
 	metrics Metrics
 }
 
-// source is one metrics page and its last sample.
 type source struct {
 	// Fields that every pick reads come first, in one cache line.
 	sample     atomic.Pointer[sample]
@@ -70,7 +69,6 @@ type source struct {
 	scraped chan struct{} // closed by the first scrape since it was idle; guarded by Registry.mu
 }
 
-// sample is the result of the last successful scrape.
 type sample struct {
 	Reading
 	at         int64  // in nanoseconds since processStart
@@ -144,7 +142,7 @@ func (s Scrape) Fail(err error) {
 	}
 }
 
-// processStart is the origin of times in atomics, which are monotonic nanoseconds.
+// processStart is the origin of the monotonic nanoseconds in atomics.
 var processStart = time.Now()
 
 // sinceStart converts now for atomics.
@@ -195,7 +193,7 @@ func (s *Snapshot) Refresh(timeout time.Duration) {
 	}
 }
 
-// scrapeUntilIdle scrapes one page until it is removed or idle, or ctx ends.
+// scrapeUntilIdle scrapes until the page is removed or idle, or ctx ends.
 func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	r.countScrapers(1)
 	defer r.countScrapers(-1)
@@ -253,8 +251,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	}
 }
 
-// scrapeOnce reads a page once a buffer is free, and stores the result. It returns false if
-// scraping must end.
+// scrapeOnce reads a page once a buffer is free. It returns false if scraping must end.
 func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) (took time.Duration, ok bool) {
 	var page *bufio.Reader
 	select {
@@ -290,8 +287,8 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) 
 	return took, true
 }
 
-// interval returns the shortest and the longest wait until the next scrape. Picks shorten it,
-// except while scrapes fail. A slow scrape is followed by a pause.
+// interval returns the shortest and longest wait until the next scrape. Picks shorten it, except
+// while scrapes fail.
 func (r *Registry) interval(src *source, took time.Duration) (least, most time.Duration) {
 	failures, factor := src.failures.Load(), time.Duration(pauseAfterSlow)
 	if failures >= src.staleAfter {
@@ -304,9 +301,8 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 	return r.jittered(least), r.jittered(most)
 }
 
-// aligned prolongs a wait so that many pages are read together. In a pool of 100 servers with few
-// picks, the process's wake-ups cost more than the reading. Short waits, as with picks, are
-// unchanged.
+// aligned prolongs a wait so that many pages are read together: in a pool of 100 servers with few
+// picks, the wake-ups cost more than the reading. Short waits, as with picks, are unchanged.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -322,7 +318,7 @@ func (r *Registry) jittered(d time.Duration) time.Duration {
 
 var errPanic = errors.New("metrics page: reading it panicked")
 
-// scrape reads a page once. A panic counts as a failed scrape.
+// scrape reads a page once. A panic counts as a failure.
 func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading,
 	err error) {
 	defer func() {
@@ -350,7 +346,6 @@ func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page
 	return reading, nil
 }
 
-// transported reads a page over its transport.
 func (r *Registry) transported(ctx context.Context, src *source, page *bufio.Reader) (reading Reading, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
@@ -366,7 +361,6 @@ func (r *Registry) transported(ctx context.Context, src *source, page *bufio.Rea
 	return src.read(response, page)
 }
 
-// read reads a page from a response.
 func (src *source) read(response *http.Response, page *bufio.Reader) (reading Reading, err error) {
 	if response.StatusCode != http.StatusOK {
 		return reading, fmt.Errorf("status %d", response.StatusCode)
@@ -381,8 +375,8 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	return reading, err
 }
 
-// limitedReader fails when more than left bytes are read. io.LimitedReader would make a truncated
-// page look complete.
+// limitedReader fails beyond left bytes. io.LimitedReader would make a truncated page look
+// complete.
 type limitedReader struct {
 	r    io.Reader
 	left int64

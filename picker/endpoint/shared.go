@@ -11,16 +11,15 @@ import (
 )
 
 // Some loads arrive without a scrape: from a peer that read the page (Receive), or from the server
-// itself (Push). Each process publishes its readings (Config.Read). A process that receives them
-// waits a quarter longer before it reads the page itself. So one process reads each page, until it
-// is gone or slow, or until another's own picks trigger a scrape.
+// (Push). Each process publishes its readings (Config.Read). A receiver waits a quarter longer
+// before it reads the page itself. So one process reads each page, until it is gone or slow, or
+// another's own picks trigger a scrape.
 
-// follow adapts the wait after a scrape to a reading that a peer made age ago.
+// follow adapts the wait after a scrape to a peer's reading.
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
 }
 
-// Limits of a received reading, as of a page.
 const (
 	maxValue    = 1e15
 	maxAdapters = 1024
@@ -29,7 +28,6 @@ const (
 
 var errReading = errors.New("not what a metrics page shows")
 
-// valid reports whether a page can show r.
 func (r *Reading) valid() bool {
 	for _, v := range []float64{r.Queue, r.Running, r.KV, r.PrefillTokens, r.PrefillSeconds, r.Prefills, r.Tokens} {
 		if math.IsNaN(v) || v < 0 || v > maxValue {
@@ -74,7 +72,7 @@ func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) err
 	return nil
 }
 
-// receive stores a reading for the matching pages of a server, and postpones their scrapes.
+// receive stores a reading for a server's matching pages, and postpones their scrapes.
 func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, match func(*source) bool) {
 	load := r.Find(addr)
 	if load == nil {
@@ -97,7 +95,7 @@ func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, 
 // Share sets how many processes share the budget of scrapes.
 func (r *Registry) Share(processes int) { r.budget.share.Store(int64(max(processes, 1))) }
 
-// number identifies a page across processes, by how it is read and what is read.
+// number identifies how a page is read, and what is read, across processes.
 func (m *Metrics) number() uint64 {
 	return xxhash.Sum64String(fmt.Sprintf("%+v", *m)) // TLS is nil: TLSKey represents it
 }

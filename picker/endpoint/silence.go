@@ -13,11 +13,9 @@ import (
 // their first token while it shows no progress: no body byte of any request, and no change of its
 // page's token counters. A long response changes the counters. Without counters, a response that is
 // not streamed shows nothing until its end, so only its predicted total time counts, and streams
-// beside it show nothing.
-//
-// Reports of waiting requests arrive every 2 s. Late ends of requests whose clients gave up count,
-// too. A silent server is probed (Registry.Silent). It serves again once a probe gets a token or it
-// shows progress.
+// beside it show nothing. Reports of waiting requests arrive every 2 s. Late ends of requests whose
+// clients gave up count, too. A silent server is probed (Registry.Silent), and serves again once a
+// probe gets a token or it shows progress.
 const (
 	// beyond is the factor on the predicted time.
 	beyond = 4
@@ -59,7 +57,6 @@ func (s *Silence) String() string {
 	return text
 }
 
-// motion tracks a server's progress by requests and pages.
 type motion struct {
 	silence atomic.Pointer[Silence] // nil if not silent
 	given   atomic.Int64            // requests sent to the silent server
@@ -157,7 +154,7 @@ func (lease *Lease) waits(p Progress, at int64) {
 	}
 }
 
-// movePlain moves the count of a response without streaming; nil removes it. lease.mu is held.
+// movePlain moves the count of a response that is not streamed; nil removes it. lease.mu is held.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -178,8 +175,8 @@ func (lease *Lease) waitsAt() []*Load {
 }
 
 // longest is how long a request may wait for a token before the server is silent; 0 means forever.
-// first is the limit by its first token, and whole the predicted time to its end. own means that
-// the server generates the response, and does not only read the prompt.
+// first is the limit by its first token, whole the predicted time to its end. own means that the
+// server generates the response, beyond reading the prompt.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -193,15 +190,14 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	}
 }
 
-// stopped reports whether the server became silent after a moment. Requests since then show no
-// speed.
+// stopped reports whether the server became silent after a moment. Later requests show no speed.
 func (m *motion) stopped(since int64) bool {
 	began := m.began.Load()
 	return began != 0 && began >= since
 }
 
-// read compares two samples of a page. Like token counters, KV cache usage changes with the
-// engine's steps.
+// read compares two samples of a page. KV cache usage changes with the engine's steps, as token
+// counters do.
 func (m *motion) read(l *Load, old, next *sample) {
 	if old == nil || !old.CountsTokens || !next.CountsTokens {
 		return
@@ -213,8 +209,8 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns the last sample of a page with token counters, if it is fresh and the counters
-// follow the bytes of streams; else nil.
+// counts returns the last sample of a page if it is fresh and has token counters that follow the
+// bytes of streams; else nil.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -229,7 +225,6 @@ func (l *Load) counts(at int64) *sample {
 	return nil
 }
 
-// moves records the server's progress at a moment.
 func (l *Load) moves(at int64) {
 	m := &l.motion
 	m.mu.Lock()
@@ -248,14 +243,13 @@ func (l *Load) moves(at int64) {
 	}
 }
 
-// clear ends the silence. m.mu is held.
+// m.mu is held.
 func (m *motion) clear() {
 	m.silence.Store(nil)
 	m.given.Store(0)
 	m.denied, m.tries, m.retry, m.overdue = false, 0, 0, 0
 }
 
-// wait is a time in which a request got no token.
 type wait struct {
 	from, limit    int64
 	headers, ended bool
@@ -299,8 +293,8 @@ func (l *Load) waits(w wait, now int64) {
 	}
 }
 
-// judge decides whether a server with waiting requests is silent. If its page can show that, judge
-// first triggers a scrape.
+// judge decides whether a server with waiting requests is silent, after another scrape if its page
+// can show that.
 func (l *Load) judge(now int64) {
 	m := &l.motion
 	m.mu.Lock()
@@ -331,7 +325,7 @@ func (l *Load) judge(now int64) {
 	}
 }
 
-// fallSilent makes the server silent. m.mu is held.
+// m.mu is held.
 func (m *motion) fallSilent(now int64) {
 	from := cmp.Or(m.from, now)
 	m.given.Store(0)
@@ -339,7 +333,6 @@ func (m *motion) fallSilent(now int64) {
 	m.silence.Store(&Silence{Since: processStart.Add(time.Duration(from)), Headers: m.headers, from: from})
 }
 
-// readSoon triggers scrapes of the server's pages.
 func (l *Load) readSoon() {
 	if list := l.sources.Load(); list != nil {
 		for _, src := range *list {
@@ -406,14 +399,12 @@ func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	}
 }
 
-// trialDue reports whether a user's request may try the silent server.
 func (m *motion) trialDue(now int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.denied && now >= m.retry
 }
 
-// sentTo counts a request to a silent server.
 func (m *motion) sentTo(trial bool, now int64) {
 	if m.silence.Load() == nil {
 		return
@@ -428,7 +419,6 @@ func (m *motion) sentTo(trial bool, now int64) {
 	m.retry = now + int64(min(firstTrial<<min(m.tries, 10), lastTrial))
 }
 
-// watch makes Silent judge a server.
 func (r *Registry) watch(l *Load) {
 	r.watching.Lock()
 	r.watched = append(r.watched, l)
@@ -462,7 +452,7 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether to keep watching a server. A server that left all pools is not silent.
+// stays reports whether to keep watching a server: it is silent or has requests, and is in a pool.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

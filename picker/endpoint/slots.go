@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// maxWaiting bounds the waiting picks of one pool.
 const maxWaiting = 1024
 
 // Slots lets picks of a pool wait until a request ends. Ends are reported late, by the access log's
@@ -82,7 +81,6 @@ func (s *Slots) free() {
 	notifyFirst(s.waiting)
 }
 
-// notifyFirst notifies the first pick without a notification.
 func notifyFirst(waiting []chan struct{}) {
 	for _, c := range waiting {
 		select {

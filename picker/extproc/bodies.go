@@ -57,8 +57,8 @@ func (b *Bodies) take(n int64, share *int64) bool {
 	return true
 }
 
-// room reports whether a body of n bytes would fit; 0 means an unknown length. It reserves nothing:
-// a client may declare a body and send none.
+// room reports whether a body of n bytes (0: unknown) would fit. It reserves nothing: a client may
+// declare a body and send none.
 func (b *Bodies) room(n int64) bool { return n == 0 || b.held.Load()+n+scannerBytes <= b.limit }
 
 func (b *Bodies) give(n int64, share *int64) {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// Initial metadata of the ext_proc call, set by the gateway's configuration.
+// Initial metadata of the ext_proc call, by the gateway's configuration.
 const (
 	// MetadataKeyPool names the pool to pick from.
 	MetadataKeyPool = "x-penstock-pool"
@@ -77,7 +77,7 @@ func readCall(md metadata.MD) (c call) {
 	return c
 }
 
-// callContext carries a call with parsed metadata.
+// callContext carries parsed metadata.
 type callContext struct {
 	context.Context
 	call call

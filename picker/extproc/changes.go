@@ -30,8 +30,8 @@ type Changes struct {
 	bytes    int  // of names and values
 }
 
-// connectionHeaders control the connection and message framing; ownHeaders belong to the gateway.
-// No remote picker may change either.
+// connectionHeaders control the connection and message framing; ownHeaders are the gateway's. No
+// remote picker may change either.
 var (
 	connectionHeaders = []string{"host", "content-length", "connection", "keep-alive", "proxy-authenticate",
 		"proxy-authorization", "proxy-connection", "te", "trailer", "trailers",
@@ -39,13 +39,12 @@ var (
 	ownHeaders = []string{headerModel, keyDestination, keyServed, keySubset}
 )
 
-// reserved reports whether a header has its own meaning for every gateway. name is in lower case.
+// reserved reports whether a header (in lower case) has its own meaning for every gateway.
 func reserved(name string) bool {
 	return strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, "x-penstock-") ||
 		slices.Contains(connectionHeaders, name)
 }
 
-// changeable reports whether a remote picker may change a header.
 func (n *Names) changeable(name string) bool {
 	if name == "" || reserved(name) || slices.Contains(ownHeaders, name) || name == strings.ToLower(n.Destination) {
 		return false
@@ -119,7 +118,7 @@ func (c *Changes) sets(name string) bool {
 	})
 }
 
-// returned compares the body that a remote picker sends back with the sent one. Only a changed body
+// returned compares the body that a remote picker returns with the sent one. Only a changed body
 // takes memory.
 type returned struct {
 	sent    mem.BufferSlice
@@ -154,7 +153,6 @@ func (b *returned) write(chunk []byte) error {
 
 var errBodies = errors.New("this picker holds as many bodies as it may, and the remote picker has changed this one")
 
-// change starts a copy of the body.
 func (b *returned) change() bool {
 	if !b.take(b.same) {
 		return false
@@ -168,7 +166,6 @@ func (b *returned) change() bool {
 	return true
 }
 
-// end handles the end of the body.
 func (b *returned) end() error {
 	if !b.changed && b.same < b.size && !b.change() {
 		return errBodies
@@ -179,7 +176,6 @@ func (b *returned) end() error {
 	return nil
 }
 
-// matches reports whether a chunk continues the sent body.
 func (b *returned) matches(chunk []byte) bool {
 	at := b.same
 	for _, buf := range b.sent {

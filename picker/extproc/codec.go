@@ -13,7 +13,6 @@ import (
 // pickers) as ordinary proto messages.
 func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")} }
 
-// codec is proto except for this package's types.
 type codec struct{ proto encoding.CodecV2 }
 
 // Name implements encoding.CodecV2: the content subtype that clients send.

@@ -13,7 +13,7 @@ var errTruncated = errors.New("message ends inside a field")
 // maxGroupDepth bounds the nesting of skipped unknown groups. This protocol has no groups.
 const maxGroupDepth = 32
 
-// cursor reads the protobuf wire format from gRPC's buffers without joining them.
+// cursor reads protobuf from gRPC's buffers without joining them.
 type cursor struct {
 	bufs mem.BufferSlice
 	cur  []byte // rest of bufs[idx]
@@ -82,7 +82,7 @@ func (c *cursor) length() (int, error) {
 	return int(v), nil
 }
 
-// bytes returns the next n bytes: a view if they are in one buffer, else a copy.
+// bytes returns the next n bytes: a view of one buffer, or a copy.
 func (c *cursor) bytes(n int) []byte {
 	if n == 0 {
 		return nil
@@ -173,7 +173,7 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error
 	return fmt.Errorf("wire type %d does not exist", typ)
 }
 
-// fields calls f for every field of the flat message b. val is the payload of length-delimited
+// fields calls f for every field of the flat message b: val is the payload of length-delimited
 // fields, num64 the value of varints. Other wire types are skipped.
 func fields(b []byte, f func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error) error {
 	for len(b) > 0 {

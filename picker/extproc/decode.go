@@ -24,8 +24,8 @@ const (
 // Mode is how a gateway sends bodies: ProcessingMode.BodySendMode.
 type Mode int8
 
-// The modes, numbered as in ProcessingMode. ModeUnknown is for gateways that do not send their mode
-// (Envoy before 1.33, other data planes).
+// Numbered as in ProcessingMode. Gateways that do not send their mode (Envoy before 1.33, other
+// data planes) have ModeUnknown.
 const (
 	ModeUnknown            Mode = -1
 	ModeNone               Mode = 0
@@ -129,7 +129,7 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 }
 
 // phase reads one member of the oneof. As in all protobuf readers, a later member replaces another
-// one and merges with an earlier one of the same number.
+// one, or merges with an earlier one of the same number.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {

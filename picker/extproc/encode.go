@@ -119,7 +119,6 @@ type BodyTracker interface {
 	Piece(mem.BufferSlice)
 }
 
-// Field numbers of ProcessingResponse.
 const (
 	replyRequestHeaders   protowire.Number = 1
 	replyResponseHeaders  protowire.Number = 2
@@ -207,7 +206,6 @@ func (w *writer) header(name string, value ...string) {
 	w.close(1, option)
 }
 
-// field writes one entry of Struct.fields with a string value.
 func (w *writer) field(key string, value ...string) {
 	entry := w.len()
 	v := w.len()
@@ -226,7 +224,7 @@ func (w *writer) namespace(name string, mark int) {
 }
 
 // pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header
-// mutation, so only metadata carries the pick there.
+// mutation, only metadata.
 func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *reply {
 	if c.replaced {
 		w := newWriter(replyBytes)
@@ -303,7 +301,7 @@ func (w *writer) lease(l Lease) {
 	w.close(1, entry)
 }
 
-// Dynamic metadata that returns a pick's pool and lease in the access log. The filter's
+// Dynamic metadata with a pick's pool and lease for the access log. The filter's
 // receiving_namespaces must list MetadataNamespace and envoy.lb.
 const (
 	MetadataNamespace = "penstock"
@@ -312,7 +310,7 @@ const (
 	MetadataKeeps     = "keeps" // "true" with Answer.Keeps
 )
 
-// immediateReply answers with a.Status and an error body as in OpenAI's or Anthropic's API.
+// immediateReply answers with a.Status and an error as in OpenAI's or Anthropic's API.
 func immediateReply(a *Answer, anthropic bool) *reply {
 	if a.Passthrough != nil {
 		w := newWriter(len(a.Passthrough) + 16)
@@ -368,7 +366,7 @@ func errorBody(a *Answer, anthropic bool) string {
 }
 
 // Responses without changes: an empty member of the oneof, shared by all streams. They hold no
-// pooled memory, so gRPC's Free does not affect them.
+// pooled memory, so gRPC's Free has no effect.
 var (
 	passRequestHeaders   = passReply(replyRequestHeaders)
 	passResponseHeaders  = passReply(replyResponseHeaders)

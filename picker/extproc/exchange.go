@@ -73,7 +73,6 @@ func (x *exchange) showsFirstByte() bool {
 	return x.responseMode == ModeStreamed || x.responseMode == ModeFullDuplexStreamed
 }
 
-// exchange is the state of one stream: one HTTP request and its response.
 type exchange struct {
 	pick   Pick // nil if the call was not admitted
 	bodies *Bodies
@@ -110,7 +109,6 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func newExchange() *exchange { return exchanges.Get().(*exchange) }
 
-// close ends the use of x and its Request.
 func (x *exchange) close() {
 	if x.track != nil {
 		x.track.End()
@@ -132,7 +130,7 @@ func (x *exchange) close() {
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }
 
-// handle answers one message and frees it. The request's headers live as long as the stream.
+// handle answers one message and frees it; the request's headers live as long as the stream.
 func (x *exchange) handle(m *Message) error {
 	x.learnModes(m)
 	if m.Kind == RequestHeaders && x.request.Headers == nil {
@@ -164,7 +162,6 @@ func (x *exchange) handle(m *Message) error {
 	return nil
 }
 
-// learnModes takes the body modes from a stream's first message.
 func (x *exchange) learnModes(m *Message) {
 	x.observe = x.observe || m.Observe
 	if m.RequestMode != ModeUnknown {
@@ -223,8 +220,8 @@ func (x *exchange) requestHeaders(m *Message) error {
 	return x.choose(replyRequestHeaders)
 }
 
-// waits reports whether a request's pick waits for its body. It does not for streams, which might
-// never end: upgrades and gRPC, except unary calls with a prompt. Multipart bodies have no prompt.
+// waits reports whether a request's pick waits for its body. Streams might never end: upgrades and
+// gRPC, except unary calls with a prompt. Multipart bodies have no prompt.
 func (x *exchange) waits(headers *Message) bool {
 	if !x.policy.Wait && !x.policy.Prompts {
 		return false
@@ -243,12 +240,10 @@ func (x *exchange) waits(headers *Message) bool {
 	return x.policy.Wait || kind != request.OtherKind
 }
 
-// prefixed reports whether value begins with text, which is in lower case.
 func prefixed(value []byte, text string) bool {
 	return len(value) >= len(text) && bytes.EqualFold(value[:len(text)], []byte(text))
 }
 
-// choose answers a phase with the pick.
 func (x *exchange) choose(phase protowire.Number) error {
 	x.waiting = false
 	a := x.pick.Answer()
@@ -290,7 +285,7 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 	return x.send(pickReply(phase, a, x.changed(phase), x.names))
 }
 
-// ofAnthropic reports whether a request uses Anthropic's API, which has its own form of errors.
+// ofAnthropic reports whether a request uses Anthropic's API, with its own form of errors.
 func ofAnthropic(headers *Message) bool {
 	return request.KindOf(headers.Header(":path")) == request.Messages
 }
@@ -336,7 +331,7 @@ func (x *exchange) requestBody(m *Message) error {
 }
 
 // overloaded counts a body that is not read because too many are held. It returns an answer if the
-// body is required, by needed or by the pool's policy.
+// body is required, by needed or the pool's policy.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
@@ -347,7 +342,6 @@ func (x *exchange) overloaded(needed bool) *Answer {
 	return nil
 }
 
-// declared is the content-length, or 0.
 func declared(m *Message) (n int64) {
 	text := m.Header("content-length")
 	if len(text) > 12 {
@@ -362,9 +356,9 @@ func declared(m *Message) (n int64) {
 	return n
 }
 
-// read reads a chunk of the body that the pick waits for, and holds it if it is needed further on.
-// It returns an answer for a too large body. If too many bodies are held, whole is false: the pick
-// does without the body, or read returns an answer.
+// read reads a chunk of the body that the pick waits for, and holds it if needed later. It returns
+// an answer for a too large body. If too many bodies are held, whole is false: the pick does
+// without the body, or read returns an answer.
 func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
 	if x.size += m.Body.Len(); x.size > x.policy.Limit {
 		return false, &Answer{Status: 413, Reason: "body_too_large",
@@ -411,8 +405,8 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 	return true, nil
 }
 
-// pickAndReturnBody answers a FULL_DUPLEX_STREAMED request's headers with a pick, then sends the
-// held body back.
+// pickAndReturnBody answers a FULL_DUPLEX_STREAMED request's headers with a pick, then returns the
+// held body.
 func (x *exchange) pickAndReturnBody(end bool) error {
 	if err := x.choose(replyRequestHeaders); err != nil || x.rejected {
 		return err
@@ -449,7 +443,6 @@ func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) 
 	}
 }
 
-// cut splits b after at most n bytes, moving its references.
 func cut(b mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
 	for i, buf := range b {
 		if size := buf.Len(); size <= n {

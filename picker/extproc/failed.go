@@ -22,7 +22,6 @@ type working struct{}
 
 func (working) Dead(context.Context, string, string, netip.AddrPort) bool { return false }
 
-// failed serves the call about one response, from its headers on.
 func (s *Server) failed(stream grpc.ServerStream, c *call) error {
 	m := newMessage()
 	err := stream.RecvMsg(m)

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// conversation is one call of a remote picker.
 type conversation struct {
 	stream extprocv3.ExternalProcessor_ProcessClient
 	remote *Remote
@@ -27,17 +26,16 @@ type conversation struct {
 	quit   chan struct{} // closed when no further message matters
 }
 
-// silence is how long a remote picker may take between its pick and the returned body, unless it
-// returned a body before. The protocol demands it, but not all pickers comply.
+// silence bounds the time between a remote picker's pick and the returned body, which the protocol
+// demands, but not all pickers send.
 const silence = 250 * time.Millisecond
 
-// received is a message or the end of the call.
 type received struct {
 	message encoded
 	err     error
 }
 
-// converse sends the request and reads its answer. Later messages are discarded.
+// converse sends the request and reads its answer, without later messages.
 func (c *conversation) converse() (RemoteAnswer, error) {
 	if err := c.send(); err != nil {
 		return RemoteAnswer{}, err
@@ -96,9 +94,9 @@ func (c *conversation) send() error {
 	return nil
 }
 
-// receive reads messages until the call ends. It discards those after the answer: unread messages
-// would block a remote picker from reading the response headers. More than a body and a message
-// more end the call.
+// receive reads until the call ends, and discards messages after the answer: unread ones would
+// block a remote picker from reading the response headers. More than a body and a message more end
+// the call.
 func (c *conversation) receive(messages chan<- received) {
 	limit := c.body.size + maxMessage
 	for {
@@ -127,7 +125,7 @@ func (c *conversation) receive(messages chan<- received) {
 	}
 }
 
-// take adds a message to the answer, and reports whether the answer is complete.
+// take adds a message to the answer, and reports whether it is complete.
 func (c *conversation) take(r received) (done bool, err error) {
 	var m remoteMessage
 	if r.err == nil {
@@ -169,7 +167,6 @@ func (c *conversation) take(r received) (done bool, err error) {
 	return end && len(c.answer.Endpoints) > 0, nil
 }
 
-// Limits of a remote picker's response.
 const (
 	maxEndpoints    = 16       // of a list; the rest is dropped
 	maxEndpointText = 64       // in bytes each; the longest IPv6 address with port has 47
@@ -177,7 +174,7 @@ const (
 	maxMessages     = 64       // before the pick
 )
 
-// endpoints splits a list. It truncates entries that are too long for an address, for reports.
+// endpoints splits a list, and truncates entries that are too long for an address.
 func endpoints(list string) []string {
 	out := strings.SplitN(list, ",", maxEndpoints+1)
 	out = out[:min(len(out), maxEndpoints)]
@@ -187,7 +184,6 @@ func endpoints(list string) []string {
 	return out
 }
 
-// forwardHeaders returns the gateway's message with another body mode.
 func forwardHeaders(m *Message, end bool) (*extprocv3.ProcessingRequest, error) {
 	r := &extprocv3.ProcessingRequest{}
 	if err := proto.Unmarshal(m.raw.Materialize(), r); err != nil {
@@ -204,7 +200,6 @@ func forwardHeaders(m *Message, end bool) (*extprocv3.ProcessingRequest, error) 
 	return r, nil
 }
 
-// remoteTracker follows a request on a remote picker's call.
 type remoteTracker struct {
 	stream extprocv3.ExternalProcessor_ProcessClient
 	cancel func()
@@ -253,10 +248,9 @@ func (t *remoteTracker) End() {
 // encoded is a received message before decoding.
 type encoded []byte
 
-// discarded is the size of a skipped message, in bytes.
 type discarded int
 
-// remoteMessage has the fields of a ProcessingResponse that a relay reads, except header changes.
+// remoteMessage has a ProcessingResponse's fields for a relay, except header changes.
 type remoteMessage struct {
 	endpoints []string
 	problem   error                           // with the header changes
@@ -312,7 +306,7 @@ func destination(r *extprocv3.ProcessingResponse, mutation *extprocv3.HeaderMuta
 	return named
 }
 
-// headerValue returns a header's value. Current pickers use raw_value.
+// Current pickers use raw_value.
 func headerValue(h *corev3.HeaderValue) []byte {
 	if len(h.GetRawValue()) > 0 {
 		return h.GetRawValue()

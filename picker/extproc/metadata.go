@@ -55,7 +55,7 @@ func (m *Message) Served(namespace string) []byte {
 	return nil
 }
 
-// metadata finds filter_metadata[namespace].fields[key] in the metadata context: an encoded Value.
+// metadata finds the encoded Value filter_metadata[namespace].fields[key].
 func (m *Message) metadata(namespace, key string) ([]byte, bool) {
 	var found []byte
 	var set bool
@@ -69,7 +69,6 @@ func (m *Message) metadata(namespace, key string) ([]byte, bool) {
 	return found, set
 }
 
-// eachEntry calls f with every value for key in the map of field 1.
 func eachEntry(b []byte, key string, f func(value []byte)) {
 	_ = fields(b, func(num protowire.Number, entry []byte, _ uint64, typ protowire.Type) error {
 		if num != 1 || typ != protowire.BytesType {
@@ -98,20 +97,18 @@ func eachEntry(b []byte, key string, f func(value []byte)) {
 	})
 }
 
-// Members of google.protobuf.Value that a picker reads.
 const (
 	valueString = 3
 	valueList   = 6
 )
 
-// valueTypes are the wire types of Value's members. A member with another wire type is an unknown
-// field.
+// A member with another wire type is an unknown field.
 var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed64Type,
 	valueString: protowire.BytesType,
 	4:           protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}
 
-// structValue returns the member of google.protobuf.Value that is set (0 for none), and the payload
-// of a string or list.
+// structValue returns the set member of google.protobuf.Value (0 for none), and the payload of a
+// string or list.
 func structValue(b []byte) (kind protowire.Number, payload []byte) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeField(b)

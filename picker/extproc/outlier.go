@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// A picker that did not answer in time is ejected for firstEjection, then twice as long with each
-// further failure.
+// The first ejection lasts firstEjection, each further one twice as long.
 const (
 	firstEjection = time.Second
 	maxEjection   = 30 * time.Second
 )
 
 // outlier ejects a picker that did not answer in time, so that only one request waits for it. As in
-// Envoy's outlier detection, an ejected picker gets no requests; then one trial request decides.
-// Immediate failures, such as a closed connection, do not eject.
+// Envoy's outlier detection, an ejected picker gets no requests, then one trial. Immediate
+// failures, such as a closed connection, do not eject.
 type outlier struct {
 	mu       sync.Mutex
 	failures int // in a row

@@ -32,9 +32,8 @@ const (
 	maxMessage = 1 << 20
 )
 
-// pings detect a frozen or disconnected remote picker while calls are open. Servers with gRPC-Go's
-// defaults close the connections of clients that ping more often for long; gRPC-Go then pings less
-// often.
+// pings detect a frozen or disconnected remote picker while calls are open. gRPC-Go's servers close
+// the connections of clients that ping more often by default; gRPC-Go then pings less often.
 var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time.Second}
 
 // RemoteConfig locates a remote picker.
@@ -55,7 +54,6 @@ type Remote struct {
 	decoding sync.Mutex // one message at a time
 }
 
-// peer is one address of a remote picker.
 type peer struct {
 	*grpc.ClientConn
 	outlier outlier
@@ -203,7 +201,6 @@ func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request)
 
 var errSlow = errors.New("not reachable in time")
 
-// connected waits until conn is ready.
 func connected(ctx context.Context, conn *grpc.ClientConn) error {
 	if conn.GetState() == connectivity.Ready {
 		return nil
@@ -264,8 +261,8 @@ func Reason(err error) string {
 	return strings.Join(strings.Fields(ephemeral.ReplaceAllString(text, "")), " ")
 }
 
-// ask calls one remote picker. On success the call's end calls cancel and releases r; on an error
-// the caller does. extend receives the time that the remote picker asks for.
+// ask calls one remote picker. After success the call's end calls cancel and releases r; after an
+// error the caller does. extend receives the time that the remote picker asks for.
 func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer,
 	error) {
 	if q.TraceParent != "" {

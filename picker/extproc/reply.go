@@ -8,12 +8,12 @@ import (
 
 const replyBytes = 1 << 10 // enough for nearly all replies
 
-// reply is one encoded ProcessingResponse. gRPC frees its buffers once they are sent.
+// reply is one encoded ProcessingResponse, whose buffers gRPC frees once sent.
 type reply struct{ bufs mem.BufferSlice }
 
 // pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer,
-// possibly after the stream's end, because gRPC's writer runs concurrently. After the last Free,
-// gRPC reads neither the buffer nor bufs.
+// possibly after the stream's end: gRPC's writer runs concurrently. After the last Free, gRPC reads
+// neither the buffer nor bufs.
 type pooledReply struct {
 	reply
 	one  [1]mem.Buffer // bufs

@@ -16,7 +16,6 @@ const headerModel = "x-gateway-model-name"
 // maxModelHeader bounds headerModel, in bytes, as in the script that routes by it.
 const maxModelHeader = 1024
 
-// change is a pick's change to its request, apart from the endpoints.
 type change struct {
 	model      string // value of headerModel; "" leaves it
 	length     int    // new content-length; 0 leaves it
@@ -51,18 +50,18 @@ func (c *change) headers(w *writer) {
 	}
 }
 
-// tooManyModels answers a body from which a server might read a model that was not replaced.
+// tooManyModels rejects a body from which a server might read a model that was not replaced.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
-// notUTF8 answers a body in which a server, but not this picker, would find a model or the picker's
+// notUTF8 rejects a body in which a server, but not this picker, would find a model or the picker's
 // members.
 var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
 // rewriteBody replaces the model in a body that is read, and removes the client's workers and the
-// picker's own members. It returns the model that the client asked for. The scanner's facts then
-// describe the new body.
+// picker's own members. It returns the client's model. The scanner's facts then describe the new
+// body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
@@ -103,7 +102,6 @@ func (x *exchange) replaceBody(body mem.BufferSlice, splices []request.Splice) {
 	x.change.replaced, x.change.length = true, x.size+request.Grown(splices)
 }
 
-// edit applies the pick's answer to a body that is read.
 func (x *exchange) edit(a *Answer) {
 	if by := &a.Changes; by.replaced && len(x.request.Body) > 0 {
 		x.request.Body.Free()
@@ -127,8 +125,8 @@ func (x *exchange) edit(a *Answer) {
 	}
 }
 
-// takeBody reserves memory for a body that a remote picker changed. It returns false if too many
-// bodies are held.
+// takeBody reserves memory for a body that a remote picker changed; false means too many bodies are
+// held.
 func (r *Request) takeBody(bytes int) bool {
 	x := r.exchange
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
@@ -169,8 +167,7 @@ var tooManyRoutes = Answer{Status: 400, Reason: ReasonInvalidBody,
 var tooManyWorkers = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: its member \"nvext\" names too many workers", MaxRetries: -1}
 
-// replaceModel replaces the model in a body that is read. It returns the model that the client
-// asked for.
+// replaceModel replaces the model in a body that is read. It returns the client's model.
 func (x *exchange) replaceModel() (model string, problem *Answer) {
 	served := x.scanner.Model()
 	if !x.policy.Rewrite || served == "" {
@@ -191,7 +188,7 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 }
 
 // clientsModel is the model that the client asked for. Behind a hop, the body may have the model of
-// an earlier, lost pick for the same pool. That picker set the header; the edge removes a client's
+// an earlier, lost pick for the same pool, which set the header; the edge removes a client's
 // header.
 func (x *exchange) clientsModel(served string) string {
 	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
@@ -212,7 +209,6 @@ func (x *exchange) noteModel() {
 	}
 }
 
-// validHeader reports whether Envoy accepts a header value.
 func validHeader(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == 0x7f {
@@ -222,8 +218,8 @@ func validHeader(text string) bool {
 	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
 }
 
-// changed returns the changes for the reply to a phase. It moves the new body out of the request if
-// the reply carries it.
+// changed returns the changes for the reply to a phase. If the reply carries the new body, it moves
+// out of the request.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
 	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
@@ -302,12 +298,12 @@ func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	return problem
 }
 
-// tooManyMembers answers a body in chunks with too many members to replace or remove.
+// tooManyMembers rejects a body in chunks with too many members to replace or remove.
 var tooManyMembers = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\", \"route\" or \"token_ids\", or is " +
 		"not in UTF-8", MaxRetries: -1}
 
-// rewriteChunk answers a chunk of a body that passes in chunks. In BUFFERED, it is the whole body.
+// rewriteChunk answers a chunk of such a body; in BUFFERED, it is the whole body.
 func (x *exchange) rewriteChunk(m *Message) error {
 	switch x.requestMode {
 	case ModeFullDuplexStreamed:
@@ -336,7 +332,7 @@ func (x *exchange) echoRewritten(chunk mem.BufferSlice, end bool) error {
 	return x.echo(replyRequestBody, body, end)
 }
 
-// bodyReply replaces a chunk of a request's body. body's references move to the reply.
+// bodyReply replaces a chunk of the body, whose references move to the reply.
 func bodyReply(body mem.BufferSlice) *reply {
 	size := body.Len()
 	w := newWriter(48)

@@ -6,7 +6,7 @@ import "github.com/penstock-project/penstock/picker/request"
 // or nests too deep.
 const ReasonInvalidBody = "invalid_body"
 
-// readFacts reads the facts of the body. It returns an answer if the pool needs the body and it is
+// readFacts reads the body's facts. It returns an answer if the pool needs the body and it is
 // invalid.
 func (x *exchange) readFacts() *Answer {
 	model, problem := x.rewriteBody()

@@ -28,12 +28,12 @@ func (unlimited) Upload(context.Context, string, int64) Upload { return unlimite
 func (unlimited) Take(int64) bool                              { return true }
 func (unlimited) Close()                                       {}
 
-// maxHeld bounds the part of a body that an Envoy holds. It answers a larger one with 413, or
+// maxHeld bounds the part of a body that an Envoy holds. It rejects a larger one with 413, or
 // forwards it without retries (translator/envoy, maxBody).
 const maxHeld = 32 << 20
 
-// upload serves one HTTP request until it ends. A declared length is reserved at once; a body
-// without one is counted as it arrives.
+// upload serves one HTTP request. A declared length is reserved at once; other bodies count as they
+// arrive.
 func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
 	defer u.Close()
@@ -62,7 +62,6 @@ func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	}
 }
 
-// size is how many bytes a message announces or has.
 func size(m *Message) int64 {
 	length := m.Header("content-length")
 	switch {
@@ -102,7 +101,7 @@ var noRoom = Answer{Status: 503, Reason: "too_many_uploads",
 	Message: "this gateway holds too many large requests: send a smaller one, or try again later"}
 
 // watchBody passes headers and requests the body as it arrives (ProcessingResponse.mode_override).
-// The other modes stay the filter's. It removes the header by which Envoy marks such a request.
+// It removes the header by which Envoy marks such a request.
 var watchBody = func() *reply {
 	w := newWriter(16)
 	mode := w.len()

@@ -5,7 +5,6 @@ import (
 	"container/list"
 )
 
-// band has the waiting requests of one priority.
 type band struct {
 	priority int
 	byID     map[string]*flow
@@ -51,7 +50,6 @@ func (b *band) turn(f *flow) {
 	}
 }
 
-// longest returns the flow with the most requests, or nil.
 func (b *band) longest() (longest *flow) {
 	for _, f := range b.byID {
 		if longest == nil || len(f.requests) > len(longest.requests) {

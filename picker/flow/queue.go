@@ -344,7 +344,6 @@ func (q *Queue) Each(f func(*Request)) {
 	}
 }
 
-// due reports whether the room must be measured again.
 func (q *Queue) due(now time.Time) bool {
 	return int64(now.Sub(q.begin))-q.measured.Load() >= int64(interval)
 }
@@ -356,7 +355,7 @@ func (q *Queue) take(priority int) bool {
 	return true
 }
 
-// admit admits the requests for which there is room. q.mu is held.
+// q.mu is held.
 func (q *Queue) admit(now time.Time) {
 	if q.due(now) {
 		q.measure(now)
@@ -373,7 +372,7 @@ func (q *Queue) admit(now time.Time) {
 	}
 }
 
-// measure sets the room. q.mu is held.
+// q.mu is held.
 func (q *Queue) measure(now time.Time) {
 	s := q.settings.Load()
 	at := int64(now.Sub(q.begin))
@@ -399,13 +398,12 @@ func (q *Queue) measure(now time.Time) {
 	}
 }
 
-// mix counts admitted requests, and the sheddable ones.
 type mix struct{ all, sheddable float64 }
 
 // usualTime is the time constant of usual.
 const usualTime = 5 * time.Second
 
-// add adds the admissions of a time, over which earlier ones lose weight.
+// add adds admissions; earlier ones lose weight with time.
 func (m *mix) add(taken mix, after time.Duration) {
 	kept := math.Exp(-after.Seconds() / usualTime.Seconds())
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
@@ -413,7 +411,7 @@ func (m *mix) add(taken mix, after time.Duration) {
 
 // reserve is the number of servers kept free of sheddable prompts: the share of other requests
 // among the admitted ones, at most half. A server reads prompts one by one, so a request that
-// arrives while all servers read sheddable ones must wait.
+// arrives while all read sheddable ones must wait.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -421,8 +419,8 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share returns this process's share of a room after its unplaced requests. The other processes are
-// assumed to have the same unplaced and recently placed requests.
+// share returns this process's share of a room after its unplaced requests, assuming equal numbers
+// of unplaced and recently placed requests in the other processes.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -438,7 +436,6 @@ func (q *Queue) share(n, unplaced int, m *Room) int {
 	return part
 }
 
-// roll begins a new window of recently placed requests.
 func (q *Queue) roll(at int64) {
 	window := at / int64(lag)
 	switch window - q.lately[0].window {
@@ -467,7 +464,7 @@ func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	}
 }
 
-// finish removes a waiting request, and sets its outcome. q.mu is held.
+// finish removes a waiting request. q.mu is held.
 func (q *Queue) finish(r *Request, o Outcome) {
 	if r.state != Queued {
 		return
@@ -489,7 +486,6 @@ func (q *Queue) finish(r *Request, o Outcome) {
 	r.result <- struct{}{}
 }
 
-// pump calls Admit regularly while requests wait.
 func (q *Queue) pump() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -513,7 +509,7 @@ func (q *Queue) pump() {
 	}()
 }
 
-// band returns a priority's band. q.mu is held.
+// q.mu is held.
 func (q *Queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return cmp.Compare(p, b.priority) })
 	switch {
@@ -527,7 +523,7 @@ func (q *Queue) band(priority int) *band {
 	return b
 }
 
-// drop removes an empty band. q.mu is held.
+// q.mu is held.
 func (q *Queue) drop(b *band) {
 	if len(b.all) > 0 {
 		return
@@ -537,7 +533,7 @@ func (q *Queue) drop(b *band) {
 	}
 }
 
-// add queues a request in a band. q.mu is held.
+// q.mu is held.
 func (q *Queue) add(b *band, r *Request) {
 	f := b.byID[r.Fairness]
 	if f == nil {
@@ -560,8 +556,8 @@ func (q *Queue) add(b *band, r *Request) {
 }
 
 // makePlace rejects a request of the band's longest flow in favor of r, so that no flow takes the
-// places of others. It returns false if r belongs to that flow, or if one place is not enough. q.mu
-// is held.
+// places of others. It returns false if r belongs to that flow, or one place is not enough. q.mu is
+// held.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {

@@ -87,7 +87,6 @@ func places(free float64) int {
 	return int(max(1, math.Floor(free+1e-9)))
 }
 
-// queued estimates a server's waiting requests.
 func queued(s *endpoint.State) float64 {
 	unread := float64(s.Unseen + s.UnseenElsewhere)
 	if !s.Fresh {

@@ -22,7 +22,6 @@ const (
 	againAfter = 5 * time.Second
 )
 
-// accept serves dialing publishers until ctx ends.
 func (s *Subscriber) accept(ctx context.Context, listener net.Listener) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
@@ -81,14 +80,12 @@ func hostOf(nc net.Conn) netip.Addr {
 	return addr.Addr().Unmap().WithZone("")
 }
 
-// expects reports whether publishers of a host's model servers dial.
 func (s *Subscriber) expects(host netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.dialled[host]) > 0
 }
 
-// publisher reads one connection of a dialing publisher.
 func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr) error {
 	c, free, err := s.handshake(ctx, nc, host, zmtp.Sub, 0)
 	if err != nil {
@@ -134,7 +131,6 @@ func (s *Subscriber) identify(c *zmtp.Conn, host netip.Addr) (src *source, frame
 	return src, frames, err
 }
 
-// failAt records an error at a host's servers without a connection.
 func (s *Subscriber) failAt(host netip.Addr, err error) {
 	s.mu.Lock()
 	list := slices.Clone(s.dialled[host])
@@ -147,8 +143,8 @@ func (s *Subscriber) failAt(host netip.Addr, err error) {
 	}
 }
 
-// publishedBy returns a host's server by topic: kv@POD@MODEL, where POD is an address or the name
-// of a pod. A host's only server matches any topic.
+// publishedBy returns a host's server by topic: kv@POD@MODEL, where POD is an address or a pod's
+// name. A host's only server matches any topic.
 func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +164,6 @@ func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error)
 				"kv@ADDRESS:PORT@MODEL", len(list), host, topic)
 }
 
-// podOf returns the POD of kv@POD@MODEL, or "".
 func podOf(topic string) string {
 	rest, ok := bytes.CutPrefix([]byte(topic), []byte("kv@"))
 	if !ok {

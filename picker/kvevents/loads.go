@@ -13,9 +13,9 @@ import (
 )
 
 // SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
-// 0.5.19; scheduler_components/load_publisher.py). A message has the frames of a KV event: the
-// topic "load", a sequence number, and the MessagePack of ["LoadStat", running, waiting, tokens in
-// use, tokens that fit, rank]. It is sent when the load has changed, and every second.
+// 0.5.19; scheduler_components/load_publisher.py), upon changes and every second. A message has the
+// frames of a KV event: the topic "load", a sequence number, and the MessagePack of ["LoadStat",
+// running, waiting, tokens in use, tokens that fit, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
@@ -31,7 +31,7 @@ type Load struct {
 
 const loadTopic = "load" // prefix of the topics to read
 
-// maxLoad is the maximum size of a message, in bytes. SGLang's have less than 100.
+// maxLoad bounds a message, in bytes. SGLang's have less than 100.
 const maxLoad = 4 << 10
 
 const maxCount = 1 << 40 // maximum of a number in a load
@@ -111,7 +111,6 @@ func (s *Subscriber) serveLoads(ctx context.Context, src *loadSource) {
 	})
 }
 
-// readLoads dials once, and reads until the connection ends.
 func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -158,7 +157,7 @@ func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error)
 	}
 }
 
-// decodeLoad reads a LoadStat. Later versions may append fields.
+// decodeLoad reads a LoadStat, to which later versions may append fields.
 func decodeLoad(raw []byte) (l Load, ok bool) {
 	r := reader{p: raw}
 	if head := r.head(); head.kind != array || head.n < 5 || string(r.text()) != "LoadStat" {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// reader reads MessagePack from memory. It allocates nothing and trusts no length: an array of n
+// reader reads MessagePack from memory, without allocations. It trusts no length: an array of n
 // elements needs at least n bytes. After an error, bad is true and all results are zero.
 type reader struct {
 	p   []byte
@@ -26,7 +26,6 @@ func (r *reader) take(n int) []byte {
 	return r.p[r.at-n : r.at]
 }
 
-// number returns a big-endian number of size bytes.
 func (r *reader) number(size int) uint64 {
 	b := r.take(size)
 	switch len(b) {
@@ -54,8 +53,7 @@ const (
 	other
 )
 
-// value is the head of a value: its number, or the number of following bytes or elements. The bytes
-// of other values are skipped.
+// value is the head of a value: its number, or the number of following bytes or elements.
 type value struct {
 	kind kind
 	n    uint64
@@ -126,7 +124,6 @@ func (r *reader) skipped(n int) value {
 	return value{kind: other}
 }
 
-// skip skips the next value, and returns its bytes.
 func (r *reader) skip() []byte {
 	from := r.at
 	for pending := uint64(1); pending > 0 && !r.bad; pending-- {
@@ -148,7 +145,7 @@ func (r *reader) skip() []byte {
 	return r.p[from:r.at]
 }
 
-// text returns a string or binary value; nil for other values.
+// text returns a string or binary value, or nil.
 func (r *reader) text() []byte {
 	v := r.head()
 	if v.kind != text {

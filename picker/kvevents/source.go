@@ -26,7 +26,6 @@ type Source struct {
 	Topic string
 }
 
-// source is a Source and its reports.
 type source struct {
 	Source
 	refs  int           // from Subscriptions; guarded by Subscriber.mu
@@ -77,7 +76,6 @@ const (
 	maxDebt        = 8 * time.Second
 )
 
-// wait returns the pause after a message of a size that took some time.
 func (p *pace) wait(size int, took time.Duration, now time.Time) time.Duration {
 	if !p.last.IsZero() {
 		p.debt = max(0, p.debt-now.Sub(p.last))
@@ -87,7 +85,6 @@ func (p *pace) wait(size int, took time.Duration, now time.Time) time.Duration {
 	return max(0, p.debt-maxDebt)
 }
 
-// paid counts the cost of a message that took some time to apply, and returns the pause after it.
 func (s *source) paid(frames [][]byte, took time.Duration) time.Duration {
 	size := messageBytes
 	for _, f := range frames {
@@ -104,7 +101,6 @@ func (s *source) disconnect() {
 	}
 }
 
-// attach replaces the source's connection, and ends the old one.
 func (s *source) attach(c *zmtp.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,14 +133,12 @@ func (s *source) lapse(now time.Time) {
 	}
 }
 
-// fail records why no events arrive.
 func (s *source) fail(err error) {
 	text := err.Error()
 	s.problem.Store(&text)
 	s.failures.Add(1)
 }
 
-// incomplete is why a connected server's reports are incomplete.
 func (s *source) incomplete(known prefix.Knowledge) string {
 	if text := s.unreplayed.Load(); text != nil {
 		return *text
@@ -164,7 +158,7 @@ func (s *source) connected() bool {
 	return s.conn != nil
 }
 
-// follow reads a connection until it ends. first, if not nil, is its first message.
+// follow reads a connection until it ends, after first if not nil.
 func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, first [][]byte) (err error) {
 	src.attach(c)
 	src.reading.Lock()

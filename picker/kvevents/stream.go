@@ -20,7 +20,7 @@ type stream struct {
 	replayed uint64 // messages below the end of a replay may arrive again
 }
 
-// parse returns the parts of a message. The first is a topic, or an empty frame in older engines'
+// parse returns a message's parts. The first is a topic, or an empty frame in older engines'
 // replays.
 func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) {
 	if len(frames) != 3 || len(frames[1]) != 8 {
@@ -29,8 +29,8 @@ func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) 
 	return frames[0], binary.BigEndian.Uint64(frames[1]), frames[2], nil
 }
 
-// missing reports whether messages before number seq are missing, and from which number on. A
-// publisher that counts from the beginning again has restarted with an empty cache.
+// missing reports whether messages before seq are missing, and from which number on. A publisher
+// that counts from the beginning again has restarted with an empty cache.
 func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	if s.started && seq < s.next && seq >= s.replayed {
 		s.forget()
@@ -69,7 +69,6 @@ func (s *stream) message(seq uint64, batch []byte) error {
 	return nil
 }
 
-// forget drops all reports of the server.
 func (s *stream) forget() {
 	s.tree.server.SetKnowledge(prefix.Guessed)
 	s.tree.clear()

@@ -56,7 +56,6 @@ type Subscriber struct {
 	begun   []*loadSource // for Run to start
 }
 
-// places are for the large messages of one address.
 type places struct {
 	taken chan struct{}
 	conns int
@@ -249,7 +248,7 @@ func (s *Subscriber) list() (all []*source) {
 	return all
 }
 
-// serve runs for each source once it is added, and again once it is released.
+// serve runs for each added source, and again once it is released.
 func (s *Subscriber) serve(ctx context.Context, src *source) {
 	select {
 	case <-src.gone:
@@ -280,8 +279,7 @@ func (s *Subscriber) end(src *source) {
 	}
 }
 
-// keepConnected repeats connect, which dials a publisher and reads from it, until gone closes.
-// failed receives the error of each connection.
+// keepConnected repeats connect until gone closes. failed receives each connection's error.
 func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error,
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -314,7 +312,6 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	}
 }
 
-// connect dials once, and reads until the connection ends.
 func (s *Subscriber) connect(ctx context.Context, src *source) error {
 	c, free, err := s.dial(ctx, src.Publisher, zmtp.Sub, 0)
 	if err != nil {
@@ -336,7 +333,7 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 const dialTimeout = 3 * time.Second
 
 // dial connects to a socket with messages of up to most bytes; 0 means zmtp.DefaultMessage. The
-// caller frees the connection at its end.
+// caller frees the connection.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	free func(), err error) {
 	if s.config.Never != nil {
@@ -352,7 +349,7 @@ func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType str
 	return s.handshake(ctx, nc, to.Addr().Unmap(), socketType, most)
 }
 
-// handshake makes a connection with a host. The caller frees it at its end.
+// The caller frees the connection.
 func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr, socketType string,
 	most int) (c *zmtp.Conn, free func(), err error) {
 	s.mu.Lock()
@@ -379,7 +376,7 @@ func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr
 	return c, func() { c.Free(); leave() }, nil
 }
 
-// endOfReplay is the number of the message after a replay's last one.
+// endOfReplay is the number of the message that ends a replay.
 const endOfReplay = math.MaxUint64
 
 func number64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

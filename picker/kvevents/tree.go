@@ -20,7 +20,6 @@ type tree struct {
 	dropped uint64 // blocks that were not recorded: unknown parents, or too many
 }
 
-// block is a block of the engine.
 type block struct {
 	seed  uint64 // of its prompt
 	end   prefix.Place
@@ -37,14 +36,13 @@ const (
 	elsewhere // for example a disk
 )
 
-// quota bounds the blocks of all servers.
 type quota struct {
 	limit   int64
 	used    atomic.Int64
 	servers atomic.Int64
 }
 
-// take reserves room for a block of a server with n blocks. Each server may have an equal share.
+// take reserves room for a block of a server with n blocks, at most an equal share per server.
 func (q *quota) take(n int) bool {
 	if int64(n) >= q.limit/max(q.servers.Load(), 1) {
 		return false
@@ -56,7 +54,7 @@ func (q *quota) take(n int) bool {
 	return true
 }
 
-// maxBlockSize is the maximum of an engine's block size, in tokens.
+// maxBlockSize bounds an engine's block size, in tokens.
 const maxBlockSize = 1 << 16
 
 // apply records an event. It reports whether the server's cache is now empty.
@@ -91,7 +89,6 @@ func medium(raw []byte) media {
 	return elsewhere
 }
 
-// store records consecutive blocks.
 func (t *tree) store(e *event) {
 	at := medium(e.medium)
 	hashes, n := list(e.hashes)
@@ -149,8 +146,8 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 }
 
 // mixExtra adds a block's extra keys to its prompt. The adapter's name is already in the seed. A
-// text in the first block is a cache salt, which also seeds requests. Other keys, such as hashes of
-// images, match no request's tokens.
+// text in the first block is a cache salt, which also seeds requests. Other keys, such as images'
+// hashes, match no request's tokens.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
 	keys, n := list(raw)

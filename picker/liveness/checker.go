@@ -129,7 +129,7 @@ func (c *Checker) leave(addr netip.AddrPort, s *server) {
 	}
 }
 
-// probed returns the result of the current probe, of a recent one, or of a new one.
+// probed returns the result of the current, a recent or a new probe.
 func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by upstream.Protocol) (found result) {
 	c.mu.Lock()
 	running := s.running
@@ -172,9 +172,8 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	return found
 }
 
-// probe reads a server's /health, and describes a failure. A status of 500 or more shows a dead
-// server, and so does the system's "connection refused". Other statuses and protocols show a
-// working one.
+// probe reads a server's /health. A status of 500 or more, and the system's "connection refused",
+// show a dead server; other statuses and protocols a working one.
 func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {
@@ -192,7 +191,6 @@ func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Pr
 	return works, ""
 }
 
-// failure returns the meaning of a probe's error.
 func failure(ctx context.Context, err error) (found result, why string) {
 	var dial *net.OpError
 	dialing := errors.As(err, &dial) && dial.Op == "dial"

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// lookTime bounds a probe of Look.
 const lookTime = 700 * time.Millisecond
 
 // Sight keeps the results of one server's probes. Its zero value is empty. It is not safe for
@@ -64,7 +63,7 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 }
 
 // take records a probe's result. Without an answer, it shows a dead server only if the server was
-// reached before: it may use a protocol without an answer, or be unreachable from here.
+// reached before: its protocol may lack an answer, or it may be unreachable from here.
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
 	if s.misled = s.misled || before != "" && shown.Good.After(s.began); found == works {

@@ -57,7 +57,6 @@ type holder struct {
 	strict bool
 }
 
-// awaited is an unlisted name that a request named.
 type awaited struct {
 	at   time.Time
 	done chan struct{} // closed when the lists were read for it
@@ -131,7 +130,6 @@ func (h *Holders) Known(model string) *Lacking {
 	return nil
 }
 
-// await triggers and awaits a reading for an unlisted name.
 func (h *Holders) await(ctx context.Context, model string, now time.Time) {
 	pause, open, done := h.awaiting(model, now)
 	if done == nil && closed(open) {
@@ -173,7 +171,6 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// wait waits until a channel closes.
 func wait(ctx context.Context, closes <-chan struct{}) {
 	select {
 	case <-closes:
@@ -283,8 +280,7 @@ func without(list []mark, server netip.AddrPort, model string) []mark {
 	return slices.DeleteFunc(list, func(m mark) bool { return m.server == server && m.model == model })
 }
 
-// read starts a reading of the lists unless one is open, and returns a channel that closes when it
-// ends.
+// read starts a reading of the lists, unless one is open. The channel closes when it ends.
 func (h *Holders) read(now time.Time) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -323,7 +319,7 @@ func (h *Holders) every() time.Duration {
 	return max(readAfter, time.Duration(len(h.servers))*perServer)
 }
 
-// ask reads lists, and stores each when it arrives, so that a hanging server delays no other.
+// ask stores each list when it arrives, so that a hanging server delays no other.
 func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -356,8 +352,8 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	_ = calls.Wait() // no call returns an error
 }
 
-// store stores a server's list; nil without a valid answer. A changed list ends the server's marks.
-// h.mu is held.
+// store stores a server's list, or nil without a valid answer. A changed list ends the server's
+// marks. h.mu is held.
 func (h *Holders) store(s Server, names []string, now time.Time) {
 	known := h.servers[s.Addr]
 	if known == nil {
@@ -386,8 +382,8 @@ func (h *Holders) store(s Server, names []string, now time.Time) {
 	}
 }
 
-// takeOver stores a server's list, and reports whether that changes which servers lack a model.
-// h.mu is held.
+// takeOver stores a server's list, and reports whether other servers now lack a model. h.mu is
+// held.
 func (h *Holders) takeOver(s Server, known *holder, names []string, now time.Time) (changes bool) {
 	known.good, known.again = now, now.Add(h.every())
 	slices.Sort(names)

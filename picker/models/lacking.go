@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// view has the data for picks.
 type view struct {
 	listed  map[string]bool
 	lacking map[string]*Lacking
@@ -34,7 +33,7 @@ func (l *Lacking) keeps(server netip.AddrPort) bool {
 	return !l.lacks[server] && (l.has[server] || l.unknown[server])
 }
 
-// rebuild makes a new view. h.mu is held.
+// h.mu is held.
 func (h *Holders) rebuild() {
 	v := &view{listed: map[string]bool{}, lacking: map[string]*Lacking{}}
 	holders, unknown, total := map[string]map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}, 0
@@ -70,7 +69,7 @@ func (h *Holders) rebuild() {
 	h.view.Store(v)
 }
 
-// refresh renews the view of some models. h.mu is held.
+// h.mu is held.
 func (h *Holders) refresh(models ...string) {
 	old := h.view.Load()
 	if old == nil {

@@ -24,7 +24,7 @@ const (
 	maxBytes  = 1 << 20 // of an answer
 )
 
-// parse reads up to limit models of a server's list. It skips entries without a usable ID.
+// parse reads up to limit models of a server's list, skipping entries without a usable ID.
 func parse(body []byte, limit int) ([]Model, error) {
 	var list struct {
 		Data []struct {
@@ -57,8 +57,7 @@ func parse(body []byte, limit int) ([]Model, error) {
 	return out, nil
 }
 
-// named reports whether a text is a valid name: not empty, not too long, without control
-// characters.
+// named reports whether a name is neither empty, nor too long, and has no control characters.
 func named(text string) bool {
 	return text != "" && len(text) <= maxName && !slices.ContainsFunc([]byte(text),
 		func(c byte) bool { return c < ' ' || c == 0x7f })

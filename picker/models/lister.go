@@ -57,7 +57,6 @@ type Lister struct {
 	pools map[string]map[part]*pool // by name
 }
 
-// part identifies one of a pool's lists.
 type part struct{ subset, host, path string }
 
 // Pool is a pool, or a part of it, to query for models.
@@ -78,7 +77,6 @@ type Pool struct {
 	Picker func(context.Context) ([]byte, error)
 }
 
-// servers returns the servers to query.
 func (p *Pool) servers() []Server {
 	if p.Picker == nil {
 		return p.Servers
@@ -93,7 +91,6 @@ type Server struct {
 	Cleartext bool     // without TLS, whatever Pool.Protocol
 }
 
-// pool has the answers of a Pool's servers.
 type pool struct {
 	used    time.Time // by the last list; guarded by Lister.mu
 	mu      sync.Mutex
@@ -195,7 +192,7 @@ func (l *Lister) pool(p *Pool, now time.Time) *pool {
 	return known
 }
 
-// dropUnused drops the least recently used part, unless it was used within refreshAfter.
+// dropUnused drops the least recently used part, unless used within refreshAfter.
 func dropUnused(parts map[part]*pool, now time.Time) bool {
 	var oldest part
 	var at time.Time
@@ -247,7 +244,7 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 	known.store(p, servers, answers)
 }
 
-// due returns the servers to query next: the least recently queried ones.
+// due returns the least recently queried servers.
 func (known *pool) due(p *Pool) []Server {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -258,7 +255,7 @@ func (known *pool) due(p *Pool) []Server {
 	return servers[:min(len(servers), maxAsked)]
 }
 
-// store keeps answers, and drops old ones and the ones of removed servers.
+// store keeps answers, and drops old ones and removed servers'.
 func (known *pool) store(p *Pool, servers []Server, answers []answer) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -333,7 +330,6 @@ func (known *pool) merge(p *Pool) (list []Model) {
 
 var errCalls = errors.New("too many calls for lists of models are open")
 
-// ask queries one server of a pool.
 func (l *Lister) ask(ctx context.Context, by upstream.Protocol, server netip.AddrPort, p *Pool) ([]Model, error) {
 	if kind := l.never(server.Addr()); kind != "" && server.IsValid() {
 		return nil, fmt.Errorf("%s: %s is never called", server, kind)

@@ -20,7 +20,6 @@ const (
 // requires a credential.
 var ErrDenied = errors.New("the server denies probes")
 
-// question is a request for one token.
 type question struct {
 	Model     string    `json:"model,omitempty"`
 	Prompt    string    `json:"prompt,omitempty"`
@@ -72,7 +71,6 @@ func ask(ctx context.Context, by http.RoundTripper, base, path string, q questio
 	}
 }
 
-// first returns the first model that a server lists, or "".
 func first(ctx context.Context, by http.RoundTripper, base string) string {
 	status, answer, err := call(ctx, by, http.MethodGet, base+"/v1/models", nil, maxList)
 	var list struct {
@@ -86,7 +84,6 @@ func first(ctx context.Context, by http.RoundTripper, base string) string {
 	return list.Data[0].ID
 }
 
-// call returns a response's status and body, of at most most bytes.
 func call(ctx context.Context, by http.RoundTripper, method, url string, body []byte, most int64) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {

@@ -25,9 +25,9 @@ const (
 	maxPieces   = MaxTokens / pieceTokens
 )
 
-// spans is the schedule of blocks: small ones first, because most prompts are short, then larger
-// ones, so that chains stay short. After 64 blocks, a block is at most a sixty-fourth of the
-// preceding ones.
+// spans is the schedule of block sizes: small first, because most prompts are short, then larger,
+// so that chains stay short. After 64 blocks, a block is at most a sixty-fourth of the preceding
+// ones.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
 // End returns the number of tokens through block i, for i up to MaxBlocks-1; 0 for negative i.
@@ -109,7 +109,7 @@ func (b *Builder) piece(p []byte) {
 	b.filled = 0
 }
 
-// sum is the hash of everything, including an unfinished piece.
+// sum includes an unfinished piece.
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
 // Join makes a prompt's chain in the caller's memory. The prompt is a front (tools, instructions)

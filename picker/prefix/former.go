@@ -5,11 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// former maps a block without servers to its former home: the server that evicted the last copy.
-// Each block has one place in the table, so later blocks replace earlier ones. Places depend on
-// blocks alone, so simulations are reproducible across processes. Clients that make blocks collide
-// only lose hints, as with many prompts. An entry has the upper bits of the block's place, and the
-// server's ID plus 1; 0 is empty.
+// former maps a block without servers to its former home, the server that evicted the last copy.
+// Each block has one place, so later blocks replace earlier ones. Places depend on blocks alone, so
+// simulations are reproducible across processes; clients that make blocks collide only lose hints.
+// An entry has the upper bits of the block's place, and the server's ID plus 1; 0 is empty.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }
@@ -22,8 +21,8 @@ const (
 	formerIDs = 1 << 20
 )
 
-// add records a block's former home. held is the number of blocks of all servers: the table has up
-// to twice as many places, and a larger one starts empty.
+// held is the number of blocks of all servers: the table has up to twice as many places, and a
+// larger one starts empty.
 func (f *former) add(key uint64, id uint32, held int64) {
 	if id+1 >= formerIDs {
 		return
@@ -88,8 +87,8 @@ func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	return low
 }
 
-// near returns the former home of a block, or of one of the next two, because a later block may
-// have replaced its entry.
+// near returns the former home of a block, or of one of the next two: a later block may have
+// replaced its entry.
 func (f *former) near(c Chain, block int) (id uint32, ok bool) {
 	for i := block; i < min(block+3, len(c)) && !ok; i++ {
 		id, ok = f.home(c[i])
@@ -97,7 +96,6 @@ func (f *former) near(c Chain, block int) (id uint32, ok bool) {
 	return id, ok
 }
 
-// blocksIn returns the number of whole blocks in tokens.
 func blocksIn(tokens int) int {
 	n, pieces := 0, tokens/pieceTokens
 	for _, s := range spans {

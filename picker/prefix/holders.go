@@ -31,12 +31,11 @@ type table struct {
 	free    [32]freeSet // by the logarithm of the size
 }
 
-// freeSet is the offset of a free array plus 1; the array contains the next freeSet; 0 ends the
-// list.
+// freeSet is the offset of a free array plus 1, or 0; the array contains the next freeSet.
 type freeSet uint64
 
-// slot maps a block to its set of servers: a group if that suffices, else a reference to an array
-// of groups.
+// slot maps a block to its servers: a group if that suffices, else a reference to an array of
+// groups.
 type slot struct{ key, set atomic.Uint64 }
 
 // group is a number of 31 bits, and 32 bits for the servers with IDs 32 x number to 32 x number +
@@ -60,8 +59,8 @@ const (
 	maxReads = 8 // then a reader assumes that the table lacks the block
 )
 
-// secret randomizes places in tables. Keys are hashes of prompts, which clients write. With known
-// places, a client could put all blocks into one run of slots that each look-up reads.
+// secret randomizes places in tables. Clients write prompts, and so keys: with known places, a
+// client could put all blocks into one run of slots that each look-up reads.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
 // home is a block's place before reduction to a table's size. With one multiplication and some
@@ -123,7 +122,7 @@ func intersectGroup(g group, first uint32, in, out []uint32) bool {
 	return members != 0
 }
 
-// find returns a block's place, or the free place for it.
+// find returns a block's place, or its free place.
 func (t *table) find(key uint64) int {
 	mask := len(t.slots) - 1
 	for at := int(home(key)) & mask; ; at = (at + 1) & mask {
@@ -378,7 +377,6 @@ func (t *table) groups(set uint64) (n int) {
 	return n
 }
 
-// arrayLog is the logarithm of the size of an array for n groups.
 func arrayLog(n int) uint { return uint(bits.Len(uint(max(n, 2) - 1))) }
 
 func (t *table) copySet(old *table, set uint64) uint64 {

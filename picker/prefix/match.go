@@ -25,7 +25,6 @@ func (x *Index) Match(c Chain, servers []*Server, cached []int32) {
 
 var matches = sync.Pool{New: func() any { return new(match) }}
 
-// match is Match's working memory.
 type match struct {
 	holders *holders
 	chain   Chain
@@ -61,7 +60,7 @@ func (m *match) begin(h *holders, c Chain, servers []*Server) {
 
 // search finds the depths of the servers in sets[set], which all have block low and lack block
 // high. It halves the range only where servers differ, so it looks up few blocks. It reads only the
-// words from from to to: servers that were added together often end together.
+// words from from to to: servers added together often end together.
 func (m *match) search(low, high, set, from, to int) {
 	for from < to && m.sets[set][from] == 0 {
 		from++

@@ -12,7 +12,6 @@ import (
 // Knowledge is how completely a server reports its cache.
 type Knowledge int32
 
-// The values of Knowledge.
 const (
 	// Guessed: no reports. Prompts that picks sent there count as cached.
 	Guessed Knowledge = iota
@@ -35,8 +34,8 @@ const (
 	maxAdapters = 256
 )
 
-// reported is a server's cache by its own reports and by recent picks. Its blocks have their own
-// keys in the table of holders.
+// reported is a server's cache by its own reports and recent picks. Its blocks have their own keys
+// in the table of holders.
 type reported struct {
 	known    atomic.Int32
 	adapters atomic.Pointer[[]uint64] // hashes of the names of adapters with blocks; replaced under Server.mu
@@ -46,7 +45,6 @@ type reported struct {
 	picks []picked // sorted by until
 }
 
-// hold is why a block counts as cached.
 type hold struct {
 	reports int32 // number of reports minus withdrawals
 	until   int64 // end of its last pick, in nanoseconds since the Unix epoch; 0 if not in picks
@@ -144,7 +142,7 @@ func (s *Server) clearHolds(keepPicks bool) {
 	s.reported.adapters.Store(nil)
 }
 
-// hold adds a report or a pick of a block. s.mu is held.
+// s.mu is held.
 func (s *Server) hold(key uint64, reports int32, until int64) bool {
 	if s.released {
 		return false
@@ -244,7 +242,6 @@ func (s *Server) expire(now int64) {
 
 var reportMatches = sync.Pool{New: func() any { return new(reportMatch) }}
 
-// reportMatch is the working memory of MatchReports and Expect.
 type reportMatch struct {
 	chain  [MaxBlocks]uint64
 	cached []int32

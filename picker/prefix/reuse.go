@@ -9,11 +9,9 @@ import (
 // have to read again. A server's list shows how much. Its clock counts used tokens, in pieces, and
 // T is the age of the next block to evict. One more token in the cache increases T by 1 / (share of
 // uses that miss). So a token that stays for T unused costs T times the share of uses of blocks
-// aged about T, divided by the share that miss (Che's approximation of LRU). "About T" means 3T/4
-// to T.
+// aged about T (3T/4 to T), divided by the share that miss (Che's approximation of LRU).
 
-// reuse is a server's cache usage by the uses of its blocks. Server.mu guards it, except for
-// evicted.
+// reuse is a server's cache usage by the uses of its blocks. Server.mu guards all but evicted.
 type reuse struct {
 	clock  uint32   // used pieces; wraps
 	stamps []uint32 // by node: the clock at its last use
@@ -22,20 +20,19 @@ type reuse struct {
 	evicted   atomic.Uint64 // bits of a float64
 }
 
-// maxEvicted bounds the evictions per token, because few misses are weak evidence.
+// maxEvicted bounds the evictions per token: few misses are weak evidence.
 const maxEvicted = 8
 
 // Evicts is how many tokens the server must read again per token read into its cache, 0 to 8; 0
 // while the cache has room.
 func (s *Server) Evicts() float64 { return math.Float64frombits(s.reuse.evicted.Load()) }
 
-// blockTokens is the size of the largest block.
 var blockTokens = blockPieces(MaxBlocks-1) * pieceTokens
 
 // visit counts the pieces that one Add uses and reads, in a list whose oldest block has an age.
 type visit struct{ age, used, old, read uint32 }
 
-// visit begins an Add. s.mu is held.
+// s.mu is held.
 func (s *Server) visit() (v visit) {
 	if s.blocks > 0 {
 		v.age = s.reuse.clock - s.reuse.stamps[s.nodes[0].prev]
@@ -53,7 +50,7 @@ func (s *Server) touch(v *visit, n uint32) {
 	s.reuse.stamps[n] = s.reuse.clock
 }
 
-// leave ends an Add. s.mu is held.
+// s.mu is held.
 func (s *Server) leave(v visit) {
 	r := &s.reuse
 	r.clock += v.used + v.read

@@ -142,8 +142,8 @@ func (s *Server) forget(c Chain) {
 	}
 }
 
-// shrink evicts until there is room for more blocks and tokens. The server becomes the former home
-// of blocks without another server.
+// shrink evicts until there is room. The server becomes the former home of blocks without another
+// server.
 func (s *Server) shrink(blocks, tokens int) {
 	limit := s.index.share()
 	for s.blocks > 0 && (s.blocks+blocks > limit || s.tokens+tokens > s.capacity) {
@@ -207,7 +207,6 @@ func (s *Server) unlink(n uint32) {
 	s.nodes[prev].next, s.nodes[next].prev = next, prev
 }
 
-// find returns a block's node; 0 if the server lacks it.
 func (s *Server) find(hash uint64) uint32 {
 	if len(s.slots) == 0 {
 		return 0
@@ -215,7 +214,6 @@ func (s *Server) find(hash uint64) uint32 {
 	return s.slots[s.place(hash)]
 }
 
-// place returns a block's slot, or the free slot for it.
 func (s *Server) place(hash uint64) int {
 	mask := len(s.slots) - 1
 	at := int(home(hash)) & mask
@@ -270,7 +268,7 @@ func (s *Server) grow() {
 	}
 }
 
-// compact evicts the blocks above the server's share, and releases their memory.
+// compact evicts blocks above the server's share, and releases memory.
 func (s *Server) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A snapshot lists a server's blocks, most recently used first: 8 bytes of hash, and one byte of
-// size. So each prefix of it is closed under prefixes, too.
+// A snapshot lists a server's blocks, most recently used first: 8 bytes of hash, and one of size.
+// So each prefix of it is closed under prefixes, too.
 const (
 	snapshotBlock = 9
 	// maxPending bounds the snapshots of servers that the Index lacks so far, in bytes; pendingFor
@@ -74,7 +74,6 @@ func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	return nil
 }
 
-// isSpan reports whether a block may have a size.
 func isSpan(pieces uint8) bool {
 	for _, s := range spans {
 		if s.pieces == int(pieces) {
@@ -84,7 +83,7 @@ func isSpan(pieces uint8) bool {
 	return false
 }
 
-// restore restores the snapshots of existing servers. It reports whether others are still pending.
+// restore restores the snapshots of existing servers. It reports whether others are pending.
 func (x *Index) restore() (waiting bool) {
 	type found struct {
 		server   *Server
@@ -107,7 +106,6 @@ func (x *Index) restore() (waiting bool) {
 	return waiting
 }
 
-// dropPending drops unclaimed snapshots.
 func (x *Index) dropPending() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -115,8 +113,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends the blocks that the server lacks, without evictions. The other process's picks
-// are unknown, so no denial removes these blocks.
+// restore appends blocks that the server lacks, without evictions. The other process's picks are
+// unknown, so no denial removes them.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -83,7 +83,6 @@ func (e Exact) Clone() Exact {
 	return e
 }
 
-// chain makes the prompt's keys in the caller's memory.
 func (e *Exact) chain(memory *[MaxBlocks]uint64, seed uint64) Chain {
 	n := min(len(e.Ends), MaxBlocks)
 	for i, hash := range e.Ends[:n] {

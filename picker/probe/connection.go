@@ -22,16 +22,15 @@ import (
 // ServiceName is a picker's service name in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// reconnect is the pause before reconnecting. It is short, because Envoy sends requests to a
-// restarted picker at once. A killed process may still accept a connection after it has closed the
-// others.
+// reconnect is the pause before reconnecting: short, because Envoy sends requests to a restarted
+// picker at once. A killed process may still accept a connection after it has closed the others.
 var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 	MaxDelay: 5 * time.Second}
 
 // askAgain is the longest pause before a failing connection is examined again.
 const askAgain = time.Second
 
-// connect keeps a connection to one address until ctx ends. It probes each new connection until the
+// connect keeps a connection to one address until ctx ends, and probes each new one until the
 // picker answers.
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
 	if picker.HealthOnly {
@@ -91,7 +90,7 @@ func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 		(r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// unreachable returns why a connection failed, by a call on it, which fails at once; "" if it is
+// unreachable returns why a connection failed, by a call on it, which fails at once; "" if
 // connected by now.
 func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
@@ -128,8 +127,7 @@ func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	}
 }
 
-// probeUntilAnswered probes until the picker answers. It returns false if the connection is lost or
-// ctx ends.
+// probeUntilAnswered returns false if the connection is lost or ctx ends.
 func (p *Prober) probeUntilAnswered(ctx context.Context, at address, conn *grpc.ClientConn) (Dialect, bool) {
 	for pause := p.cfg.Retry; ; pause = min(2*pause, 20*p.cfg.Retry) {
 		d, err := p.probe(ctx, conn)
@@ -146,7 +144,7 @@ func (p *Prober) probeUntilAnswered(ctx context.Context, at address, conn *grpc.
 	}
 }
 
-// probe sends a picker a request, in the same messages as Envoy, and classifies the answer.
+// probe sends a picker a request as Envoy does, and classifies the answer.
 func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -180,8 +178,8 @@ func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, err
 	}
 }
 
-// probeMessages returns a request as Envoy sends it in FULL_DUPLEX_STREAMED: headers, a chunk of
-// the body, its end.
+// probeMessages returns a request as in FULL_DUPLEX_STREAMED: headers, a chunk of the body, its
+// end.
 func probeMessages() []*extprocv3.ProcessingRequest {
 	headers := &corev3.HeaderMap{}
 	for _, h := range [][2]string{

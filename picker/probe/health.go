@@ -42,13 +42,11 @@ func (p *Prober) healthOf(name string) Health {
 	return p.health[name]
 }
 
-// state is the result of an address's health port.
 type state struct {
 	sick string // why the picker does not serve, or ""
 	mute string // why a port over TLS does not report, or ""; always "" in cleartext
 }
 
-// followHealth reports changes of an address's health port, until ctx ends.
 func (p *Prober) followHealth(ctx context.Context, at address, results chan<- result) {
 	var port Health
 	var conn *grpc.ClientConn
@@ -94,7 +92,7 @@ func (p *Prober) followHealth(ctx context.Context, at address, results chan<- re
 	}
 }
 
-// connect returns a connection to an address's health port, which connects at its first call.
+// connect returns a connection that connects at its first call.
 func (h Health) connect(ip netip.Addr) (*grpc.ClientConn, error) {
 	at := dial.Address{AddrPort: netip.AddrPortFrom(ip, h.Port), Cleartext: h.TLS == nil}
 	if h.TLS == nil {
@@ -107,7 +105,7 @@ func (h Health) connect(ip netip.Addr) (*grpc.ClientConn, error) {
 	return dial.Connect(at, *h.TLS, options...)
 }
 
-// check queries a health service for the picker's service, or else the process.
+// check queries a health service for the picker's service, else the process.
 func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) (found state) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -125,8 +123,7 @@ func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) 
 	return found
 }
 
-// mute is why a health check failed. It contains no text of the server, which could be the
-// credential.
+// mute is why a health check failed, without text of the server, which could be the credential.
 func mute(err error) string {
 	switch code := status.Code(err); {
 	case code == codes.Unauthenticated || code == codes.PermissionDenied:

@@ -20,7 +20,7 @@ import (
 // Dialect is how a picker answers bodies.
 type Dialect int
 
-// The dialects. A picker is Unknown until it answers.
+// A picker is Unknown until it answers.
 const (
 	Unknown Dialect = iota
 	// FullDuplex is the protocol's: bodies are sent back, possibly changed.
@@ -153,7 +153,6 @@ func (p *Prober) WaitAnswered(ctx context.Context) error {
 	}
 }
 
-// checkAnswered ends a picker's pending state if all its addresses have answered.
 func (p *Prober) checkAnswered(name string, t *target) {
 	for addr := range t.stop {
 		if t.answers[addr].Dialect == Unknown {
@@ -194,7 +193,6 @@ type result struct {
 	sign   *sign  // likewise
 }
 
-// target is Run's state of one picker.
 type target struct {
 	at       Picker
 	stop     map[dial.Address]context.CancelFunc // ends each address's connection
@@ -307,11 +305,10 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	return nil
 }
 
-// report merges the answers of a picker's addresses, and calls OnAnswer if the result changed. If
-// dialects differ, as during a rollout, the result is Acknowledges: in that mode the picks of a
-// picker that returns bodies still apply, only its changes to bodies are lost. Health needs all
-// addresses. Until an address answers, the last result remains. Down, Lost and Frozen also need all
-// addresses, and change nothing else.
+// report merges the answers of a picker's addresses, and calls OnAnswer upon changes. If dialects
+// differ, as during a rollout, the result is Acknowledges: in that mode the picks of a picker that
+// returns bodies still apply, without its changes to bodies. Health, Down, Lost and Frozen need all
+// addresses. Until an address answers, the last result remains.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {

@@ -34,7 +34,6 @@ const (
 	frozen
 )
 
-// followSigns reports changes of an address's state, until its connection is lost.
 func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientConn, results chan<- result) {
 	last := serves
 	send := func(next sign) {

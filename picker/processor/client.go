@@ -127,7 +127,6 @@ func (c *Client) Open() bool { return c.breaker.State() == gobreaker.StateOpen }
 // Outcome is how a call ended.
 type Outcome string
 
-// The outcomes.
 const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
@@ -230,7 +229,7 @@ func Reason(err error) string {
 	return text
 }
 
-// ask calls the service at one of its addresses, and at the next ones if no connection is made.
+// ask calls the service at one of its addresses, and at the next if no connection is made.
 func (c *Client) ask(ctx context.Context, q *Request) (*Answer, error) {
 	err := errAbsent
 	for first, n := c.next.Add(1), 0; n < min(len(c.urls), maxAttempts); n++ {
@@ -343,8 +342,8 @@ func object(body mem.BufferSlice) bool {
 
 const whitespace = " \t\r\n"
 
-// closing returns the number of bytes from a JSON object's closing brace on, and whether the object
-// is empty.
+// closing returns the number of bytes from a JSON object's closing brace on, and whether it is
+// empty.
 func closing(body mem.BufferSlice) (n int, empty bool) {
 	closed := false
 	for _, buf := range slices.Backward(body) {
@@ -373,7 +372,7 @@ type Answer struct {
 	Count  int
 }
 
-// read reads and checks an answer. Unknown members are ignored.
+// read checks an answer, ignoring unknown members.
 func read(text []byte) (*Answer, error) {
 	var raw struct {
 		Worker string  `json:"worker_address"`
@@ -423,7 +422,7 @@ func (a *Answer) IDs() iter.Seq[uint32] {
 	}
 }
 
-// countTokens checks that a text is a JSON list of integers from 0 to 2^32-1, and counts them.
+// countTokens counts a JSON list of integers from 0 to 2^32-1.
 func countTokens(list []byte) (n int, err error) {
 	wrong := func(at int) (int, error) {
 		return 0, fmt.Errorf("token_value is no list of token IDs, such as [1,15043]: byte %d", at)

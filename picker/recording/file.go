@@ -70,7 +70,6 @@ func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
 	return f, out.Close()
 }
 
-// next makes the file the predecessor, and starts an empty one.
 func (f *File) next() (*os.File, error) {
 	if info, err := f.disk.Stat(f.path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		if err := os.Rename(f.path, f.path+".1"); err != nil {
@@ -127,7 +126,6 @@ func (f *File) Run(ctx context.Context) error {
 	}
 }
 
-// output is the file that Run writes to.
 type output struct {
 	file   *File
 	to     *os.File // nil until opened

@@ -63,7 +63,7 @@ const (
 	Rendered // the response of vLLM's render endpoints: token IDs
 )
 
-// Suffixes of a request's path. Its prefix, as with several APIs on one host, is arbitrary.
+// Suffixes of a request's path, whose prefix is arbitrary, as with several APIs on one host.
 var paths = [...]struct {
 	path string
 	kind Kind

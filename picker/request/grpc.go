@@ -6,7 +6,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Fields of vllm.grpc.engine's messages.
 const (
 	fieldTokenized = 2 // GenerateRequest, EmbedRequest
 	fieldText      = 3 // GenerateRequest, as the next two
@@ -17,7 +16,7 @@ const (
 )
 
 // readMessage reads a gRPC message: a flag, four bytes of length, protobuf. A compressed or invalid
-// message has no facts.
+// one has no facts.
 func (s *Scanner) readMessage() {
 	s.rest.Reset()
 	s.ids.Reset()
@@ -72,8 +71,8 @@ func (s *Scanner) readTokens(p []byte) {
 	})
 }
 
-// fields calls f for the fields of a message up to the first broken one. value is the non-nil bytes
-// of a length-delimited field; it is nil for a varint.
+// fields calls f for a message's fields up to the first broken one. value is non-nil for a
+// length-delimited field, nil for a varint.
 func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
 	for len(p) > 0 {
 		num, typ, n := protowire.ConsumeTag(p)

@@ -14,7 +14,6 @@ const (
 	inNvext          // Dynamo's nvext
 )
 
-// use is the purpose of a value.
 type use uint8
 
 const (
@@ -42,7 +41,6 @@ const (
 	forPrevious
 )
 
-// use returns the purpose of an object's member.
 func (k Kind) use(in place, key []byte) use {
 	switch in {
 	case inBody:
@@ -138,7 +136,7 @@ func (k Kind) bodyUse(key []byte) use {
 	return unused
 }
 
-// opens returns the place of an object or an array; nowhere if it is not read member by member.
+// opens returns the place of an object or array; nowhere if it is not read member by member.
 func (u use) opens(bracket byte) place {
 	switch {
 	case u == forPrompt && bracket == '[':
@@ -157,7 +155,6 @@ func (u use) opens(bracket byte) place {
 	return nowhere
 }
 
-// elements returns the purpose of an array's elements.
 func (p place) elements() use {
 	switch p {
 	case inPrompt:

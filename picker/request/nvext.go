@@ -2,8 +2,8 @@ package request
 
 import "google.golang.org/grpc/mem"
 
-// Dynamo's frontend reads the member nvext. A picker decides about the workers and token IDs in it;
-// its other members are the client's.
+// Dynamo's frontend reads the member nvext. A picker decides about its workers and token IDs; its
+// other members are the client's.
 
 func nvextUse(key []byte) use {
 	switch string(key) {

@@ -6,10 +6,9 @@ import (
 	"math/bits"
 )
 
-// closing returns the index of the first unescaped quote in p from i on, or len(p). In the latter
-// case, escaped reports whether p ends inside an escape. No escape is open at i.
-//
-// Prompts have many escaped quotes, so the search continues after each.
+// closing returns the index of the first unescaped quote in p from i on, or len(p); escaped then
+// reports whether p ends inside an escape. No escape is open at i. Prompts have many escaped
+// quotes, so the search continues after each.
 func closing(p []byte, i int) (end int, escaped bool) {
 	for from := i; ; from = end + 1 { // backslashes count from there
 		end = nextQuote(p, from)
@@ -20,7 +19,6 @@ func closing(p []byte, i int) (end int, escaped bool) {
 	}
 }
 
-// backslashes counts the backslashes at the end of p.
 func backslashes(p []byte) (n int) {
 	for n < len(p) && p[len(p)-1-n] == '\\' {
 		n++
@@ -31,7 +29,7 @@ func backslashes(p []byte) (n int) {
 const nearby = 64 // bytes that nextQuote reads by words
 
 // nextQuote returns the index of the first quote in p from i on, or len(p). Quotes are often close
-// together, and a call of bytes.IndexByte takes as long as eight words.
+// together, and bytes.IndexByte takes as long as eight words.
 func nextQuote(p []byte, i int) int {
 	const (
 		ones   = 0x0101010101010101

@@ -12,7 +12,7 @@ import (
 // continue a client's conversation, so the picker does not store it.
 type ResponseID [16]byte
 
-// maxResponseID bounds an ID, in bytes. vLLM's have 37, OpenAI's 55.
+// maxResponseID is in bytes. vLLM's IDs have 37, OpenAI's 55.
 const maxResponseID = 256
 
 // ResponseOf returns the ResponseID of an ID; zero if it is empty or longer than 256 bytes.

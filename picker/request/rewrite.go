@@ -202,7 +202,7 @@ func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	return splices
 }
 
-// maxValue is the maximum length of a replaced model as written, in bytes.
+// maxValue bounds a replaced model as written, in bytes.
 const maxValue = maxModel + 2
 
 func (w *Rewriter) targetOf(s span) *Target {

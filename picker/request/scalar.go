@@ -2,7 +2,7 @@ package request
 
 import "github.com/penstock-project/penstock/picker/prefix"
 
-// scalar reads within a number or a literal, up to its end, and returns the bytes taken.
+// scalar reads within a number or literal, and returns the bytes taken.
 func (s *Scanner) scalar(p []byte) int {
 	for i, c := range p {
 		if c >= '0' && c <= '9' {
@@ -53,8 +53,8 @@ func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
 	s.ids.Add(id)
 }
 
-// tokens reads further token IDs, of which there may be tens of thousands, and returns the bytes
-// taken: up to an ID that does not end in p, or another value.
+// tokens reads further token IDs, maybe tens of thousands, up to an ID that does not end in p, or
+// another value. It returns the bytes taken.
 func (s *Scanner) tokens(p []byte) (taken int) {
 	if top := s.frame(); s.use != forPrompt || !top.array {
 		return 0

@@ -30,7 +30,6 @@ var (
 	endOfText = []byte{0xfe}
 )
 
-// expected is the next token in an object or array.
 type expected uint8
 
 const (
@@ -42,7 +41,6 @@ const (
 	nothing // after the body, or if it is not an object
 )
 
-// sink is the destination of the bytes of a string or a whole value.
 type sink uint8
 
 const (
@@ -52,7 +50,6 @@ const (
 	written // to frame.to
 )
 
-// frame is an open object or array.
 type frame struct {
 	place place
 	array bool
@@ -113,7 +110,7 @@ type Scanner struct {
 // A Scanner takes 41 KiB, mostly for the hashes of the prompt's pieces.
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
-// maxKept is the size of the largest gRPC message whose memory is reused.
+// maxKept bounds a gRPC message whose memory is reused.
 const maxKept = 1 << 20
 
 // New returns a Scanner for a request of kind k.
@@ -336,7 +333,6 @@ func (s *Scanner) structure(c byte) {
 	}
 }
 
-// next expects the next member or element.
 func (s *Scanner) next() {
 	if s.expect = aKey; s.frame().array {
 		s.expect, s.use = aValue, s.frame().place.elements()
@@ -386,7 +382,6 @@ func (s *Scanner) reset() {
 	}
 }
 
-// value reads the first byte of a value.
 func (s *Scanner) value(c byte) {
 	switch s.use {
 	case forModel:
@@ -420,7 +415,6 @@ func (s *Scanner) value(c byte) {
 	}
 }
 
-// builder is the destination of the next value's text.
 func (s *Scanner) builder() *prefix.Builder {
 	switch {
 	case s.use == forFront:
@@ -431,7 +425,6 @@ func (s *Scanner) builder() *prefix.Builder {
 	return s.frame().to
 }
 
-// begin chooses the sink of a value.
 func (s *Scanner) begin(text bool) {
 	s.sink = dropped
 	switch s.use {

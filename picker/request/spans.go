@@ -7,7 +7,7 @@ const maxSpans = 16
 type span struct{ start, end int }
 
 // spans are the values of a body's top-level "model". The picker uses the last; a server may use
-// another one.
+// another.
 type spans struct {
 	list    []span
 	start   int // of the current value
@@ -16,7 +16,6 @@ type spans struct {
 	tooMany bool
 }
 
-// event is an effect of the last byte on a value.
 type event uint8
 
 const (

@@ -119,7 +119,7 @@ func appendInt(b []byte, n int) []byte {
 	return append(b, byte('0'+n%10))
 }
 
-// spreadReader finds the messages of a chat completion. Its methods return false if the body is not
+// spreadReader finds a chat completion's messages. Its methods return false if the body is not
 // JSON.
 type spreadReader struct {
 	b         []byte // rest
@@ -136,7 +136,6 @@ func (r *spreadReader) space() {
 	}
 }
 
-// take reads c, if it is the next byte.
 func (r *spreadReader) take(c byte) bool {
 	if r.space(); len(r.b) == 0 || r.b[0] != c {
 		return false
@@ -202,7 +201,6 @@ func (r *spreadReader) message() bool {
 	return true
 }
 
-// object reads an object; member reads each value.
 func (r *spreadReader) object(member func(key []byte) bool) bool {
 	return r.list('{', '}', func() bool {
 		key, ok := r.text()
@@ -233,7 +231,7 @@ func (r *spreadReader) list(open, end byte, element func() bool) bool {
 	return true
 }
 
-// text reads a string, and returns it as written, without quotes.
+// text reads a string as written, without quotes.
 func (r *spreadReader) text() ([]byte, bool) {
 	if !r.take('"') {
 		return nil, false
@@ -322,7 +320,6 @@ func (r *spreadReader) number() bool {
 	return true
 }
 
-// equals reports whether a string, as written, is a word.
 func equals(written []byte, word string) bool {
 	if bytes.IndexByte(written, '\\') < 0 {
 		return string(written) == word
@@ -330,7 +327,7 @@ func equals(written []byte, word string) bool {
 	return string(appendText(nil, written)) == word
 }
 
-// appendContent appends the text of a message's content, as written: a string, or its parts' texts.
+// appendContent appends a content's text as written: a string, or its parts' texts.
 func appendContent(b, content []byte) []byte {
 	if len(content) == 0 {
 		return b
@@ -368,7 +365,7 @@ func appendContent(b, content []byte) []byte {
 	return b
 }
 
-// appendText appends a string, as written, without its escapes.
+// appendText appends a string as written, without its escapes.
 func appendText(b, written []byte) []byte {
 	for {
 		i := bytes.IndexByte(written, '\\')

@@ -10,14 +10,12 @@ import (
 // Member is a top-level member that a pick removes or sets.
 type Member uint8
 
-// The members.
 const (
 	otherMember    Member = iota
 	MemberRoute           // "route": whether to ask an external router; for pickers
 	MemberTokenIDs        // "token_ids": the prompt
 )
 
-// topEvent is an effect of the last byte on a top-level member.
 type topEvent uint8
 
 const (
@@ -26,7 +24,6 @@ const (
 	topEnd                       // end of a value
 )
 
-// topMember has a member's offsets in a body.
 type topMember struct {
 	name    Member
 	ordinal int  // among all members
@@ -37,7 +34,6 @@ type topMember struct {
 	passed  bool // partly passed on, so it stays
 }
 
-// topMembers are a body's top-level members.
 type topMembers struct {
 	on      bool
 	list    []topMember // the named ones
@@ -147,7 +143,6 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	return m.key, true
 }
 
-// routes counts "route" among the first n named members.
 func (t *topMembers) routes(n int) (count int) {
 	for _, m := range t.list[:n] {
 		if m.name == MemberRoute {
@@ -157,7 +152,6 @@ func (t *topMembers) routes(n int) (count int) {
 	return count
 }
 
-// pass keeps the current or last member.
 func (t *topMembers) pass() {
 	if t.now != (topMember{}) {
 		t.now.passed = true

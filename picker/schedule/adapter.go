@@ -20,9 +20,8 @@ const (
 	maxAdapters = 4096
 )
 
-// adapters are the models that metrics pages list as LoRA adapters. Other models are base models,
-// which need no slot. While no server of a pool has a page, every model counts as an adapter once
-// requests ask for several.
+// adapters are the models that metrics pages list as LoRA adapters. Base models need no slot. While
+// no server of a pool has a page, every model counts as an adapter once requests ask for several.
 type adapters struct {
 	known   atomic.Pointer[map[string]bool]
 	blind   atomic.Bool // at the last pick no server had a page
@@ -31,8 +30,8 @@ type adapters struct {
 	asked   asked
 }
 
-// hash returns the hash of a request's adapter, equal in all processes, and counts the adapter as
-// requested. It is 0 if the model is not known to be an adapter.
+// hash counts a request's adapter as requested, and returns its hash, equal in all processes; 0 if
+// the model is no known adapter.
 func (a *adapters) hash(model string) uint64 {
 	if known := a.known.Load(); model == "" || (known == nil || !(*known)[model]) && !a.guess(model) {
 		return 0
@@ -75,7 +74,7 @@ func (a *adapters) learn(model string) {
 	a.known.Store(&next)
 }
 
-// cost is the additional cost of an adapter at a server without it, in seconds. It reads c's slots.
+// cost is an adapter's additional cost at a server without it, in seconds. It reads c's slots.
 func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 	switch {
 	case model == "" || s.Adapters == nil && c.adapter == 0:

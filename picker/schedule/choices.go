@@ -21,7 +21,7 @@ func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 }
 
 // weightedRandom is weighted-random-picker: draws without replacement, weighted by score; uniform
-// if all scores are 0. Each draw sorts by -ln(u)/score for a uniform u (Efraimidis and Spirakis).
+// if all are 0. Each draw sorts by -ln(u)/score for a uniform u (Efraimidis and Spirakis).
 func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	draw := random()
 	for i := range c {

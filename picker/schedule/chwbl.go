@@ -22,7 +22,6 @@ const (
 	maxRanked = 16
 )
 
-// overLoad is a verdict of chwbl.
 const overLoad = "over-load"
 
 // chwbl is consistent hashing with bounded loads, as in Neutree's router. A request goes to the
@@ -44,10 +43,8 @@ func newCHWBL(o Options) *chwbl {
 		factor: cmp.Or(o.Hashing.LoadFactor, defaultLoadFactor), random: o.Random}
 }
 
-// prepare implements preparer.
 func (h *chwbl) prepare(list []endpoint.Endpoint) { h.rings.of(list) }
 
-// choose implements chooser.
 func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
 	n int) []Candidate {
 	if r.Spread == 0 {
@@ -59,8 +56,7 @@ func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, stat
 }
 
 // passed returns the first allowed endpoint on the ring, from a key on, that only its requests in
-// flight can exclude; nil if that is the chosen one. states are the states of all allowed
-// endpoints.
+// flight can exclude; nil if that is the chosen one. states are all allowed endpoints'.
 func (s *Strategy) passed(
 	ring *ring, key uint64, list []endpoint.Endpoint, chosen *endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	states []endpoint.State,
@@ -93,7 +89,6 @@ func fewest(c []Candidate, states []endpoint.State, n int, draw uint64) []Candid
 	return best(c, n, draw)
 }
 
-// bound is the maximum of an endpoint's requests in flight.
 func (h *chwbl) bound(c []Candidate, states []endpoint.State) float64 {
 	total := int64(0)
 	for i := range c {
@@ -102,7 +97,6 @@ func (h *chwbl) bound(c []Candidate, states []endpoint.State) float64 {
 	return float64(total+1) / float64(len(c)) * h.factor
 }
 
-// explain implements chooser.
 func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
 	verdicts []Verdict) {
 	bound, none := h.bound(c, states), true
@@ -122,8 +116,8 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c in ring order from a key on, and returns them:
-// fitting ones first. c is in the order of the ring's list.
+// first moves up to n candidates to the front of c in ring order from a key on, fitting ones first.
+// c is in the order of the ring's list.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
 	free := 0
@@ -179,7 +173,6 @@ type rings struct {
 	last  atomic.Pointer[ringOf]
 }
 
-// ringOf is a ring with its list.
 type ringOf struct {
 	first  *endpoint.Endpoint
 	size   int
@@ -187,7 +180,7 @@ type ringOf struct {
 	before *ringOf // without a before of its own
 }
 
-// of returns the ring of a non-empty list, and makes it if the list is new.
+// of returns the ring of a non-empty list.
 func (s *rings) of(list []endpoint.Endpoint) *ring {
 	last := s.last.Load()
 	for l := last; l != nil; l = l.before {

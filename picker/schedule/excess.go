@@ -18,7 +18,6 @@ type Excess struct {
 // LimitInFlight names the limit Full.InFlight.
 const LimitInFlight = "picker.full.inFlight"
 
-// tally counts the endpoints over a limit.
 type tally struct {
 	endpoints int
 	least     float64
@@ -38,7 +37,6 @@ func (t *tally) appendTo(all []Excess, limit, unit string, most float64) []Exces
 	return append(all, Excess{Limit: limit, Unit: unit, Max: most, Value: t.least, Endpoints: t.endpoints})
 }
 
-// fullBy counts full endpoints by threshold.
 type fullBy struct{ queue, kv, inFlight tally }
 
 func (f *fullBy) add(limits Full, s *endpoint.State) {
@@ -64,7 +62,6 @@ func (s *Strategy) Exceeded(scratch *Scratch) []Excess {
 	return scratch.full.inFlight.appendTo(all, LimitInFlight, "", float64(s.full.InFlight))
 }
 
-// shedder is a chooser that sheds requests.
 type shedder interface {
 	// exceeded returns why no candidate accepts a request. It may reorder c.
 	exceeded(c []Candidate, states []endpoint.State) []Excess

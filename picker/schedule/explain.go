@@ -101,7 +101,6 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 	return verdicts
 }
 
-// explain completes a candidate's verdict.
 func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict, at endpoint.Moment) {
 	v.Cached = c.Cached
 	if s.scorer != nil {

@@ -6,13 +6,11 @@ var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.Stat
 
 const full = "full" // the name of notFull
 
-// notFull keeps endpoints below all thresholds. A stale endpoint is judged by its requests in
-// flight only, because its last sample no longer holds.
+// notFull keeps endpoints below all thresholds, stale ones by their requests in flight only.
 func notFull(f Full) filter {
 	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool { return f.reached(s) == 0 }}
 }
 
-// Thresholds that an endpoint has reached.
 const (
 	reachedInFlight = 1 << iota
 	reachedQueue
@@ -36,7 +34,7 @@ func (f Full) reached(s *endpoint.State) (r uint8) {
 }
 
 // queue returns the number of waiting requests. If the last scrape shows a queue, requests sent
-// since count as well, because a server with a queue starts no new request.
+// since count as well: a server with a queue starts no new request.
 func queue(s *endpoint.State) float64 {
 	if s.Queue > 0 {
 		return s.Queue + float64(s.Unseen)

@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// labelSelector is label-selector-filter.
 func labelSelector(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	selector, err := metav1.LabelSelectorAsSelector(
 		(*metav1.LabelSelector)(p.Parameters.(*endpointpicker.LabelSelector)))
@@ -18,7 +17,6 @@ func labelSelector(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return selector.Matches(labels.Set(e.Labels)) }
 }
 
-// role is decode-filter, prefill-filter and encode-filter.
 func role(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return endpointpicker.HasRole(p.Type, e.Labels) }
 }

@@ -2,7 +2,6 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// leastRequest is the scorer of strategy "least-request": requests in flight.
 type leastRequest struct{}
 
 func (leastRequest) cost(_ *Request, s *endpoint.State, _ *Candidate) float64 {

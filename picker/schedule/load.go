@@ -73,7 +73,6 @@ type load struct {
 	adapters     adapters
 }
 
-// parts are the parts of a cost, in seconds.
 type parts struct {
 	prompt   float64 // read the uncached prompt, and delay others
 	evicted  float64 // read again what the prompt evicts

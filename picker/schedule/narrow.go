@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Filters of strategy plugins that compare candidates with each other or with the request. They
-// never exclude all endpoints: excluded ones come last.
+// Filters of strategy plugins that compare candidates with each other or with the request. Excluded
+// endpoints come last, so some always remain.
 
 // narrower sets Candidate.out for candidates to avoid. draw is uniform.
 type narrower interface {
@@ -122,7 +122,6 @@ func (p prefixAffinity) firstToken(v view, i int) float64 {
 	return 1000 * float64(v.state(i).Unread) / p.PeakPrefillThroughput
 }
 
-// sessionPin is session-affinity-filter.
 type sessionPin struct{}
 
 func (sessionPin) narrow(v view, _ uint64) {
@@ -171,8 +170,7 @@ func (p contextLength) narrow(v view, _ uint64) {
 }
 
 // add scores a range that contains the prompt from 0.3 to 1: higher if it is tighter and leaves
-// more room above the prompt. Other ranges score below 0.3, by their distance. Without the label,
-// the score is 0.5.
+// more room above the prompt. Other ranges score below 0.3, by distance; without the label 0.5.
 func (p contextLength) add(v view, weight float64) {
 	const outside = 0.3
 	for i := range v.c {
@@ -193,7 +191,6 @@ func (p contextLength) add(v view, weight float64) {
 	}
 }
 
-// withinLimits is utilization-filter.
 func withinLimits(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	limits := p.Parameters.(*endpointpicker.UtilizationLimits)
 	return func(_ *endpoint.Endpoint, s *endpoint.State) bool { return meets(limits, s) }
@@ -236,8 +233,7 @@ func byLabel(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return label.Keeps(e.Labels) }
 }
 
-// concurrency is concurrency-detector as a filter: it keeps the endpoints with room for another
-// request.
+// concurrency is concurrency-detector as a filter: it keeps endpoints with room for a request.
 func concurrency(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	c := p.Parameters.(*endpointpicker.Concurrency)
 	most := float64(c.Requests()) * (1 + c.Headroom)

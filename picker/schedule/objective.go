@@ -10,11 +10,9 @@ import (
 // objective.
 type Objective struct{ TTFT, TPOT float64 }
 
-// tokenBytes is the size of a token in a streamed response, without the model's name: an event of
-// OpenAI's API.
+// tokenBytes is the size of a streamed token without the model's name: an event of OpenAI's API.
 const tokenBytes = 210
 
-// Why requests are shed.
 const (
 	whyCapacity  = "has capacity for a sheddable request"
 	whyObjective = "can serve a sheddable request within its latency objective"
@@ -94,8 +92,8 @@ func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratc
 const inReach = 0.1
 
 // outdated reports whether a request that would be shed measures a candidate's speed instead: its
-// predictions are old, and possibly worse than the request's objective. Without predictions, only
-// the length of prompts may miss it.
+// predictions are old, and possibly worse than the objective. Without predictions, only the length
+// of prompts may miss it.
 func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
 	if !c.Endpoint.Outdated(state, at) {
 		return false
@@ -108,8 +106,7 @@ func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at 
 	return within(r.Objective.TTFT, ttft) && within(r.Objective.TPOT, tpot) && within(s.after, ttft)
 }
 
-// missed returns the parts of an objective that a candidate is predicted to miss, in milliseconds
-// as in requests.
+// missed returns the parts of an objective that a candidate is predicted to miss, in milliseconds.
 func missed(o Objective, c *Candidate) (all []Excess) {
 	if o.TTFT > 0 && c.TTFT > o.TTFT {
 		all = append(all,
@@ -124,7 +121,6 @@ func missed(o Objective, c *Candidate) (all []Excess) {
 	return all
 }
 
-// predict sets a candidate's latency.
 func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
 	if s.load == nil { // its cost is not computed otherwise
 		s.foresees.of(r, state, c)
@@ -132,7 +128,7 @@ func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
 	c.predict(r, state)
 }
 
-// predict sets a candidate's latency by the work before it, and by the prompt.
+// predict sets a candidate's latency by the work before it, and the prompt.
 func (c *Candidate) predict(r *Request, state *endpoint.State) {
 	// A server computes at least one token, even of a cached prompt.
 	c.features = endpoint.Features{Prefill: c.ahead + max(c.uncached, 1)/c.Rate, Queue: queue(state),

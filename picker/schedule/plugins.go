@@ -10,8 +10,7 @@ import (
 // Plugins names the strategy that Options.Profile describes.
 const Plugins = "plugins"
 
-// pluginScorers are the scorers by type. A new one is a row here and in endpointpicker, and a file
-// if needed.
+// A new scorer is a row here and in endpointpicker, and a file if needed.
 var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.QueueScorer:           func(endpointpicker.Instance) pluginScorer { return fewer{waiting} },
 	endpointpicker.RunningRequestsScorer: func(endpointpicker.Instance) pluginScorer { return fewer{running} },
@@ -45,8 +44,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	},
 }
 
-// pluginFilters are the filters by type that consider endpoints one by one; pluginNarrowers has the
-// others.
+// pluginFilters consider endpoints one by one; pluginNarrowers has the other filters.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
@@ -57,7 +55,6 @@ var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endp
 	endpointpicker.ConcurrencyDetector: concurrency,
 }
 
-// choices are the pickers by type.
 var choices = map[string]choice{
 	endpointpicker.MaxScorePicker:       maxScore,
 	endpointpicker.WeightedRandomPicker: weightedRandom,
@@ -74,7 +71,7 @@ type pluginScorer interface {
 // choice moves up to n candidates to the front of c, best first, by their scores.
 type choice func(c []Candidate, n int, random func() uint64) []Candidate
 
-// plugins is the chooser of strategy plugins: a choice by the weighted sums of scores.
+// plugins is the chooser of strategy plugins, by the weighted sums of scores.
 type plugins struct {
 	narrowers []named
 	scorers   []weighted
@@ -129,7 +126,7 @@ func newPlugins(o Options) *Strategy {
 	return s
 }
 
-// choose implements chooser. The candidates that narrowers exclude come last.
+// choose ranks the candidates that narrowers exclude last.
 func (p *plugins) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
 	v := p.see(r, c, states)
 	if p.denies(v) {
@@ -144,7 +141,6 @@ func (p *plugins) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, state
 	return c[:n]
 }
 
-// rank moves the n best candidates to the front.
 func (p *plugins) rank(v view, c []Candidate, n int) {
 	v.c = c
 	for i := range p.scorers {
@@ -176,7 +172,6 @@ func (p *plugins) see(r *Request, c []Candidate, states []endpoint.State) view {
 	return v
 }
 
-// explain implements chooser.
 func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State,
 	verdicts []Verdict) {
 	v := p.see(r, c, states)
@@ -198,7 +193,6 @@ func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, stat
 	}
 }
 
-// view is the input of scorers.
 type view struct {
 	r      *Request
 	c      []Candidate
@@ -221,7 +215,7 @@ func see(r *Request, c []Candidate, states []endpoint.State) view {
 
 func (v *view) state(i int) *endpoint.State { return &v.states[v.c[i].lot] }
 
-// bounds returns the least and the greatest value on fresh pages.
+// bounds returns the least and greatest value on fresh pages.
 func (v *view) bounds(read func(*endpoint.State) float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for i := range v.c {

@@ -32,7 +32,8 @@ func hash64(text []byte) uint64 {
 // maxPoints bounds a ring. Long lists get fewer virtual nodes per endpoint.
 const maxPoints = 1 << 20
 
-// newRing returns the ring of a list sorted by address. It reuses the points of endpoints in old.
+// newRing returns the ring of a list sorted by address, with old's points where endpoints are the
+// same.
 func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
 	nodes = min(nodes, max(1, maxPoints/len(list)))
 	r := &ring{nodes: nodes, texts: make([]string, len(list))}
@@ -76,7 +77,6 @@ func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
 	return r
 }
 
-// place finds an address in a sorted list.
 func place(list []endpoint.Endpoint, at netip.AddrPort) (int, bool) {
 	return slices.BinarySearchFunc(list, at, func(e endpoint.Endpoint, at netip.AddrPort) int {
 		return e.Addr.Compare(at)

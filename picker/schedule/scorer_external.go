@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// external is external-scorer: the scores that another process gave in Request.External, or 0.
+// external is external-scorer: another process's scores in Request.External, or 0.
 type external struct{ number int }
 
 func (e external) add(v view, weight float64) {

@@ -7,10 +7,10 @@ import (
 )
 
 // latency is latency-scorer. Headroom is the request's objective minus the prediction. While some
-// endpoint meets the objective, the others score 0; the one that meets it most closely scores 1, or
-// with "most" the one with the most headroom. If all miss it, idle ones come first, then the ones
-// that miss only the TPOT, then the ones that miss only the TTFT; among these the closest scores 1.
-// Without an objective, that is the fastest.
+// endpoint meets the objective, the others score 0; the closest to it scores 1, or with "most" the
+// one with the most headroom. If all miss it, idle ones come first, then the ones that miss only
+// the TPOT, then only the TTFT; among these the closest scores 1. Without an objective, that is the
+// fastest.
 type latency struct {
 	*endpointpicker.Latency
 }
@@ -79,7 +79,6 @@ func (l latency) group(v view, i int) int {
 	return lateBoth
 }
 
-// span has the distances of headrooms from 0.
 type span struct{ low, high float64 }
 
 func newSpan() span { return span{math.Inf(1), math.Inf(-1)} }

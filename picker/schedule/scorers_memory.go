@@ -75,8 +75,8 @@ func (n *noHitLRU) note(_ *Request, c *Candidate) {
 // maxMedia bounds mediaCache, over all endpoints.
 const maxMedia = 1 << 16
 
-// mediaCache is mm-embeddings-cache-scorer: the part of the request's images, audio and video that
-// an endpoint had before.
+// mediaCache is mm-embeddings-cache-scorer: the part of the request's media that an endpoint had
+// before.
 type mediaCache struct {
 	mu    sync.Mutex
 	known map[mediaAt]*list.Element

@@ -29,10 +29,8 @@ func newSession(o Options) *session {
 	return &session{rings: rings{nodes: cmp.Or(o.Hashing.VirtualNodes, defaultVirtualNodes)}, random: o.Random}
 }
 
-// prepare implements preparer.
 func (s *session) prepare(list []endpoint.Endpoint) { s.rings.of(list) }
 
-// choose implements chooser.
 func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
 	n int) []Candidate {
 	key := r.Session.ID
@@ -61,7 +59,6 @@ func (s *session) sticky(r *Request, list []endpoint.Endpoint, c []Candidate) (i
 	return index(c, uint32(lot))
 }
 
-// explain implements chooser.
 func (s *session) explain(r *Request, list []endpoint.Endpoint, c []Candidate, _ []endpoint.State, verdicts []Verdict) {
 	if i, found := s.sticky(r, list, c); found {
 		verdicts[c[i].lot].Session = true

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxSessions bounds the Sessions of a pool, at some 200 bytes each. Beyond it, the least recently
-// used ones start again.
+// maxSessions bounds a pool's Sessions, at some 200 bytes each. The least recently used ones start
+// again.
 const maxSessions = 1 << 16
 
 // Sessions maps a pool's sessions to their endpoints or, for an import, to their clusters. The zero
@@ -83,7 +83,7 @@ func (s *Sessions[At]) Each(now time.Time, ttl time.Duration, f func(id uint64, 
 	}
 }
 
-// put keeps a session. s.mu is held.
+// s.mu is held.
 func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 	if e := s.known[next.id]; e != nil {
 		*e.Value.(*kept[At]) = next

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// strategies by name. A new strategy is a row here, and a file if needed.
+// A new strategy is a row here, and a file if needed.
 var strategies = map[string]func(Options) *Strategy{
 	// Least cost in seconds.
 	"load": func(Options) *Strategy {

@@ -245,7 +245,6 @@ func (s *Strategy) Name() string { return s.name }
 // Measure is the number by which a strategy compares candidates.
 type Measure uint8
 
-// The measures.
 const (
 	ByRule  Measure = iota // no number: the strategy has its own order
 	ByCost                 // Candidate.Cost
@@ -470,7 +469,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// inTurn rotates the candidates so that number turn comes first, and returns n of them.
+// inTurn rotates the candidates so that number turn comes first, and returns n.
 func inTurn(c []Candidate, turn uint64, n int) []Candidate {
 	first := int(turn % uint64(len(c)))
 	slices.Reverse(c[:first])

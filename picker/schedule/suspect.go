@@ -8,10 +8,9 @@ import (
 
 // A suspect endpoint is the last choice, and gets single requests; a successful one clears it.
 // Endpoints are suspect if their requests often fail, or if they are stale without a success since.
-// If less than half of a pool is fresh, freshness decides nothing: then the pages are the problem,
-// or the pool was idle, and the few fresh endpoints must not get everything.
+// If less than half of a pool is fresh, freshness decides nothing: the pages are the problem, or
+// the pool was idle, and the few fresh endpoints must not get everything.
 
-// doubt is why an endpoint may be suspect.
 type doubt uint8
 
 const (
@@ -43,7 +42,6 @@ func doubts(s *endpoint.State) (d doubt) {
 // Suspicion is why an endpoint is suspect, or "".
 type Suspicion string
 
-// The reasons.
 const (
 	Silent  Suspicion = "silent"  // sends no tokens
 	Failing Suspicion = "failing" // its requests fail
@@ -127,7 +125,7 @@ func withoutSilent(c []Candidate, serving int) []Candidate {
 	return kept
 }
 
-// suspect marks the suspect candidates. eligible and fresh count the pool's endpoints.
+// eligible and fresh count the pool's endpoints.
 func suspect(c []Candidate, eligible, fresh int) {
 	decisive := decides(eligible, fresh)
 	for i := range c {
@@ -145,8 +143,8 @@ const (
 	mostUnknown = 5 * time.Second
 )
 
-// expects returns the predicted times to the first token, and to the end of a response without
-// streaming, which show whether a server is silent; 0 if unknown. slowest is the time to the first
+// expects returns the predicted times to the first token, and to the end of a response that is not
+// streamed, which show whether a server is silent; 0 if unknown. slowest is the time to the first
 // token at slowestRate if the server's rate is unknown, else 0.
 func (c *Candidate) expects(r *Request) (first, slowest, whole time.Duration) {
 	if c.TTFT <= 0 {

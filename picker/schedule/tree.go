@@ -5,8 +5,7 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 // Criticality of a request; "" means Standard.
 type Criticality string
 
-// The criticalities. The strategy "tree" answers a Sheddable request with 429 if no endpoint has
-// capacity.
+// The strategy "tree" answers a Sheddable request with 429 if no endpoint has capacity.
 const (
 	Critical  Criticality = "Critical"
 	Standard  Criticality = "Standard"
@@ -20,7 +19,6 @@ const (
 	sheddableKV    = 0.8 // and at most this KV cache usage
 )
 
-// Steps of the tree, as in verdicts.
 const (
 	stepStale    = "stale"
 	stepLowQueue = "low-queue"
@@ -42,7 +40,6 @@ const (
 // rest.
 type tree struct{ random func() uint64 }
 
-// choose implements chooser.
 func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
 	n = min(n, len(c))
 	for i := range n {
@@ -57,12 +54,11 @@ func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []
 	return c[:n]
 }
 
-// explain implements chooser.
 func (t tree) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
 	walk(r, c, states, func(c *Candidate, step string) { verdicts[c.lot].Out = step })
 }
 
-// branch has the endpoints that a walk of the tree has kept.
+// branch has the endpoints kept by a walk of the tree.
 type branch struct {
 	c       []Candidate
 	states  []endpoint.State
@@ -114,7 +110,6 @@ func grow(c []Candidate, states []endpoint.State, dropped func(*Candidate, strin
 	return b
 }
 
-// exceeded implements shedder.
 func (t tree) exceeded(c []Candidate, states []endpoint.State) []Excess {
 	b := grow(c, states, nil)
 	var waiting, used tally
@@ -130,11 +125,10 @@ func (t tree) exceeded(c []Candidate, states []endpoint.State) []Excess {
 		"KV cache of strategy tree", "%", 100*sheddableKV)
 }
 
-// state returns an endpoint's state.
 func (b *branch) state(c *Candidate) *endpoint.State { return &b.states[c.lot] }
 
-// waiting returns an endpoint's number of waiting requests. Without any fresh metrics, requests in
-// flight take their place.
+// waiting returns an endpoint's waiting requests; without any fresh metrics, its requests in
+// flight.
 func (b *branch) waiting(c *Candidate) float64 {
 	switch {
 	case b.state(c).Fresh:
@@ -145,7 +139,6 @@ func (b *branch) waiting(c *Candidate) float64 {
 	return b.queue
 }
 
-// used returns an endpoint's KV cache usage.
 func (b *branch) used(c *Candidate) float64 {
 	if b.state(c).Fresh {
 		return b.state(c).KV
@@ -172,7 +165,6 @@ func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
 	return true
 }
 
-// none drops all endpoints.
 func (b *branch) none(step string) {
 	if b.dropped != nil {
 		for i := range b.c {

@@ -35,7 +35,6 @@ const (
 // Outcome is how a request to a scorer ended.
 type Outcome string
 
-// The outcomes.
 const (
 	Scored  Outcome = "scored"
 	Failed  Outcome = "failed"  // an error, no answer within 5 ms, or a wrong number of scores
@@ -116,7 +115,7 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 	return nil, outcome, err
 }
 
-// ready reports whether the address may be asked: it is not excluded, or this is the trial.
+// ready reports whether the address is not excluded, or this is the trial.
 func (t *target) ready(now int64) bool {
 	until := t.until.Load()
 	return until <= now && (until == 0 || t.until.CompareAndSwap(until, now+int64(leftOut)))

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Fields of scoring.proto.
 const (
 	fieldPool       = 1 // ScoreRequest, as the next two
 	fieldFacts      = 2
@@ -107,8 +106,8 @@ type scores []float64
 
 var errScores = errors.New("more scores than candidates may be asked about")
 
-// unmarshal reads a ScoreResponse with packed or unpacked scores. It bounds each score to 0 to 1,
-// and NaN to 0.
+// unmarshal reads a ScoreResponse with packed or unpacked scores, bounded to 0 to 1; NaN counts as
+// 0.
 func (s *scores) unmarshal(b []byte) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
@@ -150,7 +149,6 @@ func (s *scores) unmarshal(b []byte) error {
 	return nil
 }
 
-// codec encodes only the messages of this package.
 type codec struct{}
 
 // Name implements encoding.CodecV2: the content subtype that servers see.

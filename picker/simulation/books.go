@@ -3,7 +3,7 @@ package simulation
 import "time"
 
 // books are a picker's records of its own and its peers' picks: each server's work and cache.
-// Rivals and the reference use them, and predict waits by them.
+// Rivals and the reference predict waits by them.
 type books struct {
 	servers  int // that accept requests
 	capacity int // assumed blocks cached per server
@@ -28,7 +28,6 @@ func newBooks(p Pool, capacity int) *books {
 	return b
 }
 
-// match returns how many blocks of a prompt a server has cached.
 func (b *books) match(server int, r *Request) int {
 	cached := &b.accounts[server].cached
 	blocks := r.full()
@@ -40,7 +39,6 @@ func (b *books) match(server int, r *Request) int {
 	return len(blocks)
 }
 
-// uncached returns the tokens of a prompt that a server has to compute.
 func (b *books) uncached(server int, r *Request) int {
 	return max(1, r.Input-BlockTokens*b.match(server, r))
 }

@@ -60,7 +60,6 @@ func newKVCache(total, tree int) *kvCache {
 	return c
 }
 
-// match returns how many blocks at the start of a prompt are cached.
 func (c *kvCache) match(blocks []int32) int {
 	for i, b := range blocks {
 		if c.refs[b] == absent {
@@ -70,7 +69,6 @@ func (c *kvCache) match(blocks []int32) int {
 	return len(blocks)
 }
 
-// use adds a running request to a cached block.
 func (c *kvCache) use(b int32) {
 	if c.refs[b]++; c.refs[b] == 1 {
 		c.unused.remove(b)

@@ -17,7 +17,6 @@ type event struct {
 
 func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.order < b.order }
 
-// at adds a function to run at a time, not before now.
 func (c *clock) at(t time.Duration, run func()) {
 	c.added++
 	c.events = append(c.events, event{t, c.added, run})

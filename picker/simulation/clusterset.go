@@ -241,7 +241,6 @@ func (r *setRun) place(i, cluster int) {
 	r.clusters[cluster].choose(i, &r.Workload.Requests[i])
 }
 
-// learn handles a request's first byte or end in a cluster.
 func (r *setRun) learn(cluster, i int, k Kind) {
 	o := &r.outcomes[i]
 	if o.Lost {
@@ -278,7 +277,6 @@ func (r *setRun) renew(cluster, i int) {
 	})
 }
 
-// report repeats a cluster's report to all gateways while requests are left.
 func (r *setRun) report(c int) {
 	if r.dead(c) {
 		return
@@ -297,7 +295,6 @@ func (r *setRun) report(c int) {
 	}
 }
 
-// die ends the requests in flight at the dying cluster.
 func (r *setRun) die() {
 	for i, pick := range r.clusters[r.Dies].picks {
 		o := &r.outcomes[i]

@@ -64,7 +64,6 @@ func (g *gate) enter(i int, q *Request) {
 	g.settle() // Enter may have admitted or rejected others
 }
 
-// tick tries waiting requests repeatedly.
 func (g *gate) tick() {
 	if g.ticking {
 		return
@@ -79,7 +78,6 @@ func (g *gate) tick() {
 	})
 }
 
-// settle picks for admitted requests.
 func (g *gate) settle() {
 	r := g.run
 	kept, all := g.waiting[:0], g.waiting

@@ -34,7 +34,6 @@ func newKnowing(r *setRun) *knowing {
 	return k
 }
 
-// clusterOf returns a server's cluster.
 func (k *knowing) clusterOf(server int) int {
 	c := len(k.first) - 1
 	for k.first[c] > server {

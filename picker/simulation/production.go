@@ -132,7 +132,6 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: wait, Work: work}
 }
 
-// set sets d.request as package request does.
 func (d *production) set(r *Request) {
 	d.request = schedule.Request{Tokens: r.Input, Stream: !r.Whole, Chain: d.request.Chain[:0],
 		Spread: max(1, mix(r.Key))}
@@ -197,7 +196,6 @@ func (d *production) Learn(now time.Duration, f Fact) {
 	}
 }
 
-// reading is a page's endpoint.Reading.
 func reading(p Page) endpoint.Reading {
 	r := endpoint.Reading{Queue: float64(p.Waiting), Running: float64(p.Running), KV: p.KV,
 		PrefillSeconds: p.PrefillSeconds, PrefillTokens: p.PrefillTokens}

@@ -81,7 +81,6 @@ type run struct {
 	goes  func() bool         // reports whether requests are left; nil counts the workload's
 }
 
-// more reports whether to read pages again.
 func (r *run) more() bool {
 	if r.goes != nil {
 		return r.goes()
@@ -167,7 +166,6 @@ func (r *run) draw(request, purpose int) float64 {
 	return float64(mix(r.Seed^mix(uint64(request)<<8|uint64(purpose)))>>11) / (1 << 53)
 }
 
-// arrive picks for request i on its arrival, and schedules the next one.
 func (r *run) arrive(i int) {
 	if i == len(r.Workload.Requests) {
 		return

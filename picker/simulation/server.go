@@ -68,7 +68,6 @@ type server struct {
 	tokenized time.Duration // end of tokenizing all prompts so far
 }
 
-// sequence is one request at a server.
 type sequence struct {
 	number    int // in its workload
 	request   *Request
@@ -211,7 +210,6 @@ func (s *server) place(q *sequence) bool {
 	return true
 }
 
-// prefill computes up to n prompt tokens of a request.
 func (s *server) prefill(q *sequence, n int) int {
 	n = min(n, q.left)
 	q.left -= n

@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// config is a server's configuration, with its rate of Speeds.
 func (s *Scenario) config(server int) ServerConfig {
 	c := s.Server
 	if len(s.Speeds) > 0 {

@@ -58,7 +58,6 @@ type Choice struct {
 // Kind is the kind of a Fact.
 type Kind uint8
 
-// What a Fact reports.
 const (
 	Picked      Kind = iota // Pick was made
 	FirstByte               // of Pick, After its arrival
@@ -118,7 +117,7 @@ func Names() []string {
 // Strategies returns Production's strategies and the Rivals.
 func Strategies() []Strategy { return append(Production(), Rivals()...) }
 
-// argmin returns the server of 0 to n-1 with the least cost; a random one if several have it.
+// argmin returns the server with the least cost, a random one of equals.
 func argmin(n int, random *rand.Rand, cost func(server int) float64) int {
 	best, least, ties := 0, 0.0, 0
 	for s := range n {

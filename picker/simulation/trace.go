@@ -138,7 +138,6 @@ func parse(text []byte) (l line, err error) {
 	return l, nil
 }
 
-// blocks is the number of the prompt's blocks.
 func (l *line) blocks() int { return (*l.Input + BlockTokens - 1) / BlockTokens }
 
 // add adds a line's request. Models have numbers from 0, so different adapters share no prefix.

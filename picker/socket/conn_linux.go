@@ -16,7 +16,6 @@ import (
 // maxCall bounds the bytes of one system call, to some 20 us.
 const maxCall = 128 << 10
 
-// connection is a *net.TCPConn or a *net.UnixConn.
 type connection interface {
 	net.Conn
 	syscall.Conn
@@ -24,7 +23,6 @@ type connection interface {
 	CloseWrite() error
 }
 
-// conn is a connection over TCP, or at a Unix socket.
 type conn struct {
 	connection
 	raw     syscall.RawConn
@@ -66,7 +64,7 @@ func newConn(c connection, unacknowledged time.Duration) (*conn, error) {
 	return out, nil
 }
 
-// move makes a system call that does not block, repeatedly if signals interrupt it.
+// move makes a system call that does not block, again after signals.
 func move(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	b = b[:min(len(b), maxCall)]
 	for {

@@ -139,7 +139,6 @@ type Prompt struct {
 	IDs  bool // Tokens.IDs are needed
 }
 
-// path returns the path for a kind, or "".
 func path(k request.Kind) string {
 	switch k {
 	case request.ChatCompletions:
@@ -196,8 +195,7 @@ func salted(p *prompt, salt uint64) Tokens {
 	return t
 }
 
-// ask calls a server. The body is not copied: the transport closes it once sent, possibly after the
-// call.
+// ask calls a server. The transport closes the body once sent, possibly after the call.
 func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {
@@ -233,8 +231,8 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// read reads a response: an object with token_ids, or a list of one. A response with images also
-// has features, and no tokens that are comparable with events.
+// read reads a response: an object with token_ids, or a list of one. One with images also has
+// features, and no tokens that are comparable with events.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)
 	defer s.Release()

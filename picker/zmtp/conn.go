@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// Socket types.
 const (
 	Pub    = "PUB"
 	Sub    = "SUB"
@@ -42,14 +41,13 @@ const (
 	commandsPerMinute = 1200 // a heartbeat is one command per second or less
 )
 
-// Flags of a frame.
 const (
 	flagMore    = 1
 	flagLong    = 2
 	flagCommand = 4
 )
 
-// Errors of Read. They end the connection.
+// They end the connection.
 var (
 	ErrTooLarge = errors.New("ZMTP: a message is larger than its limit")
 	errFlags    = errors.New("ZMTP: a frame has unknown flags")
@@ -80,7 +78,7 @@ type Conn struct {
 	since    time.Time // at most a minute ago
 }
 
-// greeting is ZMTP 3.0's: signature, version, mechanism.
+// ZMTP 3.0's signature, version and mechanism.
 var greeting = func() [64]byte {
 	var g [64]byte
 	g[0], g[9], g[10] = 0xff, 0x7f, 3
@@ -150,7 +148,6 @@ func property(b []byte, name, value string) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
 }
 
-// find returns a property of READY, or "".
 func find(b []byte, name string) string {
 	for len(b) > 0 {
 		n := int(b[0])
@@ -236,7 +233,7 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// place takes a place of a large message, first among the peer's own, so that no peer gets all.
+// place takes a place of a large message, the peer's own first, so that no peer gets all.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// queued bounds the waiting messages of a subscriber; further ones are dropped, as in PUB sockets.
+// queued bounds a subscriber's waiting messages; further ones are dropped, as in PUB sockets.
 const queued = 1024
 
 // Publisher is a PUB socket that sends all messages to each SUB socket, whatever its topics.

@@ -70,7 +70,6 @@ func Scores(scores ...float64) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), packed)
 }
 
-// raw passes encoded messages.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
