@@ -16,10 +16,9 @@ import (
 
 // Chooser chooses among the clusters of imports, by cost. It is safe for concurrent use.
 type Chooser interface {
-	// SetClusters replaces the clusters of a pool; nil removes it.
 	SetClusters(pool objectid.Target, c *Clusters)
 	// Choose appends the ranked clusters of a pool to out, best first. With charged, the request is
-	// charged to the first one until the Charge ends; it is nil without a cluster.
+	// charged to the first until the Charge ends; it is nil without a cluster.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
 	// Sender names this process to the clusters' pickers, which count each sender's requests.
 	Sender() string
@@ -27,7 +26,6 @@ type Chooser interface {
 
 // Charge is a request charged to the first cluster of its pick, until End.
 type Charge interface {
-	// FirstByte records the time from the request to the response's first body byte; 0 if unknown.
 	FirstByte(after time.Duration)
 	// Declined means that another cluster serves the request, or none.
 	Declined()
@@ -71,10 +69,10 @@ const SenderHeader = "penstock-peer-sender"
 // Headers of a request to one of an import's clusters. Gateways remove them from clients' requests,
 // and before model servers.
 const (
-	// OthersHeader is the number of further clusters and spill targets that the route tries in turn
-	// when the first one declines.
+	// OthersHeader is the number of further clusters and spill targets that the route tries in
+	// turn.
 	OthersHeader = "penstock-peer-others"
-	// AttemptHeader numbers these attempts. The first is 1, the default.
+	// AttemptHeader numbers these attempts, from 1, the default.
 	AttemptHeader = "penstock-peer-attempt"
 )
 

@@ -26,36 +26,33 @@ import (
 
 // Config configures a Picker. Zero values mean the defaults given.
 type Config struct {
-	Log *slog.Logger // default: slog.Default()
-	// Registerer registers the Prometheus metrics; may be nil.
+	Log        *slog.Logger // default: slog.Default()
 	Registerer prometheus.Registerer
-	// Tracer records spans of sampled picks; may be nil.
+	// Tracer records sampled picks; may be nil.
 	Tracer trace.TracerProvider
 
 	// Reports receives facts from the access logs of gateways; may be nil.
 	Reports Reports
-	// Sharing receives facts for the pickers of other processes; may be nil.
+	// Sharing receives facts for other processes' pickers; may be nil.
 	Sharing Sharing
-	// Observer receives the prompts that this process, and others (Learn), sent to servers; may be
-	// nil.
-	Observer Observer
-	// Recording receives the recorded requests; may be nil.
+	// Observer receives all prompts that this process and others (Learn) sent; may be nil.
+	Observer  Observer
 	Recording *recording.File
 	// Troubles receives failures. If nil, idle pools are not watched.
 	Troubles Troubles
 	// HeldBodies bounds the bodies held for picks, in bytes over all streams; 0 means
 	// extproc.DefaultBodies. Calls from other clusters have a separate quarter of it.
 	HeldBodies int64
-	// KVEvents accepts model servers that connect to publish KV events; may be nil. Run closes it.
+	// KVEvents accepts model servers that publish KV events; may be nil. Run closes it.
 	KVEvents net.Listener
 	// Peers are the pickers of other processes for the same gateways; may be nil.
 	Peers Peers
-	// Settle bounds the wait of a pick that may take an endpoint's last slot until Peers count it.
-	// After it, the pick takes the slot, since a peer may be frozen. 0 means 100 ms.
+	// Settle bounds the wait of a pick that may take an endpoint's last slot until Peers count it;
+	// 0 means 100 ms. After it, the pick takes the slot: a peer may be frozen.
 	Settle time.Duration
-	// EndWait bounds the wait of a pick for the end of another request, before its pool counts as
-	// full or chwbl passes over the key's endpoint. 0 means 15 ms: Envoy sends its access log every
-	// 5 ms (translator/envoy, feedbackInterval), and peers publish it 2 ms later.
+	// EndWait bounds a pick's wait for another request's end, before its pool counts as full or
+	// chwbl passes over the key's endpoint; 0 means 15 ms. Envoy sends its access log every 5 ms
+	// (translator/envoy, feedbackInterval), and peers publish it 2 ms later.
 	EndWait time.Duration
 	// Callers identifies callers; nil admits all.
 	Callers Callers
@@ -64,14 +61,14 @@ type Config struct {
 	// Access maps the key of a Gateway to its pools; nil allows all.
 	Access Access
 	// Keyed means that this cluster's Gateways send keys. A call without one then comes from
-	// another cluster, or from a gateway that Penstock does not configure.
+	// another cluster, or a gateway that Penstock does not configure.
 	Keyed bool
 	// Chooser chooses among the clusters of imports; nil without Pool.Clusters.
 	Chooser Chooser
 	// Learner runs before a relayed pick is answered; nil without relayed pools, or if Envoy dials
 	// any address.
 	Learner Learner
-	// Protocol is for gateways that send no pool, which Penstock does not configure.
+	// Protocol is for gateways that Penstock does not configure, which send no pool.
 	Protocol Protocol
 	// Addresses excludes addresses; may be nil.
 	Addresses Addresses
@@ -103,9 +100,7 @@ func (c Config) withDefaults() Config {
 
 // Callers identifies the callers of a picker.
 type Callers interface {
-	// Gateway returns the Gateway whose key a call has, "namespace/name"; "" if calls need none.
 	Gateway(context.Context) string
-	// Member returns the other cluster that the call's connection proves, or "".
 	Member(context.Context) string
 	// Exported reports whether a member may pick from a pool. "" is any cluster whose connection
 	// proves none.
@@ -114,21 +109,20 @@ type Callers interface {
 
 // Reports receives facts from the access logs of gateways. It must not block.
 type Reports interface {
-	// Forward receives entries whose lease belongs to another picker, because a gateway with
-	// several pickers may send an entry to any of them.
+	// Forward receives entries with another picker's lease: a gateway with several pickers may send
+	// an entry to any of them.
 	Forward(accesslog.Entry)
-	// Attempt receives the outcome of a request, including requests to exporting clusters of
-	// imports.
+	// Attempt receives a request's outcome, including requests to exporting clusters of imports.
 	Attempt(accesslog.Attempt)
 }
 
 // Sharing receives facts for the pickers of other processes. It must not block.
 type Sharing interface {
-	// Sent receives a prompt that a pick sent; see Picker.Learn. It must not keep the Chain.
+	// Sent receives a prompt that a pick sent (Picker.Learn). It must not keep the Chain.
 	Sent(Sent)
-	// Session receives a pool's session; see Picker.LearnSession.
+	// Session receives a pool's session (Picker.LearnSession).
 	Session(Session)
-	// Page receives a metrics page's reading; see endpoint.Registry.Receive.
+	// Page receives a metrics page's reading (endpoint.Registry.Receive).
 	Page(addr netip.AddrPort, page uint64, r endpoint.Reading)
 }
 
@@ -137,18 +131,18 @@ type Observer interface{ Sent(Sent) }
 
 // Stops delays picks after a stop of this process.
 type Stops interface {
-	// Behind returns how long a new pick waits, because the process may have missed changes during
-	// the stop.
+	// Behind returns how long a new pick waits: the process may have missed changes during the
+	// stop.
 	Behind(now time.Time) time.Duration
 }
 
 // Troubles receives failures. It must not call the Picker.
 type Troubles interface {
 	// Panicked receives a panic of a scrape, with its page, or of reading KV events, with their
-	// server. It counts as a failure.
+	// server.
 	Panicked(page string, value any, stack []byte)
-	// RelayFailed receives the first failure of a pool's relayed picks. It receives the zero value
-	// when they succeed again, or when the pool is removed or replaced.
+	// RelayFailed receives the first failure of a pool's relayed picks, and the zero value when
+	// they succeed again, or the pool is removed or replaced.
 	RelayFailed(pool objectid.Target, f RelayFailure)
 	// Unserved receives a pool without a serving server, and the zero value when one serves again
 	// or the pool is removed.
@@ -157,7 +151,7 @@ type Troubles interface {
 
 // Addresses excludes addresses.
 type Addresses interface {
-	// Never returns the kind of an address whose metrics page must not be read, or "".
+	// Never returns the kind of an address whose page must not be read, or "".
 	Never(netip.Addr) string
 	// Outside returns why no remote picker may name an address, whatever its pool's ranges, or "".
 	Outside(netip.Addr) string
@@ -182,8 +176,8 @@ func (discarded) Unserved(objectid.Target, Unserved)        {}
 // Protocol configures gateways that Penstock does not configure.
 type Protocol struct {
 	extproc.Names
-	// Duplex assumes FULL_DUPLEX_STREAMED for gateways that do not send their body mode, as the
-	// protocol demands.
+	// Duplex assumes FULL_DUPLEX_STREAMED for gateways that do not send their mode, as the protocol
+	// demands.
 	Duplex bool
 	// Upstream registers metrics with the names of llm-d's EPP, for the default pool.
 	Upstream bool
@@ -191,7 +185,7 @@ type Protocol struct {
 	OnePool bool
 	// IgnoreSubset ignores the gateway's subset hint.
 	IgnoreSubset bool
-	// Conformance obeys the request's header test-epp-endpoint-selection and sends
+	// Conformance obeys the header test-epp-endpoint-selection and sends
 	// x-conformance-test-served-endpoint, for the inference extension's conformance suite. Any
 	// client can then choose its endpoint.
 	Conformance bool
@@ -232,11 +226,10 @@ type Peers interface {
 	// Alive reports whether the picker with an Owner's name exists. If it is gone, the picker that
 	// receives its requests' access log counts them.
 	Alive(owner string) bool
-	// Order returns the number of other pickers, and whether this one is first, in an order shared
+	// Order returns the number of other pickers, and whether this one is first in an order shared
 	// by all.
 	Order() (others int, first bool)
-	// Settle returns once the others count this process's current requests in flight, at the latest
-	// when ctx ends.
+	// Settle returns once the others count this process's current requests in flight, or ctx ends.
 	Settle(ctx context.Context)
 }
 
@@ -251,17 +244,17 @@ type Access interface {
 	// Allowed reports whether a Gateway may pick from a pool. changed closes when the result may
 	// have changed.
 	Allowed(gateway string, pool objectid.Target) (allowed bool, changed <-chan struct{})
-	// Lagging reports that this process may lack recent objects, so a denial may be wrong.
+	// Lagging means that this process may lack recent objects, so a denial may be wrong.
 	Lagging() bool
 }
 
 // Learner delivers a remote picker's endpoints to Envoy.
 type Learner interface {
 	// Learn returns nil once every Envoy that may ask has the addresses in the pool's cluster.
-	// After an error the request is answered with 503.
+	// After an error the request gets a 503.
 	Learn(ctx context.Context, pool objectid.Target, addrs []netip.AddrPort) error
-	// Isolated reports that no Envoy gets its configuration from this process, so Learn would wait
-	// in vain. Another picker must then handle the request.
+	// Isolated means that no Envoy gets its configuration from this process, so Learn would wait in
+	// vain. Another picker must then handle the request.
 	Isolated() bool
 }
 
@@ -270,14 +263,12 @@ type Body string
 
 // The values of Body. They do not change the mode of gateways that send it, as Envoy does.
 const (
-	// BodyNone picks as soon as the headers have arrived. A body that the gateway sends anyway
-	// passes.
+	// BodyNone picks upon the headers. A body that the gateway sends anyway passes.
 	BodyNone Body = ""
 	// BodyBuffered picks after the body was read, so that traces and debug pages show the model. A
 	// gateway that does not send its mode is assumed to use BUFFERED.
 	BodyBuffered Body = "Buffered"
-	// BodyPrompts reads the bodies of known APIs, and picks for other requests as soon as the
-	// headers have arrived.
+	// BodyPrompts reads the bodies of known APIs, and picks for other requests upon the headers.
 	BodyPrompts Body = "Prompts"
 )
 
@@ -290,7 +281,7 @@ const DefaultUserMessages = 2
 // Pool is the picker's configuration of one InferencePool, or of one exporting cluster of an
 // import. It is immutable once passed to a Picker.
 type Pool struct {
-	// ID is the pool's identity. Gateways send its text in x-penstock-pool.
+	// Gateways send the ID's text in x-penstock-pool.
 	ID objectid.Target
 	// Default makes this the pool of gateways that send none. Of several, the first by name counts.
 	Default bool
@@ -299,19 +290,16 @@ type Pool struct {
 	// Shadow is a strategy that judges Strategy's picks without effect, with Strategy's view of
 	// requests; may be "".
 	Shadow string
-	// Plugins of the strategy "plugins"; nil if its configuration is invalid. Then the pool keeps
-	// its last valid strategy, or starts with "load".
+	// Plugins of the strategy "plugins"; nil if invalid. Then the pool keeps its last valid
+	// strategy, or starts with "load".
 	Plugins *endpointpicker.Profile
 	Full    schedule.Full
 	// Scorers are the processes of Plugins.External, in their order.
-	Scorers []Scorer
-	// Processor prepares the pool's requests; may be nil.
+	Scorers   []Scorer
 	Processor *Processor
 	// Criticality of the pool's requests; "" means Standard.
 	Criticality schedule.Criticality
-	// Models has rules for requests by model or objective; may be nil.
-	Models *Models
-	// FlowControl holds requests while the pool is saturated; may be nil.
+	Models      *Models
 	FlowControl *FlowControl
 	// TrustHeaders lets requests set their objective and, for FlowControl, their fairness ID and
 	// deadline.
@@ -323,13 +311,12 @@ type Pool struct {
 	// ShedAfter answers a sheddable request with 429 if its first token is predicted to take
 	// longer; 0 disables it.
 	ShedAfter time.Duration
-	// SessionTTL is how long a session stays at its endpoint after its last request, with the
-	// strategy "session"; 0 means DefaultSessionTTL. SessionCookie is the cookie with its ID; ""
-	// means DefaultSessionCookie.
+	// SessionTTL is how long the strategy "session" keeps a session after its last request; 0 means
+	// DefaultSessionTTL. SessionCookie has its ID; "" means DefaultSessionCookie.
 	SessionTTL    time.Duration
 	SessionCookie string
 	// Responses sends requests that name a stored response of the Responses API to its server or,
-	// for an import, to its cluster.
+	// for an import, its cluster.
 	Responses bool
 	// Spills means that requests can be spilled when the pool is full. A request that was not
 	// spilled yet and has no spill targets comes from a route that still lacks them: routes lag,
@@ -337,27 +324,25 @@ type Pool struct {
 	Spills bool
 	// Spill lists the spill targets that Envoys have; picks use no others.
 	Spill []string
-	// Fallbacks is the number of additional endpoints per pick, for Envoy's retries in order; 0 to
-	// 8.
+	// Fallbacks is the number of additional endpoints per pick, 0 to 8, for Envoy's retries in
+	// order.
 	Fallbacks int
 	// NoHeadersLimit lets streams wait without a limit for their server's headers.
 	NoHeadersLimit bool
 	Endpoints      []endpoint.Spec
 	// Gone means that no route leads to the pool any more. It serves picks for a while.
 	Gone bool
-	// Servers are the known model servers of a pool with a Relay, up to MaxServers. They are
-	// queried for their models and their health.
+	// Servers are the known model servers of a pool with a Relay, up to MaxServers, for queries of
+	// models and health.
 	Servers []Server
-	// Clusters are the clusters of an import, which a pick ranks instead of endpoints; may be nil.
-	// Only Name, Body, BodyLimit and Responses have an effect besides.
+	// Clusters are an import's, which a pick ranks instead of endpoints; may be nil. Besides, only
+	// Name, Body, BodyLimit and Responses have an effect.
 	Clusters *Clusters
-	// Gateways means that the pool has no picks: it is reached through another cluster's gateways,
-	// which are Servers.
 	Gateways bool
 	Metrics  endpoint.Metrics
 	KVEvents *KVEvents // nil if the model servers publish none
 	// LoadPort is the port of the PUB sockets for the model servers' load, counted like
-	// KVEvents.Port; 0 if they publish none. Pages are read while no load arrives.
+	// KVEvents.Port; 0 without. Pages are read while no load arrives.
 	LoadPort uint16
 	Body     Body
 	// BodyLimit in bytes; 0 means DefaultBodyLimit.
@@ -369,8 +354,7 @@ type Pool struct {
 // Clusters are the choices of a pick for a whole import.
 type Clusters struct {
 	List []Cluster
-	// Further are hops to the import's spill targets, in order. They follow the clusters in every
-	// pick.
+	// Further are hops to the import's spill targets, in order, after the clusters in every pick.
 	Further []string
 	// Margin by which another cluster must be cheaper than the own one.
 	Margin time.Duration
@@ -378,8 +362,8 @@ type Clusters struct {
 	Latency bool
 	// Blind ignores prompts, even if bodies are read.
 	Blind bool
-	// Sessions sends a session's requests to the cluster of its first one while it accepts
-	// requests. It uses Pool's SessionTTL and SessionCookie.
+	// Sessions sends a session's requests to the cluster of its first one while it accepts requests
+	// (Pool.SessionTTL, SessionCookie).
 	Sessions bool
 }
 
@@ -404,9 +388,7 @@ type KVEvents struct {
 	Port       uint16 // of each server's PUB socket; 0 if the servers connect to Config.KVEvents
 	ReplayPort uint16 // of its socket for lost events; 0 for none
 	Topic      string // prefix of the topics to read
-	// Render is how long a pick may wait for a server to render a text prompt as token IDs; 0
-	// disables it.
-	Render time.Duration
+	Render     time.Duration
 }
 
 // FlowControl configures which requests wait while a pool is saturated.
@@ -424,11 +406,10 @@ type Scorer struct {
 // Relay is the external picker that chooses for a pool: the remote picker of a pool whose pods are
 // unknown here, or a local one that gateways ask themselves where it gets bodies.
 type Relay struct {
-	// Pickers are tried in order; required.
 	Pickers []dial.Address
 	// TLS is for addresses that are not Cleartext.
 	TLS dial.TLS
-	// Names are the external picker's names; empty ones mean the protocol's.
+	// Names are the external picker's; empty ones mean the protocol's.
 	Names extproc.Names
 	// Pool is the pool's name at a picker of several; "" sends none.
 	Pool string
@@ -436,8 +417,6 @@ type Relay struct {
 	// Without any list, all addresses are allowed except loopback, link-local and multicast.
 	Within [][]netip.Prefix
 	// Ports that may be used; empty allows any.
-	Ports []uint16
-	// Listed means that Envoys have the pool's endpoints. They skip any other address, and nothing
-	// is learned.
+	Ports  []uint16
 	Listed bool
 }

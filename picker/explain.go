@@ -24,19 +24,18 @@ type Explanation struct {
 	Body     string `json:"body,omitempty"`   // what it reads of bodies; "" for nothing
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Targets are the replacements of the request's model, if any. The rest is for the one with the
-	// most weight.
+	// Targets are the replacements of the request's model. The rest is for the one with the most
+	// weight.
 	Targets []ModelTarget `json:"targets,omitempty"`
-	// Scored is the time of the recorded pick whose external scores are used, or nil.
+	// Scored is the time of the recorded pick with the external scores, or nil.
 	Scored *time.Time `json:"scored,omitempty"`
 	// Processor is asked before each pick; may be nil. The rest ignores its answer.
 	Processor *Prepares `json:"processor,omitempty"`
 	// Flow is the state of flow control, or nil. The rest is for an admitted request.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the remote pickers that choose. If set, the rest is unset.
+	// Relay lists the remote pickers that choose; the rest is then unset.
 	Relay []string `json:"relay,omitempty"`
-	// Clusters are an import's clusters, best first, for a request without a prompt. If set, the
-	// rest is unset.
+	// Clusters are an import's, best first, for a request without a prompt; the rest is then unset.
 	Clusters []ClusterCost `json:"clusters,omitempty"`
 	// Endpoints is the list for Envoy; "" with a Status (429 or 503) and its Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
@@ -45,7 +44,7 @@ type Explanation struct {
 	Reason     string             `json:"reason,omitempty"`
 	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits behind Reason
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
-	// Stages are the stages with further servers, for requests that need them.
+	// Stages have further servers, for requests that need them.
 	Stages []Stage `json:"stages,omitempty"`
 }
 

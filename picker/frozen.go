@@ -19,8 +19,8 @@ import (
 // maximum while the next server is suspect or has a queue, and for stormTime after several servers
 // that are not suspect exceeded theirs. A request that tests a suspect server keeps its limit.
 const (
-	// Timeouts of at least 1/stormShare of the pool's servers, and at least two, within stormWindow
-	// are a storm.
+	// Timeouts of at least 1/stormShare of the pool's servers, and two, within stormWindow are a
+	// storm.
 	stormWindow = 10 * time.Second
 	stormShare  = 4
 	stormTime   = 30 * time.Second

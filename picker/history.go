@@ -14,11 +14,10 @@ const ResultSent = "sent"
 // SentTo is a request sent to an exporting cluster of an import without a pick of this process: by
 // order or weights, by a pick among the clusters, or as a spill.
 type SentTo struct {
-	// Declined means that no server there has begun the request. It went on to the next cluster or
-	// spill target, if any.
+	// Declined means that no server there has begun the request. It went to the next cluster or
+	// spill target.
 	Declined bool `json:"declined,omitempty"`
-	// Details is why this gateway's Envoy answered in its place, in Envoy's words
-	// (%RESPONSE_CODE_DETAILS%); "" if the other cluster responded.
+	// Details is why this gateway's Envoy answered itself (%RESPONSE_CODE_DETAILS%), or "".
 	Details string `json:"details,omitempty"`
 	// There is the other cluster's ID for the request; "" if unchanged or unknown.
 	There   string `json:"there,omitempty"`
@@ -36,20 +35,18 @@ type Record struct {
 	Model  string `json:"model,omitempty"` // if the pool reads bodies
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Session describes the request's session for strategy "session"; "" for others.
+	// Session describes the request's session for strategy "session", or "".
 	Session string `json:"session,omitempty"`
-	// Follows shows whether the request reached the stored response that it names; "" if it names
-	// none.
+	// Follows shows whether the request reached the stored response that it names, if any.
 	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
 	Status    int    `json:"status,omitempty"`
 	Endpoints string `json:"endpoints,omitempty"` // as sent to Envoy
 	Lease     string `json:"lease,omitempty"`
-	// Exceeded are the known limits that prevented a pick: for each 429, and for a sample of
-	// spills.
+	// Exceeded are the known limits that prevented a pick: for each 429, and a sample of spills.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
-	// Prefill is the server that reads the prompt, and Encode the servers that encode images; ""
-	// for Endpoints' own. Missing are the stages without a free server.
+	// Prefill is the server that reads the prompt, Encode the servers that encode images; "" for
+	// Endpoints' own. Missing are stages without a free server.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`
@@ -57,8 +54,8 @@ type Record struct {
 	// not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	// Request is the request's ID (x-request-id), Gateway its gateway, and Picker the process that
-	// picked. Tokens is the prompt's length if known, or estimated by the content-length if it
+	// Request is the request's ID (x-request-id), Gateway its gateway, Picker the process that
+	// picked. Tokens is the prompt's known length, or its estimate by content-length if that
 	// decides.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
@@ -67,9 +64,9 @@ type Record struct {
 	// Bytes of the body that the pick has read. Served is the model that replaced Model.
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
-	// Stages are the passed stages in order, in the records of one request (Picks.Request).
+	// Stages are the passed stages in order, if one request was asked for (Picks.Request).
 	Stages []Passed `json:"stages,omitempty"`
-	// Processor is the processor's result; nil if it was not asked.
+	// Processor is the processor's result; may be nil.
 	Processor *Processed `json:"processor,omitempty"`
 	// Waited is the time in flow control before the pick.
 	Waited time.Duration `json:"waited,omitempty"`
@@ -77,14 +74,12 @@ type Record struct {
 	// 8, the pick's first.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
-	// Lacks counts the servers excluded because they lack the model; may be nil.
-	Lacks *Lacks  `json:"lacks,omitempty"`
-	Sent  *SentTo `json:"sent,omitempty"`
-	// Outcome is the request's latest outcome in the access log; nil for a pick without a lease.
+	// Lacks counts the servers without the model; may be nil.
+	Lacks   *Lacks   `json:"lacks,omitempty"`
+	Sent    *SentTo  `json:"sent,omitempty"`
 	Outcome *Outcome `json:"outcome,omitempty"`
-	// Verdicts on the endpoints at the moment of the choice, before the request is in flight and
-	// its prompt cached; only for a sample of picks. With more than 16 endpoints, Omitted counts
-	// the others by the filter that removed them.
+	// Verdicts on the endpoints before the request counts there, for a sample of picks. With more
+	// than 16 endpoints, Omitted counts the others by the filter that removed them.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 	Omitted  map[string]int     `json:"omitted,omitempty"`
 }
@@ -102,7 +97,7 @@ const (
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
-	// At most one pick of a pool gets verdicts per historyEvery, or per historyPerEndpoint times
+	// A pool gets at most one pick with verdicts per historyEvery, or per historyPerEndpoint times
 	// the endpoints of a large pool. So verdicts take less than a thousandth of a core.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond

@@ -112,8 +112,7 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 // Query parameters after the pool's name in an entry of Request.Pools.
 const (
 	poolSubset = "subset" // label selector of a share's subset
-	// The route's changes of a request for gateways: the host, the whole path, or a prefix and its
-	// replacement.
+	// The route's changes for gateways: the host, the whole path, or a prefix and its replacement.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 

@@ -108,8 +108,7 @@ type pool struct {
 	strategy *schedule.Strategy
 	roles    roles
 	shadow   *schedule.Strategy // may be nil
-	// unlimited is strategy without thresholds; nil if requests to a full pool are rejected. See
-	// Pool.Spills.
+	// unlimited is strategy without thresholds; nil if a full pool rejects requests (Pool.Spills).
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
 	events      *kvevents.Subscription     // nil if its servers publish none

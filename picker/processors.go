@@ -21,7 +21,7 @@ type Processor struct {
 	Timeout   time.Duration  // 0 means processor.DefaultTimeout
 	// Headers that it receives, in lower case, besides x-request-id.
 	Headers []string
-	// Route makes it choose endpoints, unless a request's body decides otherwise.
+	// Route makes it choose endpoints, unless a body decides otherwise.
 	Route bool
 }
 

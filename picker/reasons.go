@@ -21,8 +21,7 @@ const (
 	resultPicked  = "picked"
 	resultSpilled = "spilled" // no pod accepts the request; the pick has only spill targets
 	resultRelayed = "relayed"
-	// resultOpen means that the remote picker named no endpoint, and the pool fails open to known
-	// ones.
+	// resultOpen: the remote picker named no endpoint, and the pool fails open to known ones.
 	resultOpen   = "relay_open"
 	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )

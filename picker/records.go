@@ -17,13 +17,13 @@ import (
 // log reports it. A note is written in place without allocation; in a pool of a thousand endpoints
 // it has the best ones. A sample of the picks has full verdicts (history.go).
 const (
-	// maxNotes bounds the notes of all pools: 80 s at 100 picks a second. They take at most 12 MiB.
+	// maxNotes bounds the notes of all pools, at most 12 MiB: 80 s at 100 picks a second.
 	maxNotes = 8192
 	// notesAtFirst is the initial size of the ring, which doubles.
 	notesAtFirst = 64
 	maxChoices   = 8 // endpoints of a note
-	// notedEndpoints is the number of a pick's endpoints in a note without a copy. By default, a
-	// pick has three.
+	// notedEndpoints is the number of endpoints in a note without a copy; by default, a pick has
+	// three.
 	notedEndpoints = 4
 	// maxNoted bounds a request's ID and model in a note, in bytes.
 	maxNoted = 64
@@ -88,16 +88,15 @@ type choice struct { // of an endpoint that a pick compared
 // Choice is an endpoint or a cluster that a pick compared, with the values at that moment.
 type Choice struct {
 	Address string `json:"address"` // name of a cluster
-	// Cost is in seconds for strategies load, LeastLoad and Latency, and in requests for
-	// least-request. Score is for strategy plugins. Other strategies have neither.
+	// Cost is in seconds for strategies load, LeastLoad and Latency, in requests for least-request.
+	// Score is for strategy plugins. Other strategies have neither.
 	Cost   *float64 `json:"cost,omitempty"`
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
 	Trial  bool     `json:"trial,omitempty"` // suspect, or Speed: the request tests whether it works
 	Speed  bool     `json:"speed,omitempty"` // its prediction was outdated: the request measures its speed
 	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
-	// Rate is the server's prefill rate, in tokens a second, and RateFrom its source; zero if
-	// unknown.
+	// Rate is the prefill rate, in tokens a second, RateFrom its source; zero if unknown.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
 	// Parts of a cluster's cost, the basis of the wait, and why it comes last (ClusterCost).
@@ -115,10 +114,9 @@ type Outcome struct {
 	Ended  bool   `json:"ended"` // false while in flight
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Headers is the time to the response's headers, Begun to its body's first byte, and Took to
-	// its end, from the request's arrival at Envoy. For a gateway that Penstock does not configure,
-	// they start at the pick, and Begun is 0 unless the gateway sends response bodies here as they
-	// arrive.
+	// Headers (of the response), Begun (first body byte) and Took (end) count from the request's
+	// arrival at Envoy. For a gateway that Penstock does not configure, they count from the pick,
+	// and Begun is 0 unless the gateway sends response bodies here as they arrive.
 	Headers  time.Duration `json:"headers,omitempty"`
 	Begun    time.Duration `json:"firstByte,omitempty"`
 	Took     time.Duration `json:"took,omitempty"`

@@ -18,8 +18,8 @@ const (
 	// minAnswerWait distinguishes canceled calls: later, the gateway has given up on the remote
 	// picker; earlier, it has lost its client.
 	minAnswerWait = time.Second
-	// outOfRangeHold is the time without an address out of range that resolves OutOfRange. Only
-	// some pods may be outside, so good and bad picks alternate.
+	// outOfRangeHold is the time without an address out of range that resolves OutOfRange: if only
+	// some pods are outside, good and bad picks alternate.
 	outOfRangeHold = 5 * time.Second
 )
 

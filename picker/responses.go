@@ -16,13 +16,10 @@ import (
 const (
 	// responseTTL is how long a response's place is kept.
 	responseTTL = time.Hour
-	// maxResponses bounds the responses of a pool, at some 250 bytes each. Beyond it, the oldest is
+	// maxResponses bounds a pool's responses, at some 250 bytes each. Beyond it, the oldest is
 	// dropped, or a client's own oldest if it has clientShare.
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
-	// responseWait is a pick's wait for an unknown response, whose server may have just sent it.
-	// Envoy sends its access log every 5 ms, a peer that receives it publishes it 2 ms later, and
-	// the picker with the lease 20 ms later.
 	responseWait = 100 * time.Millisecond
 	// maxResponseWaits bounds the waiting picks of a pool; further ones do not wait.
 	maxResponseWaits = 256

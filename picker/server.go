@@ -55,12 +55,11 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		experimental.BufferPool(new(extproc.Frames)),
 		// A changed body leaves in few system calls. A connection has a buffer only while it sends.
 		grpc.WriteBufferSize(writeBuffer),
-		// The end of a stream ends the request of a gateway without an access log, but a gateway
-		// whose machine is gone closes no stream. Connections in use, or on which Envoy pings,
-		// cause no ping.
+		// A gateway whose machine is gone closes no stream, so its requests without an access log
+		// would not end. Connections in use, or on which Envoy pings, cause no ping.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),
-		// Envoy keeps idle connections alive with pings. By default gRPC treats more than one ping
-		// in five minutes as abuse and closes the connection, which loses picks.
+		// Envoy keeps idle connections alive with pings. By default gRPC treats more than one in
+		// five minutes as abuse and closes the connection, which loses picks.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 100 * time.Millisecond, PermitWithoutStream: true,
 		}),

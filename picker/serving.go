@@ -22,17 +22,17 @@ import (
 // or responses show a working one. Once a probe fails, or takes longer than hedgeAfter, all servers
 // are probed, and dead ones at each further look.
 const (
-	// Used pools are probed every lookUsed, and idle ones every lookIdle. At most idleProbes looks
-	// at idle pools and usedProbes at used ones begin per watchEvery; others are late.
+	// Used pools are probed every lookUsed, idle ones every lookIdle. At most idleProbes looks at
+	// idle pools and usedProbes at used ones begin per watchEvery; others are late.
 	watchEvery         = 250 * time.Millisecond
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
-	// usedFor is how long a pool counts as used after a pick. shownFor is how long a page or a
-	// response shows a working server.
+	// usedFor is how long a pool counts as used after a pick, shownFor how long a page or response
+	// shows a working server.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
-	// maxLooks bounds the pools per watchEvery, maxLooked the servers per look, and maxAtOnce its
+	// maxLooks bounds the pools per watchEvery, maxLooked the servers per look, maxAtOnce its
 	// concurrent probes.
 	maxLooks, maxLooked, maxAtOnce = 500, 64, 16
 	// maxUnused is the number of pools up to which pools without picks are probed.
@@ -69,7 +69,7 @@ type watch struct {
 	turns map[string]*turn
 	// all has the turns of all pools, ring the watched ones.
 	all, ring []*turn
-	// Positions of the next look: in all for unused pools, in ring for used and for idle ones.
+	// Positions of the next look: in all for unused pools, in ring for used and idle ones.
 	nextUnused, nextUsed, nextIdle int
 }
 

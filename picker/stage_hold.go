@@ -21,8 +21,7 @@ const (
 	// maxFairnessID is how many bytes of a fairness ID count.
 	maxFairnessID = 128
 	// answerTime is the time for a pick after its request has waited.
-	answerTime = 5 * time.Second
-	// maxRetryAfter bounds the Retry-After of a full queue.
+	answerTime    = 5 * time.Second
 	maxRetryAfter = time.Minute
 )
 

@@ -25,7 +25,7 @@ func (servers) lease(k *pick) {
 		k.addLacking()
 		return
 	}
-	// The processor chose the first endpoint; the strategy chooses the ones for retries.
+	// The processor chose the first endpoint; the strategy chooses the others.
 	first, own := k.ranked[0], k.allowed
 	others := func(e *endpoint.Endpoint) bool { return e != first.Endpoint && (own == nil || own(e)) }
 	k.ranked = append([]schedule.Candidate{first},

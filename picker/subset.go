@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxSubsets bounds the selectors with cached endpoints of a pool. Further ones are evaluated
-	// for each request.
+	// maxSubsets bounds a pool's selectors with cached endpoints. Further ones are evaluated for
+	// each request.
 	maxSubsets = 64
-	// maxSelector bounds a selector, in bytes. A longer one matches no endpoint.
+	// maxSelector bounds a selector, in bytes. Longer ones match no endpoint.
 	maxSelector = 16 << 10
 )
 

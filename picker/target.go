@@ -6,15 +6,10 @@ import (
 
 // target is a kind of destination. Its methods are stages, with their state in the pick.
 type target interface {
-	// restrict determines the allowed destinations.
 	restrict(*pick)
-	// rank chooses among them, best first.
 	rank(*pick)
-	// lease counts the request there.
 	lease(*pick)
-	// spill decides about a request that no destination accepts.
 	spill(*pick)
-	// answer puts the choice into the answer.
 	answer(*pick)
 }
 
@@ -42,8 +37,8 @@ func (gateways) restrict(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 		return
 	}
-	// Envoy has newer configuration than this picker: the pool has a picker now. The process that
-	// configured Envoy knows it.
+	// Envoy has newer configuration: the pool has a picker now, known to the process that
+	// configured Envoy.
 	k.decide(
 		extproc.Answer{
 			Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool +

@@ -27,8 +27,8 @@ type tracker struct {
 	session  uint64               // schedule.Session.ID
 	texts    [maxEndpoints]string // of the answer
 
-	// With untilEnd: when the gateway was answered, the counters of the serving endpoint, and the
-	// entry that an access log would have.
+	// With untilEnd: when the gateway was answered, the serving endpoint's counters, and the entry
+	// that an access log would have.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry

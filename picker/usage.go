@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// maxModels bounds the models in metrics, because clients choose their names. Requests for
-	// further ones count as otherModel. A name gets a series with its first request that a server
-	// accepted.
+	// maxModels bounds the models in metrics, because clients choose their names. Further ones
+	// count as otherModel. A name gets a series with its first accepted request.
 	maxModels    = 1000
 	otherModel   = "other"
 	maxModelName = 128 // of a series, in bytes

@@ -27,39 +27,37 @@ type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
 	Gateway string `json:",omitempty"` // whose key the call has, "namespace/name"; "" if calls need none
 	Pool    string `json:"-"`          // of the pick
-	// Open means that the request is still in flight: Envoy logs it periodically. The fields below
-	// are then current values.
+	// Open marks a request in flight, which Envoy logs periodically with the fields' current
+	// values.
 	Open   bool   `json:",omitempty"`
 	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
 	Status int    // of the response, as the client saw it; 0 without one
-	// Sent is the time from the request's start until its last byte was sent to the endpoint; 0 if
-	// it was not.
+	// Sent is the time from the request's start until its last byte was sent; 0 if it was not.
 	Sent time.Duration `json:",omitempty"`
-	// Headers is the time from the request's start to the response's headers, and FirstByte to its
+	// Headers is the time from the request's start to the response's headers, FirstByte to its
 	// body's first byte; 0 without one. Servers send a stream's headers before they read the
 	// prompt, so only FirstByte shows the first token. Earlier versions send Headers as FirstByte.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
-	// Whole means that the response is not streamed, by its content type: its first byte comes with
-	// its last token.
+	// Whole responses are not streamed, by their content type: the first byte comes with the last
+	// token.
 	Whole bool `json:",omitempty"`
-	// Took is the time from the request's start to its end; 0 if Envoy does not report it.
+	// Took is the time from the request's start to its end; 0 if not reported.
 	Took time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool `json:",omitempty"`
-	// LastByte is the time from the request's start to the response's last byte, and Bytes the size
-	// of its body.
+	// LastByte is the time from the request's start to the response's last byte, Bytes its body's
+	// size.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
-	// OutputTokens is the number of tokens that the response reports; 0 if it is not read.
+	// OutputTokens is the number of tokens that the response reports; 0 if not read.
 	OutputTokens int64 `json:",omitempty"`
 	// Response is the Responses API response that the server stores, and Client identifies its
 	// client's address; zero if Envoy read no ID.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the status in the event by which the server ended a failed stream, or that event
-	// kind's status; 0 without such an event, for unknown kinds, or if it is not read. For a gRPC
-	// call it corresponds to its status.
+	// Error is the status in the event by which the server ended a failed stream, or the event
+	// kind's; for a gRPC call, its status'. 0 if unknown or not read.
 	Error int `json:",omitempty"`
 	// Cut means that the server's connection or stream ended before the response.
 	Cut bool `json:",omitempty"`
@@ -78,7 +76,7 @@ type Config struct {
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
 	// Attempts receives the outcomes of requests, including requests to exporting clusters of
-	// imports, from many streams concurrently; may be nil.
+	// imports, concurrently; may be nil.
 	Attempts func(Attempt)
 }
 

@@ -46,14 +46,14 @@ type Attempt struct {
 	Details string
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool
-	// Headers is the time from the request's start to the response's headers, FirstByte to its
-	// body's first byte, Took to its end. Bytes is the size of its body.
+	// Headers, FirstByte (of the body) and Took (the end) count from the request's start. Bytes is
+	// the size of the body.
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
 	// Leased means that our picker or its relay picked for the request, so its records have it.
 	Leased bool
-	// At is the server or gateway that responded, or zero, and Host the requested host. Reached
-	// means that it responded itself, not this gateway.
+	// At is the server or gateway that responded, or zero, Host the requested host. Reached means
+	// that it responded itself, not this gateway.
 	At      netip.AddrPort
 	Host    string
 	Reached bool

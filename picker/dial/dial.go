@@ -25,7 +25,7 @@ type Address struct {
 type TLS struct {
 	ServerName string  // SNI; "" for none
 	Verify     *Verify // nil accepts any certificate
-	// Certificate and Key, in PEM, are presented to the picker; nil for none.
+	// Certificate and Key, in PEM, are presented to the picker; may be nil.
 	Certificate, Key []byte
 }
 
@@ -34,7 +34,7 @@ type Verify struct {
 	// Roots are the trusted CAs, in PEM; nil means this machine's. Without a certificate in it,
 	// every connection fails.
 	Roots []byte
-	// SANs and URIs are names; the certificate must have one of them. A wildcard matches any first
+	// SANs and URIs are names, of which the certificate must have one. A wildcard matches any first
 	// label.
 	SANs, URIs []string
 }

@@ -15,8 +15,7 @@ import (
 type Count struct {
 	Addr netip.AddrPort
 	Share
-	// NewHeaders means that Headers changed, also without requests in flight. Headers is nil once
-	// the address has left all pools.
+	// NewHeaders means that Headers changed. Headers is nil once the address has left all pools.
 	NewHeaders bool
 	Headers    *HeaderLimits
 }
@@ -25,16 +24,15 @@ type Count struct {
 // nothing.
 type Share struct {
 	InFlight int64 // requests
-	// Unread is the number of uncached prompt tokens of requests whose first token is not reported
-	// yet. Confirmed is the part of Unread that is known to wait.
+	// Unread is the number of uncached prompt tokens of requests without a reported first token,
+	// Confirmed the part that is known to wait.
 	Unread, Confirmed int64
 	// Sent is the server's estimated time for all prompts that the process has sent so far.
 	Sent time.Duration
-	// Reading is the estimated time until the server has read all prompts, other processes'
-	// included.
+	// Reading is the estimated time until the server has read all prompts, including other
+	// processes'.
 	Reading time.Duration
-	// Rate is the prefill rate by the server's metrics, else the rate that the process inferred; 0
-	// if unknown.
+	// Rate is the prefill rate by the server's metrics, else as inferred; 0 if unknown.
 	Rate float64
 }
 

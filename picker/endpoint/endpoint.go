@@ -32,7 +32,7 @@ type Metrics struct {
 	KVCache string // series of KV cache usage, 0 to 1
 	MaxPage int64  // maximum page size in bytes; 0 means DefaultMaxPage
 	Off     bool   // read no page, for strategies that need none
-	// Protocol is used for calls and for the page. A page on its own port uses HTTP/1.1.
+	// Protocol is for calls and the page, except a page on its own port (HTTP/1.1).
 	Protocol upstream.Protocol
 }
 
@@ -111,21 +111,19 @@ func (e *Endpoint) Shown() time.Time {
 
 // State is an endpoint's load at one moment.
 type State struct {
-	// Fresh is false without a usable scrape: none yet, several failures in a row, or the last one
-	// is too old. Queue, Running and KV then hold the last known values, which a strategy must not
-	// use.
+	// Fresh is false without a usable scrape: none yet, several failures in a row, or too old.
+	// Queue, Running and KV are then the last known values, which a strategy must not use.
 	Fresh bool `json:"fresh"`
 	// Idle means that scraping has stopped because the endpoint's pools had no pick for a while.
 	// The last scrape succeeded, and the next pick resumes scraping.
 	Idle bool `json:"idle,omitempty"`
 	// Proven means that a request succeeded since the endpoint became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more
-	// request.
+	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
 	// Silent is why the endpoint is suspect although no request fails, or nil. Given counts the
-	// requests sent to it since then.
+	// requests sent to it since.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
@@ -134,43 +132,42 @@ type State struct {
 	KV      float64 `json:"kvCache"` // KV cache usage at the last scrape, 0 to 1
 	// Adapters is nil if the last scrape shows none.
 	Adapters *Adapters `json:"adapters,omitempty"`
-	// OthersQueue and OthersRunning are the parts of Queue and Running from other clients, which
-	// InFlight does not count.
+	// OthersQueue and OthersRunning are other clients' parts of Queue and Running, not in InFlight.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
-	// InFlight counts the requests in flight of this process and its peers.
+	// InFlight includes peers' requests.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts this process's requests that were sent after the last scrape began: neither
-	// Queue nor Running includes them.
+	// Unseen counts this process's requests since the last scrape began, which neither Queue nor
+	// Running includes.
 	Unseen int64 `json:"unseen"`
 	// UnseenElsewhere is by how much the peers' requests in flight grew since the last scrape
 	// began.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread is the number of uncached prompt tokens of all requests, peers' included, whose first
-	// token is not reported yet. Confirmed is the part of Unread that is known to wait.
+	// Unread is the number of uncached prompt tokens of all requests, including peers', without a
+	// reported first token, Confirmed the part that is known to wait.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
 	// Reading is how long the server still reads the prompts it was sent, in seconds, at the rates
-	// assumed when they were sent.
+	// assumed then.
 	Reading float64 `json:"-"`
-	// Rate is the server's prefill rate in tokens a second, 0 if unknown; RateFrom is its source.
-	// Inferred is the rate by first tokens if RateFrom is Reported.
+	// Rate is the prefill rate in tokens a second, 0 if unknown; RateFrom is its source. Inferred
+	// is the rate by first tokens if RateFrom is Reported.
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
-	// Early means that the server sends first bytes before it reads prompts.
+	// Early servers send first bytes before they read prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, or 0. HintWeight is the number
-	// of samples over the number required for a Rate.
+	// Hint is the rate by the first samples, or 0. HintWeight is their number over the number
+	// required for a Rate.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency predicts the server's latency; nil until it is learned.
 	Latency *Latency `json:"-"`
-	// Prompt is the mean number of uncached tokens of recent requests; 0 before the first.
+	// Prompt is the mean of uncached tokens of recent requests; 0 before the first.
 	Prompt float64 `json:"-"`
 	// Evicts is how many tokens the server must read again for each token that its full cache takes
-	// in, 0 to 8. It is 0 while the cache has room or its content is unknown.
+	// in, 0 to 8; 0 while the cache has room or unknown content.
 	Evicts float64 `json:"-"`
 }
 

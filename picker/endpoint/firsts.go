@@ -9,11 +9,10 @@ import "time"
 const (
 	// A server's last keptFirsts first tokens count; enoughFirsts are required.
 	keptFirsts, enoughFirsts = 32, 5
-	// A prompt is compared with others of at least 1/longer its length. All lengths up to
-	// shortPrompt tokens count as equal.
+	// A prompt is compared with others of at least 1/longer its length; all up to shortPrompt
+	// tokens count as equal.
 	longer, shortPrompt = 4, 64
-	// slower is how many times as slow as the pool's slowest other server a server may be, within
-	// the time allowed without first tokens.
+	// slower is how many times as slow as the pool's slowest other server a server may be.
 	slower = 4
 )
 

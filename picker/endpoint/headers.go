@@ -21,12 +21,12 @@ const (
 
 const (
 	// A server that sends headers before it reads the prompt sends them at least headersGap before
-	// the body. Most of its recent responses, headersSeen or more, must show that.
+	// the body, by most of its recent responses, headersSeen or more.
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
-	// lengths is the number of prompt classes: powers of two of their tokens. Each class keeps its
-	// last headersKept samples, so that rare lengths have enough.
+	// lengths is the number of prompt classes: powers of two of their tokens. Each keeps its last
+	// headersKept samples, so that rare lengths have enough.
 	lengths     = 21
 	headersKept = 128
 	// headersSteps is the number of time classes: eight per doubling, from shortestStep on.
@@ -36,7 +36,7 @@ const (
 
 // HeaderLimits holds what a process learned about a server's headers.
 type HeaderLimits struct {
-	// First means that the server sends a stream's headers before it reads the prompt.
+	// First means that headers precede the reading of the prompt.
 	First bool
 	// Of is the limit by prompt class; 0 if too few responses were seen.
 	Of [lengths]time.Duration

@@ -7,11 +7,11 @@ import (
 
 const (
 	// A failed request adds failed to a server's score, a successful one subtracts one. At failing
-	// the server is suspect: after three failures in a row, or if more than one in three requests
-	// fails in the long run.
+	// the server is suspect: after three failures in a row, or if more than one in three fails in
+	// the long run.
 	failed, failing = 2, 6
-	// The first trial of a failing server comes firstTrial after the last failure. Each further one
-	// waits twice as long.
+	// The first trial comes firstTrial after the last failure, each further one after twice the
+	// time.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
@@ -25,9 +25,9 @@ type health struct {
 	trials atomic.Int32 // failed trials in a row
 	next   atomic.Int64 // time of the next trial, in nanoseconds since processStart; valid only while failing
 	trial  atomic.Bool  // a trial is in flight
-	// proven means that a request succeeded since the server's page became stale.
+	// proven means that a request succeeded since the page became stale.
 	proven atomic.Bool
-	// good is when a response last succeeded, in nanoseconds since processStart; 0 means never.
+	// good is the last success, in nanoseconds since processStart; 0 means never.
 	good atomic.Int64
 	last atomic.Pointer[Failure] // nil if no request failed
 }

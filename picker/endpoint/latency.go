@@ -7,9 +7,8 @@ import (
 )
 
 const (
-	// terms counts the terms of a prediction: a constant, and Features. restTerms counts the terms
-	// of the time after a response's first byte: the same, each further token, and further tokens
-	// times requests in flight.
+	// terms of a prediction are a constant and Features. restTerms after the first byte are the
+	// same, each further token, and further tokens times requests in flight.
 	terms     = 4
 	restTerms = 6
 )
@@ -31,7 +30,7 @@ var (
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
 	// confidence is the prior's weight in samples. It is low for tokens, so that time which either
-	// term explains goes to tokens.
+	// term explains goes to them.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
@@ -84,7 +83,7 @@ func dot(a, b *[terms]float64) (sum float64) {
 // part of the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
-	// lesson is when it last learned, or when a request to relearn was sent, in nanoseconds since
+	// lesson is when it last learned, or sent a request to relearn, in nanoseconds since
 	// processStart.
 	lesson atomic.Int64
 

@@ -16,15 +16,15 @@ import (
 const leaseShards = 64
 
 const (
-	// maxID bounds the ID of an adopted lease, in bytes: another process wrote it.
+	// maxID bounds an adopted lease's ID, in bytes: another process wrote it.
 	maxID = 64
 	// A lease can expire although its request goes on, for example when its Envoy had no CPU for
-	// seconds. The next renewal resumes it, within resumable and for at most maxExpired leases.
-	// Older leases are not resumed, because a late renewal may be for a request that has ended.
+	// seconds. The next renewal resumes it, within resumable and for at most maxExpired leases. A
+	// later renewal may be for a request that has ended.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds the open leases of one Gateway, because a holder of its key may open any
-	// number. It is far above the requests that one Gateway has in flight.
+	// MaxOpen bounds a Gateway's open leases, because a holder of its key may open any number. It
+	// is far above a Gateway's requests in flight.
 	MaxOpen = 1 << 16
 )
 

@@ -26,12 +26,11 @@ type Reading struct {
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
 	Prefills       float64 `json:",omitempty"` // prompts included in PrefillSeconds
-	// Tokens counts the tokens of prompts and responses since the server's start. CountsTokens
-	// means that the page has them.
+	// Tokens counts the tokens of prompts and responses since the server's start, if CountsTokens.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem describes the first ignored value, and missing series of Queue, Running and KV; "" if
-	// there is no problem. It has at most maxProblem bytes.
+	// Problem describes the first ignored value, and missing series of Queue, Running and KV, in
+	// maxProblem bytes.
 	Problem string `json:",omitempty"`
 }
 

@@ -16,8 +16,8 @@ const (
 )
 
 const (
-	// learnFrom is the minimum number of tokens of a sample. With fewer, the time to the first byte
-	// is mostly one step of the engine.
+	// learnFrom is the least number of tokens of a sample: below, the time to the first byte is
+	// mostly one step of the engine.
 	learnFrom = 256
 	// step is the shortest time from a request to its first token.
 	step = 20 * time.Millisecond
@@ -35,25 +35,24 @@ type Work struct {
 	// Stream means that the server sends each token at once, so the first byte shows the end of
 	// prefill.
 	Stream bool
-	// Early means that the server may send the first byte before it reads the prompt.
+	// Early means that the first byte may precede the reading of the prompt.
 	Early bool
 	// Measure means that the time to the first byte shows the prefill rate.
 	Measure bool
-	// Generates means that the response has tokens. Requests of other APIs show no progress.
+	// Generates means that the response has tokens. Other APIs' requests show no progress.
 	Generates bool
 	// First is the predicted time to the first token, and Whole to the end of a response that is
-	// not streamed; 0 if unknown. Held is how long the request was held before it was sent.
+	// not streamed; 0 if unknown. Held is how long the request was held before.
 	First, Whole, Held time.Duration
 	// Slowest is the time to the first token at the lowest plausible rate if First assumes a rate,
 	// else 0. The first tokens of Pool's servers then decide whether the server is silent. Prompt
-	// is the prompt's length in tokens, cached ones included; 0 if unknown.
+	// is the prompt's length in tokens, including cached ones; 0 if unknown.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot
-	// Adapter is the hash of the LoRA adapter needed, or 0. The server has room for Slots adapters.
-	Adapter uint64
-	Slots   int
-	// Features that predicted the latency; the zero value is not learned from.
+	// Adapter is the hash of the LoRA adapter needed, or 0. The server has Slots for adapters.
+	Adapter  uint64
+	Slots    int
 	Features Features
 	// TokenBytes is the size of a token in a streamed response, and MaxTokens its maximum number; 0
 	// if unknown.
@@ -61,7 +60,7 @@ type Work struct {
 	// Trial allows at most one such request in flight at the server: it is suspect, or relearns its
 	// speed.
 	Trial bool
-	// Relearn means that the request relearns the server's speed: see Endpoint.Outdated.
+	// Relearn means that the request relearns the server's speed (Endpoint.Outdated).
 	Relearn bool
 }
 
@@ -90,8 +89,8 @@ type prefill struct {
 }
 
 const (
-	// meanOver is the window of prefill.mean in requests. It is also the maximum of a prompt as a
-	// multiple of the mean, so no prompt more than doubles it.
+	// meanOver is the window of prefill.mean in requests, and a prompt's maximum as a multiple of
+	// the mean, so no prompt more than doubles it.
 	meanOver = 32
 	// firstMean is the maximum of the first mean, in tokens.
 	firstMean = 4096
@@ -107,8 +106,8 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	// The server may well deny a prompt of millions of tokens. Uncapped, it would dominate the mean
-	// for hundreds of requests.
+	// The server may well deny a prompt of millions of tokens, which would dominate the mean for
+	// hundreds of requests.
 	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
 		prompt = min(prompt, firstMean)

@@ -30,16 +30,15 @@ type Config struct {
 	StaleAfter int
 	// Concurrent limits the running scrapes, each with a buffer of 8 KiB; default 256.
 	Concurrent int
-	// Never returns the kind of an address that must not be scraped, else "". Nil allows all.
+	// Never returns the kind of an address that must not be scraped, or ""; nil allows all.
 	Never func(netip.Addr) string
-	// Prefixes tracks the prompt prefixes that servers have cached; may be nil.
+	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
-	// Jitter returns a number in [0,1) that changes intervals by up to a tenth. Required.
-	Jitter func() float64
-	// Read receives each scrape's reading, for the registries of other processes; see Receive. It
-	// must not block, and may be nil.
+	Jitter   func() float64
+	// Read receives each scrape's reading, for other processes (Receive). It must not block, and
+	// may be nil.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
-	// OnPanic is called when a scrape panicked, with its page; may be nil.
+	// OnPanic receives a panic of a page's scrape; may be nil.
 	OnPanic func(page string, value any, stack []byte)
 }
 

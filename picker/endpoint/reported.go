@@ -226,7 +226,7 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// A quotient beyond tokenizing means that the assumed cached part was wrong.
+	// Beyond tokenizing, the assumed cached part was wrong.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}

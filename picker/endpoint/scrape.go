@@ -58,8 +58,7 @@ type source struct {
 	names     dialect
 	load      *Load
 	problem   atomic.Pointer[string] // of the last scrape; nil if it found everything
-	// usedAt is when its pool last had a pick, in nanoseconds since processStart; up to markEvery
-	// late.
+	// usedAt is the pool's last pick, in nanoseconds since processStart, up to markEvery late.
 	usedAt atomic.Int64
 
 	scrapeNow chan struct{}
@@ -74,7 +73,7 @@ type sample struct {
 	at         int64  // in nanoseconds since processStart
 	sentBefore uint64 // Load.sent when the scrape began
 	elsewhere  int64  // Load.elsewhere then
-	// The parts of Queue and Running from other clients.
+	// Other clients' parts of Queue and Running.
 	othersQueue, othersRunning float64
 }
 

@@ -19,8 +19,8 @@ import (
 const (
 	// beyond is the factor on the predicted time.
 	beyond = 4
-	// leastWait is the minimum wait. It is leastBlind where no page has counters, because streams
-	// report their bytes every 2 s.
+	// leastWait is the minimum wait; leastBlind where no page has counters, because streams report
+	// their bytes every 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
 	// unknownWait applies without a prediction and with few first tokens.
 	unknownWait = 20 * time.Second
@@ -28,15 +28,14 @@ const (
 	forgetWait = 30 * time.Second
 	// reportGap is the longest time between two reports of a request.
 	reportGap = 2500 * time.Millisecond
-	// MaxGiven is how many requests a silent server gets while all others are full.
-	MaxGiven = 3
+	MaxGiven  = 3
 )
 
 // Silence is why an unresponsive server is suspect. It is immutable.
 type Silence struct {
 	// Since is when the server last showed progress.
 	Since time.Time `json:"since"`
-	// Headers means that it sent response headers and nothing else.
+	// Headers means that it sent headers and nothing else.
 	Headers bool `json:"headersOnly,omitempty"`
 	// Probe is the outcome of the last probe; "" before the first.
 	Probe string `json:"probe,omitempty"`
@@ -69,9 +68,9 @@ type motion struct {
 	moved  int64 // when the server last showed progress
 	proven int64 // when a probe last got a token
 	// Requests have waited between from and to, less a gap; from is 0 if none has. limit is the
-	// longest allowed wait of one of them.
+	// longest allowed wait of one.
 	from, to, limit int64
-	// overdue is when one of them exceeds its own limit. reported is when it was last in flight.
+	// overdue is when a request exceeds its own limit, reported when it was last in flight.
 	overdue, reported int64
 	headers           bool
 	model             string // of a waiting request
@@ -452,7 +451,7 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether to keep watching a server: it is silent or has requests, and is in a pool.
+// stays reports whether to keep watching a server. A server outside all pools is not silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

@@ -12,8 +12,7 @@ import (
 type Unread struct {
 	Pool   objectid.Target
 	Stream bool // the response is streamed
-	// To are the pick's first endpoint, and the server that reads the prompt for it; the zero
-	// value without one.
+	// To are the pick's first endpoint, and the server that reads the prompt for it, or zero.
 	To     [2]UnreadAt
 	blocks int // length of chain
 	chain  [prefix.MaxBlocks]uint64

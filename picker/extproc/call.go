@@ -11,17 +11,16 @@ import (
 
 // Initial metadata of the ext_proc call, by the gateway's configuration.
 const (
-	// MetadataKeyPool names the pool to pick from.
 	MetadataKeyPool = "x-penstock-pool"
-	// MetadataKeyRetries is the number of retries of the route's own retry policy.
+	// MetadataKeyRetries is the number of retries of the route's own policy.
 	MetadataKeyRetries = "x-penstock-retries"
-	// MetadataKeySpill lists the request's spill targets, comma-separated, such as
+	// MetadataKeySpill lists spill targets, comma-separated, such as
 	// "envoy://hops/hop.default.pool.b".
 	MetadataKeySpill = "x-penstock-spill"
-	// MetadataKeyPools lists the pools of the route's rule, comma-separated, if a request for the
-	// list of models may be answered for all of them.
+	// MetadataKeyPools lists the pools of the route's rule, comma-separated, for the list of
+	// models.
 	MetadataKeyPools = "x-penstock-pools"
-	// MetadataKeyLast is "true" for a request that was spilled already, and cannot be again.
+	// MetadataKeyLast is "true" for a request that was spilled already.
 	MetadataKeyLast = "x-penstock-last"
 	// MetadataKeyOpen is "true" if the picker falls back to any known endpoint when the picker that
 	// it relays to names none.
@@ -37,7 +36,7 @@ const (
 	// request. It is the limit in bytes of all bodies in the Envoy.
 	MetadataKeyUpload = "x-penstock-upload"
 	// MetadataKeyFailed marks a call about a failed response, which picks nothing. It is the
-	// address of the server, which belongs to MetadataKeyPool's pool.
+	// address of the server, in MetadataKeyPool's pool.
 	MetadataKeyFailed = "x-penstock-failed"
 )
 

@@ -17,29 +17,29 @@ const MaxChunk = 62 << 10
 
 // Answer is a Picker's decision about one request.
 type Answer struct {
-	// Status is 0 for a pick, else the status of an immediate response: 429 or 503 by the protocol,
-	// 413 for a too large body, 400 for an invalid one, 200 with a Body.
+	// Status is 0 for a pick, else an immediate response's: 429 or 503 by the protocol, 413 for a
+	// too large body, 400 for an invalid one, 200 with a Body.
 	Status int
 	// Endpoints is the pick: "ip:port", or "envoy://hops/NAME" for a hop. The Picker owns its
 	// memory until Track's End.
 	Endpoints List
-	// MaxRetries is the value of x-envoy-max-retries; if negative, the header is unchanged.
+	// MaxRetries is x-envoy-max-retries; if negative, the header is unchanged.
 	MaxRetries int
-	// HeadersLimit is how long an endpoint may take for its response headers before the next one is
-	// tried in parallel; 0 means no limit.
+	// HeadersLimit is how long an endpoint may take for its headers before the next one is tried in
+	// parallel; 0 means no limit.
 	HeadersLimit time.Duration
-	// Headers are set in the request, from endpointpicker.RoutingHeaders. All other headers of that
-	// list are removed.
+	// Headers are set in the request, from endpointpicker.RoutingHeaders; the others of that list
+	// are removed.
 	Headers []Header
-	// TokenData is the prompt as a JSON array of token IDs, for the body's nvext.token_data, or
-	// nil. It needs a body that is read (BodyPolicy.OwnWorkers).
+	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. It needs a
+	// body that is read (BodyPolicy.OwnWorkers).
 	TokenData []byte
 	// TokenIDs likewise replaces the body's "token_ids". It needs BodyPolicy.Process.
 	TokenIDs []byte
 	// Changes are a remote picker's.
 	Changes Changes
-	// Pool and Lease return in the access log, by the metadata namespace "penstock". Without a
-	// lease it is not set.
+	// Pool and Lease return in the access log, by the metadata namespace "penstock"; unset without
+	// a lease.
 	Pool  string
 	Lease Lease
 	// Keeps means that the server stores the response, so the gateway reads its ID
@@ -50,8 +50,8 @@ type Answer struct {
 	Reason, Message string
 	// Body is the JSON body of an immediate response with Status 200 and no Reason.
 	Body string
-	// RetryAfter is the header Retry-After, rounded up to seconds, and Dropped is
-	// x-llm-d-request-dropped-reason. Both need a Status; zero omits the header.
+	// RetryAfter is the header Retry-After, rounded up to seconds, Dropped
+	// x-llm-d-request-dropped-reason. Both need a Status; zero omits them.
 	RetryAfter time.Duration
 	Dropped    string
 	// ServedNamespace is the metadata namespace of the endpoint that served; "" means
@@ -60,12 +60,11 @@ type Answer struct {
 	// Track receives the response's outcome and the stream's end; may be nil.
 	Track Tracker
 	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then asks another
-	// picker, or continues without a pick if it has none.
+	// picker, or continues without a pick.
 	Unavailable bool
 	// Pass forwards the request unchanged and without a pick, if the call has only headers yet.
 	Pass bool
-	// Passthrough is a remote picker's encoded ImmediateResponse, sent unchanged in place of
-	// Status's.
+	// Passthrough is a remote picker's encoded ImmediateResponse, sent in place of Status's.
 	Passthrough []byte
 }
 
@@ -94,21 +93,19 @@ type Header struct{ Name, Value string }
 
 // Response is the part of a response's headers that a picker reads.
 type Response struct {
-	Status int
-	Served string // endpoint that served; "" if none did
-	Token  string // x-session-token of another picker behind; "" if absent
-	// ContentType is valid during the call.
+	Status      int
+	Served      string // endpoint that served; "" if none did
+	Token       string // x-session-token of another picker behind; "" if absent
 	ContentType []byte
 }
 
 // Tracker follows one request after its pick. The stream's goroutine calls it, End last.
 type Tracker interface {
-	// Response reports the response's headers. It returns a header to set, or the zero Header.
+	// Response reports the response's headers, and returns a header to set, or the zero Header.
 	Response(Response) Header
 	// Begun reports the first body byte, from gateways that send bodies as they arrive.
 	Begun()
-	// End reports the end of the stream. In modes that skip the response, it follows soon after the
-	// pick.
+	// End reports the end of the stream; in modes that skip the response, soon after the pick.
 	End()
 }
 

@@ -36,10 +36,10 @@ type Request struct {
 	TraceParent string   // W3C trace context of the ext_proc call; "" without tracing
 	Headers     *Message
 	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED if the pool requires (BodyPolicy.Whole) or
-	// keeps it. It may be incomplete without Whole.
+	// keeps it, maybe incomplete without Whole.
 	Body mem.BufferSlice
-	// Facts are read from the body; zero without one, or if too many bodies are held. Their Chain
-	// is valid during Pick.
+	// Facts are zero without a body, or if too many bodies are held. Their Chain is valid during
+	// Pick.
 	Facts request.Facts
 
 	exchange *exchange

@@ -8,12 +8,11 @@ import (
 // Names are the names by which a data plane and a picker exchange endpoints. The zero value has the
 // endpoint picker protocol's names.
 type Names struct {
-	// Destination is the header and metadata key of a pick. Default:
-	// x-gateway-destination-endpoint.
+	// Destination is the header and metadata key of a pick; default x-gateway-destination-endpoint.
 	Destination string
-	// Namespace is the metadata namespace of picks and of endpoints that served. Default: envoy.lb.
+	// Namespace is the metadata namespace of picks and serving endpoints; default envoy.lb.
 	Namespace string
-	// Subset is the metadata namespace of the endpoints to choose among. Default:
+	// Subset is the metadata namespace of the endpoints to choose among; default
 	// envoy.lb.subset_hint.
 	Subset string
 }

@@ -21,12 +21,11 @@ import (
 )
 
 const (
-	// connectTimeout is how long connecting may take before the next address is tried.
 	connectTimeout = 500 * time.Millisecond
-	// turnTimeout is how long a remote picker may take in all while another one can be asked.
+	// turnTimeout bounds a remote picker's answer while another one can be asked.
 	turnTimeout = 700 * time.Millisecond
-	// answerTimeout bounds Ask. It is below the 2 s that Envoy waits, so that a request can still
-	// be spilled or answered after a picker stalled.
+	// answerTimeout bounds Ask, below Envoy's 2 s, so that a request can still be spilled or
+	// answered.
 	answerTimeout = 1700 * time.Millisecond
 	// maxMessage bounds a remote picker's messages, in bytes: a pick, or a chunk of a body.
 	maxMessage = 1 << 20

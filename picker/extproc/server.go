@@ -19,14 +19,13 @@ type Picker interface {
 
 // Pick decides about one stream's request.
 type Pick interface {
-	// Body returns the pick's need of the request's body, and the mode assumed for gateways that do
-	// not send theirs. The headers have arrived.
+	// Body returns the need of the request's body, and the mode assumed for gateways that do not
+	// send theirs. The headers have arrived.
 	Body() BodyPolicy
-	// Replacement returns the replacement of a model in the body, or nil. It is called only with
-	// BodyPolicy.Rewrite; in STREAMED also after Answer.
+	// Replacement returns the replacement of a model in the body, or nil. It needs
+	// BodyPolicy.Rewrite; in STREAMED it is called after Answer, too.
 	Replacement(model string) *request.Target
-	// Answer answers the request, once. It must not keep any part of the request after
-	// Answer.Track's End.
+	// Answer answers the request, once. It must not keep any part of it after Answer.Track's End.
 	Answer() Answer
 	// End ends the use of the Pick.
 	End()
@@ -41,14 +40,12 @@ type BodyPolicy struct {
 	Whole bool
 	// Keep means that Pick can use the body, and does without if too many are held.
 	Keep bool
-	// Valid answers requests of APIs with known prompts with 400 if the body is not JSON. It needs
-	// Keep.
+	// Valid rejects with 400 bodies that are not JSON, for APIs with known prompts. It needs Keep.
 	Valid bool
 	// Rewrite replaces models by Pick.Replacement. Bodies are held in modes that allow it; a
-	// request whose body cannot be held is answered with 503.
+	// request whose body cannot be held gets a 503.
 	Rewrite bool
-	// TrustHeaders makes a pick in STREAMED, which precedes the body, use the model of
-	// x-gateway-model-name.
+	// TrustHeaders makes a pick in STREAMED, before the body, use x-gateway-model-name.
 	TrustHeaders bool
 	// OwnWorkers removes the workers and token IDs in a body's nvext, because the pick decides
 	// about them. Bodies are held as with Rewrite. In STREAMED they pass unchanged.
@@ -59,14 +56,14 @@ type BodyPolicy struct {
 	// the gateway is not asked for, because it would arrive in one piece.
 	Process bool
 	// UserMessages is how many user messages of a chat completion Facts.Spread hashes; 0 means
-	// none. A chat completion that is not JSON is answered with 400.
+	// none. A chat completion that is not JSON gets a 400.
 	UserMessages int
 	// Assume is the mode of gateways that do not send theirs: ModeNone, ModeBuffered or
 	// ModeFullDuplexStreamed.
 	Assume Mode
-	// Limit is the largest body held for a pick, in bytes; larger ones are answered with 413.
+	// Limit bounds a body held for a pick, in bytes; larger ones get a 413.
 	Limit int
-	// Unavailable is like Answer.Unavailable, but before the first response: Envoy does not retry a
+	// Unavailable is like Answer.Unavailable, before the first response: Envoy does not retry a
 	// partly answered call.
 	Unavailable bool
 }
@@ -75,20 +72,19 @@ type BodyPolicy struct {
 type Config struct {
 	Picker Picker  // required
 	Bodies *Bodies // for this cluster's Gateways; default: NewBodies(0)
-	// ImportBodies is for calls from other clusters, so that they take no room from Bodies;
-	// default: NewBodies(0).
+	// ImportBodies are for calls from other clusters, which take no room from Bodies; default
+	// NewBodies(0).
 	ImportBodies *Bodies
 	Calls        *Calls // for other clusters; default: NewCalls(0)
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
 	// Member returns the other cluster that a call's connection proves; may be nil.
-	Member  func(context.Context) string
-	Uploads Uploads // nil means no limit
-	// Failures judges responses; nil considers every server alive.
+	Member   func(context.Context) string
+	Uploads  Uploads // nil means no limit
 	Failures Failures
 	Names    Names
-	// Pool is the only pool that this server's callers, from another cluster, may pick from. They
-	// need not name it. "" means that they name one.
+	// Pool is the only pool that this server's callers, from another cluster, may pick from,
+	// without naming it; "" means that they name one.
 	Pool string
 }
 

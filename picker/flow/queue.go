@@ -19,9 +19,9 @@ const (
 )
 
 const (
-	// maxFlows bounds the flows of a pool. Further fairness IDs share one flow.
+	// maxFlows bounds a pool's flows. Further fairness IDs share one.
 	maxFlows = 1000
-	// maxBands bounds the bands of a pool. Further priorities share the lowest.
+	// maxBands bounds a pool's bands. Further priorities share the lowest.
 	maxBands = 64
 	// interval is the shortest time between measurements, and the interval of attempts to admit.
 	interval = 5 * time.Millisecond
@@ -82,13 +82,12 @@ func (l Limits) withDefaults() Limits {
 // Room is a pool's room at one moment.
 type Room struct {
 	Endpoints int // that accept requests
-	// Requests is how many more requests the pool accepts, and Sheddable how many with a priority
-	// below 0.
+	// Requests is how many more requests the pool accepts, Sheddable how many below priority 0.
 	Requests, Sheddable int
-	// Saturation of the pool; it is saturated from 1 on.
+	// Saturation of the pool; saturated from 1 on.
 	Saturation float64
-	// Others counts the other processes that admit requests to the same servers. First means that
-	// this process precedes them.
+	// Others counts the other processes that admit requests to the same servers, all after this one
+	// if First.
 	Others int
 	First  bool
 }

@@ -12,8 +12,7 @@ const (
 	// server.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// sheddableQueue is the same for sheddable requests, because more urgent ones wait for a
-	// server's queue.
+	// sheddableQueue is for sheddable requests: more urgent ones wait for a server's queue.
 	sheddableQueue = 1
 	// prefillRate, in tokens a second, replaces an unknown rate.
 	prefillRate = 4000

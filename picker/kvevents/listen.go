@@ -17,8 +17,8 @@ import (
 const (
 	maxConns  = 4096 // of dialing publishers
 	maxOfHost = 32   // per address
-	// againAfter is how long a short connection keeps its place, which limits the rate of
-	// connections with broken events.
+	// againAfter is how long a short connection keeps its place, which limits connections with
+	// broken events.
 	againAfter = 5 * time.Second
 )
 

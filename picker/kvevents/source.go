@@ -246,9 +246,9 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 const (
 	maxReplayed   = 10_000 // messages of an answer: as many as vLLM keeps
 	replayTimeout = 10 * time.Second
-	// replayIdle bounds the wait for the next message of an answer. A publisher's ROUTER socket
-	// drops messages, even the end of the answer, when 1,000 wait for a connection: a slow reader
-	// gets 6,000 of 9,000.
+	// replayIdle bounds the wait for an answer's next message. A publisher's ROUTER socket drops
+	// messages, even the end of the answer, when 1,000 wait for a connection: a slow reader gets
+	// 6,000 of 9,000.
 	replayIdle    = 2 * time.Second
 	replayAnswers = 16
 )

@@ -13,8 +13,8 @@ var errMessage = errors.New("KV events: a message is not a topic, a sequence num
 type stream struct {
 	tree    tree
 	started bool
-	// complete means that all messages have been read since the publisher's first one, or since its
-	// cache was cleared.
+	// complete means that all messages since the publisher's first, or the last clearing of its
+	// cache, were read.
 	complete bool
 	next     uint64 // expected number
 	replayed uint64 // messages below the end of a replay may arrive again

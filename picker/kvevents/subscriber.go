@@ -30,13 +30,13 @@ type Config struct {
 	Blocks int
 	// Load receives each published load (LoadSource); may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialed, or "". Nil allows all.
+	// Never returns the kind of an address that must not be dialed, or ""; nil allows all.
 	Never func(netip.Addr) string
-	// Retry is the initial pause between attempts to connect; default 1 s. It doubles with each
-	// failure, up to 30 s.
+	// Retry is the initial pause between attempts to connect, which doubles up to 30 s; default 1
+	// s.
 	Retry time.Duration
 	Log   *slog.Logger // default: slog.Default()
-	// OnPanic is called when reading events panicked; may be nil.
+	// OnPanic receives panics of reading events; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
 

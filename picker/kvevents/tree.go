@@ -14,8 +14,7 @@ type tree struct {
 	server *prefix.Server
 	quota  *quota
 	blocks map[uint64]block
-	// inner are the keys of prefix blocks that end within a block of the engine, as opposed to at
-	// its end.
+	// inner are the keys of prefix blocks that end within an engine's block, not at its end.
 	inner   map[uint64][]uint64
 	dropped uint64 // blocks that were not recorded: unknown parents, or too many
 }

@@ -19,16 +19,15 @@ const (
 	// one, because a dying engine answers late. A probe takes at most Within, so Dead returns after
 	// at most their sum.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
-	// pause is the time between two probes of a server.
-	pause = 50 * time.Millisecond
-	// maxProbes bounds the concurrent probes, maxWaiting the waiting requests. Beyond them, no
-	// server is dead.
+	pause           = 50 * time.Millisecond
+	// maxProbes bounds concurrent probes, maxWaiting waiting requests. Beyond them, no server is
+	// dead.
 	maxProbes, maxWaiting = 64, 4096
 )
 
 // Config configures a Checker. Zero values mean the defaults given.
 type Config struct {
-	// Never returns the kind of an address that must not be called, or "". Nil allows all.
+	// Never returns the kind of an address that must not be called, or ""; nil allows all.
 	Never func(netip.Addr) string
 	// Transport sends probes. By default, it keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper

@@ -21,7 +21,7 @@ const (
 	perServer = 20 * time.Millisecond
 	// maxRead bounds the servers of a reading, least recently queried first.
 	maxRead = 64
-	// awaitLists bounds the wait of a request for an unlisted name. A name waits once in forget.
+	// awaitLists bounds a request's wait for an unlisted name. A name waits once in forget.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
 	// markFor bounds the effect of a 404 at a server with an unreadable list.
 	markFor = time.Minute
@@ -53,7 +53,7 @@ type holder struct {
 	asked, good time.Time
 	again       time.Time // when it is queried again
 	names       []string  // its list, sorted; nil without one
-	// strict means that it answered 404 for a model that its list lacks, and never with success.
+	// strict means that it answered 404 for an unlisted model, and never with success.
 	strict bool
 }
 

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// A pool's servers are queried at most every refreshAfter, or every retryAfter while none has
+	// A pool's servers are queried at most every refreshAfter, or retryAfter while none has
 	// answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
 	// keepFor is how long an answer is used after its server stopped answering or being queried.
 	keepFor = 10 * time.Minute
 	// askTimeout bounds a call, below Envoy's timeout of a pick (2 s).
 	askTimeout = time.Second
-	// maxAsked bounds the servers queried for a list; maxCalls the concurrent calls for all pools.
+	// maxAsked bounds the servers queried for a list, maxCalls the concurrent calls for all pools.
 	maxAsked, maxCalls = 8, 64
 	// maxParts bounds the parts of a pool with kept answers: its subsets, or requests to its
-	// gateways. A further one replaces a part whose servers were not queried for refreshAfter;
-	// otherwise it has no models.
+	// gateways. A further one replaces a part not queried for refreshAfter; otherwise it has no
+	// models.
 	maxParts = 16
 	// via marks calls for gateways of other clusters, like forwarded requests (translator/envoy).
 	via = "1.1 penstock"
@@ -40,9 +40,9 @@ const (
 type Config struct {
 	// Transport calls servers over HTTP/1.1 in cleartext. By default, it keeps no connections.
 	Transport http.RoundTripper
-	// Never returns the kind of an address that must not be called, or "". Nil allows all.
+	// Never returns the kind of an address that must not be called, or ""; nil allows all.
 	Never func(netip.Addr) string
-	// OnPanic is called when reading a pool's lists for Holders panicked; may be nil.
+	// OnPanic receives panics of reading a pool's lists for Holders; may be nil.
 	OnPanic func(pool string, value any, stack []byte)
 }
 
@@ -72,7 +72,7 @@ type Pool struct {
 	Names []string
 	// Protocol is used to call the servers.
 	Protocol upstream.Protocol
-	// Picker queries the pool's picker in another cluster, which has its own names, for its list as
+	// Picker queries the pool's picker in another cluster, with its own names, for its list as
 	// JSON; may be nil. It counts as a server without an address.
 	Picker func(context.Context) ([]byte, error)
 }

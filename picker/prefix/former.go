@@ -16,8 +16,8 @@ type former struct {
 const (
 	minFormer = 1 << 10 // entries
 	maxFormer = 1 << 20
-	// formerIDs bounds the server IDs in entries. The bits that select one of maxFormer places are
-	// not stored.
+	// formerIDs bounds the server IDs in entries, which omit the bits that select one of maxFormer
+	// places.
 	formerIDs = 1 << 20
 )
 

@@ -25,7 +25,6 @@ type table struct {
 	// arrays holds the sets that do not fit into a slot, each a power of two of groups.
 	arrays []atomic.Uint64
 
-	// Fields for writers only.
 	entries int
 	used    int         // arrays[used:] are unused
 	free    [32]freeSet // by the logarithm of the size

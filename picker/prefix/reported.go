@@ -13,9 +13,9 @@ import (
 type Knowledge int32
 
 const (
-	// Guessed: no reports. Prompts that picks sent there count as cached.
+	// Guessed: no reports, so prompts that picks sent there count as cached.
 	Guessed Knowledge = iota
-	// Partly: reports may be incomplete. The larger of reports and picks counts.
+	// Partly: reports may be incomplete, so the larger of reports and picks counts.
 	Partly
 	// Reported: only reported blocks are cached, and recent picks.
 	Reported
@@ -27,8 +27,8 @@ func (k Knowledge) String() string {
 }
 
 const (
-	// pickedFor is how long a pick counts as cached at a server with reports: it reports a prompt's
-	// blocks after reading them.
+	// pickedFor is how long a pick counts as cached at a server with reports, which follow the
+	// reading.
 	pickedFor = 2 * time.Second
 	// maxAdapters bounds the adapters of a server with their own blocks.
 	maxAdapters = 256

@@ -73,8 +73,7 @@ func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks]
 type Exact struct {
 	Ends   []uint64
 	Tokens int // of the prompt; 0 if unknown
-	// Salt is the hash of the request's cache_salt; 0 without one.
-	Salt uint64
+	Salt   uint64
 }
 
 // Clone copies the memory shared with a Tokens.

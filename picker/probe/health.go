@@ -20,8 +20,7 @@ import (
 // Health is the port of each address of a picker with gRPC health; the zero value means none.
 type Health struct {
 	Port uint16
-	// TLS of the port; nil means cleartext.
-	TLS *dial.TLS
+	TLS  *dial.TLS
 	// Authorization is the header of checks, or "". It needs a TLS that verifies.
 	Authorization string
 }

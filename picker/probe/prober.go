@@ -35,14 +35,14 @@ type Answer struct {
 	// Health means that the gRPC health service on the picker's port has a status for ServiceName.
 	// Followers of an elected leader are NOT_SERVING.
 	Health bool
-	// Down is why no address serves: unreachable, unresponsive, or by its health port (SetHealth).
+	// Down is why no address serves: unreachable, unresponsive, or by its health port (SetHealth);
 	// "" if one may serve.
 	Down string
 	// Lost means that the picker has just ended (Config.LostFor): a connection was lost, all
 	// addresses refused connections since, and none has accepted one.
 	Lost bool
 	// Frozen means that the picker has just frozen (Config.LostFor): some address accepts requests
-	// but has answered nothing for two or three seconds, and no other address serves.
+	// but has answered nothing for two or three seconds, and no other serves.
 	Frozen bool
 	// Mute is why some address's health port over TLS does not report, or "".
 	Mute string
@@ -54,7 +54,7 @@ type Picker struct {
 	TLS       dial.TLS // for addresses that are not Cleartext
 	// HealthOnly restricts probes to health (SetHealth): no request is sent.
 	HealthOnly bool
-	// Dialect is its known dialect; Unknown probes it.
+	// Dialect is known; Unknown probes it.
 	Dialect Dialect
 }
 
@@ -63,14 +63,14 @@ type Config struct {
 	// OnAnswer receives each change of a picker's Answer; it may block. An error ends Run.
 	// Required.
 	OnAnswer func(name string, a Answer) error
-	// Retry is the initial pause after a probe without an answer, which grows up to twentyfold;
-	// default 1 s.
+	// Retry is the initial pause after a probe without an answer, growing up to twentyfold; default
+	// 1 s.
 	Retry time.Duration
 	// Timeout of one probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
 	// LostFor is how long a picker counts as lost or frozen; default 5 s. Envoy's health check
-	// detects that within 2 s (translator/envoy) and then decides alone, because it detects
-	// recovery sooner and may reach more than this process.
+	// detects that within 2 s (translator/envoy) and then decides alone: it detects recovery sooner
+	// and may reach more than this process.
 	LostFor time.Duration
 	// HealthInterval is the interval of queries of health ports; default 5 s.
 	HealthInterval time.Duration

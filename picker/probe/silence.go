@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// signPause is the pause between the starts of two checks, and signTimeout the limit of each. A
+	// signPause is the pause between the starts of two checks, signTimeout the limit of each. A
 	// picker is silent after signMisses consecutive pauses without any answer: 2 to 2.5 s after it
-	// froze. Late answers count, and a pause of this process counts once, however long.
+	// froze. Late answers count, and a pause of this process counts once.
 	signPause   = 500 * time.Millisecond
 	signTimeout = 3 * time.Second
 	signMisses  = 5

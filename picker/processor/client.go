@@ -36,9 +36,9 @@ const (
 	maxCalls = 256
 	// maxAnswer bounds an answer, in bytes: more than a million token IDs.
 	maxAnswer = 8 << 20
-	// largeBody is the size of a request's body, in bytes, above which failures do not count for
-	// the breaker. Otherwise a client could open it for all others, with bodies that exceed the
-	// service's timeout or fail. A broken service also fails with small bodies.
+	// largeBody is the size of a body, in bytes, above which failures do not count for the breaker:
+	// a client could open it for all others, with bodies that exceed the service's timeout or fail.
+	// A broken service also fails with small bodies.
 	largeBody = 1 << 20
 	// maxHeader bounds an answer's header, maxKey a token key, and maxAddress a worker's address,
 	// in bytes.
@@ -52,14 +52,13 @@ const (
 
 // Config configures a Client.
 type Config struct {
-	// Host is the service's host and port, for its requests.
 	Host string
 	Path string // default: Path
 	// Addresses of the service; the first 16 are used in turn. Without one no call succeeds.
 	Addresses []dial.Address
 	TLS       dial.TLS      // for addresses that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
-	// OnOpen is called when the breaker opens, with the last call's error, and OnClose when it
+	// OnOpen receives the last call's error when the breaker opens, OnClose is called when it
 	// closes; may be nil.
 	OnOpen  func(reason string)
 	OnClose func()
@@ -139,11 +138,10 @@ const (
 
 // Request is a request to a service.
 type Request struct {
-	// Body is the JSON object of the client's request, as sent, with or without a member "route".
+	// Body is the client's JSON object as sent, with or without a member "route".
 	Body mem.BufferSlice
 	// Route requests a worker: it adds "route": true to a body whose own is not a boolean.
-	Route bool
-	// Headers for the service.
+	Route   bool
 	Headers map[string]string
 	// TraceParent is the call's W3C trace context, or "".
 	TraceParent string
@@ -365,9 +363,9 @@ func closing(body mem.BufferSlice) (n int, empty bool) {
 type Answer struct {
 	// Worker is "IP:PORT", or "NAME:PORT" of a pod or of a ModelServers host.
 	Worker string
-	// TokenKey is the value of x-req-tokens-key: where the model server finds the token IDs.
+	// TokenKey is x-req-tokens-key: where the model server finds the token IDs.
 	TokenKey string
-	// Tokens are the token IDs as a JSON list of non-negative integers; Count is their number.
+	// Tokens are the token IDs as a JSON list; Count is their number.
 	Tokens []byte
 	Count  int
 }

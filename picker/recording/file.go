@@ -33,7 +33,7 @@ type Line struct {
 	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
 	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
-	// Took is ms from the arrival to the end; from the pick, for a gateway that Penstock does not
+	// Took is ms from the arrival to the end; from the pick for gateways that Penstock does not
 	// configure.
 	Took  float64 `json:"took"`
 	Bytes int64   `json:"output_bytes"` // of the response's body

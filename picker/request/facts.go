@@ -9,16 +9,15 @@ import (
 // Facts are the facts of a body for the picker.
 type Facts struct {
 	Kind Kind
-	// Model is the top-level "model", unescaped; "" if it is absent, not a string, or longer than
-	// 6,144 bytes as written. As in model servers' JSON parsers, the last one counts.
+	// Model is the top-level "model", unescaped; "" if absent, not a string, or longer than 6,144
+	// bytes as written. As in model servers' JSON parsers, the last one counts.
 	Model string
-	// Target replaces the model, if not nil. The Chain and the prompt's hash are then for the
-	// target.
+	// Target replaces the model, if not nil; the Chain and the prompt's hash are then the target's.
 	Target *Target
-	// Stream is the top-level "stream": true only for the literal true. The last one counts.
+	// Stream is the last top-level "stream": true only for the literal true.
 	Stream bool
-	// MaxTokens bounds the response: the last of max_tokens, max_completion_tokens and
-	// max_output_tokens; 0 if absent.
+	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens; 0 if
+	// absent.
 	MaxTokens int
 	Size      int // in bytes
 	// Tokens of the prompt: a quarter of its bytes as written in JSON, unless token IDs are given.
@@ -26,22 +25,20 @@ type Facts struct {
 	Tokens int
 	// Spread is the hash of the body's key; 0 if not computed. See type Spread.
 	Spread uint64
-	// Previous is the response that a request of the Responses API continues, or zero.
+	// Previous is the response that a Responses API request continues, or zero.
 	Previous ResponseID
-	// Unstored means that the top-level "store" is false: the server must not keep the response.
+	// Unstored means that "store" is false: the server must not keep the response.
 	Unstored bool
-	// Media means that the prompt has images, audio, video or files.
+	// Media means images, audio, video or files in the prompt.
 	Media bool
-	// Items are the distinct hashes of the first 32 images, audio, video and files, valid until the
-	// Scanner's Release.
+	// Items are the distinct hashes of the first 32 of these, valid until the Scanner's Release.
 	Items []uint64
-	// Route is the body's member "route", and GivesRoute whether it is a boolean.
+	// Route is the body's member "route", GivesRoute whether it is a boolean.
 	Route, GivesRoute bool
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
 	// Exact is the prompt if given as token IDs, equally valid; else it only has the salt.
-	Exact prefix.Exact
-	// Prompt is the hash of the whole prompt, the model and the API.
+	Exact  prefix.Exact
 	Prompt uint64
 }
 

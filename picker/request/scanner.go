@@ -14,11 +14,11 @@ import (
 
 const (
 	maxKey = 6 * len("max_completion_tokens") // all characters as \uXXXX
-	// maxModel is 1,024 escaped bytes, as in the script that chooses routes by the model (scan.lua
-	// in translator/envoy).
+	// maxModel is 1,024 escaped bytes, as in the script that routes by the model (scan.lua in
+	// translator/envoy).
 	maxModel = 6 * 1024
-	// maxDepth bounds the objects and arrays read member by member; deeper ones are hashed as
-	// written.
+	// maxDepth bounds the depth of objects and arrays read member by member; deeper ones are hashed
+	// as written.
 	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32

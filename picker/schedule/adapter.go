@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// loadAdapter is the time to load a LoRA adapter, and awaitSlot the time until a slot becomes
-	// free, in seconds.
+	// loadAdapter is the time to load a LoRA adapter, awaitSlot until a slot becomes free, in
+	// seconds.
 	loadAdapter = 0.3
 	awaitSlot   = 1.0
 	// assumedSlots is the number of adapter slots of a server without a page.
 	assumedSlots = 4
-	// maxAdapters bounds the known adapters.
-	maxAdapters = 4096
+	maxAdapters  = 4096
 )
 
 // adapters are the models that metrics pages list as LoRA adapters. Base models need no slot. While

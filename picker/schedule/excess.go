@@ -10,7 +10,7 @@ type Excess struct {
 	// Value has reached or exceeds Max. Of several endpoints it is the smallest.
 	Value float64 `json:"value"`
 	// Endpoints counts the endpoints over the limit; 0 if the limit is not per endpoint. Endpoint
-	// is the one that Value is predicted for.
+	// is the one with the predicted Value.
 	Endpoints int    `json:"endpoints,omitempty"`
 	Endpoint  string `json:"endpoint,omitempty"`
 }

@@ -15,32 +15,32 @@ type Verdict struct {
 	// arrive. Describe's caller adds other reasons why State is not fresh.
 	Problem string `json:"problem,omitempty"`
 	// Prefixes describes what KV events report about the server's cache, and why they report
-	// nothing. It is "" without kvEvents, or if the strategy compares no prompts. Describe's caller
-	// sets it.
+	// nothing; "" without kvEvents, or if the strategy compares no prompts. Describe's caller sets
+	// it.
 	Prefixes string `json:"prefixes,omitempty"`
 	// Out is the filter that removed the endpoint ("subset", "model", "draining", "full", or a
-	// plugin), or the step of strategy "tree". "over-load" means too many requests in flight for
-	// strategy "chwbl", and "silent" that the endpoint sends no tokens. "" is a candidate.
+	// plugin), or the step of strategy "tree"; "over-load" means too many requests in flight for
+	// strategy "chwbl", "silent" that it sends no tokens. "" is a candidate.
 	Out string `json:"out,omitempty"`
 	// Trial is "speed" if a sheddable request may try an idle endpoint whose slow prediction is
-	// outdated. For a suspect endpoint it is "due" if the next request may try it, and "wait" if it
-	// gets a request only as the last choice.
+	// outdated. For a suspect endpoint it is "due" if the next request may try it, "wait" if it is
+	// only the last choice.
 	Trial string `json:"trial,omitempty"`
-	// Suspect is why the endpoint is suspect. Failure is the last failure if its requests fail.
+	// Suspect is why the endpoint is suspect, Failure the last failed request's failure.
 	Suspect Suspicion         `json:"suspect,omitempty"`
 	Failure *endpoint.Failure `json:"failure,omitempty"`
-	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts.
-	// Only candidates of these strategies have them.
+	// Cost is in seconds for strategy load, in requests for least-request; Costs are its parts.
+	// Only candidates have them.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  *float64           `json:"cost,omitempty"`
 	// Score is the weighted sum of Scores in strategy plugins, for candidates.
 	Score  float64 `json:"score,omitempty"`
 	Scores []Score `json:"scores,omitempty"`
-	// Place is the endpoint's place on the hash ring, from the request's hash on; 1 is the first, 0
+	// Place is the endpoint's place on the hash ring, from the request's hash on, from 1; 0
 	// unknown.
 	Place int `json:"place,omitempty"`
-	// TTFT and TPOT are the predicted times to the first token and between two, in seconds; 0
-	// without a prediction. Late means that they miss the request's objective.
+	// TTFT and TPOT are the predicted times to the first token and between two, in seconds; 0 if
+	// unknown. Late means that they miss the request's objective.
 	TTFT float64 `json:"ttft,omitempty"`
 	TPOT float64 `json:"tpot,omitempty"`
 	Late bool    `json:"late,omitempty"`

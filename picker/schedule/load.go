@@ -52,8 +52,8 @@ const (
 	perHeldUp      = 0.1   // more per request there
 	maxHeldUp      = 30    // requests
 	perRequest     = 0.020 // seconds
-	// defaultRate, in tokens a second, applies until some server's rate is known. defaultPrompt, in
-	// tokens, applies to unread prompts until others were read.
+	// defaultRate, in tokens a second, applies until some server's rate is known, defaultPrompt, in
+	// tokens, until other prompts were read.
 	defaultRate   = 4000
 	defaultPrompt = 512
 	// leak is the part of P at which W shrinks. First tokens are reported up to 2 s late. A prompt

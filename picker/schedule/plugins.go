@@ -197,9 +197,9 @@ type view struct {
 	r      *Request
 	c      []Candidate
 	states []endpoint.State // of all endpoints, by lot
-	// paged means that at least half of the candidates have fresh pages. Stale ones then get the
-	// worst value of the fresh ones. Otherwise pages decide nothing, because most may be missing
-	// for a reason other than the servers.
+	// paged means that at least half of the candidates have fresh pages; stale ones then get the
+	// worst value of the fresh. Otherwise pages decide nothing, because most may be missing for a
+	// reason other than the servers.
 	paged bool
 }
 

@@ -17,16 +17,14 @@ type Request struct {
 	Spread uint64
 	// MaxTokens bounds the response; 0 if unknown.
 	MaxTokens int
-	// Objective is the requested latency.
 	Objective Objective
-	// External are the scores of the profile's external scorers, in their order, each by an
-	// endpoint's place in the list; nil without an answer.
+	// External are the scores of the profile's external scorers, in order, by an endpoint's place
+	// in the list; nil without an answer.
 	External [][]float64
-	// Session is for the strategy "session".
-	Session Session
+	Session  Session
 	// Items are hashes of the prompt's images, audio and video, read during the call only.
 	Items []uint64
-	// Header returns a header of the request; nil if the profile reads none.
+	// Header returns a request's header; nil if the profile reads none.
 	Header func(name string) []byte
 	// Profile is the document's profile that the request names; "" is the default.
 	Profile string

@@ -26,15 +26,14 @@ type Options struct {
 	Name    string // key of the table; "" means "load"
 	Full    Full
 	Hashing Hashing
-	// ShedAfter sheds a sheddable request with a longer predicted time to the first token at the
-	// chosen endpoint; 0 disables it.
+	// ShedAfter sheds a sheddable request with a longer predicted time to the first token; 0
+	// disables it.
 	ShedAfter time.Duration
-	// ShedFull makes strategy load shed a sheddable request if no endpoint has capacity, by the
-	// thresholds of strategy tree.
+	// ShedFull makes strategy load shed a sheddable request if no endpoint has capacity by strategy
+	// tree's thresholds.
 	ShedFull bool
 	Random   func() uint64 // uniform; required
-	// Profile is required by the strategy "plugins".
-	Profile *endpointpicker.Profile
+	Profile  *endpointpicker.Profile
 	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
 }
@@ -100,15 +99,14 @@ type Candidate struct {
 	Cost     float64 // in seconds for strategy load, in requests for least-request
 	Score    float64 // of strategy plugins: the weighted sum of scores
 	Cached   int     // tokens of the prompt
-	// TTFT and TPOT are the predicted times to the first token and between two, in seconds: for the
-	// first ranked, and for all if the request has an Objective. 0 without a prediction.
+	// TTFT and TPOT are the predicted times to the first token and between two, in seconds, for the
+	// first ranked, and for all if the request has an Objective; 0 if unknown.
 	TTFT, TPOT float64
 	// Trial means that the request tests a suspect endpoint, or Relearn.
-	Trial bool
-	// Relearn means that the slow prediction is outdated, and the request measures the speed again.
+	Trial   bool
 	Relearn bool
-	// Rate is the assumed prefill rate, in tokens a second, and RateFrom its source, or "" for a
-	// guess. 0 if prompts do not decide.
+	// Rate is the assumed prefill rate, in tokens a second, RateFrom its source, or "" for a guess;
+	// 0 if prompts do not decide.
 	Rate     float64
 	RateFrom endpoint.RateSource
 	Drawn    bool // compared by power-of-two-picker for the first place
@@ -156,15 +154,14 @@ func (c *Candidate) Work(r *Request) endpoint.Work {
 // Scratch is Rank's reusable working memory.
 type Scratch struct {
 	candidates []Candidate
-	// Eligible is the last Rank's number of allowed endpoints that pass all filters other than
-	// full.
+	// Eligible is the last Rank's number of allowed endpoints that pass all filters but full.
 	Eligible int
 	fresh    int // of them
 	// Shed means that the last Rank shed the request although some endpoints are not full.
 	Shed bool
 	Why  string // it was shed
-	// Passed is the endpoint of the request's key that chwbl passed over in the last Rank because
-	// of its requests in flight, or nil.
+	// Passed is the endpoint of the request's key that chwbl passed over in the last Rank for its
+	// requests in flight, or nil.
 	Passed  *endpoint.Endpoint
 	excess  []Excess // of a shed request
 	full    fullBy
@@ -423,7 +420,6 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	}
 	s.load.learn(&m)
 	s.load.adapters.blind.Store(scratch.fresh == 0)
-	// For the first time, a page lists the model as an adapter.
 	if adapter == 0 && s.load.adapters.hash(r.Model) != 0 {
 		return s.candidates(r, now, list, allowed, scratch)
 	}

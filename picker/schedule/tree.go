@@ -102,8 +102,6 @@ func grow(c []Candidate, states []endpoint.State, dropped func(*Candidate, strin
 			b.fresh, b.queue, b.kv = b.fresh+1, max(b.queue, queue(s)), max(b.kv, s.KV)
 		}
 	}
-	// With fewer, freshness decides nothing: most pages may be missing for a reason other than the
-	// servers.
 	if 2*b.fresh >= len(c) {
 		b.keep(stepStale, func(c *Candidate) bool { return b.state(c).Fresh })
 	}

@@ -10,7 +10,7 @@ import (
 type Wait struct {
 	// Least is the lowest cost of an endpoint for a request without a prompt, in seconds.
 	Least float64
-	// Servers counts the endpoints that accept requests. Without any, Least and Rate are 0.
+	// Servers counts the endpoints that accept requests; without any, Least and Rate are 0.
 	Servers int
 	// Rate is their mean prefill rate, in tokens a second.
 	Rate float64
@@ -19,8 +19,7 @@ type Wait struct {
 // Queued counts the requests that wait in the picker for a server of the pool.
 type Queued struct {
 	Requests, Tokens int // Tokens of their prompts
-	// Oldest is the longest wait so far.
-	Oldest time.Duration
+	Oldest           time.Duration
 }
 
 // Behind adds the wait in the picker. A new request waits until the queued prompts are read, and at

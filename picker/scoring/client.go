@@ -16,18 +16,18 @@ const (
 	method = "/penstock.scoring.v1.Scorer/Score" // in scoring.proto
 	// timeout bounds a pick's wait for a scorer.
 	timeout = 5 * time.Millisecond
-	// maxCandidates bounds a request, maxAnswer an answer in bytes, and maxCalls the calls in
-	// flight to a scorer.
+	// maxCandidates bounds a request, maxAnswer an answer in bytes, maxCalls the calls in flight to
+	// a scorer.
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
 	// maxAddresses of a scorer are used, in order.
 	maxAddresses = 4
-	// maxHeader bounds an answer's header and trailer, and window the unread data, in bytes.
+	// maxHeader bounds an answer's header and trailer, window the unread data, in bytes.
 	maxHeader = 16 << 10
 	window    = 128 << 10
-	// leftOut is how long a scorer gets no request after maxFailures in a row, because each would
-	// delay a pick.
+	// leftOut is how long a scorer gets no request after maxFailures in a row: each would delay a
+	// pick.
 	leftOut     = time.Second
 	maxFailures = 5
 )

@@ -12,18 +12,17 @@ type ClusterSet struct {
 	// Enter is each request's entry cluster.
 	Enter   []int
 	Members []Member
-	// Delays between clusters, one way: Delays[from][to].
-	Delays [][]time.Duration
+	Delays  [][]time.Duration
 	// Picker is each cluster's strategy for servers.
 	Picker Strategy
 	// Gateway returns a gateway's Selector. Nil is the reference: one picker with exact knowledge
-	// chooses among the servers of all clusters for all gateways, by the cost of strategy
-	// "reference" and the round trip. Asking it takes no time.
+	// chooses among all clusters' servers for all gateways, by the cost of strategy "reference" and
+	// the round trip. Asking it takes no time.
 	Gateway func(cluster int, s *ClusterSet, random *rand.Rand) Selector
 	// News returns the collector of new blocks of prompts at a cluster, for its reports. Required
 	// with Gateway.
 	News func(cluster int, s *ClusterSet) News
-	// DiesAt is when cluster Dies dies: its requests are lost, it declines others, and it stops
+	// DiesAt is when cluster Dies dies: it loses its requests, declines others, and stops
 	// reporting. Its gateway stays. 0 means never.
 	DiesAt time.Duration
 	Dies   int
@@ -42,8 +41,7 @@ type Member struct {
 type Selector interface {
 	// Choose returns the cluster for a request. declined marks clusters that declined it before.
 	Choose(now time.Duration, number int, r *Request, declined []bool) (cluster int)
-	// Learn receives that the last choice for a request was declined, its reported first byte, or
-	// its end.
+	// Learn receives that the last choice declined, a request's reported first byte, or its end.
 	Learn(now time.Duration, number int, k Kind)
 	// Report receives a cluster's report.
 	Report(now time.Duration, r Report)

@@ -23,7 +23,6 @@ func newKnowing(r *setRun) *knowing {
 		k.first = append(k.first, servers)
 		servers += m.Servers
 	}
-	// All servers have caches of equal size.
 	k.books = newBooks(Pool{Servers: servers, Room: servers, Config: r.Members[0].Server, Workload: r.Workload},
 		r.Members[0].Server.Blocks)
 	for c, m := range r.Members {

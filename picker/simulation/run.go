@@ -16,14 +16,12 @@ type Scenario struct {
 	Speeds      []float64
 	KnownSpeeds bool
 	Pages       Pages
-	// Pickers share the requests at random; default 1. Their picks, first bytes and ends reach each
-	// other after Publish; never if negative.
-	Pickers int
-	Publish time.Duration
+	Pickers     int
+	Publish     time.Duration
 	// JoinAt is when the last server joins; 0 means at the start.
 	JoinAt time.Duration
-	// ShedAfter rejects a request with a longer predicted time to the first token at its chosen
-	// server; 0 disables it. Production's strategies do so themselves.
+	// ShedAfter rejects a request with a longer predicted time to the first token; 0 disables it.
+	// Production's strategies do so themselves.
 	ShedAfter time.Duration
 	// Flow queues requests while the servers are saturated; may be nil.
 	Flow *FlowControl

@@ -10,13 +10,12 @@ import (
 // Strategy makes the policies of a comparison.
 type Strategy struct {
 	Name string
-	// Immediate policies receive first bytes and ends at once, as a proxy in the data path does.
-	// Others receive them as Envoy's access log reports them: a first byte with the periodic entry
-	// every 2 s, and both up to 5 ms late.
+	// Immediate policies receive first bytes and ends at once, as a proxy in the data path. Others
+	// receive them as Envoy's access log reports them: a first byte with the periodic entry every 2
+	// s, and both up to 5 ms late.
 	Immediate bool
-	// Unpaged policies get no metrics pages.
-	Unpaged bool
-	New     func(Pool) Policy
+	Unpaged   bool
+	New       func(Pool) Policy
 }
 
 // Pool describes a policy's servers.
@@ -72,11 +71,10 @@ const (
 
 // Fact is an event that a picker learns.
 type Fact struct {
-	Kind  Kind
-	Pick  *Pick
-	Peer  bool // another picker made Pick
-	After time.Duration
-	// Headers is the time from Pick's arrival to its response headers, reported with FirstByte.
+	Kind    Kind
+	Pick    *Pick
+	Peer    bool // another picker made Pick
+	After   time.Duration
 	Headers time.Duration
 	Took    time.Duration // with Ended: from the first byte to the end
 	Server  int

@@ -11,8 +11,8 @@ type Summary struct {
 	Requests int // served
 	Streams  int // among Requests
 	Shed     int
-	// TTFT is the time from arrival to the first byte of streams, Wait from arrival to the first
-	// step that computes the prompt, EndToEnd the mean time to the end.
+	// TTFT is the time from arrival to the first byte of streams, Wait to the first step that
+	// computes the prompt, EndToEnd the mean time to the end.
 	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
 	// Hits is the share of cached prompt tokens.
 	Hits float64

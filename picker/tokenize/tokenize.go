@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	// MaxBody is the size of the largest body sent, in bytes: prompts are not hashed beyond it
-	// either.
+	// MaxBody bounds a sent body, in bytes: prompts are not hashed beyond it either.
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
 	// maxResponse bounds a response: 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
@@ -90,7 +89,6 @@ func newTransport(by upstream.Protocol) *http.Transport { return by.Transport(16
 
 // Pool has the results of one pool's servers. The zero value is ready.
 type Pool struct {
-	// Protocol of the servers; immutable after the first use.
 	Protocol upstream.Protocol
 
 	secure sync.Once
