@@ -20,8 +20,8 @@ type Explanation struct {
 	Pool     string `json:"pool"`
 	Known    bool   `json:"known"` // false if this picker lacks the pool; the rest is then unset
 	Strategy string `json:"strategy,omitempty"`
-	Choice   string `json:"choice,omitempty"` // see Record.Choice
-	Body     string `json:"body,omitempty"`   // what it reads of bodies; "" for nothing
+	Choice   string `json:"choice,omitempty"`
+	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
 	// Targets are the replacements of the request's model. The rest is for the one with the most
@@ -50,7 +50,7 @@ type Explanation struct {
 
 // Stage is a choice of further servers.
 type Stage struct {
-	Name      string             `json:"name"`                // prefill or encode
+	Name      string             `json:"name"`
 	Endpoints string             `json:"endpoints,omitempty"` // "" if no server accepts requests
 	Verdicts  []schedule.Verdict `json:"verdicts,omitempty"`
 }

@@ -31,8 +31,8 @@ const (
 )
 
 type storm struct {
-	requests atomic.Uint64 // moved to another server
-	until    atomic.Int64  // a moment: end of the maximum limit; 0 if there was none
+	requests atomic.Uint64
+	until    atomic.Int64 // a moment: end of the maximum limit; 0 if there was none
 	mu       sync.Mutex
 	last     map[*endpoint.Load]endpoint.Moment
 }

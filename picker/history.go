@@ -41,7 +41,7 @@ type Record struct {
 	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
 	Status    int    `json:"status,omitempty"`
-	Endpoints string `json:"endpoints,omitempty"` // as sent to Envoy
+	Endpoints string `json:"endpoints,omitempty"`
 	Lease     string `json:"lease,omitempty"`
 	// Exceeded are the known limits that prevented a pick: for each 429, and a sample of spills.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
@@ -105,7 +105,7 @@ const (
 )
 
 type history struct {
-	last atomic.Int64 // of the last record, in nanoseconds since start
+	last atomic.Int64
 	next atomic.Uint64
 	size atomic.Int64 // number kept; 0 for a removed pool, whose notes still point to its history
 	ring [historySize]atomic.Pointer[Record]

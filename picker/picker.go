@@ -36,7 +36,7 @@ import (
 // Picker picks for many pools. It picks as soon as it has pools; metrics are scraped and leases
 // expire only during Run.
 type Picker struct {
-	config   Config // with defaults
+	config   Config
 	stages   []stage
 	gate     gate
 	pools    pools
@@ -49,7 +49,7 @@ type Picker struct {
 	leases   *endpoint.Leases
 	records  records
 	metrics  *metrics
-	tracer   trace.Tracer // may be nil
+	tracer   trace.Tracer
 	health   *health.Server
 }
 
@@ -107,7 +107,7 @@ type pool struct {
 	options  schedule.Options
 	strategy *schedule.Strategy
 	roles    roles
-	shadow   *schedule.Strategy // may be nil
+	shadow   *schedule.Strategy
 	// unlimited is strategy without thresholds; nil if a full pool rejects requests (Pool.Spills).
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
@@ -122,13 +122,13 @@ type pool struct {
 	stays       *schedule.Sessions[string]         // clusters of sessions; nil unless Clusters.Sessions
 	responses   *responses                         // nil without Pool.Responses
 	queue       *flow.Queue                        // nil without flow control
-	slots       *endpoint.Slots                    // nil if picks do not wait for ends
-	remote      *extproc.Remote                    // of a relayed pool
-	relayHealth *relayHealth                       // of a relayed pool
-	scorers     []*scoring.Client                  // of Pool.Scorers; nil for one without an address
-	processor   *processor.Client                  // of Pool.Processor; may be nil
-	holders     *models.Holders                    // which servers lack a model
-	storm       *storm                             // of servers without headers
+	slots       *endpoint.Slots
+	remote      *extproc.Remote
+	relayHealth *relayHealth
+	scorers     []*scoring.Client // of Pool.Scorers; nil for one without an address
+	processor   *processor.Client
+	holders     *models.Holders // which servers lack a model
+	storm       *storm
 }
 
 // leaseTimeout ends the lease of a request without reports: its Envoy is gone. Envoys report each

@@ -72,7 +72,7 @@ type processed struct {
 
 // Processed is a processor's result for a request.
 type Processed struct {
-	Outcome string        `json:"outcome"` // a processor.Outcome
+	Outcome string        `json:"outcome"`
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
 	Worker  string        `json:"worker,omitempty"` // that it chose
@@ -95,8 +95,8 @@ func (d *processed) summary() (out Processed) {
 type Prepares struct {
 	Host      string `json:"host"`
 	Addresses int    `json:"addresses"`
-	Open      bool   `json:"breakerOpen,omitempty"` // not asked for a while
-	Route     bool   `json:"route,omitempty"`       // chooses endpoints, unless a request decides otherwise
+	Open      bool   `json:"breakerOpen,omitempty"`
+	Route     bool   `json:"route,omitempty"` // chooses endpoints, unless a request decides otherwise
 }
 
 func (pool *pool) prepares() *Prepares {

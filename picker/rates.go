@@ -13,8 +13,8 @@ import (
 // Rate is a model server's prefill rate, in tokens a second as counted here.
 type Rate struct {
 	Pool   objectid.Target     `json:"pool"`
-	Server string              `json:"server"` // address
-	Rate   float64             `json:"rate"`   // used by picks
+	Server string              `json:"server"`
+	Rate   float64             `json:"rate"`
 	From   endpoint.RateSource `json:"from"`
 	// Inferred is the rate by first tokens if a reported rate outranks it; 0 if unknown.
 	Inferred float64 `json:"inferred,omitempty"`

@@ -43,11 +43,11 @@ type note struct {
 	history            *history
 	gateway            string
 	result             string
-	endpoints          [notedEndpoints]string // first ones of the list sent
-	further            string                 // the rest
-	prefill, encode    string                 // addresses of further servers
-	lacks              []string               // stages
-	exceeded           []schedule.Excess      // limits
+	endpoints          [notedEndpoints]string
+	further            string // the rest
+	prefill, encode    string
+	lacks              []string
+	exceeded           []schedule.Excess
 	processed          Processed
 	lease              uint64
 	status             int
@@ -62,15 +62,15 @@ type note struct {
 	choices            [maxChoices]choice
 	took               [maxStages]float32 // of each stage, in seconds
 	passed             uint32             // stages, as bits
-	bytes              int                // of the body
-	served             string             // replacement model, or ""
+	bytes              int
+	served             string // replacement model, or ""
 	outcome            Outcome
 	without            Lacks // servers that lack the model
 }
 
 type choice struct { // of an endpoint that a pick compared
 	text   string
-	value  float64 // cost or score
+	value  float64
 	cached int32
 	by     schedule.Measure
 	trial  bool
@@ -78,8 +78,8 @@ type choice struct { // of an endpoint that a pick compared
 	drawn  bool
 	// Session as in ClusterCost.
 	session  bool
-	reported bool    // its rate is the server's own
-	rate     float32 // schedule.Candidate.Rate, if known
+	reported bool // its rate is the server's own
+	rate     float32
 	// Of a cluster, as in ClusterCost.
 	wait, prompt, roundTrip, margin float32
 	basis, barred                   string

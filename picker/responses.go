@@ -30,7 +30,7 @@ const (
 type responses struct {
 	mu      sync.Mutex
 	known   map[request.ResponseID]*linked.Element
-	order   linked.List // of *keptResponse, oldest first
+	order   linked.List
 	clients map[uint64]*linked.List
 	waiting int
 	changed chan struct{} // closes when a response is added; nil without waiting picks

@@ -47,7 +47,7 @@ func (pool *pool) recordedScores() (external [][]float64, at *time.Time) {
 	if len(records) == 0 {
 		return nil, nil
 	}
-	given := map[string]map[string]float64{} // by plugin and address
+	given := map[string]map[string]float64{}
 	for _, v := range records[0].Verdicts {
 		for _, s := range v.Scores {
 			if given[s.Plugin] == nil {

@@ -43,9 +43,9 @@ const (
 
 // Unserved is a pool without a serving server.
 type Unserved struct {
-	Servers int    // number of its servers
-	Server  string // one of them
-	Why     string // why it does not serve
+	Servers int
+	Server  string
+	Why     string
 }
 
 // Serving is the number of a pool's serving servers.
@@ -58,7 +58,7 @@ type Serving struct {
 
 // Out is a server that does not serve.
 type Out struct {
-	Server string    `json:"server"` // address
+	Server string    `json:"server"`
 	Why    string    `json:"why"`
 	Since  time.Time `json:"since,omitzero"`
 }

@@ -112,7 +112,7 @@ type pick struct {
 	byWorker func(*endpoint.Endpoint) bool
 	strategy *schedule.Strategy // of the rank
 	ranked   []schedule.Candidate
-	at       time.Time // of the rank
+	at       time.Time
 	further  further
 	staged   bool // the pool's profile handler decided about further servers
 	// Verdicts of a sampled pick are made after its rank and before its lease, because they
@@ -137,10 +137,10 @@ type pick struct {
 	result     string
 	held       flow.Outcome  // flow control's outcome; Queued without flow control
 	entered    time.Duration // time that flow control took to decide
-	tokens     int           // of the prompt
+	tokens     int
 	model      string
 	candidates int
-	compared   int // number of choices
+	compared   int
 	choices    [maxChoices]choice
 	exceeded   []schedule.Excess // why the answer is 429
 	outOfRange []string          // the remote picker's addresses outside the declared ranges

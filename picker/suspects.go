@@ -15,7 +15,7 @@ import (
 // Suspect is a suspect server: a silent one gets no requests, others get one at a time.
 type Suspect struct {
 	Pool   objectid.Target    `json:"pool"`
-	Server string             `json:"server"` // address
+	Server string             `json:"server"`
 	Kind   schedule.Suspicion `json:"kind"`
 	Why    string             `json:"why"` // for display
 }

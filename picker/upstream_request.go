@@ -17,8 +17,8 @@ type upstreamRequest struct {
 	predictor []string // labels of predictions; nil without any
 	objective schedule.Objective
 	started   time.Time
-	begun     time.Time // first byte of the body; zero before
-	last      time.Time // last message of the body
+	begun     time.Time
+	last      time.Time
 	streaming bool
 	took      time.Duration // processing time here
 	bytes     int

@@ -30,8 +30,8 @@ type modelKey struct{ pool, model string }
 type modelUsage struct {
 	served, failed uint64
 	firstByte      time.Duration // of served requests
-	input, cached  uint64        // of served requests' prompts
-	output         uint64        // of their responses, if read
+	input, cached  uint64
+	output         uint64
 }
 
 func (u *usage) ended(pool string, tag endpoint.Tag, e accesslog.Entry) {

@@ -26,7 +26,7 @@ import (
 type Entry struct {
 	Lease   string // endpoint.Lease.ID of the pick
 	Gateway string `json:",omitempty"` // whose key the call has, "namespace/name"; "" if calls need none
-	Pool    string `json:"-"`          // of the pick
+	Pool    string `json:"-"`
 	// Open marks a request in flight, which Envoy logs periodically with the fields' current
 	// values.
 	Open   bool   `json:",omitempty"`

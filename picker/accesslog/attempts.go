@@ -35,7 +35,7 @@ type Attempt struct {
 	Served  string          // endpoint that served (Entry.Served), possibly a hop
 	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
 	Route   string          // name of the route, or of the hop (model.HopID)
-	Request string          // ID of the request
+	Request string
 	// There is the other cluster's gateway's ID; "" if it is Request or unknown.
 	There  string
 	Began  time.Time

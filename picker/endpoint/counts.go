@@ -23,7 +23,7 @@ type Count struct {
 // Share holds the requests of one process in flight at an address. Without requests it counts as
 // nothing.
 type Share struct {
-	InFlight int64 // requests
+	InFlight int64
 	// Unread is the number of uncached prompt tokens of requests without a reported first token,
 	// Confirmed the part that is known to wait.
 	Unread, Confirmed int64

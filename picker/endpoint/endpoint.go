@@ -25,7 +25,7 @@ type Metrics struct {
 	// Engine names the metrics of servers without an engine label; "" is VLLM. The next five fields
 	// override the engine's values.
 	Engine  Engine
-	Path    string // of the page
+	Path    string
 	Port    uint16 // of the page; 0: the engine's, or the endpoint's own
 	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}; likewise the next two
 	Running string // series of running requests

@@ -34,7 +34,7 @@ type Leases struct {
 	timeout time.Duration
 	next    atomic.Uint64
 	open    atomic.Int64
-	first   chan struct{} // wakes Run when the first lease opens
+	first   chan struct{}
 	shards  [leaseShards]shard
 
 	mu      sync.Mutex

@@ -30,7 +30,7 @@ func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting
 // with the adapters in labels and a timestamp as value.
 type loraReader struct {
 	latest float64
-	labels []byte // of that line
+	labels []byte
 	found  bool
 }
 

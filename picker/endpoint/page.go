@@ -17,7 +17,7 @@ import (
 // A net/http.Transport's two goroutines per connection and its allocations make a page cost 50 %
 // more CPU: at 20 pages a second of each endpoint, a tenth of the CPU of picks by headers.
 type pageConn struct {
-	invalid error // why the page's URL is invalid
+	invalid error
 	address string
 	request []byte
 	conn    net.Conn    // may be nil

@@ -76,7 +76,7 @@ type prefill struct {
 	readBy atomic.Int64
 	rate   atomic.Uint64
 	hint   atomic.Uint64 // the rate by fewer than enough samples
-	hints  atomic.Int64  // their number
+	hints  atomic.Int64
 	mean   atomic.Uint64 // uncached tokens per request, over about meanOver requests; bits of a float64
 	sent   atomic.Int64  // the server's nanoseconds for all prompts of this process
 

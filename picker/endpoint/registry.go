@@ -54,15 +54,15 @@ type Registry struct {
 	resumed []*source     // no longer idle; Run starts their scrapers
 	changed chan struct{} // signals resumed
 
-	buffers  chan *bufio.Reader // free buffers of scrapes
+	buffers  chan *bufio.Reader
 	failures atomic.Uint64
 	budget   budget
-	running  atomic.Int64 // scrapers
+	running  atomic.Int64
 	freshFor atomic.Int64 // how long a sample is fresh, in nanoseconds
 
 	publishing  sync.Mutex // guards unpublished; taken after mu
 	unpublished []*Load
-	counted     chan struct{} // signals unpublished
+	counted     chan struct{}
 
 	watching sync.Mutex // guards watched
 	watched  []*Load    // servers with waiting requests, and silent ones

@@ -40,8 +40,8 @@ const (
 type RateSource string
 
 const (
-	Reported RateSource = "reported" // by the server's metrics
-	Inferred RateSource = "inferred" // from first tokens
+	Reported RateSource = "reported"
+	Inferred RateSource = "inferred"
 )
 
 // In nanoseconds since processStart.
@@ -161,7 +161,7 @@ type reported struct {
 
 	mu     sync.Mutex
 	page   *source // the page that counts, if the server has several
-	last   int64   // when page was read
+	last   int64
 	begin  mark
 	crowd  bool             // the window shows a queue, or prompts of other clients
 	ratios [windows]float64 // tokens of the server per token counted here

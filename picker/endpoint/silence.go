@@ -78,7 +78,7 @@ type motion struct {
 	denied            bool
 	retry             int64 // when the next trial may be sent
 	firsts            firstTokens
-	watched           bool // in Registry.watched
+	watched           bool
 }
 
 // Progress is a report of a request.

@@ -11,10 +11,10 @@ import (
 // Unread is a prompt that was sent to servers, until the first response begins.
 type Unread struct {
 	Pool   objectid.Target
-	Stream bool // the response is streamed
+	Stream bool
 	// To are the pick's first endpoint, and the server that reads the prompt for it, or zero.
 	To     [2]UnreadAt
-	blocks int // length of chain
+	blocks int
 	chain  [prefix.MaxBlocks]uint64
 }
 

@@ -48,8 +48,8 @@ type call struct {
 	spill, pools      []string
 	last, imported    bool
 	open, fixed       bool
-	failed            string // MetadataKeyFailed
-	upload            int64  // MetadataKeyUpload; 0 without
+	failed            string
+	upload            int64 // MetadataKeyUpload; 0 without
 }
 
 func readCall(md metadata.MD) (c call) {

@@ -20,7 +20,7 @@ type Calls struct {
 	excess atomic.Uint64
 
 	mu   sync.Mutex
-	open map[string]int // by cluster
+	open map[string]int
 }
 
 // NewCalls returns a bound; 0 means MaxCalls.

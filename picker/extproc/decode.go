@@ -52,8 +52,8 @@ type Message struct {
 	raw     mem.BufferSlice // the whole message
 	headers [][]byte        // encoded HeaderMaps
 	named   [names][]byte   // first values of the headers in nameOf; nil if absent
-	context [][]byte        // encoded Metadata
-	routing bool            // headers has one of endpointpicker.RoutingHeaders
+	context [][]byte
+	routing bool // headers has one of endpointpicker.RoutingHeaders
 }
 
 var messages = sync.Pool{New: func() any { return new(Message) }}

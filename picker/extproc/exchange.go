@@ -87,8 +87,8 @@ type exchange struct {
 	responseMode Mode
 	observe      bool
 
-	waiting bool             // for the body
-	size    int              // of the body so far, in bytes
+	waiting bool // for the body
+	size    int
 	held    int64            // share of bodies
 	scanner *request.Scanner // nil before the first body bytes
 	spread  *request.Spread  // likewise; nil if the pool needs none

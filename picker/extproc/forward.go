@@ -253,11 +253,11 @@ type discarded int
 // remoteMessage has a ProcessingResponse's fields for a relay, except header changes.
 type remoteMessage struct {
 	endpoints []string
-	problem   error                           // with the header changes
-	immediate []byte                          // encoded ImmediateResponse, or nil
-	status    int                             // of the immediate response
-	timeout   time.Duration                   // requested extension
-	body      bool                            // about the body
+	problem   error
+	immediate []byte        // encoded ImmediateResponse, or nil
+	status    int           // of the immediate response
+	timeout   time.Duration // requested extension
+	body      bool
 	chunk     *extprocv3.StreamedBodyResponse // of the body, or nil
 }
 

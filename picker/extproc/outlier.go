@@ -16,10 +16,10 @@ const (
 // failures, such as a closed connection, do not eject.
 type outlier struct {
 	mu       sync.Mutex
-	failures int // in a row
+	failures int
 	until    time.Time
-	trial    bool  // the trial request is in flight
-	err      error // last failure
+	trial    bool // the trial request is in flight
+	err      error
 }
 
 // admit returns why no request may be sent now, or nil. trial is set for the request after an

@@ -50,7 +50,7 @@ type Remote struct {
 	pool  string
 	users atomic.Int64 // open calls, plus one until Close
 
-	decoding sync.Mutex // one message at a time
+	decoding sync.Mutex
 }
 
 type peer struct {
@@ -109,7 +109,7 @@ func (r *Remote) release() {
 type RemoteAnswer struct {
 	Endpoints []string // the pick, in order, at most maxEndpoints; empty with Immediate
 	Immediate []byte   // encoded ImmediateResponse, for Answer.Passthrough; nil with a pick
-	Status    int      // of the immediate response
+	Status    int
 	// Changes are the changes to the request, for Answer.Changes.
 	Changes Changes
 	// Track forwards the response headers to the remote picker, if the gateway sends them, and ends

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-const replyBytes = 1 << 10 // enough for nearly all replies
+const replyBytes = 1 << 10
 
 // reply is one encoded ProcessingResponse, whose buffers gRPC frees once sent.
 type reply struct{ bufs mem.BufferSlice }
@@ -16,8 +16,8 @@ type reply struct{ bufs mem.BufferSlice }
 // neither the buffer nor bufs.
 type pooledReply struct {
 	reply
-	one  [1]mem.Buffer // bufs
-	view []byte        // of memory
+	one  [1]mem.Buffer
+	view []byte
 	// The unused second half exists because gRPC pools no smaller buffer.
 	memory [2*replyBytes + 1]byte
 }
@@ -31,7 +31,7 @@ func (r *pooledReply) writer() writer { return writer{buf: r.memory[:replyBytes]
 
 // set completes the reply, which is valid until it is sent.
 func (r *pooledReply) set(w *writer) *reply {
-	if len(w.buf) != replyBytes { // too long
+	if len(w.buf) != replyBytes {
 		replies.Put(r)
 		return w.done()
 	}

@@ -33,7 +33,7 @@ func (b *band) next() *Request { return b.order.Front().Value.(*flow).requests[0
 // Waiting sums up the waiting requests of one priority.
 type Waiting struct {
 	Requests int
-	Bytes    int64 // of their bodies, including the newly arrived request's
+	Bytes    int64
 }
 
 // Full returns the queue that made the request Rejected.

@@ -42,8 +42,8 @@ const (
 
 // Limits of a Queue. Zero values mean the defaults.
 type Limits struct {
-	Requests int           // waiting in each band
-	Bytes    int64         // of their bodies
+	Requests int // waiting in each band
+	Bytes    int64
 	TTL      time.Duration // maximum wait
 	TTLs     []BandTTL     // replace TTL by priority
 	EmptyTTL time.Duration // maximum wait while the pool has no endpoint
@@ -94,11 +94,11 @@ type Room struct {
 
 // Request asks to be admitted.
 type Request struct {
-	Priority int       // higher goes first; below 0 is sheddable
-	Fairness string    // ID of its flow
-	Bytes    int64     // of its body
+	Priority int // higher goes first; below 0 is sheddable
+	Fairness string
+	Bytes    int64
 	Deadline time.Time // zero without one
-	Model    string    // for Each
+	Model    string
 
 	full    Waiting
 	state   Outcome // guarded by Queue.mu
@@ -120,7 +120,7 @@ const (
 	Rejected            // its band is full
 	Expired             // it waited for its TTL
 	NoEndpoints         // it waited for EmptyTTL, and the pool has no endpoint
-	Canceled            // its client left
+	Canceled
 )
 
 var outcomes = [...]string{"queued", "admitted", "rejected", "expired", "no_endpoints", "canceled"}
@@ -145,11 +145,11 @@ type Queue struct {
 	flows   int     // of all bands
 	number  uint64
 	pumping bool
-	delay   time.Duration // wait of the last admitted request
-	emptyAt time.Time     // last call of expireEmpty
-	granted mix           // room by the last measurement
-	usual   mix           // admissions over the last seconds
-	counted int64         // part of placed that is in lately
+	delay   time.Duration
+	emptyAt time.Time
+	granted mix   // room by the last measurement
+	usual   mix   // admissions over the last seconds
+	counted int64 // part of placed that is in lately
 	lately  [2]struct {
 		window int64 // of length lag, since begin
 		placed int
@@ -315,8 +315,8 @@ func (q *Queue) Bands() []Band {
 // Ahead sums up the waiting requests that precede a request.
 type Ahead struct {
 	Requests int
-	Bytes    int64         // of their bodies
-	Oldest   time.Duration // longest wait
+	Bytes    int64
+	Oldest   time.Duration
 }
 
 // Ahead returns the waiting requests of a priority and higher ones.

@@ -20,7 +20,7 @@ const (
 
 // Saturation configures when a server is saturated. Zero values mean the defaults.
 type Saturation struct {
-	Queue    float64 // waiting requests
+	Queue    float64
 	KV       float64 // usage, 0 to 1
 	InFlight int64   // 0 means no limit
 }

@@ -35,7 +35,7 @@ func decode(batch []byte, f func(*event)) error {
 	if head := r.head(); head.kind != array || head.n < 2 {
 		return errBatch
 	}
-	r.skip() // the timestamp
+	r.skip()
 	events := r.head()
 	if events.kind != array {
 		return errBatch

@@ -25,7 +25,7 @@ type LoadSource struct {
 
 // Load is a server's published load.
 type Load struct {
-	Running, Waiting int // requests
+	Running, Waiting int
 	Tokens, Fit      int // in the KV cache: tokens in use and capacity, 0 if unknown
 }
 
@@ -38,7 +38,7 @@ const maxCount = 1 << 40 // maximum of a number in a load
 
 type loadSource struct {
 	LoadSource
-	refs    int                    // from LoadSubscriptions; guarded by Subscriber.mu
+	refs    int
 	gone    chan struct{}          // closed without subscriptions
 	problem atomic.Pointer[string] // why no loads arrive; nil while they do
 }

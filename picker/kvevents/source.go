@@ -28,9 +28,9 @@ type Source struct {
 
 type source struct {
 	Source
-	refs  int           // from Subscriptions; guarded by Subscriber.mu
-	ended bool          // its prefix.Server was released; guarded by reading
-	gone  chan struct{} // closed without Subscriptions
+	refs  int
+	ended bool // its prefix.Server was released; guarded by reading
+	gone  chan struct{}
 
 	restart  atomic.Bool            // another source of the server ended and dropped the reports of both
 	problem  atomic.Pointer[string] // why no events arrive; nil while a connection is open
@@ -39,13 +39,13 @@ type source struct {
 	unreplayed atomic.Pointer[string]
 
 	reading  sync.Mutex // held by the one connection that is read
-	stream   stream     // guarded by reading
-	pace     pace       // guarded by reading
-	replayed time.Time  // time of the last replay; guarded by reading
+	stream   stream
+	pace     pace
+	replayed time.Time // time of the last replay; guarded by reading
 
 	mu     sync.Mutex
-	conn   *zmtp.Conn // may be nil
-	lostAt time.Time  // when the last connection ended; zero once its reports were dropped
+	conn   *zmtp.Conn
+	lostAt time.Time // when the last connection ended; zero once its reports were dropped
 }
 
 const (

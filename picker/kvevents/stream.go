@@ -16,7 +16,7 @@ type stream struct {
 	// complete means that all messages since the publisher's first, or the last clearing of its
 	// cache, were read.
 	complete bool
-	next     uint64 // expected number
+	next     uint64
 	replayed uint64 // messages below the end of a replay may arrive again
 }
 

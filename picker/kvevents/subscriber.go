@@ -44,16 +44,16 @@ type Config struct {
 type Subscriber struct {
 	config  Config
 	quota   quota
-	large   chan struct{} // places of large messages
-	changed chan struct{} // signals added
+	large   chan struct{}
+	changed chan struct{}
 
 	mu      sync.Mutex
 	sources map[Source]*source
-	added   []*source                // for Run to start
+	added   []*source
 	dialled map[netip.Addr][]*source // with dialing publishers, by address
 	own     map[netip.Addr]*places   // places of large messages, by address
 	loads   map[LoadSource]*loadSource
-	begun   []*loadSource // for Run to start
+	begun   []*loadSource
 }
 
 type places struct {
@@ -67,7 +67,7 @@ const (
 	ownReaders = 4
 )
 
-const expireEvery = 500 * time.Millisecond // interval of Run's checks
+const expireEvery = 500 * time.Millisecond
 
 // New returns a Subscriber without sources.
 func New(c Config) *Subscriber {

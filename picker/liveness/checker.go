@@ -44,10 +44,10 @@ type Checker struct {
 }
 
 type server struct {
-	waiting int           // number of requests
+	waiting int
 	running chan struct{} // closes at the end of the current probe; nil without one
-	ended   time.Time     // end of the last probe
-	last    result        // of the last probe
+	ended   time.Time
+	last    result
 }
 
 type result uint8

@@ -42,24 +42,24 @@ type Holders struct {
 	mu       sync.Mutex
 	pool     Pool
 	servers  map[netip.AddrPort]*holder
-	marks    []mark // 404s, oldest first
+	marks    []mark
 	answers  []mark // successes for models that a list lacks, or that another server answers with 404
 	unlisted map[string]awaited
-	began    time.Time     // start of the last reading
+	began    time.Time
 	reading  chan struct{} // closed when it ends; nil without one
 }
 
 type holder struct {
 	asked, good time.Time
-	again       time.Time // when it is queried again
-	names       []string  // its list, sorted; nil without one
+	again       time.Time
+	names       []string // its list, sorted; nil without one
 	// strict means that it answered 404 for an unlisted model, and never with success.
 	strict bool
 }
 
 type awaited struct {
 	at   time.Time
-	done chan struct{} // closed when the lists were read for it
+	done chan struct{}
 }
 
 type mark struct {

@@ -9,7 +9,7 @@ import (
 // Model is a base model or a LoRA adapter, as in OpenAI's API.
 type Model struct {
 	ID      string `json:"id"`
-	Object  string `json:"object"` // "model"
+	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
 	Parent  string `json:"parent,omitempty"` // base model of an adapter, as vLLM and SGLang report it

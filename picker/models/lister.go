@@ -54,7 +54,7 @@ type Lister struct {
 	calls     chan struct{}
 
 	mu    sync.Mutex
-	pools map[string]map[part]*pool // by name
+	pools map[string]map[part]*pool
 }
 
 type part struct{ subset, host, path string }
@@ -92,16 +92,16 @@ type Server struct {
 }
 
 type pool struct {
-	used    time.Time // by the last list; guarded by Lister.mu
+	used    time.Time
 	mu      sync.Mutex
-	next    time.Time     // when its servers may be queried again
-	asking  chan struct{} // closes when the current queries end; may be nil
+	next    time.Time
+	asking  chan struct{}
 	answers map[netip.AddrPort]answer
 }
 
 type answer struct {
-	at     time.Time // last query
-	good   time.Time // last answer
+	at     time.Time
+	good   time.Time
 	models []Model
 }
 

@@ -47,11 +47,11 @@ func blockPieces(i int) int { return spans[min(i/spans[0].blocks, len(spans)-1)]
 // Builder hashes a text that arrives in parts. It keeps at most an unfinished piece of 64 tokens.
 // The zero value is ready.
 type Builder struct {
-	size   int    // bytes written
+	size   int
 	hash   uint64 // of all pieces so far
 	pieces int
-	filled int               // bytes in rest
-	hashes [maxPieces]uint64 // hash after each piece
+	filled int // bytes in rest
+	hashes [maxPieces]uint64
 	rest   [pieceBytes]byte
 }
 

@@ -14,7 +14,7 @@ type former struct {
 }
 
 const (
-	minFormer = 1 << 10 // entries
+	minFormer = 1 << 10
 	maxFormer = 1 << 20
 	// formerIDs bounds the server IDs in entries, which omit the bits that select one of maxFormer
 	// places.

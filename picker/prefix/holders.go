@@ -21,7 +21,7 @@ type shard struct {
 
 // table is replaced as a whole when it grows or shrinks.
 type table struct {
-	slots []slot // a power of two
+	slots []slot
 	// arrays holds the sets that do not fit into a slot, each a power of two of groups.
 	arrays []atomic.Uint64
 

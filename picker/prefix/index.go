@@ -27,7 +27,7 @@ type Index struct {
 	seed      uint64
 	holders   holders
 	former    former
-	count     atomic.Int64 // of servers
+	count     atomic.Int64
 	held      atomic.Int64 // blocks of all servers, by picks
 	reported  atomic.Int64 // blocks of all servers, by reports
 	reporting atomic.Int64 // servers that are not Guessed

@@ -74,20 +74,20 @@ type Config struct {
 	LostFor time.Duration
 	// HealthInterval is the interval of queries of health ports; default 5 s.
 	HealthInterval time.Duration
-	Log            *slog.Logger // default: slog.Default()
+	Log            *slog.Logger
 }
 
 // Prober probes pickers. Its methods are safe for concurrent use.
 type Prober struct {
 	cfg Config
 
-	changed chan struct{} // signals a change of wanted; capacity 1
+	changed chan struct{}
 
 	mu       sync.Mutex
 	wanted   map[string]Picker
-	health   map[string]Health // by SetHealth
-	pending  map[string]bool   // wanted pickers with an unanswered address
-	progress chan struct{}     // closed and replaced when pending shrinks
+	health   map[string]Health
+	pending  map[string]bool // wanted pickers with an unanswered address
+	progress chan struct{}   // closed and replaced when pending shrinks
 }
 
 // New returns a Prober without pickers.
@@ -189,19 +189,19 @@ type address struct {
 type result struct {
 	address
 	Answer
-	health *state // may be nil
-	sign   *sign  // likewise
+	health *state
+	sign   *sign
 }
 
 type target struct {
 	at       Picker
-	stop     map[dial.Address]context.CancelFunc // ends each address's connection
-	answers  map[dial.Address]Answer             // last ones, without Down
-	down     map[dial.Address]string             // why addresses are unreachable
-	lost     map[dial.Address]bool               // the addresses in down that are lost
-	health   map[dial.Address]state              // by health port
-	signs    map[dial.Address]sign               // of connected addresses
-	reported Answer                              // to OnAnswer
+	stop     map[dial.Address]context.CancelFunc
+	answers  map[dial.Address]Answer // last ones, without Down
+	down     map[dial.Address]string // why addresses are unreachable
+	lost     map[dial.Address]bool   // the addresses in down that are lost
+	health   map[dial.Address]state  // by health port
+	signs    map[dial.Address]sign   // of connected addresses
+	reported Answer
 }
 
 // Run probes pickers until its context ends.

@@ -73,7 +73,7 @@ type Client struct {
 	transport *http.Transport
 	calls     chan struct{}
 	breaker   *gobreaker.CircuitBreaker[*Answer]
-	reason    atomic.Pointer[string] // of the last failure that counts
+	reason    atomic.Pointer[string]
 }
 
 // New returns a Client. The caller closes it.
@@ -210,7 +210,7 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 	return nil, Failed, err
 }
 
-const maxReason = 200 // in bytes
+const maxReason = 200
 
 // Reason is an error's text in at most 200 bytes of printable characters, because the service
 // chooses a part of it.

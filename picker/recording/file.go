@@ -25,8 +25,8 @@ type Line struct {
 
 	Model   string `json:"model,omitempty"`
 	Pool    string `json:"pool"`
-	Request string `json:"request,omitempty"` // ID
-	Server  string `json:"server,omitempty"`  // that served
+	Request string `json:"request,omitempty"`
+	Server  string `json:"server,omitempty"`
 	Status  int    `json:"status,omitempty"`
 	Stream  bool   `json:"stream,omitempty"`
 	Cached  int    `json:"cached_tokens"` // of the prompt, as assumed at the pick

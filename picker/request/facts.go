@@ -19,7 +19,7 @@ type Facts struct {
 	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens; 0 if
 	// absent.
 	MaxTokens int
-	Size      int // in bytes
+	Size      int
 	// Tokens of the prompt: a quarter of its bytes as written in JSON, unless token IDs are given.
 	// Images count 0. 0 if the prompt is unknown.
 	Tokens int

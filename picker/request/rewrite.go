@@ -129,8 +129,8 @@ func (s *Scanner) servedModel() []byte {
 type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
-	held    mem.BufferSlice // start of an unfinished value, held back
-	at      int             // held's body offset
+	held    mem.BufferSlice
+	at      int // held's body offset
 }
 
 // NewRewriter returns a Rewriter that replaces models by target's results, unless nil. A nil target

@@ -64,8 +64,8 @@ type Scanner struct {
 	marked int // bytes of mark read so far
 	expect expected
 	frames [maxDepth]frame
-	depth  int // number of frames
-	use    use // of the current or next value
+	depth  int
+	use    use
 
 	inString bool
 	escaped  bool // the last chunk ended in an odd run of backslashes
@@ -76,7 +76,7 @@ type Scanner struct {
 	skipped  int // open brackets in a value that is not read member by member
 
 	inScalar bool
-	first    byte // of the scalar
+	first    byte
 	number   uint64
 	digits   bool // the scalar has only digits so far
 

@@ -10,7 +10,7 @@ type span struct{ start, end int }
 // another.
 type spans struct {
 	list    []span
-	start   int // of the current value
+	start   int
 	reading bool
 	pending event
 	tooMany bool

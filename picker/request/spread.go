@@ -122,11 +122,11 @@ func appendInt(b []byte, n int) []byte {
 // spreadReader finds a chat completion's messages. Its methods return false if the body is not
 // JSON.
 type spreadReader struct {
-	b         []byte // rest
+	b         []byte
 	depth     int
 	users     int // number of user messages wanted
 	hasSystem bool
-	system    []byte   // content, as written
+	system    []byte
 	found     [][]byte // of user messages
 }
 

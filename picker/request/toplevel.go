@@ -11,9 +11,9 @@ import (
 type Member uint8
 
 const (
-	otherMember    Member = iota
-	MemberRoute           // "route": whether to ask an external router; for pickers
-	MemberTokenIDs        // "token_ids": the prompt
+	otherMember Member = iota
+	MemberRoute        // "route": whether to ask an external router; for pickers
+	MemberTokenIDs
 )
 
 type topEvent uint8
@@ -26,19 +26,19 @@ const (
 
 type topMember struct {
 	name    Member
-	ordinal int  // among all members
-	comma   int  // before it; 0 for the first
-	key     int  // start of its key
-	end     int  // after its value
+	ordinal int // among all members
+	comma   int // before it; 0 for the first
+	key     int
+	end     int
 	next    int  // after the following comma; end without one
 	passed  bool // partly passed on, so it stays
 }
 
 type topMembers struct {
 	on      bool
-	list    []topMember // the named ones
-	count   int         // of all members
-	now     topMember   // being read
+	list    []topMember
+	count   int
+	now     topMember // being read
 	pending topEvent
 	tooMany bool
 }

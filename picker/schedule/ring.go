@@ -15,7 +15,7 @@ import (
 type ring struct {
 	nodes  int
 	texts  []string // of the endpoints, by address
-	points []point  // by position
+	points []point
 }
 
 type point struct {

@@ -14,8 +14,8 @@ const maxSessions = 1 << 16
 // value is empty.
 type Sessions[At comparable] struct {
 	mu    sync.Mutex
-	known map[uint64]*list.Element // by ID
-	order list.List                // of *kept[At], last used first
+	known map[uint64]*list.Element
+	order list.List // of *kept[At], last used first
 }
 
 type kept[At comparable] struct {

@@ -50,11 +50,11 @@ type Strategy struct {
 	name      string
 	filters   []filter
 	full      Full
-	scorer    scorer        // nil if all cost the same
-	load      *load         // scorer, if it is a *load
-	foresees  *load         // predicts latency; may be nil
-	after     float64       // Options.ShedAfter in seconds
-	shedsFull bool          // Options.ShedFull
+	scorer    scorer // nil if all cost the same
+	load      *load  // scorer, if it is a *load
+	foresees  *load  // predicts latency; may be nil
+	after     float64
+	shedsFull bool
 	trials    bool          // suspect endpoints get single requests
 	prefixes  *prefix.Index // nil if unused
 	random    func() uint64

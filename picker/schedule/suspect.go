@@ -43,9 +43,9 @@ func doubts(s *endpoint.State) (d doubt) {
 type Suspicion string
 
 const (
-	Silent  Suspicion = "silent"  // sends no tokens
-	Failing Suspicion = "failing" // its requests fail
-	Stale   Suspicion = "stale"   // its metrics page is stale, without a successful request since
+	Silent  Suspicion = "silent" // sends no tokens
+	Failing Suspicion = "failing"
+	Stale   Suspicion = "stale" // its metrics page is stale, without a successful request since
 )
 
 // Suspicions lists all reasons.
@@ -100,7 +100,7 @@ func decides(eligible, fresh int) doubt {
 	return failing
 }
 
-const silence = "silent" // the rule that excludes silent endpoints
+const silence = "silent"
 
 // withoutSilent removes the silent endpoints from c, with every strategy, because they send no
 // tokens. A silent endpoint stays for a due trial. While all others are full it gets

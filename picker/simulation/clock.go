@@ -6,7 +6,7 @@ import "time"
 type clock struct {
 	now    time.Duration
 	added  uint64
-	events []event // binary heap
+	events []event
 }
 
 type event struct {

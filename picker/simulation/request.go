@@ -36,7 +36,7 @@ type Workload struct {
 // share a block if they are equal through its end.
 type tree struct {
 	numbers map[branch]int32
-	hashes  []uint64 // by block
+	hashes  []uint64
 }
 
 type branch struct {

@@ -67,13 +67,13 @@ type run struct {
 	Scenario
 	clock    *clock
 	servers  []*server
-	inFlight []int // by server
+	inFlight []int
 	policies []Policy
-	gates    []*gate // by picker; empty without flow control
+	gates    []*gate
 	outcomes []Outcome
 	picks    []*Pick
-	pickers  []int // by request
-	ended    int   // requests, including shed ones
+	pickers  []int
+	ended    int // requests, including shed ones
 
 	watch func(i int, k Kind) // receives first bytes and ends at once; may be nil
 	goes  func() bool         // reports whether requests are left; nil counts the workload's

@@ -69,17 +69,17 @@ type server struct {
 }
 
 type sequence struct {
-	number    int // in its workload
+	number    int
 	request   *Request
 	outcome   *Outcome
 	left      int // prompt tokens to compute, and tokens generated before a preemption
 	generated int
 	allocated int // blocks, including shared ones
-	computed  int // prompt tokens
+	computed  int
 	shared    int // leading blocks in the cache
 	decoding  bool
-	admitted  bool          // once; a preemption does not reset it
-	first     time.Duration // time of the first token
+	admitted  bool // once; a preemption does not reset it
+	first     time.Duration
 }
 
 func (s *sequence) tokens() int { return s.request.Input + s.generated }

@@ -86,7 +86,7 @@ type Pick struct {
 	Choice
 	Request  *Request
 	At       time.Duration
-	reported bool // the access log has reported the first byte
+	reported bool
 }
 
 // Named returns strategies by name. The error for an unknown name lists all.

@@ -9,7 +9,7 @@ import (
 // Summary describes the outcomes of a part of a run.
 type Summary struct {
 	Requests int // served
-	Streams  int // among Requests
+	Streams  int
 	Shed     int
 	// TTFT is the time from arrival to the first byte of streams, Wait to the first step that
 	// computes the prompt, EndToEnd the mean time to the end.

@@ -93,7 +93,7 @@ func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 
 // PoolsError rejects a trace with several pools, or without the requested one.
 type PoolsError struct {
-	Name     string         // of the trace
+	Name     string
 	Pool     string         // requested; may be empty
 	Requests map[string]int // by pool; "" for requests without one
 }

@@ -59,7 +59,7 @@ type drawing struct {
 	w       *Workload
 	rate    float64
 	until   time.Duration
-	content uint64 // the last block's content
+	content uint64
 }
 
 // fresh returns contents that no other prompt has.

@@ -92,7 +92,7 @@ type Pool struct {
 	Protocol upstream.Protocol
 
 	secure sync.Once
-	client http.RoundTripper // of Protocol
+	client http.RoundTripper
 
 	mu     sync.Mutex
 	failed int // in a row

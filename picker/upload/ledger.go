@@ -4,7 +4,7 @@ import "sync"
 
 // Proxy is one Envoy. Several of one Gateway at one address count as one.
 type Proxy struct {
-	Gateway string // "namespace/name"; "" if calls need no key
+	Gateway string
 	Address string // IP address, by the call
 }
 
@@ -22,7 +22,7 @@ type Upload struct {
 	ledger *Ledger
 	proxy  Proxy
 	limit  int64
-	sent   int64 // of its body
+	sent   int64
 	held   int64 // counted
 }
 

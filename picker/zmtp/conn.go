@@ -74,7 +74,7 @@ type Conn struct {
 	ends   []int
 	large  bool // holds a place of Limits.Large and of Limits.Own
 
-	commands int       // read since
+	commands int
 	since    time.Time // at most a minute ago
 }
 
