@@ -52,7 +52,6 @@ func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoin
 	return true
 }
 
-// leftOut returns the servers that the last rank excluded for lacking the model.
 func (k *pick) leftOut() *models.Lacking {
 	if k.lacks == (Lacks{}) {
 		return nil

@@ -253,7 +253,6 @@ func (*chosen) Begun() {}
 // End implements extproc.Tracker.
 func (c *chosen) End() { c.lease.Done() }
 
-// anotherTakes reports whether a request declined here goes to another cluster or spill target.
 func anotherTakes(r *extproc.Request) bool {
 	attempt := max(1, extproc.Number(r.Headers.Header(AttemptHeader)))
 	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))

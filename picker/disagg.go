@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// roles choose a pool's further servers; nil disables one.
 type roles struct{ prefill, encode *schedule.Strategy }
 
 func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
@@ -60,7 +59,6 @@ func (pool *pool) dynamo() *endpointpicker.Dynamo {
 	return p.Dynamo
 }
 
-// further are a request's servers besides its main one.
 type further struct {
 	prefill *endpoint.Endpoint // reads the prompt; nil for the main server
 	encode  []*endpoint.Endpoint

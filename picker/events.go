@@ -29,7 +29,6 @@ func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	return out
 }
 
-// ranked returns each endpoint with its index among the endpoints of its IP address.
 func ranked(endpoints []endpoint.Endpoint) iter.Seq2[*endpoint.Endpoint, int] {
 	return func(yield func(*endpoint.Endpoint, int) bool) {
 		rank := 0

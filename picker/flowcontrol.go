@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// control sets up a pool's flow control, with old's queue and its requests.
 func (p *Picker) control(next, old *pool) {
 	if next.FlowControl == nil || next.Relay != nil || next.Clusters != nil || next.Gateways {
 		return
@@ -31,8 +30,6 @@ func (p *Picker) control(next, old *pool) {
 	next.queue = flow.New(next.FlowControl.Limits, measure, time.Now())
 }
 
-// queued returns the estimated queue of all processes for the pool's servers, with equal shares,
-// without requests below the default priority.
 func (pool *pool) queued(now time.Time) schedule.Queued {
 	q := pool.queue.Ahead(int(priorityFor(pool.Criticality)), now)
 	processes := 1 + pool.queue.Room().Others

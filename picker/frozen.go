@@ -83,7 +83,6 @@ func (k *pick) limitHeaders(a *extproc.Answer) {
 	k.lease.LimitHeaders(limit)
 }
 
-// busy reports whether a server has no room for another's request.
 func busy(e *endpoint.Endpoint, now endpoint.Moment) bool {
 	var s endpoint.State
 	e.ReadState(&s, now)

@@ -158,7 +158,6 @@ func (h *history) list() []*Record {
 	return records
 }
 
-// record describes a pick, with its verdicts from before it opened a lease (rank).
 func (k *pick) record() *Record {
 	pool, a, at := k.pool, &k.answer, k.started
 	request := pool.scheduled(k.request, at)

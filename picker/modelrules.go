@@ -108,7 +108,6 @@ func (pool *pool) targets(model string) []ModelTarget {
 	return nil
 }
 
-// target draws the replacement of a request's model; nil keeps it.
 func (m *modelRules) target(model string) *request.Target {
 	r := m.rule(model)
 	switch {
@@ -178,8 +177,6 @@ func criticality(priority int32) schedule.Criticality {
 	return schedule.Standard
 }
 
-// sheds reports whether the strategy sheds requests of a criticality while no endpoint has
-// capacity.
 func (pool *pool) sheds(c schedule.Criticality) bool {
 	return c == schedule.Sheddable && schedule.ShedsFull(&pool.options)
 }

@@ -83,8 +83,6 @@ func (k *pick) listModels() bool {
 	return true
 }
 
-// listedBy also queries the picker of an exporting cluster, for its own InferenceModels. Other
-// pickers choose an endpoint for the request.
 func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 	if pool.remote == nil || pool.ID.Member == "" {
 		return listed
@@ -109,7 +107,6 @@ func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 	return listed
 }
 
-// Query parameters after the pool's name in an entry of Request.Pools.
 const (
 	poolSubset = "subset" // label selector of a share's subset
 	// The route's changes for gateways: the host, the whole path, or a prefix and its replacement.

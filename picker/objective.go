@@ -25,8 +25,6 @@ func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	return o
 }
 
-// milliseconds reads a positive number, such as "250" or "12.5", in seconds; otherwise if the text
-// is invalid.
 func milliseconds(text []byte, otherwise float64) float64 {
 	if len(text) == 0 || len(text) > 16 {
 		return otherwise

@@ -53,14 +53,12 @@ type Picker struct {
 	health   *health.Server
 }
 
-// asks has the queries to model servers other than requests.
 type asks struct {
 	models   *models.Lister
 	liveness *liveness.Checker
 	runs     atomic.Bool // Run was called, so lists of models are read
 }
 
-// others counts requests that other clusters serve or have sent here.
 type others struct {
 	nowhere  *endpoint.Load // has the requests without a pool's endpoint
 	imported atomic.Int64   // requests in flight from other clusters
@@ -72,27 +70,23 @@ type pools struct {
 	now     atomic.Pointer[poolSet]
 }
 
-// wire bounds the resources of gateways' calls.
 type wire struct {
 	bodies, imports *extproc.Bodies // for this cluster's Gateways, and for other clusters
 	calls           *extproc.Calls
 	uploads         upload.Ledger
 }
 
-// prompts tracks cached prompts and their tokens.
 type prompts struct {
 	prefixes *prefix.Index
 	events   *kvevents.Subscriber
 	renderer *tokenize.Renderer
 }
 
-// records keeps picks for readers.
 type records struct {
 	notes notes
 	usage usage
 }
 
-// poolSet has the pools for picks, and is replaced as a whole.
 type poolSet struct {
 	byName    map[string]*pool // by the text of its ID, as gateways send it
 	byDefault *pool            // for gateways that send none; may be nil
@@ -297,7 +291,6 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 	return next, nil
 }
 
-// setDefaults replaces zero values by their meanings, and invalid plugins by old's.
 func (c *Pool) setDefaults(old *pool) {
 	c.BodyLimit = cmp.Or(c.BodyLimit, DefaultBodyLimit)
 	c.Fallbacks = min(max(c.Fallbacks, 0), 8)
@@ -316,7 +309,6 @@ func (c *Pool) setDefaults(old *pool) {
 		cmp.Or(c.SessionCookie, DefaultSessionCookie)
 }
 
-// inherit gives next the lasting state of old, which may be nil.
 func (p *Picker) inherit(next, old *pool) {
 	if old == nil {
 		old = &pool{counters: p.metrics.pool(next.Name), history: newHistory(), holders: p.asks.models.Holders(),
@@ -346,7 +338,6 @@ func (p *Picker) inherit(next, old *pool) {
 	}
 }
 
-// orNew returns old, or a new value if it is nil.
 func orNew[T any](old *T) *T {
 	if old == nil {
 		return new(T)
@@ -354,7 +345,6 @@ func orNew[T any](old *T) *T {
 	return old
 }
 
-// addUnlimited adds the strategy for requests that a full pool must not reject. See Pool.Spills.
 func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	if !pool.Spills || o.Full == (schedule.Full{}) {
 		return nil

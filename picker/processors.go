@@ -28,7 +28,6 @@ type Processor struct {
 // extendAbove is the longest wait for a processor within Envoy's own timeout of 2 s for a pick.
 const extendAbove = time.Second
 
-// connectProcessor sets a pool's processor client, old's if unchanged.
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
 	switch c := pool.Processor; {
 	case c == nil || pool.Relay != nil || pool.Clusters != nil || pool.Gateways:

@@ -12,7 +12,6 @@ const (
 	servedHeader    = "x-conformance-test-served-endpoint"
 )
 
-// subset returns the gateway's restriction of the pick to endpoints, if any.
 func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricted bool) {
 	if p.Conformance {
 		if chosen := headers.Header(selectionHeader); len(chosen) > 0 {
@@ -28,7 +27,6 @@ func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricte
 	return headers.Subset(p.Subset)
 }
 
-// servedReport adds the endpoint that served to the response's headers.
 type servedReport struct{ extproc.Tracker }
 
 // Response implements extproc.Tracker.

@@ -42,7 +42,6 @@ func (k *pick) line() *recording.Line {
 
 func text(value []byte) string { return string(value[:min(len(value), maxNoted)]) }
 
-// recorded completes and writes the line of a request that ended.
 func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
 	l := tag.Line
 	if l == nil {

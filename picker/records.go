@@ -175,7 +175,6 @@ func (pool *pool) notesPrompt(r *extproc.Request) bool {
 	return schedule.UsesPrefixes(&pool.options) || pool.options.ShedAfter > 0
 }
 
-// grow replaces the ring. Notes keep their numbers.
 func (n *notes) grow(size int) {
 	ring := make([]note, size)
 	for i := range n.ring {
@@ -291,7 +290,6 @@ func (n *note) record(by string, stages bool) *Record {
 	return r
 }
 
-// stages describes the passed stages; n.took is indexed by their places.
 func (n *note) stages(r *Record) (out []Passed) {
 	for i, s := range stages() {
 		if n.passed&(1<<i) == 0 {
@@ -365,7 +363,6 @@ func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure
 	}
 }
 
-// before reports whether c is better than another choice, or was drawn instead.
 func (c *choice) before(other *choice) bool {
 	if c.drawn != other.drawn {
 		return c.drawn

@@ -13,8 +13,6 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// connect sets a relayed pool's connections to the remote picker, old's if the addresses are the
-// same.
 func (pool *pool) connect(old *pool) error {
 	relay := pool.Relay
 	if relay == nil {
@@ -42,7 +40,6 @@ type remote struct{}
 
 func (remote) restrict(k *pick) { k.spillTo = k.pool.spill(k.request.Spill) }
 
-// rank asks the remote picker, checks its addresses, and makes Envoy learn them.
 func (remote) rank(k *pick) {
 	k.model, k.tokens = k.request.Facts.Model, k.request.Facts.Tokens
 	started := time.Now()
@@ -83,7 +80,6 @@ func (remote) rank(k *pick) {
 	}
 }
 
-// ask returns false without endpoints; spill then decides.
 func (k *pick) ask(started time.Time) bool {
 	answer, err := k.pool.remote.Ask(k.ctx, k.request)
 	for {
@@ -112,7 +108,6 @@ func (k *pick) ask(started time.Time) bool {
 	return true
 }
 
-// rejected answers a request that goes nowhere else, and ends the remote picker's call.
 func (k *pick) rejected(reason, message string) {
 	k.otherwise, k.result = immediate(503, reason, message), reason
 	if k.remote.Track != nil {
@@ -167,7 +162,6 @@ func (remote) answer(k *pick) {
 // gone.
 const maxOpen = 8
 
-// anyEndpoints draws some known servers of a relayed pool.
 func (pool *pool) anyEndpoints() (texts []string) {
 	for _, i := range mathrand.Perm(len(pool.Servers)) {
 		if len(texts) < maxOpen {
@@ -177,7 +171,6 @@ func (pool *pool) anyEndpoints() (texts []string) {
 	return texts
 }
 
-// relayedRequest follows a request whose lease ends the remote picker's call.
 type relayedRequest struct {
 	extproc.Tracker
 	lease *endpoint.Lease
@@ -186,7 +179,6 @@ type relayedRequest struct {
 // End implements extproc.Tracker. The gateway's call has ended, but the request goes on.
 func (t *relayedRequest) End() { t.lease.Done() }
 
-// nameable splits addresses into allowed ones and others.
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))

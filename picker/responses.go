@@ -57,7 +57,6 @@ func (s *responses) at(id request.ResponseID, now time.Time) string {
 	return ""
 }
 
-// await is find for a response that may be added soon.
 func (s *responses) await(ctx context.Context, id request.ResponseID) string {
 	var expired <-chan time.Time
 	s.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
-// connectScorers sets a pool's connections to external scorers, old's if unchanged.
 func (pool *pool) connectScorers(old *pool) error {
 	for i, s := range pool.Scorers {
 		if old != nil && i < len(old.Scorers) && reflect.DeepEqual(old.Scorers[i], s) {
@@ -28,7 +27,6 @@ func (pool *pool) connectScorers(old *pool) error {
 	return nil
 }
 
-// closeScorers closes connections that the next pool has not taken over.
 func (pool *pool) closeScorers(now *pool) {
 	for _, s := range pool.scorers {
 		if s != nil && (now == nil || !slices.Contains(now.scorers, s)) {

@@ -115,8 +115,7 @@ func (p *Picker) startHealth() {
 	}
 }
 
-// ready sets the health services to SERVING if the picker has pools, and a default one with
-// Protocol.OnePool. p.pools.mu is held.
+// p.pools.mu is held.
 func (p *Picker) ready() {
 	if p.pools.leaving {
 		return

@@ -92,7 +92,6 @@ type watched struct {
 	gateway bool
 }
 
-// watchedServers returns the number of a pool's servers, and a function for the one at an index.
 func (pool *pool) watchedServers() (n int, at func(int) watched) {
 	if pool.Gone || pool.Clusters != nil {
 		return 0, nil
@@ -190,7 +189,6 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	return due
 }
 
-// watchUsed adds pools to the ring: all if there are few, else the ones with a pick.
 func (w *watch) watchUsed() {
 	if len(w.ring) == len(w.all) {
 		return
@@ -335,7 +333,6 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	}
 }
 
-// probeServers probes a server, and the others if all is set or the first does not answer at once.
 func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, others []watched, all bool) {
 	var probes errgroup.Group
 	probes.SetLimit(maxAtOnce)

@@ -27,7 +27,6 @@ const (
 // servers.
 const SessionHeader = "penstock-peer-session"
 
-// Defaults of Pool.
 const (
 	DefaultSessionTTL    = 5 * time.Minute
 	DefaultSessionCookie = "session-id"
@@ -175,7 +174,6 @@ func (sessions) answer(k *pick) {
 	k.keep()
 }
 
-// keep records the chosen endpoint as the session's.
 func (k *pick) keep() {
 	at := k.ranked[0].Endpoint.Addr
 	k.session = k.pool.keptSession(k.query.Session, at)
@@ -205,7 +203,6 @@ func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) 
 	return true
 }
 
-// keepSession records a session's endpoint, for all processes.
 func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.Time) {
 	if pool.sessions.Keep(id, at, now, pool.SessionTTL) && p.config.Sharing != nil {
 		p.config.Sharing.Session(Session{Pool: pool.ID, ID: id, At: at})

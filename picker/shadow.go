@@ -32,7 +32,6 @@ func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// shadowed is a shadow's choice, with the costs of all candidates.
 type shadowed struct {
 	working *working // nil without a shadow
 	chosen  *endpoint.Endpoint
@@ -51,7 +50,6 @@ func (k *pick) foreshadow() {
 	}
 }
 
-// judge compares a pick with the shadow's choice.
 func (k *pick) judge() {
 	s, m := &k.shadow, k.picker.metrics
 	if len(k.ranked) == 0 || s.chosen == nil {

@@ -39,7 +39,6 @@ func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time
 	return nil
 }
 
-// OpenTelemetry's names of APIs' operations (gen_ai.operation.name).
 var operations = map[request.Kind]string{
 	request.ChatCompletions: "chat", request.Responses: "chat", request.Messages: "chat",
 	request.Completions: "text_completion", request.Generate: "text_completion",

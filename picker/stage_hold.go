@@ -88,7 +88,6 @@ func (k *pick) await(queue *flow.Queue, q *flow.Request, since time.Time) flow.O
 	return outcome
 }
 
-// refresh takes the pool's current configuration, after a wait.
 func (k *pick) refresh() {
 	if now := k.picker.pool(k.request.Pool); now != nil && now.Relay == nil {
 		k.pool, k.target = now, now.target

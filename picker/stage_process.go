@@ -94,7 +94,6 @@ const (
 	busyWorker = "busy_worker"
 )
 
-// findWorker finds the endpoints of the processor's worker.
 func (k *pick) findWorker() {
 	switch d := &k.processed; {
 	case !d.route:

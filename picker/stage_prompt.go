@@ -67,7 +67,6 @@ func (k *pick) renderPrompt() {
 	}
 }
 
-// renderBase returns the URL of a random server that accepts requests.
 func (p *Picker) renderBase(pool *pool) string {
 	endpoints := pool.snapshot.Endpoints
 	first := mathrand.IntN(max(len(endpoints), 1))

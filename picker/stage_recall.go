@@ -36,7 +36,6 @@ func recall(k *pick) {
 
 func recalled(r *Record) string { return r.Follows }
 
-// keeps reports whether the request may create a response that its server stores.
 func (k *pick) keeps() bool {
 	_, names := namedResponse(k.request.Headers.Header(":path"), &k.request.Facts)
 	return names && k.pool.responses != nil && !k.request.Facts.Unstored

@@ -45,7 +45,6 @@ func score(k *pick) {
 		})
 }
 
-// byPlace indexes the scores of candidates by their places in a list of n endpoints.
 func byPlace(c []schedule.Candidate, scores []float64, n int) []float64 {
 	out := make([]float64, n)
 	for k := range c {

@@ -97,7 +97,6 @@ func (pool *pool) clusterID(name string) uint64 {
 	return schedule.SessionID([]byte(pool.Name + "\x00" + name))
 }
 
-// keepStay records a session's cluster, for all processes.
 func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
 	if pool.stays != nil && pool.stays.Keep(session, cluster, time.Now(), pool.SessionTTL) && p.config.Sharing != nil {
 		p.config.Sharing.Session(Session{Pool: pool.ID, ID: session, Cluster: cluster})

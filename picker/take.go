@@ -43,7 +43,6 @@ func (k *pick) take() bool {
 	return false
 }
 
-// foresees sets the fields of w that show whether the server answers.
 func (k *pick) foresees(w *endpoint.Work) {
 	kind := k.request.Facts.Kind
 	if k.request.Facts.Size == 0 { // the body is not read

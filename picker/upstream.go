@@ -146,7 +146,6 @@ func (u *upstreamMetrics) addFlow() {
 		upstreamPicks, nil, extension+"flow_control_dispatch_cycle_duration_seconds")
 }
 
-// boundedLabel bounds the values of a label that clients choose.
 type boundedLabel struct {
 	mu   sync.Mutex
 	seen map[string]string
@@ -251,7 +250,6 @@ func (u *upstreamMetrics) ranked(k *pick, t *upstreamRequest) {
 
 var prefixPlugin = []string{"approx-prefix-cache-producer", "approx-prefix-cache-producer"}
 
-// named returns the name of an endpoint's pod, or its IP address, and its port.
 func (pool *pool) named(text string) (name, port string) {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {

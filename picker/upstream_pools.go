@@ -81,7 +81,6 @@ var (
 	pollErrors, extractErrors, info = gaugeDescs(15), gaugeDescs(16), gaugeDescs(17)
 )
 
-// gaugeDescs returns the descriptions of a row of gaugeSeries.
 func gaugeDescs(i int) (out []*prometheus.Desc) {
 	s := &gaugeSeries[i]
 	out = append(out, prometheus.NewDesc(s.Name, s.Help+" (llm-d's name).", s.Labels, nil))

@@ -5,7 +5,6 @@ import "bytes"
 // maxTail is the part of a response's end that is searched for its tokens.
 const maxTail = 4 << 10
 
-// usageReader keeps the end of a response's body, where model servers report its tokens.
 type usageReader struct{ tail []byte }
 
 // Members with numbers of tokens, in OpenAI's and Anthropic's APIs.
@@ -25,7 +24,6 @@ func (u *usageReader) write(p []byte) {
 	u.tail = append(u.tail, p...)
 }
 
-// number returns the last number of one of some members, or 0.
 func (u *usageReader) number(members []string) (n int) {
 	at := -1
 	for _, m := range members {

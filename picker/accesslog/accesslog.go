@@ -190,7 +190,6 @@ func (e *Entry) Begun() time.Duration {
 // (translator/envoy), once it is sent.
 const firstBodyTag = "first_body"
 
-// begun returns the times from a request's start to its response's headers and first body byte.
 func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	headers = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	after, err := strconv.ParseUint(common.GetCustomTags()[firstBodyTag], 10, 40)

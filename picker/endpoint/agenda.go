@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// agendaPages is the number of ticks in an agenda: twice a lease's timeout.
 const agendaPages = 32
 
 // maxPage is the largest capacity that an empty page keeps.
@@ -20,7 +19,6 @@ type agenda struct {
 	pages [agendaPages][]uint64
 }
 
-// never is the due time of a released lease.
 const never = time.Duration(math.MinInt64)
 
 func newAgenda(tick time.Duration) agenda { return agenda{tick: tick, last: math.MinInt64} }

@@ -23,7 +23,6 @@ func newBudget(perSecond int) budget { return budget{every: time.Second / time.D
 
 func (b *budget) processes() int64 { return max(1, b.share.Load()) }
 
-// take reserves a scrape and returns its wait.
 func (b *budget) take(now time.Time) time.Duration {
 	every := b.every * time.Duration(b.processes())
 	b.mu.Lock()
@@ -35,7 +34,6 @@ func (b *budget) take(now time.Time) time.Duration {
 	return max(0, b.next.Sub(now))
 }
 
-// follow starts a scrape once enough picks were sent.
 func (l *Load) follow(sent uint64) {
 	list := l.sources.Load()
 	if list == nil {

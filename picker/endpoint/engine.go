@@ -118,7 +118,6 @@ type series struct {
 
 type selector struct{ name, value string }
 
-// parseSeries reads NAME or NAME{LABEL=VALUE,...}; values may be quoted.
 func parseSeries(text string) series {
 	name, rest, ok := strings.Cut(text, "{")
 	s := series{name: strings.TrimSpace(name)}
@@ -162,7 +161,6 @@ func (s *series) selects(labels []byte) bool {
 	return found == len(s.labels)
 }
 
-// shapeTokens returns the KV cache's size in tokens by its shape labels, or 0.
 func (d *dialect) shapeTokens(line []byte) int {
 	open := bytes.IndexByte(line, '{')
 	if open < 0 {

@@ -52,7 +52,6 @@ func (l *HeaderLimits) valid() bool {
 	return true
 }
 
-// headers learns how long a server takes to send the headers of streams, by prompt length.
 type headers struct {
 	limits atomic.Pointer[HeaderLimits] // nil if too few responses were seen
 

@@ -69,7 +69,6 @@ func (h *health) fail(why string, now int64) {
 	h.next.Store(now + int64(pause))
 }
 
-// failing reports whether requests often fail, and whether a trial is allowed.
 func (h *health) failing(now int64) (yes, trial bool) {
 	if h.score.Load() < failing {
 		return false, !h.trial.Load()

@@ -109,7 +109,6 @@ func (l *Load) predictor() *Latency {
 	return nil
 }
 
-// row returns the terms of a response with more tokens after the first.
 func (f *Features) row(more float64) [restTerms]float64 {
 	x := f.terms()
 	row := [restTerms]float64{4: more, 5: more * x[3]}
@@ -158,7 +157,6 @@ func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duratio
 	l.current.Store(predictor(&first, &rest, l.sendsEarly()))
 }
 
-// regression is a linear regression with decay towards a prior.
 type regression struct {
 	prior *[restTerms]float64
 	a     [restTerms][restTerms]float64 // sums of products of two terms

@@ -306,7 +306,7 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number].use()
 }
 
-// use returns a lease for use until Done. Its table's lock is held.
+// Its table's lock is held.
 func (lease *Lease) use() *Lease {
 	if lease != nil {
 		lease.uses.Add(1)

@@ -10,7 +10,6 @@ import (
 	"strconv"
 )
 
-// setNames is the remedy for a page without the expected series.
 const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engine-type of the pods"
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
@@ -195,7 +194,6 @@ const (
 	maxTokens = 1 << 40
 )
 
-// shape returns the capacity in tokens; 0 if implausible.
 func shape(size, blocks int) int {
 	if size <= 0 || blocks <= 0 || size > maxBlock || blocks > maxBlocks {
 		return 0

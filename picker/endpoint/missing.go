@@ -4,7 +4,6 @@ import "strings"
 
 type shown struct{ queue, running, kv bool }
 
-// missing describes the optional load series that a page lacks, or "".
 func (d *dialect) missing(has shown) string {
 	var names []string
 	add := func(has bool, s *series) {

@@ -19,7 +19,7 @@ func (e *Endpoint) Outdated(s *State, at Moment) bool {
 	return learned == nil || int64(at)-learned.lesson.Load() >= int64(relearnAfter)*e.load.registry.budget.processes()
 }
 
-// teach learns from a response's first byte. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) teach(after time.Duration) {
 	if !lease.measured() || !lease.work.Stream && !lease.work.Relearn {
 		return

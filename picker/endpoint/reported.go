@@ -52,13 +52,11 @@ type span struct{ from, to int64 }
 // included.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
-// hides reports whether enough prompts between p and end were hidden, and most of them.
 func (p *progress) hides(end *progress) bool {
 	hidden := end.hidden - p.hidden
 	return hidden >= fewHidden && 2*hidden >= end.requests-p.requests
 }
 
-// asked is a prompt that was unread for the span, or a part of it if hidden.
 type asked struct {
 	span
 	tokens int64
@@ -112,8 +110,6 @@ func (s *spans) add(next span) {
 	s.last = slices.Insert(s.last, at, next)
 }
 
-// begun records how long a prompt was unread: until its first token, or for a part of that if
-// hidden.
 func (p *prefill) begun(from int64, after time.Duration, tokens int64, hidden bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

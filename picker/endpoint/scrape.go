@@ -14,16 +14,13 @@ import (
 	"time"
 )
 
-// Limits of a metrics page, in bytes.
 const (
 	DefaultMaxPage = 1 << 20
 	LargestMaxPage = 8 << 20
 )
 
-// maxHeader limits a response's header, in bytes.
 const maxHeader = 64 << 10
 
-// markEvery is the shortest interval between notifications by MarkUsed.
 const markEvery = 100 * time.Millisecond
 
 // A scrape slower than the fast interval is followed by a pause of a multiple of its time. A server
@@ -144,7 +141,6 @@ func (s Scrape) Fail(err error) {
 // processStart is the origin of the monotonic nanoseconds in atomics.
 var processStart = time.Now()
 
-// sinceStart converts now for atomics.
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
 // MarkUsed records a pick from the pool, and starts scrapes of idle pages. Every pick calls it; all
@@ -250,7 +246,6 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	}
 }
 
-// scrapeOnce reads a page once a buffer is free. It returns false if scraping must end.
 func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) (took time.Duration, ok bool) {
 	var page *bufio.Reader
 	select {

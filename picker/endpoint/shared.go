@@ -15,7 +15,6 @@ import (
 // before it reads the page itself. So one process reads each page, until it is gone or slow, or
 // another's own picks trigger a scrape.
 
-// follow adapts the wait after a scrape to a peer's reading.
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
 }
@@ -72,7 +71,6 @@ func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) err
 	return nil
 }
 
-// receive stores a reading for a server's matching pages, and postpones their scrapes.
 func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, match func(*source) bool) {
 	load := r.Find(addr)
 	if load == nil {

@@ -57,7 +57,6 @@ func (s *Slots) passOn(from chan struct{}) {
 	notifyFirst(s.waiting[slices.Index(s.waiting, from)+1:])
 }
 
-// leave removes a pick, and passes on an unused notification.
 func (s *Slots) leave(freed chan struct{}) {
 	s.mu.Lock()
 	for i, c := range s.waiting {
@@ -74,7 +73,6 @@ func (s *Slots) leave(freed chan struct{}) {
 	}
 }
 
-// free notifies the longest waiting pick without a notification.
 func (s *Slots) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

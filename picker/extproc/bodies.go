@@ -47,7 +47,6 @@ func (b *Bodies) Held() int64 { return b.held.Load() }
 func (b *Bodies) Unread() uint64   { return b.unread.Load() }
 func (b *Bodies) Rejected() uint64 { return b.rejected.Load() }
 
-// take adds n to a stream's share. It returns false, and adds nothing, above the limit.
 func (b *Bodies) take(n int64, share *int64) bool {
 	if b.held.Add(n) > b.limit {
 		b.held.Add(-n)

@@ -102,7 +102,6 @@ func ReadCall(ctx context.Context, info *tap.Info) (context.Context, error) {
 	return &callContext{ctx, readCall(info.Header)}, nil
 }
 
-// callOf returns the call of a stream, with or without ReadCall.
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c

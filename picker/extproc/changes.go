@@ -71,7 +71,6 @@ func (c *Changes) count(bytes int) error {
 	return nil
 }
 
-// add adds the permitted changes of m, with all fields that a gateway reads.
 func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
 	for _, option := range m.GetSetHeaders() {
 		name, value := strings.ToLower(option.GetHeader().GetKey()), headerValue(option.GetHeader())
@@ -104,7 +103,6 @@ func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
 	return nil
 }
 
-// write appends the header changes to a HeaderMutation: concatenated messages merge.
 func (c *Changes) write(w *writer) {
 	if c.headers != nil {
 		b, _ := proto.Marshal(c.headers) // cannot fail: names are in ASCII

@@ -134,7 +134,6 @@ func (c *cursor) discard(n int) error {
 	return nil
 }
 
-// skip skips an unknown field's value.
 func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error {
 	switch typ {
 	case protowire.VarintType:

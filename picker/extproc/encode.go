@@ -164,7 +164,6 @@ func (w *writer) tag(num protowire.Number, typ protowire.Type) {
 	w.varint(protowire.EncodeTag(num, typ))
 }
 
-// close makes the bytes since mark (a value of len) the payload of field num.
 func (w *writer) close(num protowire.Number, mark int) {
 	w.varint(uint64(w.len() - mark))
 	w.tag(num, protowire.BytesType)
@@ -384,7 +383,6 @@ func headerReply(h Header) *reply {
 	return r.set(&w)
 }
 
-// timeoutReply makes the gateway wait longer for the next response.
 func timeoutReply(d time.Duration) *reply {
 	w := newWriter(32)
 	mark := w.len()

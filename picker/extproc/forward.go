@@ -125,7 +125,6 @@ func (c *conversation) receive(messages chan<- received) {
 	}
 }
 
-// take adds a message to the answer, and reports whether it is complete.
 func (c *conversation) take(r received) (done bool, err error) {
 	var m remoteMessage
 	if r.err == nil {
@@ -245,7 +244,6 @@ func (t *remoteTracker) End() {
 	t.remote.release()
 }
 
-// encoded is a received message before decoding.
 type encoded []byte
 
 type discarded int
@@ -291,8 +289,6 @@ func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 	return m, nil
 }
 
-// destination returns the endpoints that a message names. Metadata precedes the header, as in
-// Envoy.
 func destination(r *extprocv3.ProcessingResponse, mutation *extprocv3.HeaderMutation, names *Names) (named string) {
 	namespace := r.GetDynamicMetadata().GetFields()[names.Namespace].GetStructValue()
 	if named = namespace.GetFields()[names.Destination].GetStringValue(); named != "" {

@@ -117,7 +117,6 @@ type RemoteAnswer struct {
 	Track Tracker
 }
 
-// maxFollowed bounds a remote picker's calls that outlive their gateway's.
 const maxFollowed = 1 << 14
 
 // Crowded reports that too many calls are open for one to outlive its gateway's.
@@ -224,7 +223,6 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// unreachable returns why a connection failed: a call on it fails at once with the reason.
 func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the call if conn is ready by now
 	defer cancel()
@@ -241,7 +239,6 @@ const (
 	ReasonClosedPort = "connection refused"
 )
 
-// ephemeral matches the variable and uninformative parts of gRPC's errors.
 var ephemeral = regexp.MustCompile(
 	`(read|write) tcp \S+->|rpc error: code = \w+ desc = |connection error: desc = |transport: |passthrough:///`)
 

@@ -26,10 +26,8 @@ var replies = sync.Pool{New: func() any { return new(pooledReply) }}
 
 func newReply() *pooledReply { return replies.Get().(*pooledReply) }
 
-// writer returns a writer for the message, for set.
 func (r *pooledReply) writer() writer { return writer{buf: r.memory[:replyBytes], at: replyBytes} }
 
-// set completes the reply, which is valid until it is sent.
 func (r *pooledReply) set(w *writer) *reply {
 	if len(w.buf) != replyBytes {
 		replies.Put(r)

@@ -197,7 +197,6 @@ func (x *exchange) clientsModel(served string) string {
 	return served
 }
 
-// noteModel sets headerModel to the body's model, and removes a client's header.
 func (x *exchange) noteModel() {
 	model, given := x.request.Facts.Model, x.request.Headers.Header(headerModel)
 	switch {
@@ -303,7 +302,6 @@ var tooManyMembers = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\", \"route\" or \"token_ids\", or is " +
 		"not in UTF-8", MaxRetries: -1}
 
-// rewriteChunk answers a chunk of such a body; in BUFFERED, it is the whole body.
 func (x *exchange) rewriteChunk(m *Message) error {
 	switch x.requestMode {
 	case ModeFullDuplexStreamed:

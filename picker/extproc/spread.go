@@ -6,8 +6,6 @@ import "github.com/penstock-project/penstock/picker/request"
 // or nests too deep.
 const ReasonInvalidBody = "invalid_body"
 
-// readFacts reads the body's facts. It returns an answer if the pool needs the body and it is
-// invalid.
 func (x *exchange) readFacts() *Answer {
 	model, problem := x.rewriteBody()
 	if problem != nil {

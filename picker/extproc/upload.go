@@ -77,7 +77,6 @@ func size(m *Message) int64 {
 	return n
 }
 
-// passUpload lets a request continue; nil if the message needs no reply.
 func passUpload(m *Message) *reply {
 	switch m.Kind {
 	case RequestHeaders:

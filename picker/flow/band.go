@@ -27,7 +27,6 @@ type flow struct {
 	requests []*Request
 }
 
-// next returns the next request of a non-empty band.
 func (b *band) next() *Request { return b.order.Front().Value.(*flow).requests[0] }
 
 // Waiting sums up the waiting requests of one priority.
@@ -43,7 +42,6 @@ func (b *band) waiting(r *Request) Waiting {
 	return Waiting{Requests: len(b.all), Bytes: b.bytes + r.Bytes}
 }
 
-// turn moves a flow behind the others after its turn.
 func (b *band) turn(f *flow) {
 	if len(f.requests) > 0 {
 		b.order.MoveToBack(f.at)

@@ -78,7 +78,6 @@ func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	return room
 }
 
-// places converts free places in queues to requests: at least one if not 0.
 func places(free float64) int {
 	if free <= 1e-9 {
 		return 0

@@ -115,7 +115,6 @@ func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr
 	return err
 }
 
-// identify reads a connection's first message, which identifies the server.
 func (s *Subscriber) identify(c *zmtp.Conn, host netip.Addr) (src *source, frames [][]byte, err error) {
 	if err := c.Subscribe(""); err != nil {
 		return nil, nil, err

@@ -157,7 +157,6 @@ func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error)
 	}
 }
 
-// decodeLoad reads a LoadStat, to which later versions may append fields.
 func decodeLoad(raw []byte) (l Load, ok bool) {
 	r := reader{p: raw}
 	if head := r.head(); head.kind != array || head.n < 5 || string(r.text()) != "LoadStat" {

@@ -63,7 +63,6 @@ var (
 	errPace     = errors.New("KV events: the server sends faster than its events are read")
 )
 
-// pace bounds the cost of one server's messages: the excess waits in the publisher.
 type pace struct {
 	last time.Time
 	debt time.Duration

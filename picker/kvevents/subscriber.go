@@ -248,7 +248,6 @@ func (s *Subscriber) list() (all []*source) {
 	return all
 }
 
-// serve runs for each added source, and again once it is released.
 func (s *Subscriber) serve(ctx context.Context, src *source) {
 	select {
 	case <-src.gone:

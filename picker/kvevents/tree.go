@@ -168,7 +168,6 @@ func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint
 	}
 }
 
-// add records one block, and moves place after it.
 func (t *tree) add(hash uint64, tokens *reader, size int, place *prefix.Place, seed uint64, at media) bool {
 	if b, known := t.blocks[hash]; known { // the same block again, or in another medium
 		for range size {

@@ -128,7 +128,6 @@ func (c *Checker) leave(addr netip.AddrPort, s *server) {
 	}
 }
 
-// probed returns the result of the current, a recent or a new probe.
 func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by upstream.Protocol) (found result) {
 	c.mu.Lock()
 	running := s.running

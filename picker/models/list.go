@@ -24,7 +24,6 @@ const (
 	maxBytes  = 1 << 20 // of an answer
 )
 
-// parse reads up to limit models of a server's list, skipping entries without a usable ID.
 func parse(body []byte, limit int) ([]Model, error) {
 	var list struct {
 		Data []struct {

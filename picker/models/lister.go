@@ -244,7 +244,6 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 	known.store(p, servers, answers)
 }
 
-// due returns the least recently queried servers.
 func (known *pool) due(p *Pool) []Server {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -255,7 +254,6 @@ func (known *pool) due(p *Pool) []Server {
 	return servers[:min(len(servers), maxAsked)]
 }
 
-// store keeps answers, and drops old ones and removed servers'.
 func (known *pool) store(p *Pool, servers []Server, answers []answer) {
 	known.mu.Lock()
 	defer known.mu.Unlock()

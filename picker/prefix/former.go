@@ -39,7 +39,6 @@ func (f *former) add(key uint64, id uint32, held int64) {
 	(*t)[at&uint64(len(*t)-1)].Store(at&^(formerIDs-1) | uint64(id+1))
 }
 
-// home returns the ID of a block's former home.
 func (f *former) home(key uint64) (id uint32, ok bool) {
 	t := f.table.Load()
 	if t == nil {

@@ -11,7 +11,6 @@ import (
 // fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
-// shard is a hash table with open addressing, written under a lock and read without.
 type shard struct {
 	mu sync.Mutex
 	// version is odd while entries move. A reader that sees it change starts over.
@@ -121,7 +120,6 @@ func intersectGroup(g group, first uint32, in, out []uint32) bool {
 	return members != 0
 }
 
-// find returns a block's place, or its free place.
 func (t *table) find(key uint64) int {
 	mask := len(t.slots) - 1
 	for at := int(home(key)) & mask; ; at = (at + 1) & mask {
@@ -192,7 +190,6 @@ func (t *table) join(set uint64, g group) (joined uint64, ok bool) {
 	return set, true
 }
 
-// larger is the logarithm of the size of a set's next array.
 func larger(set uint64) uint {
 	if set&isArray == 0 {
 		return 1

@@ -77,7 +77,6 @@ func (x *Index) Server(key netip.AddrPort) *Server {
 	return s
 }
 
-// freeID returns the smallest free ID.
 func (x *Index) freeID() uint32 {
 	if len(x.servers)+len(x.cleared) < len(x.ids) {
 		for id, s := range x.ids {
@@ -131,7 +130,6 @@ func (x *Index) Run(ctx context.Context) error {
 	}
 }
 
-// sweep removes the blocks of released servers, and then frees their IDs.
 func (x *Index) sweep() {
 	x.mu.Lock()
 	cleared := x.cleared

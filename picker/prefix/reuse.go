@@ -29,7 +29,6 @@ func (s *Server) Evicts() float64 { return math.Float64frombits(s.reuse.evicted.
 
 var blockTokens = blockPieces(MaxBlocks-1) * pieceTokens
 
-// visit counts the pieces that one Add uses and reads, in a list whose oldest block has an age.
 type visit struct{ age, used, old, read uint32 }
 
 // s.mu is held.

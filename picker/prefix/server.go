@@ -72,7 +72,6 @@ func (s *Server) Fits(tokens int) bool {
 	return tokens*BytesPerToken/longBytesPerToken <= s.capacity
 }
 
-// room returns the part of a chain that a server may have.
 func (s *Server) room(c Chain) Chain {
 	c = c[:min(len(c), s.index.share())]
 	for len(c) > 0 && End(len(c)-1) > s.capacity {
@@ -268,7 +267,6 @@ func (s *Server) grow() {
 	}
 }
 
-// compact evicts blocks above the server's share, and releases memory.
 func (s *Server) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,8 +30,6 @@ var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6
 // askAgain is the longest pause before a failing connection is examined again.
 const askAgain = time.Second
 
-// connect keeps a connection to one address until ctx ends, and probes each new one until the
-// picker answers.
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
 	if picker.HealthOnly {
 		p.followHealth(ctx, at, results)

@@ -91,7 +91,6 @@ func (p *Prober) followHealth(ctx context.Context, at address, results chan<- re
 	}
 }
 
-// connect returns a connection that connects at its first call.
 func (h Health) connect(ip netip.Addr) (*grpc.ClientConn, error) {
 	at := dial.Address{AddrPort: netip.AddrPortFrom(ip, h.Port), Cleartext: h.TLS == nil}
 	if h.TLS == nil {
@@ -104,7 +103,6 @@ func (h Health) connect(ip netip.Addr) (*grpc.ClientConn, error) {
 	return dial.Connect(at, *h.TLS, options...)
 }
 
-// check queries a health service for the picker's service, else the process.
 func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) (found state) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()

@@ -245,7 +245,6 @@ func (p *Prober) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// update starts and stops connections, so that each address of the wanted pickers has one.
 func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[string]*target,
 	results chan<- result) error {
 	p.mu.Lock()
@@ -332,7 +331,6 @@ func (p *Prober) report(name string, t *target) error {
 	return p.cfg.OnAnswer(name, merged)
 }
 
-// failing is why no address serves, or "".
 func (t *target) failing() (why string) {
 	for addr := range t.stop {
 		reason := cmp.Or(t.down[addr], t.health[addr].sick, t.signs[addr].reason())

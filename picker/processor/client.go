@@ -340,8 +340,6 @@ func object(body mem.BufferSlice) bool {
 
 const whitespace = " \t\r\n"
 
-// closing returns the number of bytes from a JSON object's closing brace on, and whether it is
-// empty.
 func closing(body mem.BufferSlice) (n int, empty bool) {
 	closed := false
 	for _, buf := range slices.Backward(body) {
@@ -370,7 +368,6 @@ type Answer struct {
 	Count  int
 }
 
-// read checks an answer, ignoring unknown members.
 func read(text []byte) (*Answer, error) {
 	var raw struct {
 		Worker string  `json:"worker_address"`
@@ -420,7 +417,6 @@ func (a *Answer) IDs() iter.Seq[uint32] {
 	}
 }
 
-// countTokens counts a JSON list of integers from 0 to 2^32-1.
 func countTokens(list []byte) (n int, err error) {
 	wrong := func(at int) (int, error) {
 		return 0, fmt.Errorf("token_value is no list of token IDs, such as [1,15043]: byte %d", at)

@@ -5,7 +5,6 @@ package request
 
 const mark = "\xef\xbb\xbf" // byte order mark in UTF-8
 
-// lead is a body's beginning, long enough to detect its encoding.
 type lead struct {
 	bytes [5]byte
 	n     int

@@ -1,6 +1,5 @@
 package request
 
-// place is an object or an array whose members the scanner reads.
 type place uint8
 
 const (

@@ -15,7 +15,6 @@ func nvextUse(key []byte) use {
 	return unused
 }
 
-// nvext has the offsets of nvext's members in a body.
 type nvext struct {
 	removed spans // values that a picker removes
 	tokens  bool  // removed has token_data
@@ -36,7 +35,6 @@ func (s *Scanner) RemoveWorkers() bool {
 	return !s.nvext.removed.tooMany
 }
 
-// hasMember reports whether an object's member follows an offset.
 func hasMember(body mem.BufferSlice, at int) bool {
 	for _, b := range body {
 		for _, c := range b.ReadOnlyData()[min(at, b.Len()):] {

@@ -116,7 +116,6 @@ func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
 	return out, remain
 }
 
-// servedModel is the model that the server gets, as written.
 func (s *Scanner) servedModel() []byte {
 	if s.target != nil {
 		return s.target.quoted[1 : len(s.target.quoted)-1]
@@ -187,7 +186,6 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 	return Apply(front, splices), !tooMany
 }
 
-// withRemovals adds the removals of members "route" that end before upTo and were not passed on.
 func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	if len(w.scanner.top.list) == 0 {
 		return splices

@@ -289,7 +289,6 @@ func (s *Scanner) nested(p []byte) int {
 	return len(p)
 }
 
-// structure reads one byte between keys and values.
 func (s *Scanner) structure(c byte) {
 	switch c {
 	case ' ', '\t', '\r', '\n':
@@ -496,7 +495,6 @@ func (s *Scanner) endValue() {
 	}
 }
 
-// unquote resolves JSON escapes. It returns "" for an invalid string.
 func unquote(raw []byte) string {
 	if len(raw) == 0 {
 		return ""

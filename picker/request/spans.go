@@ -3,7 +3,6 @@ package request
 // maxSpans bounds the values of "model" with a span.
 const maxSpans = 16
 
-// span is a value's place in a body, from its first byte to the byte after it.
 type span struct{ start, end int }
 
 // spans are the values of a body's top-level "model". The picker uses the last; a server may use
@@ -37,7 +36,6 @@ func (s *spans) settle(at int) {
 	s.pending = 0
 }
 
-// settle applies all pending events.
 func (s *Scanner) settle(at int) {
 	s.due = false
 	if s.named.pending != 0 {

@@ -255,7 +255,6 @@ func (r *spreadReader) text() ([]byte, bool) {
 	}
 }
 
-// optional reads a value into text if it is a string.
 func (r *spreadReader) optional(text *[]byte) bool {
 	if !r.at('"') {
 		return r.skip()
@@ -365,7 +364,6 @@ func appendContent(b, content []byte) []byte {
 	return b
 }
 
-// appendText appends a string as written, without its escapes.
 func appendText(b, written []byte) []byte {
 	for {
 		i := bytes.IndexByte(written, '\\')

@@ -45,7 +45,6 @@ type topMembers struct {
 
 func (t *topMembers) reset() { *t = topMembers{list: t.list[:0]} }
 
-// settle applies the pending event; at is the offset after its byte.
 func (t *topMembers) settle(at int) {
 	switch t.pending {
 	case topComma:
@@ -70,7 +69,6 @@ func (t *topMembers) settle(at int) {
 	t.pending = 0
 }
 
-// happened records an event of a top-level member.
 func (s *Scanner) happened(e topEvent) {
 	if s.top.on && s.depth == 1 {
 		s.top.pending, s.due = e, true

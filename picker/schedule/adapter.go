@@ -40,7 +40,6 @@ func (a *adapters) hash(model string) uint64 {
 	return h
 }
 
-// guess reports whether a model counts as an adapter without a page.
 func (a *adapters) guess(model string) bool {
 	if !a.blind.Load() {
 		return false

@@ -4,7 +4,6 @@ import "math"
 
 // Choices by scores. Suspect endpoints always come last.
 
-// maxScore is max-score-picker: the highest scores, with random order among equals.
 func maxScore(c []Candidate, n int, random func() uint64) []Candidate {
 	for i := range c {
 		c[i].Cost = -c[i].Score
@@ -12,7 +11,6 @@ func maxScore(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, random())
 }
 
-// uniform is random-picker.
 func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 	for i := range c {
 		c[i].Cost = 0

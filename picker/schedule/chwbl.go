@@ -81,7 +81,6 @@ func (s *Strategy) passed(
 	return nil
 }
 
-// fewest returns the n endpoints with the fewest requests in flight.
 func fewest(c []Candidate, states []endpoint.State, n int, draw uint64) []Candidate {
 	for i := range c {
 		c[i].Cost = float64(states[c[i].lot].InFlight)
@@ -159,7 +158,6 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 	return c[:n]
 }
 
-// index finds a candidate by its endpoint's place in the list.
 func index(c []Candidate, lot uint32) (int, bool) {
 	if int(lot) < len(c) && c[lot].lot == lot { // no earlier one was removed
 		return int(lot), true
@@ -167,7 +165,6 @@ func index(c []Candidate, lot uint32) (int, bool) {
 	return sort.Find(len(c), func(i int) int { return cmp.Compare(lot, c[i].lot) })
 }
 
-// rings caches the ring of the current list and, during a change, of the previous one.
 type rings struct {
 	nodes int
 	last  atomic.Pointer[ringOf]
@@ -180,7 +177,6 @@ type ringOf struct {
 	before *ringOf // without a before of its own
 }
 
-// of returns the ring of a non-empty list.
 func (s *rings) of(list []endpoint.Endpoint) *ring {
 	last := s.last.Load()
 	for l := last; l != nil; l = l.before {

@@ -29,7 +29,6 @@ func (t *tally) add(value float64) {
 	}
 }
 
-// appendTo appends the tally, unless it is empty.
 func (t *tally) appendTo(all []Excess, limit, unit string, most float64) []Excess {
 	if t.endpoints == 0 {
 		return all

@@ -35,7 +35,6 @@ func (a *asked) add(adapter uint64) {
 	}
 }
 
-// homes returns the number of an adapter's homes.
 func (a *asked) homes(c []Candidate) int {
 	slots := 0
 	for i := range c {
@@ -47,7 +46,6 @@ func (a *asked) homes(c []Candidate) int {
 	return max(1, slots/max(1, int(a.count.Load())))
 }
 
-// sendHome adds the cost of loading the adapter away from its homes.
 func (a *adapters) sendHome(adapter uint64, c []Candidate) {
 	homes := a.asked.homes(c)
 	if homes >= len(c) {

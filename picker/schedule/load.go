@@ -129,7 +129,6 @@ func (l *load) assumedPrompt() float64 {
 	return defaultPrompt
 }
 
-// readWeight is the factor on the time to read a prompt.
 func readWeight(s *endpoint.State) float64 {
 	there := float64(s.InFlight)
 	if s.Fresh {

@@ -73,7 +73,6 @@ func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 // uniformPart converts a draw to a number from 0 to 1.
 func uniformPart(draw uint64) float64 { return float64(draw>>11) / (1 << 53) }
 
-// cachedPart returns the cached part of the prompt's whole blocks at candidate i.
 func (v *view) cachedPart(i int) float64 {
 	blocks := len(v.r.Chain)
 	if blocks == 0 { // token IDs of a short or unknown text
@@ -114,7 +113,6 @@ func (p prefixAffinity) narrow(v view, draw uint64) {
 	}
 }
 
-// firstToken estimates the time to the first token at candidate i, in milliseconds.
 func (p prefixAffinity) firstToken(v view, i int) float64 {
 	if p.Predicts() {
 		return 1000 * v.c[i].TTFT
@@ -153,7 +151,6 @@ type contextLength struct {
 	*endpointpicker.ContextLength
 }
 
-// lengths returns an endpoint's range; ok is false if the label is invalid.
 func (p contextLength) lengths(e *endpoint.Endpoint) (low, high int, labeled, ok bool) {
 	text, labeled := e.Labels[p.Label]
 	first, second, _ := strings.Cut(text, "-")

@@ -128,7 +128,6 @@ func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
 	c.predict(r, state)
 }
 
-// predict sets a candidate's latency by the work before it, and the prompt.
 func (c *Candidate) predict(r *Request, state *endpoint.State) {
 	// A server computes at least one token, even of a cached prompt.
 	c.features = endpoint.Features{Prefill: c.ahead + max(c.uncached, 1)/c.Rate, Queue: queue(state),

@@ -10,7 +10,6 @@ import (
 // Plugins names the strategy that Options.Profile describes.
 const Plugins = "plugins"
 
-// A new scorer is a row here and in endpointpicker, and a file if needed.
 var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.QueueScorer:           func(endpointpicker.Instance) pluginScorer { return fewer{waiting} },
 	endpointpicker.RunningRequestsScorer: func(endpointpicker.Instance) pluginScorer { return fewer{running} },
@@ -68,10 +67,8 @@ type pluginScorer interface {
 	add(v view, weight float64)
 }
 
-// choice moves up to n candidates to the front of c, best first, by their scores.
 type choice func(c []Candidate, n int, random func() uint64) []Candidate
 
-// plugins is the chooser of strategy plugins, by the weighted sums of scores.
 type plugins struct {
 	narrowers []named
 	scorers   []weighted
@@ -149,7 +146,6 @@ func (p *plugins) rank(v view, c []Candidate, n int) {
 	p.choice(c, n, p.random)
 }
 
-// see makes the view of a pick, and sets each candidate's fields for Work and predictions.
 func (p *plugins) see(r *Request, c []Candidate, states []endpoint.State) view {
 	v := see(r, c, states)
 	warm := false

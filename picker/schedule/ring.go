@@ -32,8 +32,6 @@ func hash64(text []byte) uint64 {
 // maxPoints bounds a ring. Long lists get fewer virtual nodes per endpoint.
 const maxPoints = 1 << 20
 
-// newRing returns the ring of a list sorted by address, with old's points where endpoints are the
-// same.
 func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
 	nodes = min(nodes, max(1, maxPoints/len(list)))
 	r := &ring{nodes: nodes, texts: make([]string, len(list))}
@@ -83,7 +81,6 @@ func place(list []endpoint.Endpoint, at netip.AddrPort) (int, bool) {
 	})
 }
 
-// successor returns the index of the first point at or after a key, wrapping around.
 func (r *ring) successor(key uint64) int {
 	i, _ := slices.BinarySearchFunc(r.points, key, func(p point, key uint64) int {
 		if p.at < key {

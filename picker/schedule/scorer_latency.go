@@ -15,7 +15,6 @@ type latency struct {
 	*endpointpicker.Latency
 }
 
-// The groups of candidates, best first.
 const (
 	meetsBoth = iota
 	idleLate
@@ -90,7 +89,6 @@ func (s *span) include(headroom float64) {
 
 func (s *span) empty() bool { return s.high-s.low < 1e-9 }
 
-// part is a headroom's position in the span, from 0 to 1.
 func (s *span) part(headroom float64) float64 {
 	if s.empty() {
 		return 0.5

@@ -11,7 +11,6 @@ import (
 
 // Scorers with memory of picks, and one that reads a header.
 
-// noter records the endpoint that a request is sent to.
 type noter interface {
 	note(r *Request, c *Candidate)
 }

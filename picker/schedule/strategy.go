@@ -65,7 +65,6 @@ type Strategy struct {
 	variants map[string]*Strategy
 }
 
-// chooser selects endpoints by rules other than costs.
 type chooser interface {
 	// choose moves up to n candidates to the front of c, best first, and returns them; none to shed
 	// the request. c is in the order of list. states, and explain's verdicts, are for all of list,
@@ -211,7 +210,6 @@ func New(o Options) (*Strategy, error) {
 	return s, nil
 }
 
-// newVariants returns the strategy of a document with a profile per value of a header.
 func newVariants(o Options, by *endpointpicker.ByHeader) (*Strategy, error) {
 	all := map[string]*Strategy{}
 	for name, profile := range by.Profiles {
@@ -292,7 +290,6 @@ func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 	return ranked
 }
 
-// rank is Rank with a round-robin position.
 func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	n int, turn uint64, scratch *Scratch) []Candidate {
 	c := s.candidates(r, now, list, allowed, scratch)
@@ -334,7 +331,6 @@ func (s *Strategy) order(
 	return best(c, n, s.random())
 }
 
-// match sets each candidate's cached part of the prompt.
 func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	if s.prefixes == nil || len(r.Chain)+len(r.Exact.Ends) == 0 {
 		return
@@ -359,7 +355,6 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	clear(scratch.servers) // scratch outlives pools
 }
 
-// candidates returns the endpoints that pass the filters, in the order of list.
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
@@ -429,7 +424,6 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	return c
 }
 
-// best moves the n best candidates to the front: by cost, then at random.
 func best(c []Candidate, n int, draw uint64) []Candidate {
 	n = min(n, len(c))
 	for i := range n {
@@ -465,7 +459,6 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// inTurn rotates the candidates so that number turn comes first, and returns n.
 func inTurn(c []Candidate, turn uint64, n int) []Candidate {
 	first := int(turn % uint64(len(c)))
 	slices.Reverse(c[:first])

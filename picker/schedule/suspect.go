@@ -79,7 +79,6 @@ func (s *Strategy) Suspects(now time.Time, list []endpoint.Endpoint) []Suspicion
 	return out
 }
 
-// suspicion is the first of the doubts.
 func (d doubt) suspicion() Suspicion {
 	switch {
 	case d&silent != 0:

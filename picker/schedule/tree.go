@@ -12,7 +12,6 @@ const (
 	Sheddable Criticality = "Sheddable"
 )
 
-// Thresholds of the strategy "tree".
 const (
 	criticalQueue  = 50  // endpoints with fewer waiting requests are preferred for Critical ones
 	sheddableQueue = 5   // capacity: at most this many waiting requests,
@@ -58,7 +57,6 @@ func (t tree) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states [
 	walk(r, c, states, func(c *Candidate, step string) { verdicts[c.lot].Out = step })
 }
 
-// branch has the endpoints kept by a walk of the tree.
 type branch struct {
 	c       []Candidate
 	states  []endpoint.State
@@ -94,7 +92,6 @@ func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Cand
 	return len(b.c)
 }
 
-// grow starts a walk without stale endpoints.
 func grow(c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) branch {
 	b := branch{c: c, states: states, dropped: dropped}
 	for i := range c {
@@ -172,7 +169,6 @@ func (b *branch) none(step string) {
 	b.c = nil
 }
 
-// lora keeps the endpoints with the adapter, else those with a free slot.
 func (b *branch) lora(model string) {
 	if model == "" {
 		return

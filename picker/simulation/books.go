@@ -49,13 +49,11 @@ func (a *account) leaked(now time.Duration) float64 {
 	return a.backlog
 }
 
-// work returns the tokens ahead of a new request at a server.
 func (b *books) work(server int, now time.Duration) float64 {
 	a := &b.accounts[server]
 	return min(max(a.leaked(now), a.unserved/2), a.unserved)
 }
 
-// wait predicts when a server has read the prompt of a new request.
 func (b *books) wait(server int, now time.Duration, uncached int) time.Duration {
 	return time.Duration((b.work(server, now) + float64(uncached)) / b.accounts[server].rate * float64(time.Second))
 }

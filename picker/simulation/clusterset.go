@@ -65,7 +65,6 @@ type Report struct {
 	Every   time.Duration
 }
 
-// waiter is a Policy with data for reports.
 type waiter interface {
 	Wait(now time.Duration) (least float64, servers int, rate float64)
 }
@@ -125,7 +124,6 @@ func RunClusters(s ClusterSet) []Routed {
 	return r.outcomes
 }
 
-// setRun plays a ClusterSet. Each cluster is a run on the same clock.
 type setRun struct {
 	ClusterSet
 	clock    clock
@@ -212,7 +210,6 @@ func (r *setRun) choose(i int) {
 	})
 }
 
-// send makes a request arrive at a cluster, which takes or declines it.
 func (r *setRun) send(i, cluster int, take func()) {
 	from := r.Enter[i]
 	r.clock.at(r.clock.now+r.Delays[from][cluster], func() {

@@ -47,7 +47,6 @@ func newGate(r *run, by int) *gate {
 	return &gate{run: r, queue: flow.New(r.Flow.Limits, measure, epoch)}
 }
 
-// enter admits a request, queues it, or rejects it.
 func (g *gate) enter(i int, q *Request) {
 	r := g.run
 	h := held{i, &flow.Request{Priority: q.Priority, Fairness: q.Fairness}}

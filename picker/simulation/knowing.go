@@ -62,7 +62,6 @@ func (k *knowing) learn(now time.Duration, number int, kind Kind) {
 	k.Learn(now, Fact{Kind: kind, Pick: k.picks[number]})
 }
 
-// directed is a Policy that uses a server chosen elsewhere.
 type directed struct{ server int }
 
 func (d *directed) Choose(time.Duration, *Request) Choice { return Choice{Server: d.server} }

@@ -49,7 +49,6 @@ func produced(name string, o schedule.Options) Strategy {
 		New: func(p Pool) Policy { return newProduction(o, p) }}
 }
 
-// production is one pool of one picker process.
 type production struct {
 	strategy  *schedule.Strategy
 	metrics   endpoint.Metrics

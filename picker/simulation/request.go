@@ -65,7 +65,6 @@ func (t *tree) block(parent int32, content uint64) int32 {
 	return n
 }
 
-// prompt appends the blocks with the contents to a prompt's.
 func (t *tree) prompt(blocks []int32, contents ...uint64) []int32 {
 	for _, c := range contents {
 		parent := int32(root)

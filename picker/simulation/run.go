@@ -133,7 +133,6 @@ func (r *run) all(f Fact) {
 	}
 }
 
-// scrape reads a server's page repeatedly while requests are left.
 func (r *run) scrape(server int) {
 	if r.Strategy.Unpaged {
 		return
@@ -253,7 +252,6 @@ func (r *run) end(q *sequence) {
 	}
 }
 
-// report is a periodic access log entry. It repeats until it has reported the first byte.
 func (r *run) report(i int) {
 	r.clock.at(r.clock.now+renewalInterval, func() {
 		o := &r.outcomes[i]

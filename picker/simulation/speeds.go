@@ -31,7 +31,6 @@ func LearnedRates(s Scenario) (rates []float64) {
 	return rates
 }
 
-// know sets the servers' rates in the scenario's pickers.
 func (s *Scenario) know(policies []Policy) {
 	for _, p := range policies {
 		known, ok := p.(*production)

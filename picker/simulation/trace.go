@@ -140,7 +140,6 @@ func parse(text []byte) (l line, err error) {
 
 func (l *line) blocks() int { return (*l.Input + BlockTokens - 1) / BlockTokens }
 
-// add adds a line's request. Models have numbers from 0, so different adapters share no prefix.
 func (w *Workload) add(l line, models map[string]int) {
 	model, ok := models[l.Model]
 	if !ok {

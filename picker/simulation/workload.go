@@ -72,7 +72,6 @@ func (d *drawing) fresh(blocks int) []uint64 {
 	return contents
 }
 
-// about returns a log-normal number of tokens with the given median.
 func (d *drawing) about(median, sigma float64) int {
 	return int(min(max(1, median*math.Exp(sigma*d.NormFloat64())), 60_000))
 }
@@ -96,7 +95,6 @@ func (d *drawing) zipf(n int, s float64) func() int {
 	}
 }
 
-// prompts returns n prompt beginnings with that many blocks.
 func (d *drawing) prompts(n int, blocks func() int) [][]uint64 {
 	all := make([][]uint64, n)
 	for i := range all {
