@@ -38,18 +38,7 @@ type Reading struct {
 // a broken server or a wrong port look idle. Some servers lack the latter two series. Lines longer
 // than page's buffer are skipped: no series has such a line.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
-	var r Reading
-	var lora loraReader
-	var size, blocks, tokens float64
-	var has shown
-	var invalid error
-	load := func(most float64, line []byte) float64 {
-		v, problem := sampleValue(most, line)
-		if problem != "" && invalid == nil {
-			invalid = errors.New("the page shows no load: " + problem)
-		}
-		return v
-	}
+	p := pageParser{d: d}
 	for {
 		line, err := page.ReadSlice('\n')
 		for errors.Is(err, bufio.ErrBufferFull) {
@@ -57,71 +46,96 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 			line = nil
 		}
 		if err != nil && err != io.EOF {
-			return r, err
+			return p.Reading, err
 		}
 		if len(line) == 0 && err == io.EOF {
-			break
+			return p.result()
 		}
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		if len(line) == 0 || line[0] == '#' {
-			continue
-		}
-		switch {
-		case d.queue.matches(line):
-			has.queue = true
-			r.Queue += load(maxValue, line)
-		case d.running.matches(line):
-			has.running = true
-			r.Running += load(maxValue, line)
-		case d.kv.matches(line), d.kvOld.matches(line):
-			has.kv = true
-			r.KV = max(r.KV, load(1, line))
-		case d.lora.matches(line):
-			if at, ok := r.value(line); ok {
-				lora.read(at, line)
-			}
-		case d.shape.matches(line):
-			r.CacheTokens += d.shapeTokens(line)
-		case d.size.matches(line):
-			v, _ := r.value(line)
-			size = max(size, v)
-		case d.blocks.matches(line):
-			v, _ := r.value(line)
-			blocks += v
-		case d.tokens.matches(line):
-			v, _ := r.value(line)
-			tokens += v
-		case d.read.matches(line), d.written.matches(line):
-			v, ok := r.value(line)
-			r.Tokens, r.CountsTokens = r.Tokens+v, r.CountsTokens || ok
-			if d.computed.matches(line) { // llama.cpp has one series for both
-				r.PrefillTokens += v
-			}
-		case d.computed.matches(line):
-			v, _ := r.value(line)
-			r.PrefillTokens += v
-		case d.seconds.matches(line):
-			v, _ := r.value(line)
-			r.PrefillSeconds += v
-		case d.prefills.matches(line):
-			v, _ := r.value(line)
-			r.Prefills += v
+		if line = bytes.TrimSuffix(line, []byte("\n")); len(line) > 0 && line[0] != '#' {
+			p.sample(line)
 		}
 	}
+}
+
+// pageParser collects the samples of a page.
+type pageParser struct {
+	Reading
+	d                    *dialect
+	lora                 loraReader
+	size, blocks, tokens float64
+	has                  shown
+	invalid              error
+}
+
+func (p *pageParser) sample(line []byte) {
+	d := p.d
 	switch {
-	case invalid != nil:
-		return r, invalid
-	case has == shown{}:
-		return r, errNoSeries
-	case !has.queue:
-		return r, errors.New("the page has no series " + d.queue.String() + ": " + setNames)
+	case d.queue.matches(line):
+		p.has.queue = true
+		p.Queue += p.load(maxValue, line)
+	case d.running.matches(line):
+		p.has.running = true
+		p.Running += p.load(maxValue, line)
+	case d.kv.matches(line), d.kvOld.matches(line):
+		p.has.kv = true
+		p.KV = max(p.KV, p.load(1, line))
+	case d.lora.matches(line):
+		if at, ok := p.value(line); ok {
+			p.lora.read(at, line)
+		}
+	case d.shape.matches(line):
+		p.CacheTokens += d.shapeTokens(line)
+	case d.size.matches(line):
+		v, _ := p.value(line)
+		p.size = max(p.size, v)
+	case d.blocks.matches(line):
+		p.add(&p.blocks, line)
+	case d.tokens.matches(line):
+		p.add(&p.tokens, line)
+	case d.read.matches(line), d.written.matches(line):
+		v, ok := p.value(line)
+		p.Tokens, p.CountsTokens = p.Tokens+v, p.CountsTokens || ok
+		if d.computed.matches(line) { // llama.cpp has one series for both
+			p.PrefillTokens += v
+		}
+	case d.computed.matches(line):
+		p.add(&p.PrefillTokens, line)
+	case d.seconds.matches(line):
+		p.add(&p.PrefillSeconds, line)
+	case d.prefills.matches(line):
+		p.add(&p.Prefills, line)
 	}
-	r.Problem = bounded(joined(r.Problem, d.missing(has)))
-	if r.CacheTokens == 0 {
-		r.CacheTokens = cmp.Or(shape(int(size), int(blocks)), int(min(tokens, maxTokens)))
+}
+
+// load reads a sample of the load, which makes the page invalid if it is.
+func (p *pageParser) load(most float64, line []byte) float64 {
+	v, problem := sampleValue(most, line)
+	if problem != "" && p.invalid == nil {
+		p.invalid = errors.New("the page shows no load: " + problem)
 	}
-	r.Adapters = lora.adapters()
-	return r, nil
+	return v
+}
+
+func (p *pageParser) add(sum *float64, line []byte) {
+	v, _ := p.value(line)
+	*sum += v
+}
+
+func (p *pageParser) result() (Reading, error) {
+	switch {
+	case p.invalid != nil:
+		return p.Reading, p.invalid
+	case p.has == shown{}:
+		return p.Reading, errNoSeries
+	case !p.has.queue:
+		return p.Reading, errors.New("the page has no series " + p.d.queue.String() + ": " + setNames)
+	}
+	p.Problem = bounded(joined(p.Problem, p.d.missing(p.has)))
+	if p.CacheTokens == 0 {
+		p.CacheTokens = cmp.Or(shape(int(p.size), int(p.blocks)), int(min(p.tokens, maxTokens)))
+	}
+	p.Adapters = p.lora.adapters()
+	return p.Reading, nil
 }
 
 // value reads a sample of other series than the load's. It notes the first invalid one.
