@@ -118,9 +118,6 @@ func historyOf(pools int) int64 {
 // start is the origin of times in atomics: monotonic, because the clock may be set.
 var start = time.Now()
 
-// newHistory returns a history that keeps nothing until resize.
-func newHistory() *history { return new(history) }
-
 func (h *history) resize(size int64) {
 	h.size.Store(size)
 	newest := h.next.Load()

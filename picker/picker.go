@@ -311,7 +311,7 @@ func (c *Pool) setDefaults(old *pool) {
 
 func (p *Picker) inherit(next, old *pool) {
 	if old == nil {
-		old = &pool{counters: p.metrics.pool(next.Name), history: newHistory(), holders: p.asks.models.Holders(),
+		old = &pool{counters: p.metrics.pool(next.Name), history: new(history), holders: p.asks.models.Holders(),
 			storm: new(storm), rules: newModelRules(next.Models, mathrand.Uint64)}
 		old.Models = next.Models
 	}

@@ -43,7 +43,7 @@ func promptTokens(r *extproc.Request) int {
 		return 1 // there is no prompt
 	}
 	if r.Facts.Size == 0 { // the body is not read; most of it is the prompt
-		return min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
+		return min(contentLength(r)/prefix.BytesPerToken, prefix.MaxTokens)
 	}
 	return r.Facts.Tokens
 }
@@ -55,16 +55,6 @@ func servedModel(f *request.Facts) string {
 	return f.Model
 }
 
-// length reads a content-length of at most 9 digits, else 0.
-func length(text []byte) (n int) {
-	if len(text) > 9 {
-		return 0
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n
+func contentLength(r *extproc.Request) int {
+	return extproc.Digits(r.Headers.Header("content-length"), 9)
 }

@@ -147,7 +147,7 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 
 func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	q := &flow.Request{Priority: int(pool.priority(r)), Model: servedModel(&r.Facts),
-		Bytes: int64(max(r.Facts.Size, length(r.Headers.Header("content-length"))))}
+		Bytes: int64(max(r.Facts.Size, contentLength(r)))}
 	if !pool.TrustHeaders {
 		return q
 	}

@@ -195,7 +195,7 @@ func (u *upstreamMetrics) picked(k *pick) {
 		u.queued.observe(k.waited.Seconds(), labels[2], labels[3], outcome, pool.ID.Pool.Name, model, target)
 		u.entered.observe(k.entered.Seconds(), labels[2], labels[3], outcome)
 	}
-	if size := max(r.Facts.Size, length(r.Headers.Header("content-length"))); size > 0 {
+	if size := max(r.Facts.Size, contentLength(r)); size > 0 {
 		u.sizes.observe(float64(size), labels...)
 	}
 	if r.Facts.Target != nil {

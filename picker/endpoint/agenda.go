@@ -21,8 +21,6 @@ type agenda struct {
 
 const never = time.Duration(math.MinInt64)
 
-func newAgenda(tick time.Duration) agenda { return agenda{tick: tick, last: math.MinInt64} }
-
 // at returns the tick of a time, which is negative in tests with their own clock.
 func (a *agenda) at(t time.Duration) int64 {
 	if t < 0 {

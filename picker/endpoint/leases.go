@@ -113,7 +113,7 @@ func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
 	for i := range l.shards {
-		l.shards[i].open, l.shards[i].due = map[uint64]*Lease{}, newAgenda(l.tick())
+		l.shards[i].open, l.shards[i].due = map[uint64]*Lease{}, agenda{tick: l.tick(), last: math.MinInt64}
 	}
 	return l
 }

@@ -107,8 +107,6 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-func newExchange() *exchange { return exchanges.Get().(*exchange) }
-
 func (x *exchange) close() {
 	if x.track != nil {
 		x.track.End()
@@ -342,19 +340,7 @@ func (x *exchange) overloaded(needed bool) *Answer {
 	return nil
 }
 
-func declared(m *Message) (n int64) {
-	text := m.Header("content-length")
-	if len(text) > 12 {
-		return 0
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return n
-}
+func declared(m *Message) int64 { return int64(Digits(m.Header("content-length"), 12)) }
 
 // read reads a chunk of the body that the pick waits for, and holds it if needed later. It returns
 // an answer for a too large body. If too many bodies are held, whole is false: the pick does

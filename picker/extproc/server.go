@@ -157,7 +157,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	if call.failed != "" {
 		return s.failed(stream, call)
 	}
-	x := newExchange()
+	x := exchanges.Get().(*exchange)
 	defer x.close()
 	x.request.exchange = x
 	x.bodies, x.names, x.stream, x.ctx = s.Bodies, &s.Names, stream, ctx
@@ -202,11 +202,13 @@ func (s *Server) process(stream grpc.ServerStream) error {
 }
 
 // Number parses up to four decimal digits, such as a status or a number of retries, else 0.
-func Number[T string | []byte](text T) int {
-	if len(text) == 0 || len(text) > 4 {
+func Number[T string | []byte](text T) int { return Digits(text, 4) }
+
+// Digits parses up to most decimal digits, else 0.
+func Digits[T string | []byte](text T, most int) (n int) {
+	if len(text) > most {
 		return 0
 	}
-	n := 0
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
 			return 0

@@ -85,7 +85,7 @@ type sequence struct {
 func (s *sequence) tokens() int { return s.request.Input + s.generated }
 
 func newServer(c ServerConfig, clk *clock, tree int, first, ended func(*sequence)) *server {
-	return &server{config: c, clock: clk, cache: newKVCache(c.Blocks, tree), loaded: newAdapters(c.AdapterSlots),
+	return &server{config: c, clock: clk, cache: newKVCache(c.Blocks, tree), loaded: adapters{slots: c.AdapterSlots},
 		first: first, ended: ended}
 }
 
@@ -331,8 +331,6 @@ type adapters struct {
 }
 
 type adapter struct{ name, users int }
-
-func newAdapters(slots int) adapters { return adapters{slots: slots} }
 
 func (a *adapters) find(name int) int {
 	return slices.IndexFunc(a.loaded, func(l adapter) bool { return l.name == name })
