@@ -42,7 +42,8 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 	for i := range 12 {
 		for _, mode := range []string{"/buffered", "/duplex"} {
 			chat := fmt.Sprintf(
-				`{"messages":[{"role":"system","content":"s%d"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`, i)
+				`{"messages":[{"role":"system","content":"s%d"},{"role":"user","content":[{"type":"text",`+
+					`"text":"a"},{"type":"text","text":"b"}]}]}`, i)
 			whole := fmt.Sprintf(`{"prompt":"p%d"}`, i)
 			long := `{"prompt":"` + strings.Repeat("x", 300_000+i) + `"}`
 			for _, tt := range []struct{ path, body, key string }{

@@ -47,7 +47,8 @@ func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 
 	pool.Plugins = parsed(t, `
 plugins: [{type: prefill-filter}, {type: decode-filter}, {type: header-profile-handler}]
-schedulingProfiles: [{name: prefill, plugins: [{pluginRef: prefill-filter}]}, {name: decode, plugins: [{pluginRef: decode-filter}]}]`)
+schedulingProfiles: [{name: prefill, plugins: [{pluginRef: prefill-filter}]}, {name: decode, `+
+		`plugins: [{pluginRef: decode-filter}]}]`)
 	pool.Endpoints = []endpoint.Spec{
 		{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Labels: map[string]string{"llm-d.ai/role": "prefill"}},
 		{Addr: netip.MustParseAddrPort("10.0.0.2:80"), Labels: map[string]string{"llm-d.ai/role": "decode"}},

@@ -176,7 +176,8 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
-// A note has fewer endpoints than the pool, but always the two drawn ones, however low their scores.
+// A note has fewer endpoints than the pool, but always the two drawn ones, however low their
+// scores.
 func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	p := runPicker(t, Config{})
 	var addresses []string

@@ -55,11 +55,11 @@ func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServe
 				Header:       &corev3.HeaderValue{Key: p.headers[i], RawValue: []byte(p.headers[i+1])},
 			})
 		}
-		if err := stream.Send(
-			&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-				Response: &extprocv3.CommonResponse{
-					HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: p.remove},
-				}}}}); err != nil {
+		if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+			RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
+				HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: p.remove},
+			}},
+		}}); err != nil {
 			return err
 		}
 		text := body.String()
@@ -69,12 +69,12 @@ func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServe
 		for text != "" {
 			chunk := text[:min(len(text), 60_000)]
 			text = text[len(chunk):]
-			if err := stream.Send(
-				&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
-					Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
-						StreamedResponse: &extprocv3.StreamedBodyResponse{
-							Body: []byte(chunk), EndOfStream: text == "",
-						}}}}}}}); err != nil {
+			returned := &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+				StreamedResponse: &extprocv3.StreamedBodyResponse{Body: []byte(chunk), EndOfStream: text == ""},
+			}}
+			if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+				RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: returned}},
+			}}); err != nil {
 				return err
 			}
 		}

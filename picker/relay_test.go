@@ -75,8 +75,8 @@ func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer)
 			end = r.RequestBody.EndOfStream
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
 			p.mu.Lock()
-			p.served = append(p.served,
-				m.MetadataContext.FilterMetadata["envoy.lb"].Fields["x-gateway-destination-endpoint-served"].GetStringValue())
+			lb := m.MetadataContext.FilterMetadata["envoy.lb"]
+			p.served = append(p.served, lb.Fields["x-gateway-destination-endpoint-served"].GetStringValue())
 			p.mu.Unlock()
 		}
 		if !end {
@@ -125,10 +125,14 @@ func (p *remotePicker) answer(withBody bool) []*extprocv3.ProcessingResponse {
 				Status: &typev3.HttpStatus{Code: 429}, Body: []byte(cmp.Or(p.reason, "busy over there")),
 			}}}}
 	}
-	pick :=
-		&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-				{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}}}}}}}}
+	set := []*corev3.HeaderValueOption{
+		{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}},
+	}
+	pick := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
+			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set},
+		}},
+	}}
 	if !p.headers {
 		inner, _ := structpb.NewStruct(map[string]any{
 			"envoy.lb": map[string]any{"x-gateway-destination-endpoint": p.list},

@@ -38,7 +38,8 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	list := p.pool("ns/pool").snapshot.Endpoints
 	busy := extproc.Answer{}
 	for range 6 {
-		if a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}); a.Endpoints.String() == list[1].Text {
+		a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
+		if a.Endpoints.String() == list[1].Text {
 			p.leases.Find(a.Lease.String()).Release()
 		} else {
 			busy = a

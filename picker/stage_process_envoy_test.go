@@ -77,7 +77,8 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
 		}}
 	setPools(t, p,
-		Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: processor, Body: BodyBuffered})
+		Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: processor,
+			Body: BodyBuffered})
 	stream, _ := call(t, dialPicker(t, address))
 	bufferedRequest(t, stream, `{"prompt":"a"}`)
 	r, err := stream.Recv()

@@ -217,9 +217,11 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 			_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
 				{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}},
 				// later messages have no name
-				{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
-					LogEntry: []*datav3.HTTPAccessLogEntry{entry(tt.lease, tt.change)},
-				}}},
+				{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
+					HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
+						LogEntry: []*datav3.HTTPAccessLogEntry{entry(tt.lease, tt.change)},
+					},
+				}},
 			}})
 			var all []Attempt
 			if tt.want != nil && !(tt.none && log != MembersLog) {

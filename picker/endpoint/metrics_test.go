@@ -205,7 +205,8 @@ llamacpp:tokens_predicted_total 7
 			want.Tokens, want.CountsTokens = 43, true
 		}
 		for _, label := range endpointpicker.EngineLabels {
-			if got, err := parse(page, Metrics{}.forServer(map[string]string{label: engine})); err != nil || got != want {
+			if got, err := parse(page, Metrics{}.forServer(map[string]string{label: engine})); err != nil ||
+				got != want {
 				t.Errorf("label %s: %s: %+v %v, want %+v", label, engine, got, err, want)
 			}
 		}
@@ -214,8 +215,8 @@ llamacpp:tokens_predicted_total 7
 		}
 	}
 	for _, name := range endpointpicker.Engines { // which translation takes for known
-		if _, known :=
-			dialects[Metrics{Engine: "?"}.forServer(map[string]string{endpointpicker.EngineLabels[0]: name}).Engine]; !known {
+		labels := map[string]string{endpointpicker.EngineLabels[0]: name}
+		if _, known := dialects[Metrics{Engine: "?"}.forServer(labels).Engine]; !known {
 			t.Errorf("engine %s has no dialect", name)
 		}
 	}

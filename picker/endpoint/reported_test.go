@@ -252,7 +252,8 @@ func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000*samples,
 		s.page.PrefillSeconds+samples*(0.5+step.Seconds())
 	s.read()
-	if state := s.state(); state.RateFrom != Reported || state.Rate < 7900 || state.Rate > 8100 || state.Inferred > 2100 {
+	if state := s.state(); state.RateFrom != Reported || state.Rate < 7900 || state.Rate > 8100 ||
+		state.Inferred > 2100 {
 		t.Errorf("%+v", state)
 	}
 }

@@ -172,7 +172,7 @@ func TestExtProc_FactsAreOfTheRequestsPath(t *testing.T) {
 	for path, want := range map[string]int{"/v1/completions": 3, "/v1/unknown": 0} {
 		k := open(t, c)
 		headers := headersOf(modeBuffered, false)
-		headers.Request.(*extprocv3.ProcessingRequest_RequestHeaders).RequestHeaders.Headers.Headers[0].RawValue = []byte(path)
+		headers.GetRequestHeaders().Headers.Headers[0].RawValue = []byte(path)
 		k.send(headers)
 		k.receive()
 		k.send(bodyOf(`{"prompt":"`+strings.Repeat("p", 1000)+`"}`, true))

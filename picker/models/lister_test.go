@@ -230,7 +230,8 @@ func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
 	pool := Pool{Name: "p", Servers: []Server{{Addr: at(0), Adapters: []string{"sql", "base", "sql"}}}}
 	text := Encode(l.List(t.Context(), []Pool{pool, pool}))
 	want :=
-		`{"object":"list","data":[{"id":"base","object":"model","created":7,"owned_by":"vllm"},{"id":"sql","object":"model","created":7,"owned_by":"vllm","parent":"base"}]}`
+		`{"object":"list","data":[{"id":"base","object":"model","created":7,"owned_by":"vllm"},{"id":"sql",` +
+			`"object":"model","created":7,"owned_by":"vllm","parent":"base"}]}`
 	if text != want {
 		t.Errorf("%s, want %s", text, want)
 	}

@@ -357,7 +357,8 @@ func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	p.Set("epp", at(one.addr))
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 	want := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())}
-	checks.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING) // of the process: it has no service of the name
+	// The status of the process: it has no service of the name.
+	checks.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	poll.Until(t, "the process is down", func() bool { return n.answer("epp") == want })
 	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
 	poll.Until(t, "the service is up", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })

@@ -19,16 +19,26 @@ func bare(body, cuts []byte, ids string) (string, bool) {
 }
 
 func TestNvext_WorkersAndTokensOfClientsAreRemoved(t *testing.T) {
-	for body, want := range map[string]string{
-		`{"nvext":{"token_data":[1, 2],"annotations":["a"],"backend_instance_id":7}}`:                           `{"nvext":{"token_data":null,"annotations":["a"],"backend_instance_id":null}}`,
-		`{"n\u0076ext":{"decode_worker\u005fid" : 1 , "prefill_worker_id":2,"dp_rank":3,"prefill_dp_rank":{}}}`: `{"n\u0076ext":{"decode_worker\u005fid" : null , "prefill_worker_id":null,"dp_rank":null,"prefill_dp_rank":null}}`,
-		`{"nvext":{"dp_rank":"]}"},"nvext":{"dp_rank":2}}`:                                                      `{"nvext":{"dp_rank":null},"nvext":{"dp_rank":null}}`,
-		`{"x":{"nvext":{"dp_rank":1}},"nvext":null,"dp_rank":9007199254740993}`:                                 `{"x":{"nvext":{"dp_rank":1}},"nvext":null,"dp_rank":9007199254740993}`,
-		`{"nvext":{"agent_hints":{"dp_rank":1}}}`:                                                               `{"nvext":{"agent_hints":{"dp_rank":1}}}`,
+	for _, tt := range []struct{ body, want string }{
+		{
+			`{"nvext":{"token_data":[1, 2],"annotations":["a"],"backend_instance_id":7}}`,
+			`{"nvext":{"token_data":null,"annotations":["a"],"backend_instance_id":null}}`,
+		},
+		{
+			`{"n\u0076ext":{"decode_worker\u005fid" : 1 , "prefill_worker_id":2,"dp_rank":3,"prefill_dp_rank":{}}}`,
+			`{"n\u0076ext":{"decode_worker\u005fid" : null , "prefill_worker_id":null,"dp_rank":null,` +
+				`"prefill_dp_rank":null}}`,
+		},
+		{`{"nvext":{"dp_rank":"]}"},"nvext":{"dp_rank":2}}`, `{"nvext":{"dp_rank":null},"nvext":{"dp_rank":null}}`},
+		{
+			`{"x":{"nvext":{"dp_rank":1}},"nvext":null,"dp_rank":9007199254740993}`,
+			`{"x":{"nvext":{"dp_rank":1}},"nvext":null,"dp_rank":9007199254740993}`,
+		},
+		{`{"nvext":{"agent_hints":{"dp_rank":1}}}`, `{"nvext":{"agent_hints":{"dp_rank":1}}}`},
 	} {
 		for _, cuts := range [][]byte{nil, {1}, {3, 7}} {
-			if got, ok := bare([]byte(body), cuts, ""); got != want || !ok {
-				t.Errorf("%s\nbecame %s\nwant   %s", body, got, want)
+			if got, ok := bare([]byte(tt.body), cuts, ""); got != tt.want || !ok {
+				t.Errorf("%s\nbecame %s\nwant   %s", tt.body, got, tt.want)
 			}
 		}
 	}

@@ -47,7 +47,8 @@ func TestRewrite_AllOtherBytesSurvive(t *testing.T) {
 		`{"model":"a","seed":9007199254740993}`: `{"model":"v<1>\"","seed":9007199254740993}`,
 		"{\r\n \"z\" : \"<b>\\u00e9\", \"model\" : \"a\" , " +
 			"\"a\":1e5}": "{\r\n \"z\" : \"<b>\\u00e9\", \"model\" : \"v<1>\\\"\" , \"a\":1e5}",
-		`{"model":"a","messages":[{"model":"a"}],"model":"b"}`: `{"model":"v<1>\"","messages":[{"model":"a"}],"model":"v<1>\""}`,
+		`{"model":"a","messages":[{"model":"a"}],"model":"b"}`: `{"model":"v<1>\"","messages":[{"model":"a"}],` +
+			`"model":"v<1>\""}`,
 		`{"mod\u0065l":"a"}`:                     `{"mod\u0065l":"v<1>\""}`,
 		`{"model":{"x":["]"]},"model":"a"}`:      `{"model":"v<1>\"","model":"v<1>\""}`,
 		`{"model":12 ,"model":null,"model":"a"}`: `{"model":"v<1>\"" ,"model":"v<1>\"","model":"v<1>\""}`,

@@ -118,7 +118,8 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 				t.Fatalf("%q became %q: %v", body, got, err)
 			}
 			if _, has := changed["route"]; has || e.TokenIDs != nil &&
-				(fmt.Sprint(changed["token_ids"]) != "[1 2]" || bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
+				(fmt.Sprint(changed["token_ids"]) != "[1 2]" ||
+					bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
 				t.Fatalf("%q became %q", body, got)
 			}
 			names := []string{"route", "nvext"}

@@ -162,7 +162,8 @@ func TestPlugins_NoHitLRUSpreadsPromptsThatNoEndpointHas(t *testing.T) {
 	list := labeled(prefixes, nil, nil, nil)
 	s := strategy(t, Options{Name: Plugins, Prefixes: prefixes, Profile: profile(t, `
 plugins: [{type: prefix-cache-scorer}, {type: no-hit-lru-scorer}]
-schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer, weight: 3}, {pluginRef: no-hit-lru-scorer, weight: 2}]}]`)})
+schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer, weight: 3}, {pluginRef: no-hit-lru-scorer, `+
+		`weight: 2}]}]`)})
 	first := func(r *Request) byte { return number(&s.Rank(r, epoch, list, nil, 1, &Scratch{})[0]) }
 	var turns []byte
 	for i := range 9 {
@@ -231,7 +232,8 @@ func TestPlugins_HeaderNamesTheProfile(t *testing.T) {
 	list := labeled(nil, map[string]string{"llm-d.ai/role": "encode"}, map[string]string{"llm-d.ai/role": "prefill"},
 		map[string]string{"llm-d.ai/role": "decode"})
 	s := strategy(t, Options{Name: Plugins, Profile: profile(t, `
-plugins: [{type: encode-filter}, {type: prefill-filter}, {type: decode-filter}, {type: active-request-scorer}, {type: header-profile-handler}]
+plugins: [{type: encode-filter}, {type: prefill-filter}, {type: decode-filter}, {type: active-request-scorer}, `+
+		`{type: header-profile-handler}]
 schedulingProfiles:
 - {name: encode, plugins: [{pluginRef: encode-filter}, {pluginRef: active-request-scorer}]}
 - {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: active-request-scorer}]}

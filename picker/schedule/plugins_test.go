@@ -351,8 +351,10 @@ func TestPlugins_RankAllocatesNothing(t *testing.T) {
 	list := endpoints(t, server{queue: 1}, server{inFlight: 2}, server{kv: .5})
 	for _, picker := range endpointpicker.Types(endpointpicker.Picker) {
 		s := strategy(t, Options{Name: Plugins, Profile: profile(t, `
-plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: running-requests-size-scorer}, {type: active-request-scorer}, {type: token-load-scorer},
-  {type: load-aware-scorer}, {type: prefix-cache-scorer}, {type: lora-affinity-scorer}, {type: label-selector-filter}, {type: `+picker+`}]`)})
+plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: running-requests-size-scorer}, `+
+			`{type: active-request-scorer}, {type: token-load-scorer},
+  {type: load-aware-scorer}, {type: prefix-cache-scorer}, {type: lora-affinity-scorer}, `+
+			`{type: label-selector-filter}, {type: `+picker+`}]`)})
 		var scratch Scratch
 		r := Request{Model: "m", Tokens: 2000, Chain: make(prefix.Chain, 31)}
 		if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 2, &scratch) }); n != 0 {

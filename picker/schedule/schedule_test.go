@@ -447,8 +447,9 @@ func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 
 func TestStrategy_UnknownNameListsValidNames(t *testing.T) {
 	_, err := New(Options{Name: "best"})
-	if err == nil ||
-		err.Error() != `unknown strategy "best": use one of [chwbl least-request load plugins random round-robin session tree]` {
+	const want = `unknown strategy "best": use one of ` +
+		`[chwbl least-request load plugins random round-robin session tree]`
+	if err == nil || err.Error() != want {
 		t.Error(err)
 	}
 }

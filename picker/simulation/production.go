@@ -34,7 +34,8 @@ func Production() []Strategy {
 const llmdDefault = `
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
-plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}, {type: max-score-picker}]
+plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer},
+  {type: max-score-picker}]
 schedulingProfiles:
 - name: default
   plugins:
