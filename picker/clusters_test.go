@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// chooser ranks clusters in their order, and notes what it is called with.
+// chooser ranks clusters in their order, and records its calls.
 type chooser struct {
 	clusters map[objectid.Target]*Clusters
 	charged  []string // the first of each pick that is charged
@@ -133,8 +133,8 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	}
 }
 
-// A session is where its last request was served, whatever is cheaper, and nowhere else than at a
-// cluster of the import.
+// A session stays where its last request was served, whatever is cheaper, and only at the import's
+// clusters.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	var published []Session
@@ -188,7 +188,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf("published: %+v", published)
 	}
 
-	// What a peer publishes counts for clusters of the import only.
+	// A peer's sessions count only for the import's clusters.
 	id := schedule.SessionID([]byte("four"))
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "elsewhere"})
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02", Age: DefaultSessionTTL.Milliseconds() + 1})
@@ -201,8 +201,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf("a session of another process is at %s", first)
 	}
 
-	// A cluster that leaves the import, because it is drained or outside of within, loses its
-	// sessions; the others keep theirs.
+	// A cluster that leaves the import, drained or outside of within, loses its sessions; the
+	// others keep theirs.
 	left := clustersOf(2)
 	left.Sessions = true
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: left})
@@ -218,8 +218,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	}
 }
 
-// A token leads to clusters of its import that take requests, for as long as a session stays, and
-// shows no name of one.
+// A token leads to clusters of its import that accept requests, while a session stays, and reveals
+// no name.
 func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 	newPool := func(name string, clusters int) *pool {
 		list := clustersOf(clusters)

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// The interfaces of Config as functions. A nil one drops what it receives.
+// The interfaces of Config as functions; nil ones drop their arguments.
 
 type callers struct {
 	unrestricted
@@ -66,7 +66,7 @@ type stops func(time.Time) time.Duration
 
 func (s stops) Behind(now time.Time) time.Duration { return s(now) }
 
-// outsideOf are addresses of which those in a prefix are denied.
+// outsideOf denies the addresses in a prefix.
 type outsideOf struct {
 	unrestricted
 	prefix netip.Prefix

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Of a pool that another picker picks from, the servers that are known, or in a range that is
-// declared, are asked.
+// Only known servers of a relayed pool, or in a declared range, are probed.
 func TestFailed_ServersOfExternalPickersAreLimited(t *testing.T) {
 	p, err := New(Config{})
 	if err != nil {
@@ -81,8 +80,8 @@ func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 	}
 }
 
-// A stream whose status is 200 counts against its server if that has not completed it: it shows no
-// speed and no progress, and three of them make the server suspect. What a client causes does not.
+// A stream of status 200 counts against its server if incomplete: it shows no speed or progress,
+// and three make the server suspect. A client's errors do not.
 func TestFailed_StreamsThatEndInAnErrorAreFailures(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*accesslog.Entry)

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Verdicts are the largest part of what a picker keeps of its picks: the more pools, the fewer
-// records each has.
+// Verdicts are the largest part of records: with more pools, each has fewer.
 func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	records := func() (all int) {
@@ -52,7 +51,7 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	}
 }
 
-// Notes of picks live longer than their pool may: they keep none of its records.
+// Notes of picks may outlive their pool: they keep none of its records.
 func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	h := p.pool("ns/pool").history

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// unservedPools has the pools that are reported.
 type unservedPools struct {
 	discarded
 	mu    sync.Mutex
@@ -35,7 +34,7 @@ func (u *unservedPools) list() string {
 	return fmt.Sprint(u.pools)
 }
 
-// A pool of which no server serves is reported until one does, or the pool is gone.
+// A pool without a serving server is reported until one serves, or the pool is gone.
 func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)

@@ -26,7 +26,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// processorOf is a service that answers with a text, or a status.
 type processorOf struct {
 	Processor
 	mu     sync.Mutex
@@ -144,7 +143,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 		}
 		a.Track.End()
 	}
-	// no boolean: the default holds
+	// No boolean: the default applies.
 	for _, text := range []string{`{"route":null,"prompt":"a"}`, `{"route":"fallback","prompt":"a"}`,
 		`{"route":1,"prompt":"a"}`} {
 		if a := p.Pick(t.Context(), bodied(text)); a.Endpoints[0] != "10.0.0.5:81" || s.sent.Body["route"] != true {
@@ -159,7 +158,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	}
 }
 
-// A request whose route restricts its endpoints stays among them, whatever the processor answers.
+// A route's subset applies, whatever the processor answers.
 func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	s := startProcessor(t)
 	s.Route = true

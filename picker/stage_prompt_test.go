@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestKVEvents_TextPromptIsRendered has a server that renders: the picker needs the body for it,
-// which Envoy sends in BUFFERED.
+// TestKVEvents_TextPromptIsRendered has a rendering server: the picker needs the body, which Envoy
+// sends in BUFFERED.
 func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	tokens := make([]uint32, 1024)
 	for i := range tokens {

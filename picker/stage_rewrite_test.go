@@ -131,7 +131,7 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	}
 }
 
-// A model server in Python takes these bodies for JSON.
+// A model server in Python accepts these bodies as JSON.
 func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// kinds are a pool and a request for each kind of target, and for what a pick may take beside its
-// lease.
+// kinds are a pool and a request per kind of target, and per resource that a pick may hold besides
+// its lease.
 func kinds(t *testing.T) map[string]struct {
 	pool    Pool
 	request extproc.Request
@@ -59,9 +59,9 @@ func kinds(t *testing.T) map[string]struct {
 	}
 }
 
-// A pick that ends between any two stages, because one panics, leaves nothing that counts its
-// request: neither a lease nor a request in flight, at servers, at clusters or at a remote picker,
-// nor an admitted request without a place.
+// A pick that ends between any two stages, because one panics, leaves no count of its request: no
+// lease, no request in flight at servers, clusters or a remote picker, and no admitted request
+// without a place.
 func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	for name, kind := range kinds(t) {
 		for at := range stages() {
@@ -112,7 +112,6 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	}
 }
 
-// counting is a chooser that counts the charges which have not ended.
 type counting struct {
 	chooser
 	open int
@@ -130,8 +129,8 @@ func (c *counting) Choose(pool objectid.Target, p ClusterPrompt, charged bool, o
 
 func (c *counting) End() { c.open-- }
 
-// Each stage is needed: without it the table still compiles, and the check beside it fails, as does
-// the test that is named there.
+// Each stage is needed: without it the table still compiles, but its check fails, as does the named
+// test.
 func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	type check struct {
 		test  string // through more of the picker, that fails, too
@@ -278,8 +277,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	}
 }
 
-// What a reader is shown of a pick is by the same table: each stage that it has passed, in their
-// order, with the time that it took.
+// Readers see a pick by the same table: its passed stages in order, with their times.
 func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Endpoints: specs(first)},
@@ -324,7 +322,6 @@ func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	}
 }
 
-// What a picker owns is in parts that own their state.
 func TestPicker_HasFewFields(t *testing.T) {
 	if n := reflect.TypeFor[Picker]().NumField(); n > 15 {
 		t.Errorf("Picker has %d fields, want 15 at most: give what belongs together a type of its own", n)

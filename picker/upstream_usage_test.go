@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A response names its tokens at its end, in whatever pieces it arrives.
+// A response has its tokens at its end, in whatever pieces it arrives.
 func TestUpstreamMetrics_TokensAreTheResponsesOwn(t *testing.T) {
 	filler := strings.Repeat(`{"choices":[{"delta":{"content":"x"}}]}`, 300)
 	for body, want := range map[string][2]int{

@@ -103,8 +103,7 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	}
 }
 
-// Of two attempts at the same time the metadata has the later one, and the address the one that has
-// answered.
+// Of two concurrent attempts, the metadata has the later one, the address the one that responded.
 func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served, from string
@@ -133,8 +132,8 @@ func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	}
 }
 
-// Requests to exporting clusters are attempts, with a lease or without one; leases count in the
-// logs of Gateways alone.
+// Requests to exporting clusters are attempts, with or without a lease. Leases count only in the
+// logs of Gateways.
 func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	entry := func(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
@@ -239,12 +238,10 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	}
 }
 
-// keep is a Sink.
 type keep struct{ to *[]Entry }
 
 func (k keep) Log(e Entry) { *k.to = append(*k.to, e) }
 
-// stream has the messages of an Envoy.
 type stream struct {
 	grpc.ServerStream
 	messages []*accesslogv3.StreamAccessLogsMessage
@@ -299,8 +296,8 @@ func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
 	}
 }
 
-// A response of status 200 that its server has not completed shows that: by its reset, or by the
-// status of a gRPC call.
+// A reset, or a gRPC call's status, shows that the server did not complete a response of status
+// 200.
 func TestAccessLog_ResponseThatFailsAfterItsHeaders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		details, headers, trailers string

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A server whose rate is unknown is compared with the pool's other servers: it is silent soon where
-// these have answered such prompts, and not while it may be as slow as they are.
+// A server with an unknown rate is compared with the pool's others: it is silent soon after these
+// answered such prompts, and not while it may be as slow.
 func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 	const ms = time.Millisecond
 	unknown := func(tokens int) Work {
@@ -81,7 +81,7 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 	}
 }
 
-// What servers show while requests wait counts, and not what they had shown when these were sent.
+// First tokens of other servers count while requests wait, not only from before.
 func TestSilent_FirstTokensOfOthersCountAtOnce(t *testing.T) {
 	m := newMotionRig()
 	pool := m.Snapshot(Metrics{}, nil, []Spec{

@@ -123,7 +123,7 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 	}
 }
 
-// The value of a broken server must not look like the best one.
+// A broken server's value must not look like the best one.
 func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 	const rest = "vllm:num_requests_running 2\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n"
 	for _, tt := range []struct{ name, page, problem string }{

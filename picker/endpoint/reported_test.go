@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// serving is a server that reads 8,000 tokens a second as requests are counted here, each of which
-// is half of one of its own.
+// serving is a server that reads 8,000 tokens a second as counted here, each half of one of its
+// own.
 type serving struct {
 	e      *Endpoint
 	leases *Leases
@@ -25,7 +25,7 @@ func newServing() *serving {
 func (s *serving) read() { s.e.BeginScrape().Succeed(s.page, s.now) }
 
 // prompts are read at once, each as fast as alone or slower; then they end, and the page is read.
-// took is the time in which all of them are read.
+// took is the time to read all.
 func (s *serving) prompts(n, tokens int, took time.Duration) {
 	var open []*Lease
 	for range n {
@@ -116,14 +116,13 @@ func TestReportedRate_IsWhatBothReadingsAgreeOn(t *testing.T) {
 	}
 }
 
-// answer is one whose first token is not seen, beside others.
+// answer is a response with a hidden first token, beside others.
 type answer struct {
 	at, read, rest time.Duration // when it is sent, how long its prompt is read, and the rest of the answer
 	early          bool          // a stream that begins with an event at once; else no stream
 }
 
-// answers sends prompts of 2,000 tokens. The page counts each of them, and is read, when its answer
-// has ended; meanwhile it is read with what is there.
+// answers sends prompts of 2,000 tokens. The page counts each once its response has ended.
 func (s *serving) answers(all ...answer) {
 	leases, begin := make([]*Lease, len(all)), s.now
 	for at, open := time.Duration(0), len(all); open > 0; at += 10 * time.Millisecond {
@@ -235,8 +234,8 @@ func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 	}
 }
 
-// First tokens that come late, as behind another gateway that holds them back, show a slow server.
-// Its own series outrank them.
+// Late first tokens, as behind another gateway that holds them back, show a slow server. Its own
+// series outrank them.
 func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	s := newServing()
 	for range 10 {
@@ -258,7 +257,7 @@ func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	}
 }
 
-// Reports of first tokens come in any order.
+// First tokens are reported in any order.
 func TestReportedRate_TimeWithUnreadPromptsIsTheUnionOfTheirs(t *testing.T) {
 	all := [][2]int64{{0, 10}, {5, 15}, {20, 30}, {22, 24}, {40, 41}, {30, 35}}
 	for turn := range all {

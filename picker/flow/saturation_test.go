@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// pool has servers, each with what its page shows.
 type pool struct {
 	registry *endpoint.Registry
 	snapshot *endpoint.Snapshot
@@ -37,7 +36,6 @@ func address(i int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)
 }
 
-// send sends a server requests of so many prompt tokens each.
 func (p *pool) send(server, n, tokens int) {
 	for range n {
 		p.leases.Open(&p.snapshot.Endpoints[server], endpoint.Holder{}, endpoint.Work{Tokens: tokens, Rate: 4000}, 0,

@@ -112,8 +112,8 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 	})
 }
 
-// A client chooses what the gateways of another cluster are asked for: however many paths it tries,
-// few are asked and kept.
+// Clients choose the path for another cluster's gateways: however many they try, few are queried
+// and kept.
 func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
@@ -152,7 +152,6 @@ func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 	})
 }
 
-// roundTrip answers calls with lists, without a network.
 type roundTrip func(*http.Request) string
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {

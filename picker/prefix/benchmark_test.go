@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fleet returns an Index with n servers that share the first blocks of a chain: each has the whole
-// of it up to a depth of its own, as after a conversation that went from server to server.
+// fleet returns an Index with n servers that share the first blocks of a chain, each to its own
+// depth, like a conversation that went from server to server.
 func fleet(n int, c Chain, depth func(i int) int) (*Index, []*Server) {
 	x := New(Config{})
 	servers := make([]*Server, n)

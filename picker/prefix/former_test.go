@@ -2,7 +2,7 @@ package prefix
 
 import "testing"
 
-// tiny returns an Index of servers whose caches have room for so many blocks of 64 tokens.
+// tiny returns an Index of servers with room for that many blocks of 64 tokens.
 func tiny(servers, blocks int) (*Index, []*Server) {
 	x := New(Config{})
 	all := make([]*Server, servers)
@@ -13,7 +13,6 @@ func tiny(servers, blocks int) (*Index, []*Server) {
 	return x, all
 }
 
-// document is a prompt of its own.
 func document(document, blocks int) Chain {
 	c := make(Chain, blocks)
 	for i := range c {
@@ -60,7 +59,7 @@ func TestFormer_IsTheServerThatHadAPromptLast(t *testing.T) {
 	}
 }
 
-// A denied prompt was not read there.
+// The server has not read a denied prompt.
 func TestFormer_IsNoServerThatDeniedThePrompt(t *testing.T) {
 	x, servers := tiny(1, 10)
 	c := document(1, 8)

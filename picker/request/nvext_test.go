@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// bare is a body without the workers and token IDs of its client; with ids, with these.
+// bare is a body without its client's workers and token IDs; with ids, with these.
 func bare(body, cuts []byte, ids string) (string, bool) {
 	s := New(ChatCompletions)
 	defer s.Release()
@@ -67,7 +67,7 @@ func TestNvext_TokensAreAdded(t *testing.T) {
 	}
 }
 
-// A body stays the same JSON but for the members that a picker decides about, however it is cut.
+// A body stays the same JSON except for the picker's members, however it is cut.
 func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 	for _, s := range []string{`{"nvext":{"token_data":[1],"a":1},"b":2}`, `{"nvext":{"dp_rank":1}`,
 		`{"nvext":[{"dp_rank":1}],"nvext":{}}`, `{"nvext":,"x":1}`, `{"nv\u0065xt":{"dp_r\u0061nk":-1e5}}`} {

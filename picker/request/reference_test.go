@@ -49,7 +49,6 @@ func elements(raw []byte) (all []json.RawMessage) {
 	return all
 }
 
-// read returns the facts of a valid JSON object.
 func (r *reference) read(k Kind, body []byte) Facts {
 	r.facts = Facts{Kind: k, Size: len(body)}
 	for _, m := range members(body) {
@@ -133,7 +132,6 @@ func (r *reference) read(k Kind, body []byte) Facts {
 	return r.facts
 }
 
-// inner is a value as written, a string without its quotes.
 func inner(raw json.RawMessage) []byte {
 	if raw[0] == '"' {
 		return raw[1 : len(raw)-1]

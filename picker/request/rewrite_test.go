@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// pieces cuts a body into buffers, as many bytes each as cuts has in turn.
+// pieces cuts a body into buffers, with lengths by cuts in turn.
 func pieces(body []byte, cuts []byte) (out mem.BufferSlice) {
 	for i := 0; len(body) > 0; i++ {
 		n := len(body)
@@ -26,7 +26,6 @@ func pieces(body []byte, cuts []byte) (out mem.BufferSlice) {
 	return out
 }
 
-// replaced replaces the model of a body as a picker does that has all of it.
 func replaced(kind Kind, body []byte, cuts []byte, by *Target) (string, bool) {
 	s := New(kind)
 	defer s.Release()
@@ -77,8 +76,8 @@ func TestRewrite_BodyWithTooManyModelsIsInvalid(t *testing.T) {
 	}
 }
 
-// Otherwise a client that names the target itself, and one that names the model, would not share
-// what servers have cached.
+// Otherwise clients that use the target's name, and clients that use the model's, would not share
+// caches.
 func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 	prompt := `,"prompt":"` + strings.Repeat("word ", 2000) + `"}`
 	chain := func(model string, to *Target) []uint64 {
@@ -93,7 +92,7 @@ func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 	}
 }
 
-// streamed replaces models in a body that is passed on chunk by chunk.
+// streamed replaces models in a body chunk by chunk.
 func streamed(body, cuts []byte, target func(string) *Target) (string, bool) {
 	w := NewRewriter(target, false)
 	defer w.Release()

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// scan returns a body's facts. They outlive the Scanner.
 func scan(k Kind, body []byte, chunk int) Facts {
 	s := New(k)
 	defer s.Release()
@@ -70,7 +69,7 @@ func TestModel_OverlongNameIsIgnored(t *testing.T) {
 	}
 }
 
-// prompts are bodies of every API, as their clients write them.
+// prompts are bodies of every API, as clients write them.
 var prompts = []struct{ path, body string }{
 	{
 		"/v1/chat/completions",
@@ -150,7 +149,6 @@ func chat(before string, turns ...string) []byte {
 	return []byte(`{` + before + `"messages":[` + strings.Join(messages, ",") + `]}`)
 }
 
-// shared is how many blocks of two bodies are the same.
 func shared(a, b []byte) (n int) {
 	x, y := scan(ChatCompletions, a, 1<<20).Chain, scan(ChatCompletions, b, 1<<20).Chain
 	for n < min(len(x), len(y)) && x[n] == y[n] {
@@ -247,7 +245,7 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, chunk, kind uint8) {
 		k := Kind(kind) % GRPCGenerate
 		got := scan(k, body, int(chunk)+1)
-		// A scanner of the pool may have room for items that a new one has not.
+		// A pooled scanner may have room for items that a new one lacks.
 		if whole := scan(k, body, len(body)+1); !cmp.Equal(got, whole, cmpopts.EquateEmpty()) {
 			t.Fatalf("chunks of %d: %+v, whole: %+v", int(chunk)+1, got, whole)
 		}

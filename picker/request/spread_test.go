@@ -56,7 +56,6 @@ func TestCHWBL_GoldenKeys(t *testing.T) {
 	}
 }
 
-// spreadText is the text of a message's content, by encoding/json.
 func spreadText(content any) (text string) {
 	switch c := content.(type) {
 	case string:

@@ -10,7 +10,7 @@ import (
 )
 
 // scripted is a Selector that sends each request to the first cluster of order that has not
-// declined it, and records what it learns.
+// declined it, and records facts.
 type scripted struct {
 	order   func(number int) []int
 	learned *[]string
@@ -38,7 +38,6 @@ func (s scripted) Report(now time.Duration, r Report) {
 			len(r.Blocks), r.Servers))
 }
 
-// plain is a News that reports every block.
 type plain struct{ blocks []uint64 }
 
 func (p *plain) Add(chain []uint64) { p.blocks = append(p.blocks, chain...) }
