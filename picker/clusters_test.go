@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/accesslog"
@@ -133,6 +134,17 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	}
 }
 
+// firstCluster picks for a request with headers, and returns the first cluster and the lease.
+func firstCluster(t *testing.T, conn *grpc.ClientConn, headers ...string) (first, lease string) {
+	t.Helper()
+	stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
+	r := exchange(t, stream, headerMessage(nil, headers...))
+	list, _, _ := answered(r)
+	first, _, _ = strings.Cut(list, ",")
+	return strings.TrimPrefix(first, "envoy://hops/"),
+		r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
+}
+
 // A session stays where its last request was served, whatever is cheaper, and only at the import's
 // clusters.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
@@ -145,14 +157,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	withSessions.Sessions = true
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: withSessions})
 	conn := dialPicker(t, address)
-	pick := func(headers ...string) (first, lease string) {
-		stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
-		r := exchange(t, stream, headerMessage(nil, headers...))
-		list, _, _ := answered(r)
-		first, _, _ = strings.Cut(list, ",")
-		return strings.TrimPrefix(first, "envoy://hops/"),
-			r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
-	}
+	pick := func(headers ...string) (first, lease string) { return firstCluster(t, conn, headers...) }
 	_, lease := pick("x-session-id", "one")
 	served := func(by string) {
 		p.Log(accesslog.Entry{Lease: lease, Open: true, Served: by, Status: 200, Body: true})

@@ -132,26 +132,45 @@ func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	}
 }
 
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// attemptEntry is the entry of a request to an exporting cluster.
+func attemptEntry(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
+	e := logged(lease, "", 404, datav3.AccessLogType_DownstreamEnd)
+	e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName, e.CommonProperties.StartTime =
+		"import/ns/chat/west", "route", timestamppb.New(began)
+	e.CommonProperties.UpstreamRemoteAddress =
+		&corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: "192.0.2.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
+		}}}
+	e.Request = &datav3.HTTPRequestProperties{Authority: "chat.example", RequestId: "here"}
+	e.Response.ResponseCodeDetails, e.Response.ResponseBodyBytes = "via_upstream", 7
+	e.Response.ResponseHeaders = map[string]string{"x-request-id": "here"}
+	if change != nil {
+		change(e)
+	}
+	return e
+}
+
+// logTo sends an entry to a log of Gateway ns/gw.
+func logTo(log string, entry *datav3.HTTPAccessLogEntry) (leases []Entry, attempts []Attempt) {
+	server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" },
+		Attempts: func(a Attempt) { attempts = append(attempts, a) }})
+	_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
+		{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}},
+		// Later messages have no name.
+		{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
+			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
+				LogEntry: []*datav3.HTTPAccessLogEntry{entry},
+			},
+		}},
+	}})
+	return leases, attempts
+}
+
 // Requests to exporting clusters are attempts, with or without a lease. Leases count only in the
 // logs of Gateways.
 func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	entry := func(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
-		e := logged(lease, "", 404, datav3.AccessLogType_DownstreamEnd)
-		e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName, e.CommonProperties.StartTime =
-			"import/ns/chat/west", "route", timestamppb.New(began)
-		e.CommonProperties.UpstreamRemoteAddress =
-			&corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-				Address: "192.0.2.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
-			}}}
-		e.Request = &datav3.HTTPRequestProperties{Authority: "chat.example", RequestId: "here"}
-		e.Response.ResponseCodeDetails, e.Response.ResponseBodyBytes = "via_upstream", 7
-		e.Response.ResponseHeaders = map[string]string{"x-request-id": "here"}
-		if change != nil {
-			change(e)
-		}
-		return e
-	}
 	want := Attempt{
 		Gateway: "ns/gw", Cluster: "import/ns/chat/west", Route: "route", Request: "here", Began: began, Status: 404,
 		Headers: 30 * time.Millisecond, FirstByte: 35 * time.Millisecond, Took: 40 * time.Millisecond, Bytes: 7,
@@ -209,19 +228,7 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		}},
 	} {
 		for _, log := range []string{MembersLog, "ns/gw"} {
-			var leases []Entry
-			var attempts []Attempt
-			server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" },
-				Attempts: func(a Attempt) { attempts = append(attempts, a) }})
-			_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
-				{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}},
-				// later messages have no name
-				{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
-					HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
-						LogEntry: []*datav3.HTTPAccessLogEntry{entry(tt.lease, tt.change)},
-					},
-				}},
-			}})
+			leases, attempts := logTo(log, attemptEntry(tt.lease, tt.change))
 			var all []Attempt
 			if tt.want != nil && !(tt.none && log != MembersLog) {
 				w := want

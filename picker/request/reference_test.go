@@ -53,7 +53,6 @@ func (r *reference) read(k Kind, body []byte) Facts {
 	r.facts = Facts{Kind: k, Size: len(body)}
 	for _, m := range members(body) {
 		text := string(m.value)
-		number, isNumber := digits(text)
 		switch m.key {
 		case "model":
 			r.model, r.facts.Model = nil, ""
@@ -66,9 +65,7 @@ func (r *reference) read(k Kind, body []byte) Facts {
 			r.facts.Stream = text == "true"
 			continue
 		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			if r.facts.MaxTokens = 0; isNumber {
-				r.facts.MaxTokens = int(min(number, maxInt))
-			}
+			r.limit(m.value)
 			continue
 		}
 		if k == OtherKind {
@@ -116,11 +113,7 @@ func (r *reference) read(k Kind, body []byte) Facts {
 			}
 			for _, m := range members(m.value) {
 				if m.key == "max_tokens" {
-					if r.facts.MaxTokens = 0; true {
-						if n, ok := digits(string(m.value)); ok {
-							r.facts.MaxTokens = int(min(n, maxInt))
-						}
-					}
+					r.limit(m.value)
 				}
 			}
 		}
@@ -130,6 +123,13 @@ func (r *reference) read(k Kind, body []byte) Facts {
 		r.facts.Chain = prefix.Join(new([prefix.MaxBlocks]uint64), prefix.Seed(r.salt, r.model), &r.front, &r.rest)
 	}
 	return r.facts
+}
+
+func (r *reference) limit(value json.RawMessage) {
+	r.facts.MaxTokens = 0
+	if n, ok := digits(string(value)); ok {
+		r.facts.MaxTokens = int(min(n, maxInt))
+	}
 }
 
 func inner(raw json.RawMessage) []byte {
