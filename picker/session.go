@@ -27,6 +27,7 @@ const (
 // servers.
 const SessionHeader = "penstock-peer-session"
 
+// Defaults of Pool.
 const (
 	DefaultSessionTTL    = 5 * time.Minute
 	DefaultSessionCookie = "session-id"

@@ -40,8 +40,8 @@ const (
 type RateSource string
 
 const (
-	Reported RateSource = "reported"
-	Inferred RateSource = "inferred"
+	Reported RateSource = "reported" // by the metrics page
+	Inferred RateSource = "inferred" // from first tokens
 )
 
 // In nanoseconds since processStart.

@@ -14,6 +14,7 @@ import (
 	"time"
 )
 
+// Limits of a metrics page, in bytes.
 const (
 	DefaultMaxPage = 1 << 20
 	LargestMaxPage = 8 << 20

@@ -126,6 +126,7 @@ func (c *Client) Open() bool { return c.breaker.State() == gobreaker.StateOpen }
 // Outcome is how a call ended.
 type Outcome string
 
+// The outcomes.
 const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request

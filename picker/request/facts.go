@@ -76,6 +76,7 @@ var paths = [...]struct {
 	{GRPCEmbedPath, GRPCEmbed},
 }
 
+// The methods of vLLM's gRPC API with a prompt.
 const (
 	GRPCGeneratePath = "/vllm.grpc.engine.VllmEngine/Generate"
 	GRPCEmbedPath    = "/vllm.grpc.engine.VllmEngine/Embed"

@@ -11,9 +11,9 @@ import (
 type Member uint8
 
 const (
-	otherMember Member = iota
-	MemberRoute        // "route": whether to ask an external router; for pickers
-	MemberTokenIDs
+	otherMember    Member = iota
+	MemberRoute           // "route": whether to ask an external router; for pickers
+	MemberTokenIDs        // "token_ids": the prompt
 )
 
 type topEvent uint8

@@ -42,6 +42,7 @@ func doubts(s *endpoint.State) (d doubt) {
 // Suspicion is why an endpoint is suspect, or "".
 type Suspicion string
 
+// Why endpoints are suspect.
 const (
 	Silent  Suspicion = "silent" // sends no tokens
 	Failing Suspicion = "failing"

@@ -35,6 +35,7 @@ const (
 // Outcome is how a request to a scorer ended.
 type Outcome string
 
+// The outcomes.
 const (
 	Scored  Outcome = "scored"
 	Failed  Outcome = "failed"  // an error, no answer within 5 ms, or a wrong number of scores

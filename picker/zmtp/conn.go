@@ -12,6 +12,7 @@ import (
 	"time"
 )
 
+// Socket types.
 const (
 	Pub    = "PUB"
 	Sub    = "SUB"
