@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// memoryStream is a stream whose messages have arrived, and whose answers go nowhere.
 type memoryStream struct {
 	grpc.ServerStream
 	ctx      context.Context
@@ -61,8 +60,8 @@ func (h *handler) RegisterService(d *grpc.ServiceDesc, server any) {
 	}
 }
 
-// settled answers calls of a mode beside gRPC, from the bytes of their messages to the bytes of
-// their answers. The access log ends each call's request, as it does for Gateways.
+// settled answers calls of a mode without gRPC, from encoded messages to encoded answers. The
+// access log ends each request, as for Gateways.
 func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -104,9 +103,9 @@ func settled(t testing.TB, body Body, control *FlowControl) (call func()) {
 	}
 }
 
-// TestPick_AllocatesNothing counts what a pick and the end of its request allocate beside gRPC.
-// Verdicts, which are made for one pick in 20 ms, are not among the many. Under the race detector a
-// sync.Pool drops values, so it does not run there.
+// TestPick_AllocatesNothing counts the allocations of a pick and its request's end, without gRPC.
+// Most picks have no verdicts. Under the race detector a sync.Pool drops values, so the test does
+// not run there.
 func TestPick_AllocatesNothing(t *testing.T) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
 		for name, control := range map[string]*FlowControl{
@@ -123,7 +122,7 @@ func TestPick_AllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPickAllocations counts what a pick and the end of its request allocate beside gRPC.
+// BenchmarkPickAllocations counts the allocations of a pick and its request's end, without gRPC.
 func BenchmarkPickAllocations(b *testing.B) {
 	for _, body := range []Body{BodyNone, BodyPrompts} {
 		b.Run("body="+string(body), func(b *testing.B) {

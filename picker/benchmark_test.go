@@ -21,7 +21,7 @@ import (
 )
 
 // echo is the baseline of a pick: a gRPC server that reads every message with the ordinary codec
-// and answers it with an empty one.
+// and sends an empty one.
 type echo struct {
 	extprocv3.UnimplementedExternalProcessorServer
 }
@@ -44,8 +44,8 @@ func (echo) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// rawCodec lets a client send encoded messages and skip decoding, so that its cost is small and the
-// same for both servers.
+// rawCodec lets a client send encoded messages without decoding, so that its cost is small and
+// equal for both servers.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -88,8 +88,7 @@ func encoded(b testing.TB, mode filterv3.ProcessingMode_BodySendMode, size int) 
 	return out
 }
 
-// oneRequest is a whole ext_proc call as Envoy makes it: a stream, its messages answered one by
-// one, a reset.
+// oneRequest is a whole ext_proc call as Envoy makes it: a stream, its messages, a reset.
 func oneRequest(b *testing.B, conn *grpc.ClientConn, messages [][]byte) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "x-penstock-pool",
 		"ns/pool"))
@@ -125,8 +124,8 @@ func benchmarkConn(b *testing.B, server *grpc.Server) *grpc.ClientConn {
 	return conn
 }
 
-// BenchmarkOverGRPC compares a pick with a bare echo of the same messages in the same run
-// ("of-echo"; below 1 is cheaper), client included, one request at a time.
+// BenchmarkOverGRPC compares a pick with an echo of the same messages in the same run ("of-echo";
+// below 1 is cheaper), including the client, one request at a time.
 func BenchmarkOverGRPC(b *testing.B) {
 	p := runPicker(b, Config{})
 	setPools(b, p, Pool{ID: poolID("ns/pool"), Strategy: "least-request", Body: BodyBuffered, Fallbacks: 2,

@@ -8,9 +8,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// How a pick ranks endpoints, for the stages that do: rank, lease and spill.
-
-// choose ranks the endpoints by a strategy. It returns false if none takes the request.
+// choose ranks the endpoints by a strategy. It returns false if no endpoint accepts the request.
 func (k *pick) choose(s *schedule.Strategy) bool {
 	k.strategy, k.at = s, time.Now()
 	allowed := k.allowed
@@ -30,7 +28,7 @@ func (k *pick) choose(s *schedule.Strategy) bool {
 	return true
 }
 
-// byStrategy ranks by the pool's strategy, in place of the processor if that has named a worker.
+// byStrategy ranks by the pool's strategy, even if the processor has named a worker.
 func (k *pick) byStrategy() bool {
 	if k.byWorker != nil {
 		k.byWorker = nil
@@ -39,9 +37,8 @@ func (k *pick) byStrategy() bool {
 	return k.choose(k.pool.strategy)
 }
 
-// amongHolders ranks the endpoints that have the request's model. It returns false if none lacks
-// it, or if the others are to be ranked, too: because no endpoint with the model is up, or because
-// none has room, unless all others are known to answer 404.
+// amongHolders ranks the endpoints with the request's model. It returns false if all have it, or if
+// none of them is up or has room, unless the others are known to answer 404.
 func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.lacking == nil {
 		return false
@@ -55,7 +52,6 @@ func (k *pick) amongHolders(s *schedule.Strategy, allowed func(*endpoint.Endpoin
 	return true
 }
 
-// leftOut are the servers that the last rank has left out, because they lack the model; nil: none.
 func (k *pick) leftOut() *models.Lacking {
 	if k.lacks == (Lacks{}) {
 		return nil
@@ -63,7 +59,6 @@ func (k *pick) leftOut() *models.Lacking {
 	return k.lacking
 }
 
-// within is the conjunction of two filters, of which the first may be nil.
 func within(first, second func(*endpoint.Endpoint) bool) func(*endpoint.Endpoint) bool {
 	if first == nil {
 		return second

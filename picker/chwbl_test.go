@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// owner is the endpoint of a key on Neutree's ring: texts compare as the numbers that they are in
-// hexadecimal.
+// owner is a key's endpoint on Neutree's ring: texts compare as their hexadecimal numbers.
 func owner(key string, list []endpoint.Spec) string {
 	hash := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text)))[:16] }
 	var ring []string
@@ -33,8 +32,8 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true},
 		route{Name: "duplex", Cluster: "closed", Mode: duplex, Allow: true})
-	// The access log reports ends late: the requests before count as in flight, and must not reach
-	// the bound.
+	// The access log reports ends late: earlier requests count as in flight, and must not reach the
+	// bound.
 	setPools(t, g.picker,
 		Pool{ID: poolID("ns/pool"), Strategy: "chwbl", Hashing: schedule.Hashing{LoadFactor: 1000},
 			Endpoints: g.endpoints(), Body: BodyBuffered})
@@ -42,7 +41,8 @@ func TestCHWBL_ThroughEnvoy(t *testing.T) {
 	for i := range 12 {
 		for _, mode := range []string{"/buffered", "/duplex"} {
 			chat := fmt.Sprintf(
-				`{"messages":[{"role":"system","content":"s%d"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`, i)
+				`{"messages":[{"role":"system","content":"s%d"},{"role":"user","content":[{"type":"text",`+
+					`"text":"a"},{"type":"text","text":"b"}]}]}`, i)
 			whole := fmt.Sprintf(`{"prompt":"p%d"}`, i)
 			long := `{"prompt":"` + strings.Repeat("x", 300_000+i) + `"}`
 			for _, tt := range []struct{ path, body, key string }{
@@ -118,7 +118,6 @@ func TestCHWBL_InvalidBodyIs400(t *testing.T) {
 	}
 }
 
-// podOf is the pod that answered.
 func (g *gateway) podOf(response *http.Response) *pod {
 	for _, p := range g.pods {
 		if p.name == response.Header.Get("x-pod") {

@@ -14,43 +14,38 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Chooser chooses among the clusters of imports, by what they cost. Its methods are called
-// concurrently.
+// Chooser chooses among the clusters of imports, by cost. It is safe for concurrent use.
 type Chooser interface {
-	// SetClusters replaces the clusters of a pool; nil: it is removed.
 	SetClusters(pool objectid.Target, c *Clusters)
-	// Choose ranks the clusters of a pool, the best first, appended to out. With charged the
-	// request is charged to the first one, until the Charge ends, which is nil if there is no
-	// cluster.
+	// Choose appends the ranked clusters of a pool to out, best first. With charged, the request is
+	// charged to the first until the Charge ends; it is nil without a cluster.
 	Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) (ranked []ClusterCost, charge Charge)
-	// Sender names this process to the pickers of the clusters, which count the requests of each.
+	// Sender names this process to the clusters' pickers, which count each sender's requests.
 	Sender() string
 }
 
-// Charge is a request that is charged to the first of the clusters of its pick, until End.
+// Charge is a request charged to the first cluster of its pick, until End.
 type Charge interface {
-	// FirstByte of the response's body arrived so long after the request was sent; 0: that is
-	// unknown.
 	FirstByte(after time.Duration)
-	// Declined: another cluster serves, or none.
+	// Declined means that another cluster serves the request, or none.
 	Declined()
 	End()
 }
 
-// ClusterPrompt is what is known of a request. Chain is valid during the call.
+// ClusterPrompt describes a request. Chain is valid during the call.
 type ClusterPrompt struct {
 	Tokens int
 	Chain  prefix.Chain
-	// Stay is the cluster of the request's session; "": it has none.
+	// Stay is the cluster of the request's session, or "".
 	Stay string
-	// GRPC: the request is one of gRPC, which some clusters don't take (Cluster.NoGRPC).
+	// GRPC marks a gRPC request, which some clusters do not accept (Cluster.NoGRPC).
 	GRPC bool
 }
 
-// ClusterCost is what a request costs at a cluster, in seconds: the wait there, and to read what is
-// not cached of its prompt, three times; the round trip; and the margin by which another cluster
-// must be cheaper than the own one. With Clusters.Latency the wait is until the first byte of the
-// cluster's answers, less the round trip, and nothing is known of prompts.
+// ClusterCost is a request's cost at a cluster, in seconds: the wait there, three times the time to
+// read its uncached prompt, the round trip, and the margin by which another cluster must be cheaper
+// than the own one. With Clusters.Latency, the wait is the time to the first byte of the cluster's
+// responses less the round trip, and prompts do not count.
 type ClusterCost struct {
 	Cluster   string  `json:"cluster"`
 	Hop       string  `json:"-"`
@@ -59,42 +54,39 @@ type ClusterCost struct {
 	Prompt    float64 `json:"prompt"`
 	RoundTrip float64 `json:"roundTrip"`
 	Margin    float64 `json:"margin"`
-	// by what the wait is known: a report, own requests, answers, or a trial
+	// Basis of the wait: a report, own requests, responses, or a trial.
 	Basis  string `json:"basis"`
-	Barred string `json:"barred,omitempty"` // why it comes last; "" if it does not
-	// the request's session is there, so it comes first unless it is barred
+	Barred string `json:"barred,omitempty"` // why it comes last, or ""
+	// Session means that the request's session is there, so it comes first unless barred.
 	Session bool `json:"session,omitempty"`
-	Cached  int  `json:"cached,omitempty"` // tokens of the prompt that were sent there before
+	Cached  int  `json:"cached,omitempty"` // tokens of the prompt sent there before
 }
 
-// SenderHeader has the Sender of the process that chose this cluster for a request. Gateways remove
-// it from what clients send, and before model servers.
+// SenderHeader is the Sender of the process that chose this cluster. Gateways remove it from
+// clients' requests, and before model servers.
 const SenderHeader = "penstock-peer-sender"
 
-// Headers of a request to one of several clusters of an import. Gateways remove them from what
-// clients send, and before model servers.
+// Headers of a request to one of an import's clusters. Gateways remove them from clients' requests,
+// and before model servers.
 const (
-	// OthersHeader is how many further clusters and spill targets the request's route asks, one
-	// after the other, once the first one has declined.
+	// OthersHeader is the number of further clusters and spill targets that the route tries in
+	// turn.
 	OthersHeader = "penstock-peer-others"
-	// AttemptHeader is which of them this is: 1 is the first. Without it, it is the first.
+	// AttemptHeader numbers these attempts, from 1, the default.
 	AttemptHeader = "penstock-peer-attempt"
 )
 
-// ClusterHeader has the hop to the cluster of the import that the request's session is in
-// (sessionPersistence of its route). Gateways remove it from what clients send, and before the
-// cluster.
+// ClusterHeader is the hop to the import's cluster of the request's session (sessionPersistence of
+// its route). Gateways remove it from clients' requests, and before the cluster.
 const ClusterHeader = "penstock-peer-cluster"
 
-const resultCluster = "cluster" // the pick names clusters of an import, each by its hop
+const resultCluster = "cluster" // the pick lists clusters of an import, by hops
 
-// The strategies of pools with Clusters.
 const (
 	leastLoad = "LeastLoad"
 	latency   = "Latency"
 )
 
-// strategyName is by what the pool's picks are made.
 func (pool *pool) strategyName() string {
 	switch {
 	case pool.Clusters == nil:
@@ -105,7 +97,6 @@ func (pool *pool) strategyName() string {
 	return leastLoad
 }
 
-// choiceName returns how the pool's strategy chooses by scores, as Record.Choice has it.
 func (pool *pool) choiceName() string {
 	if pool.Clusters != nil {
 		return ""
@@ -113,26 +104,24 @@ func (pool *pool) choiceName() string {
 	return pool.strategy.Choice()
 }
 
-// setClusters passes the clusters of a pool on.
-func (p *Picker) setClusters(was, now *pool) {
+func (p *Picker) setClusters(before, now *pool) {
 	switch {
 	case now != nil && now.Clusters != nil:
 		p.config.Chooser.SetClusters(now.ID, now.Clusters)
-	case was != nil && was.Clusters != nil:
-		p.config.Chooser.SetClusters(was.ID, nil)
+	case before != nil && before.Clusters != nil:
+		p.config.Chooser.SetClusters(before.ID, nil)
 	}
 }
 
-// clusters are the exporting clusters of an import.
+// clusters is the target of an import's exporting clusters.
 type clusters struct{}
 
 func (clusters) restrict(*pick) {}
 
-// rank chooses by what the request costs at each cluster. All of them are named: one that declines
-// a request is followed by the next one.
+// rank orders all clusters by the request's cost: if one declines, the next is tried.
 func (clusters) rank(k *pick) { k.rankClusters(k.routeCluster()) }
 
-// routeCluster is the cluster that the session of the request's route is in; "" without.
+// routeCluster returns the cluster of the route's session, or "".
 func (k *pick) routeCluster() string {
 	hop, list := k.request.Headers.Header(ClusterHeader), k.pool.Clusters.List
 	if len(hop) == 0 {
@@ -172,16 +161,15 @@ func (k *pick) rankClusters(stay string) {
 		k.charge = &charged{Charge: charge, hop: ranked[0].Hop}
 	}
 	for i := range ranked[:min(len(ranked), maxChoices)] {
-		of := &ranked[i]
-		k.choices[i] = choice{text: of.Cluster, value: of.Cost, by: schedule.ByCost, cached: int32(of.Cached),
-			wait: float32(of.Wait), prompt: float32(of.Prompt), roundTrip: float32(of.RoundTrip),
-			margin: float32(of.Margin), basis: of.Basis, barred: of.Barred, session: of.Session}
+		c := &ranked[i]
+		k.choices[i] = choice{text: c.Cluster, value: c.Cost, by: schedule.ByCost, cached: int32(c.Cached),
+			wait: float32(c.Wait), prompt: float32(c.Prompt), roundTrip: float32(c.RoundTrip),
+			margin: float32(c.Margin), basis: c.Basis, barred: c.Barred, session: c.Session}
 		k.compared++
 	}
 }
 
-// isGRPC reports whether a content type is one of gRPC, as Envoy does: gRPC-Web is another
-// protocol.
+// isGRPC reports whether a content type is gRPC, as in Envoy: not gRPC-Web.
 func isGRPC(contentType []byte) bool {
 	after, ok := bytes.CutPrefix(bytes.ToLower(contentType), []byte("application/grpc"))
 	return ok && (len(after) == 0 || after[0] == '+' || after[0] == ';')
@@ -208,7 +196,7 @@ func (clusters) answer(k *pick) {
 		texts = append(texts, k.clusters[i].Hop)
 	}
 	texts = append(texts, further...)
-	// the route has as many retries as there are hops
+	// The route has a retry per hop.
 	k.answer = extproc.Answer{Endpoints: texts[:min(len(texts), maxEndpoints)], MaxRetries: -1}
 	k.answer.Headers = []extproc.Header{{Name: SenderHeader, Value: k.picker.config.Chooser.Sender()}}
 	if k.follows == followsKept { // the other clusters lack the response
@@ -222,22 +210,20 @@ func (clusters) answer(k *pick) {
 	}
 }
 
-// charged is the charge of a pick that named a hop first.
 type charged struct {
 	Charge
 	hop   string
 	once  sync.Once
-	moved func(served string) // runs once another hop has served; nil: the request has no session
+	moved func(served string) // called once another hop serves; nil without a session
 }
 
-// Follow implements endpoint.Charge. It passes on what the access log shows of the request. An
-// import's hops never move a request that a model server has begun, so a request that another hop
-// serves was declined.
+// Follow implements endpoint.Charge. An import's hops never move a request that a model server has
+// begun, so a request served by another hop was declined.
 func (c *charged) Follow(e accesslog.Entry) {
 	switch {
 	case e.Served != "" && e.Served != c.hop:
 		if c.moved != nil {
-			c.once.Do(func() { c.moved(e.Served) }) // by a later entry the session may have moved on
+			c.once.Do(func() { c.moved(e.Served) }) // later entries may follow a move of the session
 		}
 		c.Declined()
 	case e.Body && e.Status < 400:
@@ -252,8 +238,8 @@ type chosen struct {
 	pool  *pool
 }
 
-// Response implements extproc.Tracker. With affinity for sessions it names the cluster that served
-// in the session's token.
+// Response implements extproc.Tracker. With session affinity, it puts the serving cluster into the
+// session's token.
 func (c *chosen) Response(r extproc.Response) extproc.Header {
 	if c.pool.stays == nil || r.Status >= 500 {
 		return extproc.Header{}
@@ -267,18 +253,16 @@ func (*chosen) Begun() {}
 // End implements extproc.Tracker.
 func (c *chosen) End() { c.lease.Done() }
 
-// anotherTakes reports whether another cluster, or a spill target, takes a request that is declined
-// here.
 func anotherTakes(r *extproc.Request) bool {
 	attempt := max(1, extproc.Number(r.Headers.Header(AttemptHeader)))
 	return attempt <= extproc.Number(r.Headers.Header(OthersHeader))
 }
 
-// Waiting is what a request of another cluster finds at a pool, and how many blocks of prompts its
-// servers cache. With flow control the wait in the pool's queue is part of it. ok is false for a
-// pool that this picker does not pick from by the strategy "load".
-func (p *Picker) Waiting(of objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
-	pool := p.pools.now.Load().byName[of.String()]
+// Waiting returns the expected wait of another cluster's request at a pool, including flow control,
+// and how many blocks of prompts its servers cache. ok is false unless this picker picks from the
+// pool by strategy "load".
+func (p *Picker) Waiting(id objectid.Pool) (w schedule.Wait, capacity int, ok bool) {
+	pool := p.pools.now.Load().byName[id.String()]
 	if pool == nil || pool.Relay != nil || pool.Gateways || pool.Clusters != nil {
 		return w, 0, false
 	}

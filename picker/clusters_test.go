@@ -8,31 +8,32 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
 	"github.com/penstock-project/penstock/picker/accesslog"
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// chooser ranks clusters in their order, and notes what it is called with.
+// chooser ranks clusters in their order, and records its calls.
 type chooser struct {
-	of      map[objectid.Target]*Clusters
-	charged []string // the first of each pick that is charged
-	notes   []string
+	clusters map[objectid.Target]*Clusters
+	charged  []string // the first of each pick that is charged
+	notes    []string
 }
 
 func (c *chooser) SetClusters(pool objectid.Target, to *Clusters) {
-	if c.of[pool] = to; to == nil {
-		delete(c.of, pool)
+	if c.clusters[pool] = to; to == nil {
+		delete(c.clusters, pool)
 	}
 }
 
 func (c *chooser) Choose(pool objectid.Target, p ClusterPrompt, charged bool, out []ClusterCost) ([]ClusterCost,
 	Charge) {
-	if c.of[pool] == nil {
+	if c.clusters[pool] == nil {
 		return out, nil
 	}
-	for i, m := range c.of[pool].List {
+	for i, m := range c.clusters[pool].List {
 		out = append(out, ClusterCost{Cluster: m.Name, Hop: m.Hop, Cost: float64(i), Basis: "report", Cached: p.Tokens})
 	}
 	if i := slices.IndexFunc(out, func(c ClusterCost) bool { return c.Cluster == p.Stay }); i >= 0 {
@@ -63,7 +64,7 @@ func clustersOf(n int, further ...string) *Clusters {
 }
 
 func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
-	c := &chooser{of: map[objectid.Target]*Clusters{}}
+	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	p := runPicker(t, Config{Chooser: c})
 	_, address := servePicker(t, p)
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: clustersOf(2, "envoy://hops/spare")})
@@ -128,31 +129,35 @@ func TestLeastLoad_PickNamesTheClustersAndChargesTheFirst(t *testing.T) {
 	if _, _, status := answered(exchange(t, stream, headerMessage(nil))); status != 503 {
 		t.Errorf("without a cluster the answer is %d", status)
 	}
-	if setPools(t, p); len(c.of) != 0 {
-		t.Errorf("clusters of a removed pool are kept: %v", c.of)
+	if setPools(t, p); len(c.clusters) != 0 {
+		t.Errorf("clusters of a removed pool are kept: %v", c.clusters)
 	}
 }
 
-// A session is where its last request was served, whatever is cheaper, and nowhere else than at a
-// cluster of the import.
+// firstCluster picks for a request with headers, and returns the first cluster and the lease.
+func firstCluster(t *testing.T, conn *grpc.ClientConn, headers ...string) (first, lease string) {
+	t.Helper()
+	stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
+	r := exchange(t, stream, headerMessage(nil, headers...))
+	list, _, _ := answered(r)
+	first, _, _ = strings.Cut(list, ",")
+	return strings.TrimPrefix(first, "envoy://hops/"),
+		r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
+}
+
+// A session stays where its last request was served, whatever is cheaper, and only at the import's
+// clusters.
 func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
-	c := &chooser{of: map[objectid.Target]*Clusters{}}
+	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	var published []Session
 	p := runPicker(t,
 		Config{Chooser: c, Sharing: shared{session: func(s Session) { published = append(published, s) }}})
 	_, address := servePicker(t, p)
-	of := clustersOf(3, "envoy://hops/spare")
-	of.Sessions = true
-	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: of})
+	withSessions := clustersOf(3, "envoy://hops/spare")
+	withSessions.Sessions = true
+	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: withSessions})
 	conn := dialPicker(t, address)
-	pick := func(headers ...string) (first, lease string) {
-		stream, _ := call(t, conn, "x-penstock-pool", "ns/chat@")
-		r := exchange(t, stream, headerMessage(nil, headers...))
-		list, _, _ := answered(r)
-		first, _, _ = strings.Cut(list, ",")
-		return strings.TrimPrefix(first, "envoy://hops/"),
-			r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()["lease"].GetStringValue()
-	}
+	pick := func(headers ...string) (first, lease string) { return firstCluster(t, conn, headers...) }
 	_, lease := pick("x-session-id", "one")
 	served := func(by string) {
 		p.Log(accesslog.Entry{Lease: lease, Open: true, Served: by, Status: 200, Body: true})
@@ -188,7 +193,7 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf("published: %+v", published)
 	}
 
-	// What a peer publishes counts for clusters of the import only.
+	// A peer's sessions count only for the import's clusters.
 	id := schedule.SessionID([]byte("four"))
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "elsewhere"})
 	p.LearnSession(Session{Pool: poolID("ns/chat@"), ID: id, Cluster: "c02", Age: DefaultSessionTTL.Milliseconds() + 1})
@@ -201,8 +206,8 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 		t.Errorf("a session of another process is at %s", first)
 	}
 
-	// A cluster that leaves the import, because it is drained or outside of within, loses its
-	// sessions; the others keep theirs.
+	// A cluster that leaves the import, drained or outside of within, loses its sessions; the
+	// others keep theirs.
 	left := clustersOf(2)
 	left.Sessions = true
 	setPools(t, p, Pool{ID: poolID("ns/chat@"), Clusters: left})
@@ -218,16 +223,16 @@ func TestSession_StaysAtTheClusterOfItsImport(t *testing.T) {
 	}
 }
 
-// A token leads to clusters of its import that take requests, for as long as a session stays, and
-// shows no name of one.
+// A token leads to clusters of its import that accept requests, while a session stays, and reveals
+// no name.
 func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
-	of := func(name string, clusters int) *pool {
+	newPool := func(name string, clusters int) *pool {
 		list := clustersOf(clusters)
 		list.Sessions = true
 		return &pool{Pool: Pool{ID: poolID(name), Clusters: list, SessionTTL: DefaultSessionTTL}, Name: name}
 	}
 	now := time.Unix(1_700_000_000, 0)
-	chat := of("ns/chat@", 2)
+	chat := newPool("ns/chat@", 2)
 	token := chat.stayToken("envoy://hops/c01", "behind", now).Value
 	if strings.Contains(token, "c01") || !strings.HasSuffix(token, ".behind") {
 		t.Errorf("token %s", token)
@@ -249,8 +254,8 @@ func TestSession_TokenNamesNoOtherCluster(t *testing.T) {
 		{"one without another behind it", chat.stayToken("envoy://hops/c01", "", now).Value, chat, now, "c01"},
 		{"one that has expired", token, chat, now.Add(DefaultSessionTTL + time.Second), ""},
 		{"one from the future", token, chat, now.Add(-DefaultSessionTTL - time.Second), ""},
-		{"one of another import", token, of("ns/other@", 2), now, ""},
-		{"one of a cluster that has left", token, of("ns/chat@", 1), now, ""},
+		{"one of another import", token, newPool("ns/other@", 2), now, ""},
+		{"one of a cluster that has left", token, newPool("ns/chat@", 1), now, ""},
 		{"a name", "c01.", chat, now, ""},
 		{"a name in base64", "YzAx.", chat, now, ""},
 		{"an endpoint's token", sessionToken("10.0.0.1:80", now), chat, now, ""},

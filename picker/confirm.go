@@ -7,13 +7,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// confirm reports whether the limit of an endpoint holds for a request that was counted there just
-// now. Two processes may take the last slot at once. So a pick that could be one too many waits
-// until the peers count it, some milliseconds. If there is one too many then, the processes but the
-// first give their slots back, for which the first one waits a fifth of Config.Settle.
-//
-// As long as a process counts no more than its share of the limit, no pick of it is one too many: N
-// processes that each count at most a Nth are within the limit together.
+// confirm reports whether an endpoint's limit holds for a request that was just counted there. Two
+// processes may take the last slot concurrently, so a pick that could exceed the limit waits some
+// milliseconds until the peers count it. If the limit is then exceeded, all processes but the first
+// give their slots back, and the first waits for that, a fifth of Config.Settle. While N processes
+// count at most an Nth of the limit each, no pick can exceed it.
 func (p *Picker) confirm(ctx context.Context, at *endpoint.Load, limit int64) bool {
 	others, _ := p.config.Peers.Order()
 	if others == 0 || at.Total()*int64(others+1) <= limit {

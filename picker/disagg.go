@@ -15,10 +15,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// roles choose a pool's further servers; a nil one does not. See endpointpicker.Disagg.
 type roles struct{ prefill, encode *schedule.Strategy }
 
-// addStages makes the strategies of a pool's further servers.
 func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
 	d := pool.disagg()
 	if d == nil {
@@ -45,7 +43,6 @@ func (pool *pool) addStages(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// disagg returns how further servers take part in the pool's requests; nil if none do.
 func (pool *pool) disagg() *endpointpicker.Disagg {
 	p := pool.profile()
 	if p == nil {
@@ -54,7 +51,6 @@ func (pool *pool) disagg() *endpointpicker.Disagg {
 	return p.Disagg
 }
 
-// dynamo returns how the pool's requests name workers of Dynamo; nil if they do not.
 func (pool *pool) dynamo() *endpointpicker.Dynamo {
 	p := pool.profile()
 	if p == nil {
@@ -63,24 +59,20 @@ func (pool *pool) dynamo() *endpointpicker.Dynamo {
 	return p.Dynamo
 }
 
-// further are the servers of a request beside the one that it is sent to.
 type further struct {
-	prefill *endpoint.Endpoint // reads the prompt; nil: the one that the request is sent to
+	prefill *endpoint.Endpoint // reads the prompt; nil for the main server
 	encode  []*endpoint.Endpoint
-	lacks   []string // stages that the request should have, and that no server is free for
+	lacks   []string // stages without a free server
 	leases  []*endpoint.Lease
 }
 
-// stageNames are those of stages, as metrics and records have them.
 const (
 	stagePrefill = "prefill"
 	stageEncode  = "encode"
 )
 
-// maxEncoders bounds the servers that encode a request's images.
 const maxEncoders = 8
 
-// release ends the leases at the servers, for another rank.
 func (f *further) release() {
 	for _, l := range f.leases {
 		l.Release()
@@ -89,7 +81,6 @@ func (f *further) release() {
 	*f = further{}
 }
 
-// text returns the addresses of the servers of a stage; "" without.
 func (f *further) text(stage string) string {
 	switch {
 	case stage == stageEncode:
@@ -104,9 +95,8 @@ func (f *further) text(stage string) string {
 	return ""
 }
 
-// addFurther chooses the further servers of a request whose first server is ranked, and opens their
-// leases. A stage that no server is free for is left out: the server that the request is sent to
-// does all. work is what that one has to do.
+// addFurther chooses a request's further servers and opens their leases. A stage without a free
+// server is omitted: the main server does its work. work is the main server's.
 func (k *pick) addFurther(work *endpoint.Work) {
 	d := k.pool.disagg()
 	if d == nil || len(k.ranked) == 0 {
@@ -125,20 +115,18 @@ func (k *pick) addFurther(work *endpoint.Work) {
 		switch {
 		case len(servers) == 0:
 			k.further.lacks = append(k.further.lacks, stagePrefill)
-		case servers[0] != first.Endpoint: // a server of both roles needs no one else
+		case servers[0] != first.Endpoint: // otherwise one server has both roles
 			k.further.prefill = servers[0]
-			// The prompt is read elsewhere, and its time shows nothing about this server.
+			// The prompt is read elsewhere, so its time shows nothing about this server.
 			work.Tokens, work.Measure, work.Features = 0, false, endpoint.Features{}
 		}
 	}
 }
 
-// stageAttempts is how often a stage is ranked if other picks take the last slots of its servers
-// meanwhile.
+// stageAttempts bounds how often a stage is ranked while other picks take its last slots.
 const stageAttempts = 3
 
-// rankStage returns up to n servers of a stage, and opens leases there. prompt means that they read
-// the request's prompt.
+// rankStage opens leases at up to n servers of a stage. prompt means that they read the prompt.
 func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*endpoint.Endpoint) {
 	for range stageAttempts {
 		ranked := s.Rank(&k.query, k.at, k.endpoints, k.allowed, n, &k.others)
@@ -171,8 +159,8 @@ func (k *pick) rankStage(s *schedule.Strategy, n int, prompt bool) (servers []*e
 	return nil
 }
 
-// front returns the endpoint that passes requests on to the one ranked first, by its data-parallel
-// rank; nil if there is none.
+// front returns the endpoint that forwards requests to the first ranked one, by its data-parallel
+// rank, or nil.
 func (k *pick) front() *endpoint.Endpoint {
 	d := k.pool.disagg()
 	if d == nil || d.PrimaryPort == 0 {
@@ -189,7 +177,6 @@ func (k *pick) front() *endpoint.Endpoint {
 	return &list[i]
 }
 
-// nameFurther has a pick's answer name the further servers of its request.
 func (k *pick) nameFurther(a *extproc.Answer) {
 	if len(k.ranked) == 0 {
 		return
@@ -222,14 +209,14 @@ func (k *pick) nameFurther(a *extproc.Answer) {
 	}
 }
 
-// only has an answer name one endpoint, and spill targets: a header names it too, and would be
-// wrong at another one.
+// only reduces an answer to one endpoint and the spill targets, for headers that are wrong at
+// another endpoint.
 func (k *pick) only(a *extproc.Answer, to *endpoint.Endpoint) {
 	one := listed(append([]string{to.Text}, k.spillTo...), retries(k.request))
 	a.Endpoints, a.MaxRetries = one.Endpoints, one.MaxRetries
 }
 
-// decision describes which stages a request has, in llm-d's words.
+// decision describes a request's stages in llm-d's words.
 func (f *further) decision() string {
 	switch encode, prefill := len(f.encode) > 0, f.prefill != nil; {
 	case encode && prefill:
@@ -242,7 +229,6 @@ func (f *further) decision() string {
 	return "decode-only"
 }
 
-// explainStages returns what the stages of a request would choose.
 func (pool *pool) explainStages(r *schedule.Request, now time.Time) (out []Stage) {
 	d := pool.disagg()
 	if d == nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stagesDoc has decode, and the stages whose deciders are given.
 func stagesDoc(deciders string) string {
 	return `plugins:
 - {type: decode-filter}
@@ -38,7 +37,6 @@ schedulingProfiles:
 
 const allStages = "prefill: prefix-based-pd-decider, encode: always-disagg-multimodal-decider"
 
-// withRoles are endpoints with roles, in pairs of an address and a role.
 func withRoles(pairs ...string) (out []endpoint.Spec) {
 	for i := 0; i < len(pairs); i += 2 {
 		s := specs(pairs[i])[0]
@@ -50,14 +48,12 @@ func withRoles(pairs ...string) (out []endpoint.Spec) {
 	return out
 }
 
-// longPrompt is a request with a prompt of tokens.
 func longPrompt(tokens int, chain ...uint64) *extproc.Request {
 	return &extproc.Request{Pool: "ns/pool", Gateway: "ns/gw", Headers: &extproc.Message{},
 		Facts: request.Facts{Kind: request.Completions, Model: "m", Size: 4 * tokens, Tokens: tokens,
 			Chain: prefix.Chain(chain)}}
 }
 
-// named are the headers of an answer that name servers.
 func named(a extproc.Answer) map[string]string {
 	out := map[string]string{}
 	for _, h := range a.Headers {
@@ -98,8 +94,8 @@ func TestDisagg_StagesAreNamed(t *testing.T) {
 	}
 }
 
-// A request counts at the server of prefill until its first token: there its prompt is read, and
-// not at the server of decode.
+// A request counts at the prefill server until its first token: that server reads the prompt, not
+// the decode server.
 func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	p := runPicker(t, Config{})
 	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill")
@@ -146,7 +142,7 @@ func TestDisagg_PrefillServerCountsTheRequestUntilItsAnswer(t *testing.T) {
 	}
 }
 
-// Without a free server of prefill the one of decode does all, and the request is not rejected.
+// Without a free prefill server, the decode server does all, and the request is not rejected.
 func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	p := runPicker(t, Config{})
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Plugins: parsed(t, stagesDoc(allStages)),
@@ -175,7 +171,7 @@ func TestDisagg_FullOrGonePrefillLeavesDecodeAlone(t *testing.T) {
 	}
 }
 
-// What decode has cached need not be read; after prefill both servers have the prompt.
+// A prompt that decode has cached needs no prefill; after prefill both servers have the prompt.
 func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -202,7 +198,7 @@ func TestDisagg_CachedPromptHasNoPrefill(t *testing.T) {
 	}
 }
 
-// A server that has both roles reads the prompt itself.
+// A server with both roles reads the prompt itself.
 func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -213,7 +209,6 @@ func TestDisagg_ServerOfBothRolesNamesNoOther(t *testing.T) {
 	}
 }
 
-// Each data-parallel rank is an endpoint; the pod's first port passes requests on by a header.
 func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 	p := runPicker(t, Config{})
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "plugins", Fallbacks: 2,
@@ -234,7 +229,7 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 			t.Errorf("%s has %d in flight", rank, n)
 		}
 	}
-	// Without the primary port among the pool's ports, requests go to the rank itself.
+	// Without the primary port in the pool, requests go to the rank itself.
 	pool.Endpoints = specs("10.0.0.1:9001", "10.0.0.1:9002")
 	setPools(t, p, pool)
 	if a := p.Pick(t.Context(), longPrompt(10)); len(named(a)) != 0 || a.Endpoints[0] != a.Endpoints[2] {
@@ -242,8 +237,7 @@ func TestDisagg_PrimaryPortPassesOnToTheRank(t *testing.T) {
 	}
 }
 
-// What gateways that Penstock does not configure pass on of a client is removed; a header that the
-// pick sets is replaced.
+// Headers of clients, which other gateways pass on, are removed or replaced by the pick's.
 func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -280,7 +274,6 @@ func TestDisagg_HeadersOfClientsAreRemoved(t *testing.T) {
 	}
 }
 
-// Picks, first tokens and ends at the same time leave nothing in flight.
 func TestDisagg_ConcurrentRequestsLeaveNothingInFlight(t *testing.T) {
 	p := runPicker(t, Config{})
 	list := withRoles("10.0.0.1:80", "decode", "10.0.0.2:80", "prefill", "10.0.0.3:80", "prefill", "10.0.0.4:80",

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// The interfaces of Config as functions. A nil one drops what it receives.
+// The interfaces of Config as functions; nil ones drop their arguments.
 
 type callers struct {
 	unrestricted
@@ -25,8 +25,8 @@ func (c callers) Gateway(ctx context.Context) string {
 	return c.gateway(ctx)
 }
 
-func (c callers) Exported(of objectid.Target, member string) bool {
-	return c.exported == nil || c.exported(of.String(), member)
+func (c callers) Exported(pool objectid.Target, member string) bool {
+	return c.exported == nil || c.exported(pool.String(), member)
 }
 
 type shared struct {
@@ -34,15 +34,15 @@ type shared struct {
 	session func(Session)
 }
 
-func (s shared) Sent(is Sent) {
+func (s shared) Sent(sent Sent) {
 	if s.sent != nil {
-		s.sent(is)
+		s.sent(sent)
 	}
 }
 
-func (s shared) Session(is Session) {
+func (s shared) Session(session Session) {
 	if s.session != nil {
-		s.session(is)
+		s.session(session)
 	}
 }
 
@@ -66,7 +66,7 @@ type stops func(time.Time) time.Duration
 
 func (s stops) Behind(now time.Time) time.Duration { return s(now) }
 
-// outsideOf are addresses of which those in a prefix are denied.
+// outsideOf denies the addresses in a prefix.
 type outsideOf struct {
 	unrestricted
 	prefix netip.Prefix

@@ -13,19 +13,16 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Dynamo's frontend, which with --router-mode direct runs beside each worker, sends a request to
-// the workers that headers name by their numbers. Dynamo derives the number of a worker from its
-// pod's name.
+// Dynamo's frontend, beside each worker with --router-mode direct, sends a request to the workers
+// whose numbers are in headers. It derives a number from the name of the worker's pod.
 
-// Values of endpointpicker.HeaderRoutingMode.
 const (
 	modeAggregated    = "aggregated"
 	modeDisaggregated = "disaggregated"
 )
 
-// dynamoHeaders returns the headers that name the workers of a request: of the server that it is
-// sent to, and of the one that reads its prompt, if that is another one. A server whose number is
-// not known has none.
+// dynamoHeaders returns the headers with a request's workers: its main server and another one that
+// reads its prompt. Servers with unknown numbers have none.
 func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.Endpoint) (out []extproc.Header) {
 	set := func(name, value string) {
 		for _, n := range p.Headers(name) {
@@ -53,8 +50,8 @@ func (pool *pool) dynamoHeaders(p *endpointpicker.Dynamo, to, prefill *endpoint.
 	return append(out, extproc.Header{Name: endpointpicker.HeaderRoutingMode, Value: mode})
 }
 
-// rank returns which of the ports of its pod an endpoint is, in their order, and whether there are
-// several. Servers at one address that have numbers of their own are pods of their own.
+// rank returns an endpoint's index among its pod's ports, and whether there are several. Servers at
+// one address with different numbers are different pods.
 func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several bool) {
 	list, ip := pool.snapshot.Endpoints, e.Addr.Addr()
 	at, _ := slices.BinarySearchFunc(list, netip.AddrPortFrom(ip, 0),
@@ -72,8 +69,7 @@ func (pool *pool) rank(e *endpoint.Endpoint, number uint64) (rank int, several b
 	return rank, ports > 1
 }
 
-// dynamoID returns the number of a server's worker: that of its label, else the one of its pod. A
-// server that is no pod has only the former.
+// dynamoID returns the number of a server's worker by its label, else its pod.
 func dynamoID(s *endpoint.Spec) (uint64, bool) {
 	if text, ok := s.Labels[endpointpicker.DynamoIDLabel]; ok {
 		number, err := strconv.ParseUint(text, 10, 64)
@@ -85,9 +81,8 @@ func dynamoID(s *endpoint.Spec) (uint64, bool) {
 	return podID(s.Pod), true
 }
 
-// podID is the number that Dynamo gives to the worker of a pod: SipHash-1-3, with a key of zeros,
-// of the name and a byte 0xff (Rust's DefaultHasher of a string), of which it keeps the bits that a
-// JSON number holds.
+// podID is Dynamo's number for a pod's worker: SipHash-1-3 with a zero key over the name and a byte
+// 0xff (Rust's DefaultHasher of a string), reduced to the bits of a JSON number.
 func podID(name string) uint64 {
 	const kept = 1<<53 - 1
 	data := append([]byte(name), 0xff)

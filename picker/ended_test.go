@@ -11,15 +11,14 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// endOf ends the request of an answer, as its entry in the access log does.
 func endOf(p *Picker, a extproc.Answer) {
 	lease := p.leases.Find(a.Lease.Owner + "." + strconv.FormatUint(a.Lease.Number, 36))
 	lease.Release()
 	lease.Done()
 }
 
-// A client whose request has ended must find the slot free, although the report of the end is late:
-// else its next request is spilled, declined, or answered 429 by an idle server.
+// A client whose request has ended must find the slot free, although the end is reported late:
+// otherwise an idle server spills, declines or rejects its next request.
 func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	spills := []string{"envoy://b/"}
 	spilling := Pool{Spills: true, Spill: spills}
@@ -69,20 +68,19 @@ func TestFull_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	}
 }
 
-// listsServer reports whether an answer names a server first.
 func listsServer(a extproc.Answer, address string) bool {
 	return len(a.Endpoints) > 0 && a.Endpoints[0] == address
 }
 
-// keyed is a request whose key is its prompt's, for the strategy chwbl.
+// keyed is a request with its prompt as key, for the strategy chwbl.
 func keyed(key uint64) *extproc.Request {
 	r := longPrompt(10)
 	r.Pool, r.Facts.Spread = "ns/pool", key
 	return r
 }
 
-// Identical requests, one after the other, must stay at the server of their key although the
-// reports of their ends are late: else what it has cached is computed again at other servers.
+// Identical consecutive requests must stay at their key's server, although their ends are reported
+// late: otherwise other servers compute their cached prompt again.
 func TestCHWBL_PickWaitsForTheReportOfAnEnd(t *testing.T) {
 	for name, full := range map[string]schedule.Full{"beyond the bound": {}, "beyond the limit": {InFlight: 2}} {
 		synctest.Test(t, func(t *testing.T) {

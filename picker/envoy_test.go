@@ -50,7 +50,6 @@ var testClusters = []cluster{
 	{Name: "open-spill", Fallback: "pod", Hop: true},
 }
 
-// pod is a model server that answers with its name and a configurable status.
 type pod struct {
 	*httptest.Server
 	name   string
@@ -113,7 +112,7 @@ func (p *pod) answer(status func() int) {
 	p.status = status
 }
 
-// shows sets the pod's metrics page; adapters are those that run, of two slots.
+// shows sets the pod's metrics page; adapters are the running ones, of two slots.
 func (p *pod) shows(queue int, kv float64, adapters string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +122,7 @@ func (p *pod) shows(queue int, kv float64, adapters string) {
 		queue, kv, adapters)
 }
 
-// hold makes the pod answer no request before release or the test's end. blocked receives a value
-// for each request.
+// hold makes the pod block until release or the test's end. blocked receives a value per request.
 func (p *pod) hold(t testing.TB) (blocked <-chan struct{}, release func()) {
 	arrived, open := make(chan struct{}, 16), make(chan struct{})
 	release = sync.OnceFunc(func() { close(open) })
@@ -238,7 +236,6 @@ func portOf(address string) int {
 	return n
 }
 
-// send sends a request with headers in pairs, and returns its response without the body.
 func (g *gateway) send(t testing.TB, method, path, body string, pairs ...string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequest(method, g.url+path, strings.NewReader(body))

@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// sources returns where each endpoint publishes KV events. endpoints are sorted by address: of
-// several with one IP address each further one has the next port.
+// sources returns where each endpoint publishes KV events. endpoints are sorted by address; several
+// at one IP address use consecutive ports.
 func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	out := make([]kvevents.Source, 0, len(endpoints))
 	for at, rank := range ranked(endpoints) {
 		s := kvevents.Source{Server: at.Addr, Pod: at.Pod}
 		if e.Port != 0 {
 			s.Publisher, s.Topic = publisherAt(at.Addr.Addr(), e.Port, rank), e.Topic
-			s.Pod = "" // it does not matter there
+			s.Pod = "" // irrelevant there
 		}
 		if e.ReplayPort != 0 {
 			s.Replay = publisherAt(at.Addr.Addr(), e.ReplayPort, rank)
@@ -29,7 +29,6 @@ func (e *KVEvents) sources(endpoints []endpoint.Endpoint) []kvevents.Source {
 	return out
 }
 
-// ranked returns each endpoint with how many before it have its IP address.
 func ranked(endpoints []endpoint.Endpoint) iter.Seq2[*endpoint.Endpoint, int] {
 	return func(yield func(*endpoint.Endpoint, int) bool) {
 		rank := 0
@@ -44,7 +43,6 @@ func ranked(endpoints []endpoint.Endpoint) iter.Seq2[*endpoint.Endpoint, int] {
 	}
 }
 
-// loadSources returns where each endpoint publishes its load.
 func loadSources(port uint16, endpoints []endpoint.Endpoint) (out []kvevents.LoadSource) {
 	for at, rank := range ranked(endpoints) {
 		out = append(out, kvevents.LoadSource{Server: at.Addr, Publisher: publisherAt(at.Addr.Addr(), port, rank)})
@@ -52,7 +50,6 @@ func loadSources(port uint16, endpoints []endpoint.Endpoint) (out []kvevents.Loa
 	return out
 }
 
-// pushed takes the load that a server publishes.
 func (p *Picker) pushed(server netip.AddrPort, l kvevents.Load) {
 	r := endpoint.Reading{Queue: float64(l.Waiting), Running: float64(l.Running), CacheTokens: l.Fit}
 	if l.Fit > 0 {
@@ -63,7 +60,6 @@ func (p *Picker) pushed(server netip.AddrPort, l kvevents.Load) {
 	}
 }
 
-// reports reports whether one of the pool's servers reports what it has cached.
 func (pool *pool) reports() bool {
 	for i := range pool.snapshot.Endpoints {
 		if pool.snapshot.Endpoints[i].Load().Prefixes().Knowledge() != prefix.Guessed {
@@ -73,8 +69,8 @@ func (pool *pool) reports() bool {
 	return false
 }
 
-// reported describes what the KV events of an endpoint show, and why there are none; "" if the
-// pool's strategy compares no prompts with them.
+// reported describes what an endpoint's KV events show, and any problem; "" if the strategy does
+// not use them.
 func (pool *pool) reported(at netip.AddrPort) string {
 	if pool.events == nil || pool.Body == BodyNone || !schedule.UsesPrefixes(&pool.options) {
 		return ""
@@ -86,7 +82,6 @@ func (pool *pool) reported(at netip.AddrPort) string {
 	return known.String() + " (" + problem + ")"
 }
 
-// knowledge counts the pool's endpoints by prefix.Knowledge.
 func (pool *pool) knowledge() (counts [3]int) {
 	for i := range pool.snapshot.Endpoints {
 		counts[pool.snapshot.Endpoints[i].Load().Prefixes().Knowledge()]++

@@ -36,7 +36,6 @@ func (p *publisher) publish(t *testing.T, events ...any) {
 	p.seq++
 }
 
-// pickTokens returns the endpoint that is picked for a prompt of token IDs, and ends the request.
 func pickTokens(t *testing.T, p *Picker, tokens []uint32) string {
 	t.Helper()
 	body, _ := json.Marshal(map[string]any{"model": "base", "prompt": tokens})

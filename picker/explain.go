@@ -15,62 +15,56 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Explanation is what a pool would choose now, and why.
+// Explanation describes the choice of a pool now, and its reasons.
 type Explanation struct {
 	Pool     string `json:"pool"`
-	Known    bool   `json:"known"` // false: this picker has no such pool, and nothing below is set
+	Known    bool   `json:"known"` // false if this picker lacks the pool; the rest is then unset
 	Strategy string `json:"strategy,omitempty"`
-	Choice   string `json:"choice,omitempty"` // as Record.Choice
-	Body     string `json:"body,omitempty"`   // what it reads of bodies; "" for nothing
+	Choice   string `json:"choice,omitempty"`
+	Body     string `json:"body,omitempty"` // what it reads of bodies; "" for nothing
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Targets are the models, of which one replaces the request's; none: it stays. The rest is for
-	// the one with the most weight.
+	// Targets are the replacements of the request's model. The rest is for the one with the most
+	// weight.
 	Targets []ModelTarget `json:"targets,omitempty"`
-	// Scored is the time of the recorded pick whose scores of scorers in other processes are taken;
-	// nil without one.
+	// Scored is the time of the recorded pick with the external scores, or nil.
 	Scored *time.Time `json:"scored,omitempty"`
-	// Processor is asked before each pick; nil without one. The rest is for a request without its
-	// answer.
+	// Processor is asked before each pick; may be nil. The rest ignores its answer.
 	Processor *Prepares `json:"processor,omitempty"`
-	// Flow is what flow control holds; nil without it. The rest is for a request that it admits.
+	// Flow is the state of flow control, or nil. The rest is for an admitted request.
 	Flow *Held `json:"flow,omitempty"`
-	// Relay lists the remote pickers that would be asked. If set, they choose, and nothing below is
-	// set.
+	// Relay lists the remote pickers that choose; the rest is then unset.
 	Relay []string `json:"relay,omitempty"`
-	// Clusters are those of an import, the best first, for a request without a prompt. If set,
-	// nothing below is set.
+	// Clusters are an import's, best first, for a request without a prompt; the rest is then unset.
 	Clusters []ClusterCost `json:"clusters,omitempty"`
-	// Endpoints is the list that Envoy would get; "" with a Status (429 or 503) and its Reason.
+	// Endpoints is the list for Envoy; "" with a Status (429 or 503) and its Reason.
 	Endpoints  string             `json:"endpoints,omitempty"`
 	MaxRetries int                `json:"maxRetries"`
 	Status     int                `json:"status,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
-	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits that are the reason
+	Exceeded   []schedule.Excess  `json:"exceeded,omitempty"` // the limits behind Reason
 	Verdicts   []schedule.Verdict `json:"verdicts,omitempty"` // on every endpoint, by address
-	// Stages are those for which further servers would be chosen, if a request has them.
+	// Stages have further servers, for requests that need them.
 	Stages []Stage `json:"stages,omitempty"`
 }
 
 // Stage is a choice of further servers.
 type Stage struct {
-	Name      string             `json:"name"`                // prefill or encode
-	Endpoints string             `json:"endpoints,omitempty"` // "" if no server takes requests
+	Name      string             `json:"name"`
+	Endpoints string             `json:"endpoints,omitempty"` // "" if no server accepts requests
 	Verdicts  []schedule.Verdict `json:"verdicts,omitempty"`
 }
 
-// Held is what flow control holds of a pool.
+// Held is the state of a pool's flow control.
 type Held struct {
-	Saturation float64     `json:"saturation"` // 1 and more: requests wait
+	Saturation float64     `json:"saturation"` // requests wait from 1 on
 	Waiting    []flow.Band `json:"waiting,omitempty"`
 }
 
-// explainTimeout is how long Explain waits for the metrics of an idle pool's servers.
 const explainTimeout = 300 * time.Millisecond
 
-// Explain returns what the pool would choose for a request now. It opens no lease, leaves the
-// round-robin position alone, and asks no other picker. headers has names in lower case; Explain
-// reads the ones that a pick reads.
+// Explain returns what the pool would choose for a request now. It opens no lease, keeps the
+// round-robin position, and asks no other picker. The names in headers are in lower case.
 func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	pool := p.pool(name)
 	if pool == nil {
@@ -148,8 +142,7 @@ func (p *Picker) Explain(name string, headers map[string]string) Explanation {
 	return e
 }
 
-// describe has the verdicts of one of the pool's strategies on its endpoints, with why an
-// endpoint's load is not fresh.
+// describe returns a strategy's verdicts on the pool's endpoints, and why loads are not fresh.
 func (pool *pool) describe(
 	s *schedule.Strategy, r *schedule.Request, now time.Time, allowed func(*endpoint.Endpoint) bool,
 	lacking *models.Lacking,
@@ -171,7 +164,6 @@ func (pool *pool) describe(
 	return verdicts
 }
 
-// headerOf returns the values of headers.
 func headerOf(headers map[string]string) func(string) []byte {
 	return func(name string) []byte {
 		if text, ok := headers[name]; ok {
@@ -181,8 +173,8 @@ func headerOf(headers map[string]string) func(string) []byte {
 	}
 }
 
-// History returns a pool's picks that have verdicts, newest first, 64 at most: at most one in 20
-// ms. It returns nil for an unknown pool.
+// History returns a pool's picks with verdicts, newest first, at most 64 and one per 20 ms. It
+// returns nil for an unknown pool.
 func (p *Picker) History(name string) []*Record {
 	pool := p.pool(name)
 	if pool == nil {
@@ -191,8 +183,8 @@ func (p *Picker) History(name string) []*Record {
 	return pool.history.list()
 }
 
-// ServeHTTP serves /debug/picks?pool=NAME: the pool's picks that have verdicts as JSON or, without
-// a pool, the names of all pools.
+// ServeHTTP serves /debug/picks?pool=NAME: the pool's picks with verdicts as JSON or, without a
+// pool, all pool names.
 func (p *Picker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	status := http.StatusOK

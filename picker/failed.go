@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Dead implements extproc.Failures. A server that is dead is suspect at once, so that further picks
-// name others first.
+// Dead implements extproc.Failures. A dead server is suspect at once, so further picks rank it
+// last.
 func (p *Picker) Dead(ctx context.Context, gateway, name string, server netip.AddrPort) bool {
 	pool := p.pool(name)
 	if pool == nil || !p.allowed(gateway, pool.ID) {
@@ -24,8 +24,7 @@ func (p *Picker) Dead(ctx context.Context, gateway, name string, server netip.Ad
 	return true
 }
 
-// elsewhere reports whether a server is one of a pool that another picker picks from: it is known,
-// or in a range that is declared for the pool.
+// elsewhere reports whether a server of a relayed pool is known, or in a declared range.
 func (p *Picker) elsewhere(pool *pool, server netip.AddrPort) bool {
 	relay := pool.Relay
 	if relay == nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Of a pool that another picker picks from, the servers that are known, or in a range that is
-// declared, are asked.
+// Only known servers of a relayed pool, or in a declared range, are probed.
 func TestFailed_ServersOfExternalPickersAreLimited(t *testing.T) {
 	p, err := New(Config{})
 	if err != nil {
@@ -30,15 +29,15 @@ func TestFailed_ServersOfExternalPickersAreLimited(t *testing.T) {
 		"no range":         {relay: &Relay{}},
 		"listed":           {relay: &Relay{Listed: true}},
 	} {
-		of := &pool{Pool: Pool{Relay: c.relay}}
-		if got := p.elsewhere(of, netip.MustParseAddrPort("10.1.2.3:80")); got != c.asked {
+		relayed := &pool{Pool: Pool{Relay: c.relay}}
+		if got := p.elsewhere(relayed, netip.MustParseAddrPort("10.1.2.3:80")); got != c.asked {
 			t.Errorf("%s: got %v", name, got)
 		}
-		of.Servers = []Server{{Addr: netip.MustParseAddrPort("10.1.2.3:80")}}
-		if got := p.elsewhere(of, netip.MustParseAddrPort("10.1.2.3:80")); got != (c.relay != nil) {
+		relayed.Servers = []Server{{Addr: netip.MustParseAddrPort("10.1.2.3:80")}}
+		if got := p.elsewhere(relayed, netip.MustParseAddrPort("10.1.2.3:80")); got != (c.relay != nil) {
 			t.Errorf("%s, known: got %v", name, got)
 		}
-		if c.relay != nil && p.elsewhere(of, netip.MustParseAddrPort("10.2.0.1:80")) {
+		if c.relay != nil && p.elsewhere(relayed, netip.MustParseAddrPort("10.2.0.1:80")) {
 			t.Errorf("%s: an unknown server outside of the range is asked", name)
 		}
 	}
@@ -81,8 +80,8 @@ func TestFailed_DeadServerIsSuspectAndOthersAreNotAsked(t *testing.T) {
 	}
 }
 
-// A stream whose status is 200 counts against its server if that has not completed it: it shows no
-// speed and no progress, and three of them make the server suspect. What a client causes does not.
+// A stream of status 200 counts against its server if incomplete: it shows no speed or progress,
+// and three make the server suspect. A client's errors do not.
 func TestFailed_StreamsThatEndInAnErrorAreFailures(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*accesslog.Entry)

@@ -4,5 +4,5 @@ package picker
 
 import "github.com/penstock-project/penstock/picker/extproc"
 
-// fault does nothing. In a test build (tag faults) it panics at requests that ask for it.
+// fault does nothing. In builds with tag faults, it panics at requests for it.
 func fault(*extproc.Request) {}

@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// gatewayCall is a request through a gateway that Penstock does not configure, to its answer by
-// first.
+// gatewayCall is a request through a gateway that Penstock does not configure, answered by first.
 type gatewayCall struct {
 	extprocv3.ExternalProcessor_ProcessClient
 	t *testing.T
@@ -52,8 +51,8 @@ func (c gatewayCall) responseBody() {
 		ResponseBody: &extprocv3.HttpBody{Body: []byte("data: {}\n\n")}}})
 }
 
-// Behind another gateway the first message of the response's body is the first token. Headers
-// alone, which servers send before they read the prompt, end no backlog and show no rate.
+// Behind another gateway, the response body's first message is the first token. Headers, which
+// servers send before they read the prompt, end no backlog and show no rate.
 func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 	const events, object = "text/event-stream; charset=utf-8", "application/json"
 	for _, tt := range []struct {
@@ -61,8 +60,8 @@ func TestFirstToken_BehindAnotherGatewayTheBodyCounts(t *testing.T) {
 		stream      bool
 		mode        filterv3.ProcessingMode_BodySendMode
 		contentType string
-		// What counts as unread after the headers, and after the body: all of it or nothing.
-		// learns: a rate.
+		// Whether the prompt counts as unread after the headers, and after the body. learns: a
+		// rate.
 		headers, body, learns bool
 	}{
 		{"a stream", true, filterv3.ProcessingMode_STREAMED, events, true, false, true},

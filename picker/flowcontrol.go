@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// control gives a pool its queue, if it has flow control. Requests that wait in old's stay there.
 func (p *Picker) control(next, old *pool) {
 	if next.FlowControl == nil || next.Relay != nil || next.Clusters != nil || next.Gateways {
 		return
@@ -31,9 +30,6 @@ func (p *Picker) control(next, old *pool) {
 	next.queue = flow.New(next.FlowControl.Limits, measure, time.Now())
 }
 
-// queued returns what waits in the pool's queue, of all processes that admit requests to its
-// servers: each has about as many. What gives way to a request without a priority of its own does
-// not count.
 func (pool *pool) queued(now time.Time) schedule.Queued {
 	q := pool.queue.Ahead(int(priorityFor(pool.Criticality)), now)
 	processes := 1 + pool.queue.Room().Others
@@ -44,7 +40,7 @@ func (pool *pool) queued(now time.Time) schedule.Queued {
 	}
 }
 
-// letGo ends the wait of a pool's requests: flow control is off, or the pool is gone.
+// letGo releases a pool's queue: flow control is off, or the pool is gone.
 func (pool *pool) letGo(now *pool) {
 	room := flow.Room{}
 	if now != nil {

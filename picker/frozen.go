@@ -10,36 +10,33 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// A server that freezes before it has sent headers costs a stream as long as its headers may take
-// there (endpoint.Load.HeadersLimit). Then Envoy asks the next server of the pick beside it, and
-// the first that sends headers serves: Envoy resets the other one. So no request fails by the
-// limit, not even if both are only slow, and none runs on two servers once there are headers.
+// A server that freezes before it sends headers delays a stream by at most its HeadersLimit
+// (endpoint.Load). Then Envoy tries the pick's next server in parallel, and resets the one that
+// does not send headers first. So the limit fails no request even if both are slow, and no request
+// runs on two servers after its headers.
 //
-// A pool beyond its capacity is slow as a whole. So that it is not asked twice, the limit is the
-// longest one while the next server is suspect or has a queue, and for stormTime after several
-// servers that are not suspect have exceeded theirs. The one request that shows whether a suspect
-// server works keeps its limit.
+// An overloaded pool is slow as a whole, and must not get requests twice. So the limit is the
+// maximum while the next server is suspect or has a queue, and for stormTime after several servers
+// that are not suspect exceeded theirs. A request that tests a suspect server keeps its limit.
 const (
-	// stormWindow is how close to each other timeouts of several servers are, and stormShare which
-	// share of the pool's servers that is, at least two.
+	// Timeouts of at least 1/stormShare of the pool's servers, and two, within stormWindow are a
+	// storm.
 	stormWindow = 10 * time.Second
 	stormShare  = 4
 	stormTime   = 30 * time.Second
-	// busyQueue requests wait at a server that takes no more (as for flow control by default), or
-	// it reads for busyReading seconds what it was sent.
+	// A busy server has busyQueue waiting requests (flow control's default), or needs busyReading
+	// seconds to read its prompts.
 	busyQueue   = 5
 	busyReading = 3
 )
 
-// storm counts a pool's servers that exceed their limits.
 type storm struct {
-	requests atomic.Uint64 // that have gone to another server
-	until    atomic.Int64  // a moment: the longest limit before; 0: there was none
+	requests atomic.Uint64
+	until    atomic.Int64 // a moment: end of the maximum limit; 0 if there was none
 	mu       sync.Mutex
 	last     map[*endpoint.Load]endpoint.Moment
 }
 
-// exceeded counts a server that has sent no headers in time. servers is how many the pool has.
 func (s *storm) exceeded(at *endpoint.Load, servers int, now endpoint.Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,14 +44,14 @@ func (s *storm) exceeded(at *endpoint.Load, servers int, now endpoint.Moment) {
 		s.last = map[*endpoint.Load]endpoint.Moment{}
 	}
 	s.last[at] = now
-	for of, last := range s.last {
+	for load, last := range s.last {
 		if now-last > endpoint.Moment(stormWindow) {
-			delete(s.last, of)
+			delete(s.last, load)
 		}
 	}
 	slow := 0
-	for of := range s.last {
-		if !of.Failing(now) { // else it gets single requests
+	for load := range s.last {
+		if !load.Failing(now) { // a failing server gets single requests
 			slow++
 		}
 	}
@@ -63,13 +60,12 @@ func (s *storm) exceeded(at *endpoint.Load, servers int, now endpoint.Moment) {
 	}
 }
 
-// raging reports whether the pool is slow as a whole.
 func (s *storm) raging(now endpoint.Moment) bool {
 	until := s.until.Load()
 	return until != 0 && int64(now) < until
 }
 
-// limitHeaders gives a stream the time in which its first server sends headers.
+// limitHeaders limits a stream's wait for its first server's headers.
 func (k *pick) limitHeaders(a *extproc.Answer) {
 	if k.pool.NoHeadersLimit || !k.query.Stream || !k.request.Reported() || k.request.Fixed || len(k.ranked) < 2 {
 		return
@@ -87,18 +83,17 @@ func (k *pick) limitHeaders(a *extproc.Answer) {
 	k.lease.LimitHeaders(limit)
 }
 
-// busy reports whether a server has no room for a request that another one has.
 func busy(e *endpoint.Endpoint, now endpoint.Moment) bool {
 	var s endpoint.State
 	e.ReadState(&s, now)
 	return s.Fresh && s.Queue >= busyQueue || s.Reading >= busyReading
 }
 
-// exceeds counts the server that was picked if it has exceeded its limit, by an entry of the access
-// log. passed means that another one has answered.
+// exceeds counts the picked server if it exceeded its limit, by an access log entry. passed means
+// that another server responded.
 func (p *Picker) exceeds(lease *endpoint.Lease, e accesslog.Entry, passed bool, now time.Time) {
 	after := e.Headers - e.Sent
-	if passed { // Sent is of the other one
+	if passed { // Sent is the other server's
 		after = e.Headers
 	}
 	if e.Headers == 0 || !lease.Exceeds(after, passed) {

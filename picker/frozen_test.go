@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// third is another server beside first and second.
 const third = "10.0.0.3:80"
 
 // streamOf500 is a request for a streamed answer to a prompt of 500 tokens.
@@ -22,8 +21,8 @@ func streamOf500() *extproc.Request {
 	return r
 }
 
-// answers picks for a stream, and has the access log report that the server that was picked, or the
-// next one, has answered it after headers took so long. It returns the limit and the one picked.
+// answers picks for a stream whose picked server, or the next one, answers after headers took so
+// long. It returns the limit and the picked server.
 func answers(t *testing.T, p *Picker, by int, took time.Duration) (limit time.Duration, picked string) {
 	t.Helper()
 	a := p.Pick(t.Context(), streamOf500())
@@ -41,7 +40,6 @@ func answers(t *testing.T, p *Picker, by int, took time.Duration) (limit time.Du
 	return a.HeadersLimit, picked
 }
 
-// frozenPool returns a picker with a pool, whose servers send headers first.
 func frozenPool(t *testing.T, c Pool) (*Picker, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -89,7 +87,7 @@ func TestFrozen_LimitNeedsAServerThatMayAnswerInstead(t *testing.T) {
 	}
 }
 
-// The limit is 20 s while the next server has prompts for 3 s to read, or is suspect.
+// The limit is 20 s while the next server needs 3 s to read its prompts, or is suspect.
 func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 	for name, change := range map[string]func(*Picker){
 		"busy": func(p *Picker) {
@@ -117,7 +115,7 @@ func TestFrozen_LimitIsLongBeforeABusyServer(t *testing.T) {
 	}
 }
 
-// Requests of a server that another one answers make it suspect, once each, while they go on.
+// Requests that another server answers make theirs suspect, once each, while they go on.
 func TestFrozen_ServerIsSuspect(t *testing.T) {
 	p, registry := frozenPool(t, Pool{Fallbacks: 1})
 	_, before, _ := p.loadOf("ns/pool", first).Totals()
@@ -147,7 +145,7 @@ func TestFrozen_ServerIsSuspect(t *testing.T) {
 	}
 }
 
-// After two of three servers have exceeded their limits the limit is 20 s, for 30 s.
+// After two of three servers have exceeded their limits, the limit is 20 s for 30 s.
 func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := frozenPool(t, Pool{Fallbacks: 1})
@@ -168,7 +166,7 @@ func TestFrozen_SlowPoolHasTheLongestLimit(t *testing.T) {
 		if limit, _ := answers(t, p, 0, 5*time.Millisecond); limit == endpoint.MaxHeadersLimit {
 			t.Error("the longest limit 30 s later")
 		}
-		// One after the other, far apart: these are no signs of a slow pool.
+		// Rare single cases are no signs of a slow pool.
 		for range 6 {
 			time.Sleep(2 * stormWindow)
 			if limit, _ := answers(t, p, 0, time.Minute); limit == 0 {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// FuzzRelay_NamesOnlyAllowedAddresses: of the entries that a remote picker names, those that a pick
-// names are addresses inside the declared ranges and ports, by package net's reading too; without
-// ranges, none of this machine or link. All others are reported.
+// FuzzRelay_NamesOnlyAllowedAddresses: a pick names only addresses inside the declared ranges and
+// ports, as package net parses them too; without ranges, none of this machine or link. All other
+// entries of a remote picker are reported.
 func FuzzRelay_NamesOnlyAllowedAddresses(f *testing.F) {
 	for _, s := range []string{
 		"10.1.2.3:8000", "10.1.2.3:8001", " 10.1.2.3:8000 ,[::ffff:10.1.2.3]:8000",

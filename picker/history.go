@@ -8,134 +8,116 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// ResultSent is the result of a Record that is no pick: with Sent.
+// ResultSent is the result of a Record with Sent.
 const ResultSent = "sent"
 
-// SentTo is a request that was sent to an exporting cluster of an import without a pick of this
-// process's: by an order or by weights, by a pick among the clusters, or as a spill.
+// SentTo is a request sent to an exporting cluster of an import without a pick of this process: by
+// order or weights, by a pick among the clusters, or as a spill.
 type SentTo struct {
-	// Declined means that no server there has begun the request: it went on to another cluster or
-	// spill target, if one was left.
+	// Declined means that no server there has begun the request. It went to the next cluster or
+	// spill target.
 	Declined bool `json:"declined,omitempty"`
-	// Details is why this gateway's Envoy has answered in its place, in Envoy's words
-	// (%RESPONSE_CODE_DETAILS%); "" if the other cluster has answered.
+	// Details is why this gateway's Envoy answered itself (%RESPONSE_CODE_DETAILS%), or "".
 	Details string `json:"details,omitempty"`
-	// There is the ID that the other cluster's gateway has given the request; "" if it has kept it,
-	// or is not known.
+	// There is the other cluster's ID for the request; "" if unchanged or unknown.
 	There   string `json:"there,omitempty"`
 	Spilled bool   `json:"spilled,omitempty"` // by a pool
 }
 
-// Record is one pick, for /debug/picks and penstock explain; or with Sent, a request that was sent
-// to another cluster.
+// Record is one pick, for /debug/picks and penstock explain; or with Sent, a request sent to
+// another cluster.
 type Record struct {
 	Time     time.Time `json:"time"`
 	Pool     string    `json:"pool"`
 	Strategy string    `json:"strategy"`
-	// Choice is how strategy plugins chooses by scores, as the type of a picker; "" for others.
+	// Choice is the picker type of strategy plugins; "" for others.
 	Choice string `json:"choice,omitempty"`
 	Model  string `json:"model,omitempty"` // if the pool reads bodies
 	// Criticality of the request, if the strategy reads it.
 	Criticality schedule.Criticality `json:"criticality,omitempty"`
-	// Session is what strategy "session" has made of the request's session; "" for others.
+	// Session describes the request's session for strategy "session", or "".
 	Session string `json:"session,omitempty"`
-	// Follows shows where the response is that the request names; "" if it names none.
+	// Follows shows whether the request reached the stored response that it names, if any.
 	Follows   string `json:"follows,omitempty"`
 	Result    string `json:"result"` // "picked", "spilled", "relayed", or a Reason
 	Status    int    `json:"status,omitempty"`
-	Endpoints string `json:"endpoints,omitempty"` // as sent to Envoy
+	Endpoints string `json:"endpoints,omitempty"`
 	Lease     string `json:"lease,omitempty"`
-	// Exceeded are the limits because of which no endpoint was picked, as far as they are known: of
-	// each pick that is answered 429, and of a sample of those that spill.
+	// Exceeded are the known limits that prevented a pick: for each 429, and a sample of spills.
 	Exceeded []schedule.Excess `json:"exceeded,omitempty"`
-	// Prefill is the server that reads the prompt, and Encode those that encode images; "" for
-	// those of Endpoints. Missing are the stages that no server was free for.
+	// Prefill is the server that reads the prompt, Encode the servers that encode images; "" for
+	// Endpoints' own. Missing are stages without a free server.
 	Prefill string   `json:"prefill,omitempty"`
 	Encode  string   `json:"encode,omitempty"`
 	Missing []string `json:"missing,omitempty"`
-	// OutOfRange lists addresses that a remote picker named outside the declared ranges; Error is
-	// why it did not answer.
+	// OutOfRange lists a remote picker's addresses outside the declared ranges. Error is why it did
+	// not answer.
 	OutOfRange []string `json:"outOfRange,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	// Request is the ID of the request (x-request-id), Gateway whose it is, and Picker the process
-	// that picked; Tokens is the length of its prompt, if it is known, or if it decides and is
-	// estimated by the content-length.
+	// Request is the request's ID (x-request-id), Gateway its gateway, Picker the process that
+	// picked. Tokens is the prompt's known length, or its estimate by content-length if that
+	// decides.
 	Request string `json:"request,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
 	Picker  string `json:"picker,omitempty"`
 	Tokens  int    `json:"tokens,omitempty"`
-	// Bytes of the request's body, as far as the pick has read it; 0: it has not. Served is the
-	// model that the server gets in place of Model.
+	// Bytes of the body that the pick has read. Served is the model that replaced Model.
 	Bytes  int    `json:"bytes,omitempty"`
 	Served string `json:"served,omitempty"`
-	// Stages are those that the request has passed, in their order: in the records of one request
-	// (Picks.Request).
+	// Stages are the passed stages in order, if one request was asked for (Picks.Request).
 	Stages []Passed `json:"stages,omitempty"`
-	// Processor is what the pool's processor has made of the request; nil if it was not asked.
+	// Processor is the processor's result; may be nil.
 	Processor *Processed `json:"processor,omitempty"`
-	// Waited is how long flow control has held the request before the pick.
+	// Waited is the time in flow control before the pick.
 	Waited time.Duration `json:"waited,omitempty"`
-	// Candidates is the number of endpoints that passed the filters. Compared are the best of them,
-	// 8 at most: first those that the pick names.
+	// Candidates is the number of endpoints that passed the filters. Compared are the best, at most
+	// 8, the pick's first.
 	Candidates int      `json:"candidates,omitempty"`
 	Compared   []Choice `json:"compared,omitempty"`
-	// Lacks counts the servers that are left out because they lack the model; nil: none is.
-	Lacks *Lacks  `json:"lacks,omitempty"`
-	Sent  *SentTo `json:"sent,omitempty"`
-	// Outcome is what became of the request, as far as the access log has reported it; nil for a
-	// pick without a lease.
+	// Lacks counts the servers without the model; may be nil.
+	Lacks   *Lacks   `json:"lacks,omitempty"`
+	Sent    *SentTo  `json:"sent,omitempty"`
 	Outcome *Outcome `json:"outcome,omitempty"`
-	// Verdicts on the endpoints at the moment of the choice: the request is not in flight yet, and
-	// its prompt is not cached. Only a sample of the picks has them. Omitted counts the others, by
-	// the filter that removed them, if there are more than 16 endpoints.
+	// Verdicts on the endpoints before the request counts there, for a sample of picks. With more
+	// than 16 endpoints, Omitted counts the others by the filter that removed them.
 	Verdicts []schedule.Verdict `json:"verdicts,omitempty"`
 	Omitted  map[string]int     `json:"omitted,omitempty"`
 }
 
-// Passed is a stage of a pick that its request has passed.
+// Passed is a stage that a request passed.
 type Passed struct {
 	Stage   string        `json:"stage"`
-	Took    time.Duration `json:"took"` // of stage read, until the body has arrived
+	Took    time.Duration `json:"took"` // for stage read, until the body has arrived
 	Decided string        `json:"decided,omitempty"`
 }
 
 const (
-	// historySize is how many records a pool keeps at most. Where pools are many, each keeps fewer,
-	// so that all together keep about maxRecords; but at least minHistory. A record with 16
-	// verdicts takes about 10 KiB.
+	// historySize bounds a pool's records. With many pools, each keeps fewer, at least minHistory,
+	// for about maxRecords in total. A record with 16 verdicts takes about 10 KiB.
 	historySize = 64
 	minHistory  = 4
 	maxRecords  = 1024
-	// historyEvery bounds the cost of verdicts: at most one pick of a pool gets them in this time,
-	// or in historyPerEndpoint for each endpoint of a large pool. So they take less than a
-	// thousandth of a core.
+	// A pool gets at most one pick with verdicts per historyEvery, or per historyPerEndpoint times
+	// the endpoints of a large pool. So verdicts take less than a thousandth of a core.
 	historyEvery       = 20 * time.Millisecond
 	historyPerEndpoint = 200 * time.Microsecond
-	// maxVerdicts is how many a record has.
-	maxVerdicts = 16
+	maxVerdicts        = 16 // of a record
 )
 
-// history keeps a pool's last recorded picks.
 type history struct {
-	last atomic.Int64 // when the last record was made, in nanoseconds since start
+	last atomic.Int64
 	next atomic.Uint64
-	size atomic.Int64 // how many are kept; 0 for a pool that has been removed: notes still point to its history
+	size atomic.Int64 // number kept; 0 for a removed pool, whose notes still point to its history
 	ring [historySize]atomic.Pointer[Record]
 }
 
-// historyOf is how many records each of a number of pools keeps.
 func historyOf(pools int) int64 {
 	return int64(min(max(maxRecords/max(pools, 1), minHistory), historySize))
 }
 
-// start is the zero of times kept in atomics. Differences to it are monotonic: the clock may be set
-// meanwhile.
+// start is the origin of times in atomics: monotonic, because the clock may be set.
 var start = time.Now()
 
-// newHistory returns a history that keeps nothing until resize.
-func newHistory() *history { return new(history) }
-
-// resize sets how many records are kept, and drops the older ones.
 func (h *history) resize(size int64) {
 	h.size.Store(size)
 	newest := h.next.Load()
@@ -144,15 +126,14 @@ func (h *history) resize(size int64) {
 	}
 }
 
-// due reports whether a pick of a pool with a number of endpoints is to be recorded: none was a
-// moment ago. It is true for one pick at a time.
+// due reports whether to record a pick, because the last record is old enough. It is true for one
+// pick at a time.
 func (h *history) due(now time.Time, endpoints int) bool {
 	last, at := h.last.Load(), int64(now.Sub(start))
 	return (last == 0 || at-last >= int64(max(historyEvery, time.Duration(endpoints)*historyPerEndpoint))) &&
 		h.last.CompareAndSwap(last, at)
 }
 
-// add keeps a record.
 func (h *history) add(r *Record) {
 	size := uint64(h.size.Load())
 	if size == 0 {
@@ -163,7 +144,6 @@ func (h *history) add(r *Record) {
 	h.ring[number%historySize].Store(r)
 }
 
-// list returns the records, newest first.
 func (h *history) list() []*Record {
 	records := []*Record{}
 	newest := h.next.Load()
@@ -175,8 +155,6 @@ func (h *history) list() []*Record {
 	return records
 }
 
-// record describes a pick. A choice that opened a lease has its verdicts from before that (rank);
-// the others count nowhere.
 func (k *pick) record() *Record {
 	pool, a, at := k.pool, &k.answer, k.started
 	request := pool.scheduled(k.request, at)

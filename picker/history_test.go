@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// Verdicts are the largest part of what a picker keeps of its picks: the more pools, the fewer
-// records each has.
+// Verdicts are the largest part of records: with more pools, each has fewer.
 func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	records := func() (all int) {
-		for _, of := range p.pools.now.Load().byName {
-			all += len(of.history.list())
+		for _, served := range p.pools.now.Load().byName {
+			all += len(served.history.list())
 		}
 		return all
 	}
 	at := time.Now()
 	fill := func() {
-		for name, of := range p.pools.now.Load().byName {
+		for name, served := range p.pools.now.Load().byName {
 			for n := range 2 * historySize {
 				at = at.Add(time.Second)
-				if !of.history.due(at, 1) {
+				if !served.history.due(at, 1) {
 					t.Fatalf("%s: no record of pick %d, a second after the one before", name, n)
 				}
-				of.history.add(&Record{Pool: name, Tokens: n})
+				served.history.add(&Record{Pool: name, Tokens: n})
 			}
-			if newest := of.history.list()[0]; newest.Tokens != 2*historySize-1 {
+			if newest := served.history.list()[0]; newest.Tokens != 2*historySize-1 {
 				t.Fatalf("%s: the newest record is of pick %d", name, newest.Tokens)
 			}
 		}
@@ -52,7 +51,7 @@ func TestExplain_RecordsOfManyPoolsAreBounded(t *testing.T) {
 	}
 }
 
-// Notes of picks live longer than their pool may: they keep none of its records.
+// Notes of picks may outlive their pool: they keep none of its records.
 func TestExplain_RecordsOfRemovedPoolsAreGone(t *testing.T) {
 	p := poolOf(t, 1, "round-robin")
 	h := p.pool("ns/pool").history

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// metrics are the picker's Prometheus metrics.
 type metrics struct {
 	picks      *prometheus.CounterVec
 	seconds    *prometheus.HistogramVec
@@ -32,8 +31,8 @@ type metrics struct {
 	upstream   *upstreamMetrics // nil without Protocol.Upstream
 }
 
-// poolMetrics are one pool's series. They are created with its first pick: the series of unused
-// pools would be most of the page.
+// poolMetrics are one pool's series. The first pick creates them, because unused pools' series
+// would be most of the page.
 type poolMetrics struct {
 	seconds func() prometheus.Observer
 	vec     *prometheus.CounterVec
@@ -90,7 +89,7 @@ var (
 		"Streams that another server of the pool has answered, because the first one sent no headers in time.",
 		[]string{"pool"}, nil)
 	leasesDesc = prometheus.NewDesc("penstock_picker_open_leases",
-		"Requests in flight that this process counts: its picks, and those of a process that is gone.", nil, nil)
+		"Requests in flight that this process counts: its own picks, and picks of a process that is gone.", nil, nil)
 )
 
 func newMetrics(r prometheus.Registerer, p *Picker) (*metrics, error) {
@@ -154,7 +153,6 @@ func (m *metrics) pool(name string) *poolMetrics {
 	return &poolMetrics{seconds: seconds, vec: m.picks, waits: m.waits, name: name}
 }
 
-// remove deletes a removed pool's series.
 func (m *metrics) remove(name string) {
 	labels := prometheus.Labels{"pool": name}
 	m.picks.DeletePartialMatch(labels)
@@ -178,12 +176,10 @@ func (m *poolMetrics) count(result string, took time.Duration) {
 	m.seconds().Observe(took.Seconds())
 }
 
-// waited counts a request that flow control has held.
 func (m *poolMetrics) waited(o flow.Outcome, priority int, d time.Duration) {
 	m.waits.WithLabelValues(m.name, strconv.Itoa(priority), o.String()).Observe(d.Seconds())
 }
 
-// poolCollector reads gauges from the pools when Prometheus scrapes.
 type poolCollector struct{ picker *Picker }
 
 // Describe implements prometheus.Collector.
@@ -218,102 +214,115 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v int, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
-	}
-	count := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
-	}
+	out := sink(ch)
 	now := time.Now()
 	for name, pool := range c.picker.pools.now.Load().byName {
-		var inFlight int64
-		var fresh, stale, idle, draining, unread, problems, silent int
-		var use saturated
-		for i := range pool.snapshot.Endpoints {
-			e := &pool.snapshot.Endpoints[i]
-			state := e.State()
-			if served, failed, firstByte := e.Load().Totals(); served+failed > 0 { // no series before the first request
-				count(requestsDesc, float64(served), name, e.Text, "served")
-				count(requestsDesc, float64(failed), name, e.Text, "failed")
-				count(firstByteDesc, firstByte.Seconds(), name, e.Text)
-			}
-			collectRate(ch, name, e.Text, &state)
-			inFlight += e.Load().InFlight()
-			use.add(&state)
-			if e.Problem() != "" {
-				problems++
-			}
-			if state.Silent != nil {
-				silent++
-			}
-			switch {
-			case e.Draining:
-				draining++
-			case !e.HasPage():
-				unread++
-			case state.Fresh:
-				fresh++
-			case state.Idle:
-				idle++
-			default:
-				stale++
-			}
-		}
-		if pool.KVEvents != nil {
-			for k, n := range pool.knowledge() {
-				gauge(reportsDesc, n, name, prefix.Knowledge(k).String())
-			}
-			pool.events.Failures(func(server netip.AddrPort, times uint64) {
-				if times > 0 { // no series before the first one
-					count(eventFailuresDesc, float64(times), name, server.String())
-				}
-			})
-		}
-		if use.endpoints > 0 {
-			ch <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, use.queue, name)
-			ch <- prometheus.MustNewConstMetric(saturationDesc, prometheus.GaugeValue, use.use/use.endpoints, name)
-		}
-		if pool.processor != nil {
-			open := 0
-			if pool.processor.Open() {
-				open = 1
-			}
-			gauge(breakerDesc, open, name)
-		}
-		if pool.queue != nil {
-			for _, b := range pool.queue.Bands() {
-				gauge(waitingDesc, b.Requests, name, strconv.Itoa(b.Priority))
-				gauge(waitingBytesDesc, int(b.Bytes), name, strconv.Itoa(b.Priority))
-			}
-			ch <- prometheus.MustNewConstMetric(flowSaturationDesc, prometheus.GaugeValue, pool.queue.Room().Saturation,
-				name)
-		}
-		count(frozenDesc, float64(pool.storm.requests.Load()), name)
-		gauge(inFlightDesc, int(inFlight), name)
-		gauge(endpointsDesc, fresh, name, "fresh")
-		gauge(endpointsDesc, stale, name, "stale")
-		gauge(endpointsDesc, idle, name, "idle")
-		gauge(endpointsDesc, draining, name, "draining")
-		gauge(endpointsDesc, unread, name, "unread")
-		gauge(problemsDesc, problems, name)
-		gauge(silentDesc, silent, name)
+		out.endpoints(name, pool)
+		out.queues(name, pool)
 		pool.collectSuspects(ch, now)
 	}
 	c.picker.collectServing(ch)
-	count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
+	out.count(failuresDesc, float64(c.picker.registry.ScrapeFailures()))
 	own, others := c.picker.wire.bodies, c.picker.wire.imports
-	gauge(bodiesDesc, int(own.Held()+others.Held()))
-	count(unreadDesc, float64(own.Unread()+others.Unread()), "picked")
-	count(unreadDesc, float64(own.Rejected()+others.Rejected()), "rejected")
-	count(excessDesc, float64(c.picker.wire.calls.Excess()))
-	gauge(leasesDesc, c.picker.leases.Len())
+	out.gauge(bodiesDesc, int(own.Held()+others.Held()))
+	out.count(unreadDesc, float64(own.Unread()+others.Unread()), "picked")
+	out.count(unreadDesc, float64(own.Rejected()+others.Rejected()), "rejected")
+	out.count(excessDesc, float64(c.picker.wire.calls.Excess()))
+	out.gauge(leasesDesc, c.picker.leases.Len())
 	c.picker.records.usage.collect(ch)
 	r := c.picker.prompts.renderer
 	for outcome, n := range map[string]*atomic.Uint64{
 		"cached": &r.Cached, "rendered": &r.Rendered, "failed": &r.Failed, "skipped": &r.Skipped,
 	} {
 		if n := n.Load(); n > 0 {
-			count(rendersDesc, float64(n), outcome)
+			out.count(rendersDesc, float64(n), outcome)
 		}
 	}
+}
+
+type sink chan<- prometheus.Metric
+
+func (s sink) gauge(d *prometheus.Desc, v int, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+}
+
+func (s sink) count(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func (s sink) endpoints(name string, pool *pool) {
+	var inFlight int64
+	var fresh, stale, idle, draining, unread, problems, silent int
+	var use saturated
+	for i := range pool.snapshot.Endpoints {
+		e := &pool.snapshot.Endpoints[i]
+		state := e.State()
+		if served, failed, firstByte := e.Load().Totals(); served+failed > 0 { // no series before the first request
+			s.count(requestsDesc, float64(served), name, e.Text, "served")
+			s.count(requestsDesc, float64(failed), name, e.Text, "failed")
+			s.count(firstByteDesc, firstByte.Seconds(), name, e.Text)
+		}
+		collectRate(s, name, e.Text, &state)
+		inFlight += e.Load().InFlight()
+		use.add(&state)
+		if e.Problem() != "" {
+			problems++
+		}
+		if state.Silent != nil {
+			silent++
+		}
+		switch {
+		case e.Draining:
+			draining++
+		case !e.HasPage():
+			unread++
+		case state.Fresh:
+			fresh++
+		case state.Idle:
+			idle++
+		default:
+			stale++
+		}
+	}
+	if use.endpoints > 0 {
+		s <- prometheus.MustNewConstMetric(queueDesc, prometheus.GaugeValue, use.queue, name)
+		s <- prometheus.MustNewConstMetric(saturationDesc, prometheus.GaugeValue, use.use/use.endpoints, name)
+	}
+	s.gauge(inFlightDesc, int(inFlight), name)
+	s.gauge(endpointsDesc, fresh, name, "fresh")
+	s.gauge(endpointsDesc, stale, name, "stale")
+	s.gauge(endpointsDesc, idle, name, "idle")
+	s.gauge(endpointsDesc, draining, name, "draining")
+	s.gauge(endpointsDesc, unread, name, "unread")
+	s.gauge(problemsDesc, problems, name)
+	s.gauge(silentDesc, silent, name)
+}
+
+func (s sink) queues(name string, pool *pool) {
+	if pool.KVEvents != nil {
+		for k, n := range pool.knowledge() {
+			s.gauge(reportsDesc, n, name, prefix.Knowledge(k).String())
+		}
+		pool.events.Failures(func(server netip.AddrPort, times uint64) {
+			if times > 0 { // no series before the first one
+				s.count(eventFailuresDesc, float64(times), name, server.String())
+			}
+		})
+	}
+	if pool.processor != nil {
+		open := 0
+		if pool.processor.Open() {
+			open = 1
+		}
+		s.gauge(breakerDesc, open, name)
+	}
+	if pool.queue != nil {
+		for _, b := range pool.queue.Bands() {
+			s.gauge(waitingDesc, b.Requests, name, strconv.Itoa(b.Priority))
+			s.gauge(waitingBytesDesc, int(b.Bytes), name, strconv.Itoa(b.Priority))
+		}
+		s <- prometheus.MustNewConstMetric(flowSaturationDesc, prometheus.GaugeValue, pool.queue.Room().Saturation,
+			name)
+	}
+	s.count(frozenDesc, float64(pool.storm.requests.Load()), name)
 }

@@ -18,12 +18,10 @@ import (
 	"github.com/penstock-project/penstock/picker/models"
 )
 
-const resultModels = "models" // 200: the list of the models of the route's pools
+const resultModels = "models" // 200: the models of the route's pools
 
-// maxRoutePools bounds the pools of a route whose models are listed.
 const maxRoutePools = 64
 
-// asksForModels reports whether a request without a body is one for the list of models.
 func asksForModels(h *extproc.Message) bool {
 	path := h.Header(":path")
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
@@ -36,19 +34,16 @@ func asksForModels(h *extproc.Message) bool {
 	return method == http.MethodGet || method == http.MethodHead
 }
 
-// listsAlone reports whether a call is one by the name of an import as a whole (objectid.Target)
-// for the list of models. The clusters of such an import are pools of their own, and only policies
-// LeastLoad and Latency pick among them.
+// listsAlone reports whether a call asks for the models of a whole import (objectid.Target), whose
+// clusters are pools of their own and picked among only by policies LeastLoad and Latency.
 func listsAlone(r *extproc.Request) bool {
 	return r.Bodyless && len(r.Pools) > 0 && strings.HasSuffix(r.Pool, "@") && asksForModels(r.Headers)
 }
 
-// listModels answers a request for the list of models with those of all pools of its route. It
-// returns false if no server reports any: the request is then picked for as any other. pool may be
-// nil: then it is none of these.
-//
-// A gateway ignores our own responses for a pool that can spill (translator/envoy), except on the
-// routes that it has for these requests, which name pools.
+// listModels answers a request for the list of models with the models of all pools of its route. It
+// returns false if no server reports any; the request is then picked for. pool may be nil. A
+// gateway ignores our own responses for a pool that can spill (translator/envoy), except on its
+// routes for these requests.
 func (k *pick) listModels() bool {
 	p, r, pool := k.picker, k.request, k.pool
 	if !r.Bodyless || len(r.Pools) == 0 && len(r.Spill) > 0 || pool == nil && !listsAlone(r) ||
@@ -56,12 +51,12 @@ func (k *pick) listModels() bool {
 		return false
 	}
 	var asked []models.Pool
-	add := func(of models.Pool) {
+	add := func(next models.Pool) {
 		same := func(m models.Pool) bool {
-			return m.Name == of.Name && m.Subset == of.Subset && m.Host == of.Host && m.Path == of.Path
+			return m.Name == next.Name && m.Subset == next.Subset && m.Host == next.Host && m.Path == next.Path
 		}
-		if (len(of.Servers) > 0 || of.Picker != nil) && !slices.ContainsFunc(asked, same) {
-			asked = append(asked, of)
+		if (len(next.Servers) > 0 || next.Picker != nil) && !slices.ContainsFunc(asked, same) {
+			asked = append(asked, next)
 		}
 	}
 	if pool != nil && !pool.Gateways && pool.Clusters == nil {
@@ -88,13 +83,11 @@ func (k *pick) listModels() bool {
 	return true
 }
 
-// listedBy has the picker of an exporting cluster asked, too: that has InferenceModels of its own.
-// A picker that is no Penstock picks an endpoint for the request.
-func (k *pick) listedBy(pool *pool, of models.Pool) models.Pool {
+func (k *pick) listedBy(pool *pool, listed models.Pool) models.Pool {
 	if pool.remote == nil || pool.ID.Member == "" {
-		return of
+		return listed
 	}
-	of.Picker = func(ctx context.Context) ([]byte, error) {
+	listed.Picker = func(ctx context.Context) ([]byte, error) {
 		answer, err := pool.remote.Ask(ctx, k.request)
 		if answer.Track != nil {
 			answer.Track.End()
@@ -111,18 +104,15 @@ func (k *pick) listedBy(pool *pool, of models.Pool) models.Pool {
 		}
 		return reply.GetBody(), nil
 	}
-	return of
+	return listed
 }
 
-// What an entry of Request.Pools has behind the pool's name and a question mark, as a URL's query.
 const (
-	poolSubset = "subset" // the label selector of a share's subset
-	// How the route changes a request for gateways: the host, the whole path, or the beginning of
-	// the path and what replaces it.
+	poolSubset = "subset" // label selector of a share's subset
+	// The route's changes for gateways: the host, the whole path, or a prefix and its replacement.
 	poolHost, poolPath, poolPrefix, poolReplace = "host", "path", "prefix", "replace"
 )
 
-// rulePool reads an entry of Request.Pools.
 func rulePool(entry string) (name string, how url.Values) {
 	text, query, _ := strings.Cut(entry, "?")
 	name, err := url.PathUnescape(text)
@@ -133,12 +123,11 @@ func rulePool(entry string) (name string, how url.Values) {
 	return name, how
 }
 
-// Limits of what gateways are asked for, in bytes.
+// Limits of requests to gateways, in bytes.
 const maxHost, maxPath = 255, 1024
 
-// gateways are those of a pool that can be asked for its models; none for a request that has passed
-// through another gateway of Penstock already. Two whose routes lead to each other would else ask
-// each other.
+// gateways returns a pool's gateways to query for models; none if the request has passed another
+// Penstock gateway, against loops between two routes.
 func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	out := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol, Host: string(h.Header(":authority"))}
 	out.Path, _, _ = strings.Cut(string(h.Header(":path")), "?")
@@ -165,17 +154,16 @@ func (pool *pool) gateways(h *extproc.Message, how url.Values) models.Pool {
 	return out
 }
 
-// servers are those of a pool that can be asked for their models, as far as a selector matches
-// them; "" matches all.
+// servers returns a pool's servers to query for models; selector "" matches all.
 func (pool *pool) servers(subset string) models.Pool {
-	pool.snapshot.MarkUsed() // so that pages show which adapters are loaded
+	pool.snapshot.MarkUsed() // so that pages list the loaded adapters
 	out := models.Pool{Name: pool.Name, Subset: subset, Protocol: pool.Metrics.Protocol}
 	selected := func(*endpoint.Endpoint) bool { return true }
 	if subset != "" {
 		selected = pool.selected(subset, nil)
 	}
 	if pool.rules != nil {
-		for name, rule := range pool.rules.of.Named {
+		for name, rule := range pool.rules.models.Named {
 			if len(rule.Targets) > 0 {
 				out.Names = append(out.Names, name)
 			}

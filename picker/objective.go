@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's latency objective, in milliseconds: llm-d's, and the same without its
-// name. If both are given, llm-d's counts.
+// Headers of a request's latency objective, in milliseconds: llm-d's, which take precedence, and
+// the same without its name.
 const (
 	ttftHeader      = "x-llm-d-slo-ttft-ms"
 	tpotHeader      = "x-llm-d-slo-tpot-ms"
@@ -15,8 +15,7 @@ const (
 	plainTPOTHeader = "x-slo-tpot-ms"
 )
 
-// objective reads the latency that a request asks for. Values that are no positive numbers are
-// ignored. header returns a header's value.
+// objective reads a request's latency objective. Only positive numbers count.
 func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	if !schedule.UsesObjective(&pool.options) {
 		return o
@@ -26,8 +25,6 @@ func (pool *pool) objective(header func(string) []byte) (o schedule.Objective) {
 	return o
 }
 
-// milliseconds reads a positive number, such as "250" or "12.5", and returns it in seconds. For
-// other texts it returns otherwise.
 func milliseconds(text []byte, otherwise float64) float64 {
 	if len(text) == 0 || len(text) > 16 {
 		return otherwise

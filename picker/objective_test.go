@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// chat sends a streamed chat completion with headers in pairs.
 func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, reason string) {
 	t.Helper()
 	response := g.send(t, http.MethodPost, "/a/v1/chat/completions",
@@ -20,7 +19,7 @@ func (g *gateway) chat(t testing.TB, pairs ...string) (pod string, status int, r
 }
 
 // The picker learns from Envoy's access log that one server takes 200 ms to its first token, and
-// keeps requests that ask for less away from it.
+// avoids it for requests that want less.
 func TestSLO_ThroughEnvoy(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
 	g.pods[0].answer(func() int { <-time.After(200 * time.Millisecond); return 200 })
@@ -81,8 +80,8 @@ func TestSLO_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// A prompt of megabytes, which the server denies, makes no small request look as if it took
-// seconds; nor does one without a prompt.
+// A denied prompt of megabytes does not make small requests look slow; nor does a request without a
+// prompt.
 func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker,
@@ -94,12 +93,12 @@ func TestSLO_HugePromptShedsNoSmallRequest(t *testing.T) {
 	}
 	poll.Until(t, "it has ended", func() bool { return g.picker.Explain("ns/pool", nil).Verdicts[0].State.Unread == 0 })
 	g.pods[0].answer(func() int { return 200 })
-	for what, of := range map[string]struct{ method, path, body string }{
+	for what, tt := range map[string]struct{ method, path, body string }{
 		"a prompt of one byte": {http.MethodPost, "/a/v1/completions", `{"model":"m","prompt":"a"}`},
 		"no prompt":            {http.MethodGet, "/a/health", ""},
 		"no JSON":              {http.MethodPost, "/a/v1/completions", "nope"},
 	} {
-		if response := g.send(t, of.method, of.path, of.body, "x-slo-ttft-ms", "200"); response.StatusCode != 200 {
+		if response := g.send(t, tt.method, tt.path, tt.body, "x-slo-ttft-ms", "200"); response.StatusCode != 200 {
 			t.Errorf("%s: %s %s", what, response.Status, response.Header.Get("x-penstock-reason"))
 		}
 	}

@@ -33,10 +33,10 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Picker picks for many pools. Create it with New. It picks as soon as it has pools; it scrapes
-// metrics and expires leases while Run runs.
+// Picker picks for many pools. It picks as soon as it has pools; metrics are scraped and leases
+// expire only during Run.
 type Picker struct {
-	config   Config // with its defaults
+	config   Config
 	stages   []stage
 	gate     gate
 	pools    pools
@@ -49,92 +49,85 @@ type Picker struct {
 	leases   *endpoint.Leases
 	records  records
 	metrics  *metrics
-	tracer   trace.Tracer // nil: none
+	tracer   trace.Tracer
 	health   *health.Server
 }
 
-// asks has the questions to model servers beside requests.
 type asks struct {
 	models   *models.Lister
 	liveness *liveness.Checker
-	runs     atomic.Bool // Run was called: lists of models are read
+	runs     atomic.Bool // Run was called, so lists of models are read
 }
 
-// others counts the requests that other clusters serve, or have sent here.
 type others struct {
-	nowhere  *endpoint.Load // has the requests that no endpoint of a pool serves
-	imported atomic.Int64   // requests of other clusters in flight
+	nowhere  *endpoint.Load // has the requests without a pool's endpoint
+	imported atomic.Int64   // requests in flight from other clusters
 }
 
-// pools has the pools of a picker.
 type pools struct {
-	mu      sync.Mutex // serialises changes; picks do not take it
+	mu      sync.Mutex // serializes changes; picks do not take it
 	leaving bool       // Leave was called
 	now     atomic.Pointer[poolSet]
 }
 
-// wire bounds what calls of gateways hold.
 type wire struct {
-	bodies, imports *extproc.Bodies // of the Gateways here, and of calls from other clusters
+	bodies, imports *extproc.Bodies // for this cluster's Gateways, and for other clusters
 	calls           *extproc.Calls
 	uploads         upload.Ledger
 }
 
-// prompts has who caches which prompts, and their tokens.
 type prompts struct {
 	prefixes *prefix.Index
 	events   *kvevents.Subscriber
 	renderer *tokenize.Renderer
 }
 
-// records keep picks for readers.
 type records struct {
 	notes notes
 	usage usage
 }
 
-// poolSet is everything that a pick looks up; it is replaced as a whole.
 type poolSet struct {
-	byName    map[string]*pool // by the text of its ID, as gateways name it
-	byDefault *pool            // of gateways that name none; nil if there is no default
+	byName    map[string]*pool // by the text of its ID, as gateways send it
+	byDefault *pool            // for gateways that send none; may be nil
 }
 
-// pool is one pool's runtime. A changed configuration makes a new one, which takes over the state
-// that must survive (build).
+// pool is one pool's runtime. A changed configuration makes a new one, which inherits the lasting
+// state.
 type pool struct {
 	Pool
-	Name     string // the text of ID, made once: in records, messages and metrics
+	Name     string // text of ID, for records, messages and metrics
 	target   target
 	options  schedule.Options
 	strategy *schedule.Strategy
 	roles    roles
-	shadow   *schedule.Strategy // judges picks without effect; nil for none
-	// strategy without thresholds; nil if requests to a full pool are rejected. See Pool.Spills
+	shadow   *schedule.Strategy
+	// unlimited is strategy without thresholds; nil if a full pool rejects requests (Pool.Spills).
 	unlimited   *schedule.Strategy
 	snapshot    *endpoint.Snapshot
 	events      *kvevents.Subscription     // nil if its servers publish none
-	loads       *kvevents.LoadSubscription // the same
+	loads       *kvevents.LoadSubscription // likewise
 	rendering   *tokenize.Pool
 	counters    *poolMetrics
 	history     *history
 	subsets     subsets
-	rules       *modelRules                        // of Pool.Models; nil without
+	rules       *modelRules                        // of Pool.Models; may be nil
 	sessions    *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read sessions
-	stays       *schedule.Sessions[string]         // the clusters of sessions; nil unless Clusters.Sessions
+	stays       *schedule.Sessions[string]         // clusters of sessions; nil unless Clusters.Sessions
 	responses   *responses                         // nil without Pool.Responses
 	queue       *flow.Queue                        // nil without flow control
-	slots       *endpoint.Slots                    // nil if picks do not wait for ends
-	remote      *extproc.Remote                    // of a relayed pool
-	relayHealth *relayHealth                       // of a relayed pool
-	scorers     []*scoring.Client                  // of Pool.Scorers; nil for one without an address
-	processor   *processor.Client                  // of Pool.Processor; nil without
-	holders     *models.Holders                    // which servers lack a model
-	storm       *storm                             // of servers that send no headers in time
+	slots       *endpoint.Slots
+	remote      *extproc.Remote
+	relayHealth *relayHealth
+	scorers     []*scoring.Client // of Pool.Scorers; nil for one without an address
+	processor   *processor.Client
+	holders     *models.Holders // which servers lack a model
+	storm       *storm
 }
 
-// leaseTimeout is when a request that is not reported any more stops counting as in flight: its
-// Envoy is gone. Envoys report each request every 2 s (translator/envoy, renewalInterval), and
-// within 100 ms: one report may be lost.
+// leaseTimeout ends the lease of a request without reports: its Envoy is gone. Envoys report each
+// request every 2 s (translator/envoy, renewalInterval), at most 100 ms late, so one report may be
+// lost.
 const leaseTimeout = 4300 * time.Millisecond
 
 // New returns a Picker without pools.
@@ -181,8 +174,8 @@ func New(c Config) (*Picker, error) {
 }
 
 // SetPools replaces all pools in one step and makes the picker ready. An invalid pool (an unknown
-// strategy, a duplicate name) keeps its last good configuration, or is left out, and is named in
-// the error. The others take effect.
+// strategy, a duplicate name) keeps its last good configuration, or is omitted, and is in the
+// error. The others take effect.
 func (p *Picker) SetPools(pools []Pool) error {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -226,7 +219,7 @@ func (p *Picker) Update(c Pool) error {
 	return nil
 }
 
-// Remove removes a pool; requests for it are answered 503 from then on.
+// Remove removes a pool; its requests are answered with 503 from then on.
 func (p *Picker) Remove(id objectid.Target) {
 	p.pools.mu.Lock()
 	defer p.pools.mu.Unlock()
@@ -238,27 +231,13 @@ func (p *Picker) Remove(id objectid.Target) {
 	}
 }
 
-// build makes a pool's runtime. The strategy (with its round-robin position), the history and the
-// counters survive changes that don't affect them.
+// build makes a pool's runtime. Strategy (with its round-robin position), history and counters
+// survive changes of other parts.
 func (p *Picker) build(c Pool, old *pool) (*pool, error) {
-	c.BodyLimit = cmp.Or(c.BodyLimit, DefaultBodyLimit)
-	c.Fallbacks = min(max(c.Fallbacks, 0), 8)
 	if c.Relay != nil && len(c.Relay.Pickers) == 0 {
 		return nil, fmt.Errorf("pool %s: a relay needs the address of a remote picker", c.ID)
 	}
-	if c.Strategy == schedule.Plugins && c.Plugins == nil {
-		if c.Strategy = "load"; old != nil {
-			c.Strategy, c.Plugins, c.Scorers = old.Strategy, old.Plugins, old.Scorers
-			if c.FlowControl == nil { // it may be the document's
-				c.FlowControl = old.FlowControl
-			}
-		}
-	}
-	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
-		c.UserMessages = 0
-	}
-	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL),
-		cmp.Or(c.SessionCookie, DefaultSessionCookie)
+	c.setDefaults(old)
 	options := schedule.Options{Name: c.Strategy, Full: c.Full, Hashing: c.Hashing, ShedAfter: c.ShedAfter,
 		Profile: c.Plugins}
 	options.ShedFull = c.ShedAfter == 0 && c.FlowControl == nil // else these decide what is shed
@@ -266,42 +245,7 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		!schedule.UsesMetrics(&options) && c.FlowControl == nil &&
 			(c.Shadow == "" || !schedule.UsesMetrics(&schedule.Options{Name: c.Shadow}))
 	next := &pool{Pool: c, Name: c.ID.String(), options: options}
-	if c.Clusters == nil && c.Relay == nil && !c.Gateways {
-		if next.sessions = new(schedule.Sessions[netip.AddrPort]); old != nil && old.sessions != nil {
-			next.sessions = old.sessions
-		}
-	}
-	if c.Clusters != nil && c.Clusters.Sessions {
-		if next.stays = new(schedule.Sessions[string]); old != nil && old.stays != nil {
-			next.stays = old.stays
-		}
-	}
-	if c.Responses {
-		if next.responses = new(responses); old != nil && old.responses != nil {
-			next.responses = old.responses
-		}
-	}
-	if old != nil && c.Models.equal(old.Models) {
-		next.Models, next.rules = old.Models, old.rules
-	} else {
-		next.rules = newModelRules(c.Models, mathrand.Uint64)
-	}
-	if c.Full.InFlight > 0 || schedule.UsesSpread(c.Strategy) {
-		if next.slots = new(endpoint.Slots); old != nil && old.slots != nil {
-			next.slots = old.slots // picks wait there
-		}
-	}
-	if old != nil {
-		next.counters, next.history, next.rendering, next.holders = old.counters, old.history, old.rendering,
-			old.holders
-		next.storm = old.storm
-	} else {
-		next.counters, next.history, next.holders = p.metrics.pool(next.Name), newHistory(), p.asks.models.Holders()
-		next.storm = new(storm)
-	}
-	if next.rendering == nil || !old.Metrics.Protocol.Same(c.Metrics.Protocol) {
-		next.rendering = &tokenize.Pool{Protocol: c.Metrics.Protocol}
-	}
+	p.inherit(next, old)
 	options.Random, options.Prefixes = mathrand.Uint64, p.prompts.prefixes
 	if old != nil && old.options.Equal(&options) {
 		next.strategy = old.strategy
@@ -339,18 +283,68 @@ func (p *Picker) build(c Pool, old *pool) (*pool, error) {
 		next.events = p.prompts.events.Subscribe(c.KVEvents.sources(next.snapshot.Endpoints))
 	}
 	next.setHolders()
-	next.strategy.Prepare(next.snapshot.Endpoints)
-	if next.shadow != nil {
-		next.shadow.Prepare(next.snapshot.Endpoints)
-	}
-	if next.unlimited != nil {
-		next.unlimited.Prepare(next.snapshot.Endpoints)
+	for _, s := range []*schedule.Strategy{next.strategy, next.shadow, next.unlimited} {
+		if s != nil {
+			s.Prepare(next.snapshot.Endpoints)
+		}
 	}
 	return next, nil
 }
 
-// addUnlimited adds the strategy for requests that must not be rejected because the pool is full.
-// See Pool.Spills.
+func (c *Pool) setDefaults(old *pool) {
+	c.BodyLimit = cmp.Or(c.BodyLimit, DefaultBodyLimit)
+	c.Fallbacks = min(max(c.Fallbacks, 0), 8)
+	if c.Strategy == schedule.Plugins && c.Plugins == nil {
+		if c.Strategy = "load"; old != nil {
+			c.Strategy, c.Plugins, c.Scorers = old.Strategy, old.Plugins, old.Scorers
+			if c.FlowControl == nil { // it may be the document's
+				c.FlowControl = old.FlowControl
+			}
+		}
+	}
+	if c.UserMessages = cmp.Or(c.UserMessages, DefaultUserMessages); !schedule.UsesSpread(c.Strategy) {
+		c.UserMessages = 0
+	}
+	c.SessionTTL, c.SessionCookie = cmp.Or(c.SessionTTL, DefaultSessionTTL),
+		cmp.Or(c.SessionCookie, DefaultSessionCookie)
+}
+
+func (p *Picker) inherit(next, old *pool) {
+	if old == nil {
+		old = &pool{counters: p.metrics.pool(next.Name), history: new(history), holders: p.asks.models.Holders(),
+			storm: new(storm), rules: newModelRules(next.Models, mathrand.Uint64)}
+		old.Models = next.Models
+	}
+	next.counters, next.history, next.holders, next.storm = old.counters, old.history, old.holders, old.storm
+	if next.rendering = old.rendering; next.rendering == nil || !old.Metrics.Protocol.Same(next.Metrics.Protocol) {
+		next.rendering = &tokenize.Pool{Protocol: next.Metrics.Protocol}
+	}
+	if next.Models.equal(old.Models) {
+		next.Models, next.rules = old.Models, old.rules
+	} else {
+		next.rules = newModelRules(next.Models, mathrand.Uint64)
+	}
+	if next.Clusters == nil && next.Relay == nil && !next.Gateways {
+		next.sessions = orNew(old.sessions)
+	}
+	if next.Clusters != nil && next.Clusters.Sessions {
+		next.stays = orNew(old.stays)
+	}
+	if next.Responses {
+		next.responses = orNew(old.responses)
+	}
+	if next.Full.InFlight > 0 || schedule.UsesSpread(next.Strategy) {
+		next.slots = orNew(old.slots) // picks wait there
+	}
+}
+
+func orNew[T any](old *T) *T {
+	if old == nil {
+		return new(T)
+	}
+	return old
+}
+
 func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	if !pool.Spills || o.Full == (schedule.Full{}) {
 		return nil
@@ -366,55 +360,54 @@ func (pool *pool) addUnlimited(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// swap makes next current and releases the resources of replaced and removed pools: those of the
-// names in changed differ at most. p.mu is held. One of ten thousand pools changes without a look
-// at the others, but for the copy of the map.
+// swap makes next current and releases the replaced and removed pools among changed. p.mu is held.
+// Changing one of ten thousand pools copies the map, but does not visit the others.
 func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	old := p.pools.now.Load()
 	set := &poolSet{byName: next, byDefault: old.byDefault}
-	isDefault := func(of *pool) bool { return of != nil && of.Default }
+	isDefault := func(pool *pool) bool { return pool != nil && pool.Default }
 	if slices.ContainsFunc(changed, func(name string) bool {
 		return isDefault(old.byName[name]) || isDefault(next[name])
 	}) {
 		set.byDefault = nil
-		for name, is := range next {
-			if is.Default && (set.byDefault == nil || name < set.byDefault.Name) {
-				set.byDefault = is
+		for name, pool := range next {
+			if pool.Default && (set.byDefault == nil || name < set.byDefault.Name) {
+				set.byDefault = pool
 			}
 		}
 	}
 	p.pools.now.Store(set)
 	size := historyOf(len(next))
 	if size != historyOf(len(old.byName)) {
-		for _, of := range next {
-			of.history.resize(size)
+		for _, pool := range next {
+			pool.history.resize(size)
 		}
 	}
 	for _, name := range changed {
-		was, now := old.byName[name], next[name]
-		if was == nil && now != nil {
+		before, now := old.byName[name], next[name]
+		if before == nil && now != nil {
 			now.history.resize(size)
 		}
-		p.setClusters(was, now)
-		if was == nil || now == was {
+		p.setClusters(before, now)
+		if before == nil || now == before {
 			continue
 		}
-		p.registry.Release(was.snapshot)
-		was.events.Release()
-		was.loads.Release()
-		was.closeScorers(now)
-		was.closeProcessor(now)
-		if was.remote != nil && (now == nil || now.remote != was.remote) {
-			was.remote.Close()
+		p.registry.Release(before.snapshot)
+		before.events.Release()
+		before.loads.Release()
+		before.closeScorers(now)
+		before.closeProcessor(now)
+		if before.remote != nil && (now == nil || now.remote != before.remote) {
+			before.remote.Close()
 		}
-		if was.relayHealth != nil && (now == nil || now.relayHealth != was.relayHealth) {
-			p.resolveRelay(was)
+		if before.relayHealth != nil && (now == nil || now.relayHealth != before.relayHealth) {
+			p.resolveRelay(before)
 		}
-		if was.queue != nil && (now == nil || now.queue == nil) {
-			was.letGo(now)
+		if before.queue != nil && (now == nil || now.queue == nil) {
+			before.letGo(now)
 		}
 		if now == nil {
-			was.history.resize(0)
+			before.history.resize(0)
 			p.metrics.remove(name)
 			p.records.usage.remove(name)
 			p.asks.models.Forget(name)
@@ -422,7 +415,7 @@ func (p *Picker) swap(next map[string]*pool, changed ...string) {
 	}
 }
 
-// pool returns the pool that a gateway named, or nil; "" is the default pool.
+// pool returns the pool of a gateway's call, or nil; "" is the default pool.
 func (p *Picker) pool(name string) *pool {
 	set := p.pools.now.Load()
 	if name == "" {

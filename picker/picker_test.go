@@ -30,7 +30,6 @@ func specs(texts ...string) []endpoint.Spec {
 	return out
 }
 
-// inFlight returns how many requests are in flight at an address; 0 for one that no pool has.
 func inFlight(p *Picker, address string) int64 {
 	for _, pool := range p.pools.now.Load().byName {
 		for i := range pool.snapshot.Endpoints {
@@ -65,7 +64,7 @@ func call(t testing.TB, conn *grpc.ClientConn, pairs ...string) (extprocv3.Exter
 	return stream, cancel
 }
 
-// headerMessage is a request without a body, with a subset hint if one is given.
+// headerMessage is a request without a body, with an optional subset hint.
 func headerMessage(hint any, pairs ...string) *extprocv3.ProcessingRequest {
 	headers := &extprocv3.HttpHeaders{EndOfStream: true, Headers: &corev3.HeaderMap{}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -93,7 +92,6 @@ func exchange(t testing.TB, stream extprocv3.ExternalProcessor_ProcessClient,
 	return r
 }
 
-// answered returns the list that a response names, or the status of an immediate response.
 func answered(r *extprocv3.ProcessingResponse) (list string, maxRetries string, status int) {
 	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		switch h.Header.Key {
@@ -227,7 +225,7 @@ func TestEndpointPicker_HealthServesOncePoolsAreSet(t *testing.T) {
 	}
 }
 
-// gathered returns counters, gauges, and how many values histograms have, by name and label values.
+// gathered returns counters, gauges, and histograms' counts, by name and label values.
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

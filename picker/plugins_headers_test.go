@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A document names the headers of sessions, of agents and of profiles. Without their names every
-// request would be a new session, of no agent, for the default profile.
+// A document names the headers of sessions, agents and profiles. Without these names every request
+// would be a new session, of no agent, for the default profile.
 func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := runPicker(t, Config{Registerer: registry, Protocol: Protocol{Upstream: true}})
@@ -47,7 +47,8 @@ func TestPlugins_HeadersOfTheDocumentCount(t *testing.T) {
 
 	pool.Plugins = parsed(t, `
 plugins: [{type: prefill-filter}, {type: decode-filter}, {type: header-profile-handler}]
-schedulingProfiles: [{name: prefill, plugins: [{pluginRef: prefill-filter}]}, {name: decode, plugins: [{pluginRef: decode-filter}]}]`)
+schedulingProfiles: [{name: prefill, plugins: [{pluginRef: prefill-filter}]}, {name: decode, `+
+		`plugins: [{pluginRef: decode-filter}]}]`)
 	pool.Endpoints = []endpoint.Spec{
 		{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Labels: map[string]string{"llm-d.ai/role": "prefill"}},
 		{Addr: netip.MustParseAddrPort("10.0.0.2:80"), Labels: map[string]string{"llm-d.ai/role": "decode"}},

@@ -38,7 +38,7 @@ func TestPlugins_ThroughEnvoyPrefixesStayAtOneServer(t *testing.T) {
 	}
 }
 
-// A filter that keeps no endpoint is not an overload: 503, not 429.
+// A filter without endpoints is no overload: 503, not 429.
 func TestPlugins_FilterWithoutEndpointsIs503(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Strategy: "plugins", Endpoints: g.endpoints(),

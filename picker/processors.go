@@ -12,25 +12,22 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// Processor is a service that prepares the requests of a pool before they are picked for (package
-// processor).
+// Processor is a service that prepares a pool's requests before their picks (package processor).
 type Processor struct {
-	Host      string         // that its requests name
-	Path      string         // "": processor.Path
-	Addresses []dial.Address // asked in turn; none: it never answers
-	TLS       dial.TLS       // for those that are not Cleartext
-	Timeout   time.Duration  // 0: processor.DefaultTimeout
-	// Headers of requests that it receives, in lower case, beside x-request-id.
+	Host      string         // in requests
+	Path      string         // "" means processor.Path
+	Addresses []dial.Address // asked in turn; without any, it never answers
+	TLS       dial.TLS       // for addresses that are not Cleartext
+	Timeout   time.Duration  // 0 means processor.DefaultTimeout
+	// Headers that it receives, in lower case, besides x-request-id.
 	Headers []string
-	// Route has it choose the endpoints of requests whose body does not decide about that.
+	// Route makes it choose endpoints, unless a body decides otherwise.
 	Route bool
 }
 
-// extendAbove is the longest wait for a processor that Envoy's own timeout for a pick, of 2 s,
-// leaves room for.
+// extendAbove is the longest wait for a processor within Envoy's own timeout of 2 s for a pick.
 const extendAbove = time.Second
 
-// connectProcessor gives a pool the client of its processor. It takes over that of old.
 func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
 	switch c := pool.Processor; {
 	case c == nil || pool.Relay != nil || pool.Clusters != nil || pool.Gateways:
@@ -50,43 +47,39 @@ func (pool *pool) connectProcessor(old *pool, log *slog.Logger) (err error) {
 	return err
 }
 
-// client is what a Client is made of.
 func (c *Processor) client() processor.Config {
 	return processor.Config{Host: c.Host, Path: c.Path, Addresses: c.Addresses, TLS: c.TLS, Timeout: c.Timeout}
 }
 
-// closeProcessor ends the connections of a client that another pool has not taken over.
+// closeProcessor closes a client that the next pool has not taken over.
 func (pool *pool) closeProcessor(now *pool) {
 	if pool.processor != nil && (now == nil || now.processor != pool.processor) {
 		pool.processor.Close()
 	}
 }
 
-// processed is what a pool's processor has found out about a request.
 type processed struct {
-	*processor.Answer // nil: nothing
+	*processor.Answer // may be nil
 	outcome           processor.Outcome
-	route             bool                          // it was asked for a worker
-	worker            func(*endpoint.Endpoint) bool // the endpoints that it named; nil: the pool's strategy decides
+	route             bool                          // a worker was requested
+	worker            func(*endpoint.Endpoint) bool // its worker's endpoints; nil if the strategy decides
 	took              time.Duration
-	// why the pool's strategy decides although the processor was asked for a worker; "" if it does
-	// not
+	// fallback is why the pool's strategy decides although a worker was requested, or "".
 	fallback string
-	problem  string // why there is no answer; "" with one
+	problem  string // why there is no answer, or ""
 }
 
-// Processed is what a pool's processor has made of a request.
+// Processed is a processor's result for a request.
 type Processed struct {
-	Outcome string        `json:"outcome"` // a processor.Outcome
+	Outcome string        `json:"outcome"`
 	Took    time.Duration `json:"took"`
 	Tokens  int           `json:"tokens,omitempty"`
-	Worker  string        `json:"worker,omitempty"` // that it named
-	// why the pool's strategy decided although it was asked for a worker
+	Worker  string        `json:"worker,omitempty"` // that it chose
+	// Own is why the pool's strategy decided although a worker was requested.
 	Own   string `json:"fallback,omitempty"`
 	Error string `json:"error,omitempty"` // why it did not answer, in at most 200 bytes
 }
 
-// summary is what records have of it.
 func (d *processed) summary() (out Processed) {
 	if d.outcome == "" {
 		return out
@@ -97,15 +90,14 @@ func (d *processed) summary() (out Processed) {
 	return out
 }
 
-// Prepares is what is known about a pool's processor.
+// Prepares describes a pool's processor.
 type Prepares struct {
 	Host      string `json:"host"`
 	Addresses int    `json:"addresses"`
-	Open      bool   `json:"breakerOpen,omitempty"` // it is left alone
-	Route     bool   `json:"route,omitempty"`       // it chooses endpoints, unless a request decides otherwise
+	Open      bool   `json:"breakerOpen,omitempty"`
+	Route     bool   `json:"route,omitempty"` // chooses endpoints, unless a request decides otherwise
 }
 
-// prepares describes the pool's processor; nil without one.
 func (pool *pool) prepares() *Prepares {
 	if pool.processor == nil {
 		return nil
@@ -114,7 +106,6 @@ func (pool *pool) prepares() *Prepares {
 		Route: pool.Processor.Route}
 }
 
-// processMetrics are those of processors.
 type processMetrics struct {
 	seconds   *prometheus.HistogramVec
 	tokens    *prometheus.CounterVec
@@ -153,7 +144,6 @@ func (m *processMetrics) count(pool string, d *processed) {
 	}
 }
 
-// remove deletes a removed pool's series.
 func (m *processMetrics) remove(labels prometheus.Labels) {
 	m.seconds.DeletePartialMatch(labels)
 	m.tokens.DeletePartialMatch(labels)

@@ -6,14 +6,12 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Headers of the inference extension's conformance suite. See Protocol.Conformance.
+// Headers of the inference extension's conformance suite (Protocol.Conformance).
 const (
 	selectionHeader = "test-epp-endpoint-selection"
 	servedHeader    = "x-conformance-test-served-endpoint"
 )
 
-// subset returns the endpoints to which a request's gateway restricts the pick, and whether it
-// does.
 func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricted bool) {
 	if p.Conformance {
 		if chosen := headers.Header(selectionHeader); len(chosen) > 0 {
@@ -29,13 +27,12 @@ func (p *Protocol) subset(headers *extproc.Message) (entries []string, restricte
 	return headers.Subset(p.Subset)
 }
 
-// servedReport adds the endpoint that served to the response's headers.
 type servedReport struct{ extproc.Tracker }
 
 // Response implements extproc.Tracker.
-func (s servedReport) Response(of extproc.Response) extproc.Header {
-	s.Tracker.Response(of)
-	served := of.Served
+func (s servedReport) Response(r extproc.Response) extproc.Header {
+	s.Tracker.Response(r)
+	served := r.Served
 	if served == "" {
 		served = "fail: the gateway has not reported which endpoint served"
 	}

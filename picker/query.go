@@ -10,9 +10,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// What strategies read of a request.
-
-// scheduled returns what strategies read of a request.
 func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request {
 	q := schedule.Request{Model: servedModel(&r.Facts), Stream: r.Facts.Stream,
 		Responses: r.Facts.Kind == request.Responses, Tokens: promptTokens(r), Chain: r.Facts.Chain,
@@ -34,7 +31,6 @@ func (pool *pool) scheduled(r *extproc.Request, now time.Time) schedule.Request 
 	return q
 }
 
-// profile is the EndpointPickerConfig by which the pool picks; nil: another strategy does.
 func (pool *pool) profile() *endpointpicker.Profile {
 	if pool.Strategy != schedule.Plugins {
 		return nil
@@ -42,18 +38,16 @@ func (pool *pool) profile() *endpointpicker.Profile {
 	return pool.Plugins
 }
 
-// promptTokens is how long a request's prompt is, as far as that is known.
 func promptTokens(r *extproc.Request) int {
 	if r.Bodyless {
-		return 1 // there is none
+		return 1 // there is no prompt
 	}
-	if r.Facts.Size == 0 { // the body is not read: most of it is the prompt
-		return min(length(r.Headers.Header("content-length"))/prefix.BytesPerToken, prefix.MaxTokens)
+	if r.Facts.Size == 0 { // the body is not read; most of it is the prompt
+		return min(contentLength(r)/prefix.BytesPerToken, prefix.MaxTokens)
 	}
 	return r.Facts.Tokens
 }
 
-// servedModel is the model that the server gets.
 func servedModel(f *request.Facts) string {
 	if f.Target != nil {
 		return f.Target.Name
@@ -61,16 +55,6 @@ func servedModel(f *request.Facts) string {
 	return f.Model
 }
 
-// length reads a content-length of at most 9 digits; 0 for any other text.
-func length(text []byte) (n int) {
-	if len(text) > 9 {
-		return 0
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n
+func contentLength(r *extproc.Request) int {
+	return extproc.Digits(r.Headers.Header("content-length"), 9)
 }

@@ -10,19 +10,17 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Rate is how fast a model server of a pool reads prompts, in tokens a second as requests are
-// counted.
+// Rate is a model server's prefill rate, in tokens a second as counted here.
 type Rate struct {
 	Pool   objectid.Target     `json:"pool"`
-	Server string              `json:"server"` // its address
-	Rate   float64             `json:"rate"`   // by which picks are decided
+	Server string              `json:"server"`
+	Rate   float64             `json:"rate"`
 	From   endpoint.RateSource `json:"from"`
-	// Inferred is the rate by first tokens, if the server's own series outrank it; 0: it is
-	// unknown.
+	// Inferred is the rate by first tokens if a reported rate outranks it; 0 if unknown.
 	Inferred float64 `json:"inferred,omitempty"`
 }
 
-// Rates returns the rates that are known, by pool and address.
+// Rates returns the known rates, by pool and address.
 func (p *Picker) Rates() (all []Rate) {
 	at := endpoint.At(time.Now())
 	var s endpoint.State
@@ -45,7 +43,6 @@ var rateDesc = prometheus.NewDesc("penstock_picker_prefill_tokens_per_second",
 		"series), which outranks inferred (first tokens). Unknown rates have no series.",
 	[]string{"pool", "endpoint", "source"}, nil)
 
-// collectRate sends the rates of a server.
 func collectRate(ch chan<- prometheus.Metric, pool, server string, s *endpoint.State) {
 	gauge := func(rate float64, from endpoint.RateSource) {
 		if rate > 0 {

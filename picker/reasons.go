@@ -2,31 +2,29 @@ package picker
 
 // Reasons of immediate responses, for x-penstock-reason, metrics and traces.
 const (
-	ReasonUnknownPool = "unknown_pool" // 503: the gateway named no pool, and there is no default
-	ReasonNoEndpoints = "no_endpoints" // 503: the pool has no endpoint that takes requests
+	ReasonUnknownPool = "unknown_pool" // 503: the gateway sent no pool, and there is no default
+	ReasonNoEndpoints = "no_endpoints" // 503: no endpoint of the pool accepts requests
 	ReasonSubset      = "subset_empty" // 503: no endpoint in the subset hint is eligible
 	ReasonFull        = "pool_full"    // 429: every endpoint is full
-	// 429: no endpoint has capacity for a sheddable request, or serves it in time
+	// ReasonShed is 429: no endpoint has capacity for a sheddable request, or serves it in time.
 	ReasonShed     = "shed"
-	ReasonQueue    = "queue_full"  // 429: the pool is saturated, and as many requests wait as may
-	ReasonTTL      = "queue_ttl"   // 429: the pool was saturated as long as a request may wait
-	ReasonCanceled = "client_left" // the client has left while its request waited; no one reads the answer
-	// 503: the remote picker did not answer, or Envoy did not learn its endpoint
+	ReasonQueue    = "queue_full"  // 429: the pool is saturated, and its queue is full
+	ReasonTTL      = "queue_ttl"   // 429: the pool was saturated for a request's maximum wait
+	ReasonCanceled = "client_left" // the client left while its request waited, so it gets no response
+	// ReasonRelay is 503: the remote picker did not answer, or Envoy did not learn its endpoint.
 	ReasonRelay      = "relay_failed"
-	ReasonOutOfRange = "relay_out_of_range" // 503: the remote picker named only addresses outside the declared ranges
+	ReasonOutOfRange = "relay_out_of_range" // 503: all of the remote picker's addresses are outside the declared ranges
 )
 
-// Results of picks, for metrics and traces; the others are the reasons.
+// Results of picks, for metrics and traces, besides the reasons.
 const (
 	resultPicked  = "picked"
-	resultSpilled = "spilled" // no pod can take the request; the pick names the spill targets alone
+	resultSpilled = "spilled" // no pod accepts the request; the pick has only spill targets
 	resultRelayed = "relayed"
-	// the remote picker named no endpoint, and the pool fails open: the pick names some that are
-	// known
+	// resultOpen: the remote picker named no endpoint, and the pool fails open to known ones.
 	resultOpen   = "relay_open"
-	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed through
+	resultPassed = "relay_immediate" // a remote picker's 429 or 503, passed on
 )
 
-// maxEndpoints bounds a pick's list, so that a large number of retries does not make a large
-// header.
+// maxEndpoints bounds a pick's list, so that many retries make no large header.
 const maxEndpoints = 16

@@ -10,18 +10,17 @@ import (
 )
 
 const (
-	// recordedBlock is the number of tokens for which a trace has a hash, as Mooncake's have.
+	// recordedBlock is the number of tokens per hash in a trace, as in Mooncake's.
 	recordedBlock = 512
-	// A token of an answer takes tokenBytes in JSON, and eventBytes in an event of a stream.
+	// tokenBytes is the size of a token in JSON, and eventBytes in an event of a stream.
 	tokenBytes, eventBytes = 4, 200
-	// maxRecordedTokens bounds a prompt and an answer, as package simulation does.
+	// maxRecordedTokens bounds a prompt and a response, as in package simulation.
 	maxRecordedTokens = 1 << 20
 	// maxRecordedName bounds the model in a line, in bytes.
 	maxRecordedName = 256
 )
 
-// line begins the line of a request in the trace; its end completes it. Requests whose prompt is
-// not read have none.
+// line starts a request's line in the trace; nil if its prompt is not read.
 func (k *pick) line() *recording.Line {
 	p, r := k.picker, k.request
 	if p.config.Recording == nil || k.pool.Relay != nil || k.tokens <= 0 || r.Facts.Size == 0 {
@@ -41,19 +40,17 @@ func (k *pick) line() *recording.Line {
 	return l
 }
 
-// text is the beginning of a header's value.
 func text(value []byte) string { return string(value[:min(len(value), maxNoted)]) }
 
-// recorded completes the line of a request that has ended, and writes it.
-func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
-	l := of.Line
+func (p *Picker) recorded(tag endpoint.Tag, e accesslog.Entry, now time.Time) {
+	l := tag.Line
 	if l == nil {
 		return
 	}
 	done := *l
 	done.Server, done.Status, done.Bytes = e.Served, e.Status, e.Bytes
 	done.Headers = float64(e.Headers.Microseconds()) / 1000
-	if l.Stream && !e.Whole && !of.Early {
+	if l.Stream && !e.Whole && !tag.Early {
 		done.TTFT = float64(e.FirstByte.Microseconds()) / 1000
 	}
 	done.Took = float64(e.Took.Microseconds()) / 1000
@@ -71,9 +68,8 @@ func (p *Picker) recorded(of endpoint.Tag, e accesslog.Entry, now time.Time) {
 	p.config.Recording.Add(done)
 }
 
-// hashIDs returns an ID for each 512 tokens of a prompt. Two prompts have equal IDs up to where
-// their known beginnings part; the last ones, of which the chain has no block, are unlike all
-// others.
+// hashIDs returns an ID per 512 tokens of a prompt. Two prompts have equal IDs for their known
+// common beginning; IDs beyond the chain's blocks are unique.
 func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 	ids := make([]int64, (tokens+recordedBlock-1)/recordedBlock)
 	block, seed := 0, key
@@ -83,7 +79,7 @@ func hashIDs(c prefix.Chain, tokens int, key uint64) []int64 {
 			block++
 		}
 		switch {
-		case end > tokens, prefix.End(block-1) <= end-recordedBlock && block == len(c): // nothing further is known
+		case end > tokens, prefix.End(block-1) <= end-recordedBlock && block == len(c): // unknown from here on
 			seed = mixed(seed, uint64(time.Now().UnixNano()))
 			ids[i] = number(mixed(key, seed))
 		default:

@@ -13,33 +13,28 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every pick is noted in a ring of fixed size, with what the picker compared, and its outcome once
-// the access log reports it. A note is written in place and allocates nothing: on a pool of a
-// thousand endpoints it has the best of them. Verdicts with all their parts are made for a sample
-// of the picks (history.go).
+// Every pick is noted in a ring of fixed size, with its comparison, and its outcome once the access
+// log reports it. A note is written in place without allocation; in a pool of a thousand endpoints
+// it has the best ones. A sample of the picks has full verdicts (history.go).
 const (
-	// maxNotes is how many picks of all pools are known: at 100 a second those of the last 80 s.
-	// They take 12 MiB at most.
+	// maxNotes bounds the notes of all pools, at most 12 MiB: 80 s at 100 picks a second.
 	maxNotes = 8192
-	// notesAtFirst is the size of the ring at first. It doubles.
+	// notesAtFirst is the initial size of the ring, which doubles.
 	notesAtFirst = 64
-	// maxChoices is how many endpoints a note has.
-	maxChoices = 8
-	// notedEndpoints is how many endpoints of a pick a note has without copying them: by default a
-	// pick names three.
+	maxChoices   = 8 // endpoints of a note
+	// notedEndpoints is the number of endpoints in a note without a copy; by default, a pick has
+	// three.
 	notedEndpoints = 4
-	// maxNoted bounds a request's ID and its model in a note, in bytes.
+	// maxNoted bounds a request's ID and model in a note, in bytes.
 	maxNoted = 64
 )
 
-// notes are the last picks of all pools.
 type notes struct {
 	mu   sync.Mutex
 	ring []note
-	next uint64 // number of the next note, from 1 on
+	next uint64 // of the next note, from 1
 }
 
-// note is one pick.
 type note struct {
 	number             uint64
 	at                 time.Time
@@ -48,11 +43,11 @@ type note struct {
 	history            *history
 	gateway            string
 	result             string
-	endpoints          [notedEndpoints]string // of the list that was sent, the first ones
-	further            string                 // the others
-	prefill, encode    string                 // addresses of further servers
-	lacks              []string               // stages
-	exceeded           []schedule.Excess      // limits
+	endpoints          [notedEndpoints]string
+	further            string // the rest
+	prefill, encode    string
+	lacks              []string
+	exceeded           []schedule.Excess
 	processed          Processed
 	lease              uint64
 	status             int
@@ -66,49 +61,45 @@ type note struct {
 	id, model          [maxNoted]byte
 	choices            [maxChoices]choice
 	took               [maxStages]float32 // of each stage, in seconds
-	passed             uint32             // the stages, as bits
-	bytes              int                // of the body
-	served             string             // the model that the server gets; "": the request's
+	passed             uint32             // stages, as bits
+	bytes              int
+	served             string // replacement model, or ""
 	outcome            Outcome
-	without            Lacks // of the model
+	without            Lacks // servers that lack the model
 }
 
-// choice is an endpoint that a pick compared.
-type choice struct {
+type choice struct { // of an endpoint that a pick compared
 	text   string
-	value  float64 // cost or score
+	value  float64
 	cached int32
 	by     schedule.Measure
 	trial  bool
 	speed  bool
 	drawn  bool
-	// The request's session is there, as ClusterCost has it.
+	// Session as in ClusterCost.
 	session  bool
-	reported bool    // the server's own series show its rate
-	rate     float32 // schedule.Candidate.Rate, if it is known
-	// Of a cluster, as ClusterCost has them.
+	reported bool // its rate is the server's own
+	rate     float32
+	// Of a cluster, as in ClusterCost.
 	wait, prompt, roundTrip, margin float32
 	basis, barred                   string
 }
 
-// Choice is an endpoint, or a cluster, that a pick compared, by what decided at that moment.
+// Choice is an endpoint or a cluster that a pick compared, with the values at that moment.
 type Choice struct {
-	Address string `json:"address"` // of a cluster its name
-	// Cost in seconds for strategies load, LeastLoad and Latency, and in requests for
-	// least-request. Score is that of strategy plugins. Other strategies compare by no number, and
-	// have neither.
+	Address string `json:"address"` // name of a cluster
+	// Cost is in seconds for strategies load, LeastLoad and Latency, in requests for least-request.
+	// Score is for strategy plugins. Other strategies have neither.
 	Cost   *float64 `json:"cost,omitempty"`
 	Score  *float64 `json:"score,omitempty"`
 	Cached int      `json:"cached,omitempty"`
-	Trial  bool     `json:"trial,omitempty"` // suspect, or Speed: the request shows whether it works
-	Speed  bool     `json:"speed,omitempty"` // what was learned of its speed was old, and the request shows it again
-	Drawn  bool     `json:"drawn,omitempty"` // one of the two that power-of-two-picker drew, of which it chose one
-	// Rate at which the server read prompts, in tokens a second, and how it was known; 0 and "": it
-	// was not.
+	Trial  bool     `json:"trial,omitempty"` // suspect, or Speed: the request tests whether it works
+	Speed  bool     `json:"speed,omitempty"` // its prediction was outdated: the request measures its speed
+	Drawn  bool     `json:"drawn,omitempty"` // drawn by power-of-two-picker
+	// Rate is the prefill rate, in tokens a second, RateFrom its source; zero if unknown.
 	Rate     float64             `json:"rate,omitempty"`
 	RateFrom endpoint.RateSource `json:"rateFrom,omitempty"`
-	// Of a cluster: the parts of its cost, by what the wait is known, and why the cluster comes
-	// last (ClusterCost).
+	// Parts of a cluster's cost, the basis of the wait, and why it comes last (ClusterCost).
 	Wait      float64 `json:"wait,omitempty"`
 	Prompt    float64 `json:"prompt,omitempty"`
 	RoundTrip float64 `json:"roundTrip,omitempty"`
@@ -118,22 +109,20 @@ type Choice struct {
 	Session   bool    `json:"session,omitempty"` // the request's session was there
 }
 
-// Outcome is what became of a request, by the last entry of the access log.
+// Outcome is a request's outcome by its latest access log entry.
 type Outcome struct {
-	Ended  bool   `json:"ended"` // false: it is in flight
+	Ended  bool   `json:"ended"` // false while in flight
 	Served string `json:"served,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Headers is the time to the response's headers, Begun to the first byte of its body, and Took
-	// to its end, from the request's arrival at Envoy. For a gateway that Penstock does not
-	// configure they count from the pick, and Begun is 0 unless the gateway sends the body here as
-	// it arrives.
+	// Headers (of the response), Begun (first body byte) and Took (end) count from the request's
+	// arrival at Envoy. For a gateway that Penstock does not configure, they count from the pick,
+	// and Begun is 0 unless the gateway sends response bodies here as they arrive.
 	Headers  time.Duration `json:"headers,omitempty"`
 	Begun    time.Duration `json:"firstByte,omitempty"`
 	Took     time.Duration `json:"took,omitempty"`
 	Canceled bool          `json:"canceled,omitempty"`
 }
 
-// add notes a pick, and returns its number.
 func (n *notes) add(k *pick) uint64 {
 	pool, r, a := k.pool, k.request, &k.answer
 	id, model := r.Headers.Header("x-request-id"), cmp.Or(r.Facts.Model, k.model)
@@ -145,7 +134,7 @@ func (n *notes) add(k *pick) uint64 {
 	}
 	to := &n.ring[n.next%uint64(len(n.ring))]
 	to.number, to.at, to.gateway = n.next, k.started, r.Gateway
-	// the pool itself may be replaced often
+	// The pool itself may be replaced often.
 	to.pool, to.strategy, to.history = pool.Name, pool.strategyName(), pool.history
 	to.kind = pool.choiceName()
 	to.result, to.lease, to.status = k.result, a.Lease.Number, a.Status
@@ -172,8 +161,8 @@ func (n *notes) add(k *pick) uint64 {
 	return n.next
 }
 
-// notesPrompt reports whether a note has the length of a request's prompt: if the body was read, or
-// if the pool decides by what its content-length shows.
+// notesPrompt reports whether a note has the length of the prompt: the body was read, or the pool
+// uses its content-length.
 func (pool *pool) notesPrompt(r *extproc.Request) bool {
 	switch {
 	case r.Bodyless:
@@ -186,7 +175,6 @@ func (pool *pool) notesPrompt(r *extproc.Request) bool {
 	return schedule.UsesPrefixes(&pool.options) || pool.options.ShedAfter > 0
 }
 
-// grow replaces the ring. Numbers keep their notes.
 func (n *notes) grow(size int) {
 	ring := make([]note, size)
 	for i := range n.ring {
@@ -197,7 +185,6 @@ func (n *notes) grow(size int) {
 	n.ring = ring
 }
 
-// ended notes the outcome of a pick, if it is in the ring still.
 func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -219,23 +206,21 @@ func (n *notes) ended(number uint64, e accesslog.Entry, now time.Time) {
 
 // Picks selects records.
 type Picks struct {
-	Last int    `json:"last,omitempty"` // how many at most, the newest first; 0: all
-	Pool string `json:"pool,omitempty"` // only of this one, as Of has it
-	// only for the request with this ID (x-request-id), of which there are several if it was
-	// spilled
+	Last int    `json:"last,omitempty"` // maximum number, newest first; 0 means all
+	Pool string `json:"pool,omitempty"` // see Of; "" means all
+	// Request is an ID (x-request-id); a spilled request has several picks.
 	Request string `json:"request,omitempty"`
 }
 
-// Of reports whether picks of a pool are selected. "namespace/name" selects those of the imports of
-// that name, too: the choices among their clusters, and picks for one of them ("namespace/name@",
-// "namespace/name@cluster").
+// Of reports whether picks of a pool are selected. "namespace/name" also selects the imports of
+// that name: choices among their clusters ("namespace/name@"), and picks for one of them
+// ("namespace/name@cluster").
 func (q Picks) Of(pool string) bool {
 	rest, ok := strings.CutPrefix(pool, q.Pool)
 	return ok && (q.Pool == "" || rest == "" || rest[0] == '@' || strings.HasSuffix(q.Pool, "@"))
 }
 
-// maxPicks is how many records one call of Picks returns at most.
-const maxPicks = 1000
+const maxPicks = 1000 // returned by one call of Picks
 
 // Picks returns the selected picks of this process, newest first.
 func (p *Picker) Picks(q Picks) []*Record {
@@ -250,23 +235,22 @@ func (p *Picker) Picks(q Picks) []*Record {
 	return records
 }
 
-// find returns copies of up to limit notes, the newest first.
 func (n *notes) find(q Picks, limit int) (found []note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for back := uint64(0); back < uint64(len(n.ring)) && back < n.next && len(found) < limit; back++ {
-		of := &n.ring[(n.next-back)%uint64(len(n.ring))]
-		if of.number == 0 || !q.Of(of.pool) || q.Request != "" &&
-			string(of.id[:of.idLength]) != q.Request[:min(len(q.Request), maxNoted)] {
+		at := &n.ring[(n.next-back)%uint64(len(n.ring))]
+		if at.number == 0 || !q.Of(at.pool) || q.Request != "" &&
+			string(at.id[:at.idLength]) != q.Request[:min(len(q.Request), maxNoted)] {
 			continue
 		}
-		found = append(found, *of)
+		found = append(found, *at)
 	}
 	return found
 }
 
-// record is the note for a reader. If verdicts were made for the pick, it has them. Stages are for
-// the readers of one request.
+// record converts the note for a reader, with verdicts if any, and with stages for readers of one
+// request.
 func (n *note) record(by string, stages bool) *Record {
 	r := &Record{}
 	lease := ""
@@ -306,7 +290,6 @@ func (n *note) record(by string, stages bool) *Record {
 	return r
 }
 
-// stages describes those that a pick has passed. n.took has them by their places.
 func (n *note) stages(r *Record) (out []Passed) {
 	for i, s := range stages() {
 		if n.passed&(1<<i) == 0 {
@@ -321,7 +304,6 @@ func (n *note) stages(r *Record) (out []Passed) {
 	return out
 }
 
-// shown is the choice for a reader.
 func (c choice) shown() Choice {
 	out := Choice{Address: c.text, Cached: int(c.cached), Trial: c.trial, Speed: c.speed, Drawn: c.drawn,
 		Wait: float64(c.wait), Prompt: float64(c.prompt), RoundTrip: float64(c.roundTrip), Margin: float64(c.margin),
@@ -341,7 +323,7 @@ func (c choice) shown() Choice {
 	return out
 }
 
-// list returns the endpoints of the pick as they were sent.
+// list returns the endpoints as sent.
 func (n *note) list() string {
 	l := make(extproc.List, 0, notedEndpoints+1)
 	for _, text := range append(n.endpoints[:], n.further) {
@@ -352,8 +334,7 @@ func (n *note) list() string {
 	return l.String()
 }
 
-// compare keeps the best candidates of a pick: those that it names, and then the least costs or the
-// highest scores.
+// compare keeps a pick's best candidates: its ranked ones, then the lowest costs or highest scores.
 func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure) {
 	k.candidates, k.compared = len(all), 0
 	for i := range all {
@@ -382,8 +363,6 @@ func (k *pick) compare(ranked int, all []schedule.Candidate, by schedule.Measure
 	}
 }
 
-// before reports whether a choice is better than another one of its pick, or was drawn in place of
-// it.
 func (c *choice) before(other *choice) bool {
 	if c.drawn != other.drawn {
 		return c.drawn
@@ -394,7 +373,6 @@ func (c *choice) before(other *choice) bool {
 	return c.value < other.value
 }
 
-// costOf returns the cost of a verdict, 0 without one.
 func costOf(v *schedule.Verdict) float64 {
 	if v.Cost == nil {
 		return 0
@@ -402,9 +380,8 @@ func costOf(v *schedule.Verdict) float64 {
 	return *v.Cost
 }
 
-// trim leaves the verdicts that explain a pick: those on the endpoints that it names, the least
-// costs, the highest scores or the fewest requests in flight, and a few of those that were out. It
-// returns how many it leaves out, by the filter that removed them; the others are candidates.
+// trim keeps the verdicts that explain a pick: on its endpoints, the best others, and a few
+// excluded ones. It counts the rest by the filter that removed them, or as candidates.
 func trim(verdicts []schedule.Verdict, named string) (kept []schedule.Verdict, rest map[string]int) {
 	if len(verdicts) <= maxVerdicts {
 		return verdicts, nil

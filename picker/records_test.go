@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// poolOf is a picker with a pool of n servers.
 func poolOf(t *testing.T, n int, strategy string) *Picker {
 	t.Helper()
 	p, err := New(Config{})
@@ -68,7 +67,6 @@ func TestExplain_EveryPickIsKnownWithItsOutcome(t *testing.T) {
 	}
 }
 
-// With a thousand endpoints a record has the best.
 func TestExplain_RecordsAreBounded(t *testing.T) {
 	p := poolOf(t, 1000, "least-request")
 	var picked []string
@@ -101,8 +99,8 @@ func TestExplain_RecordsAreBounded(t *testing.T) {
 	}
 }
 
-// The verdicts of a record are those that decided: after the pick its endpoint has one request more
-// and the prompt, and looks worse than those that were not chosen.
+// A record keeps the verdicts from before the pick. After it, its endpoint has one more request and
+// the prompt, and looks worse than the others.
 func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	for _, strategy := range []string{"load", "least-request", "chwbl", "session", "plugins"} {
 		p := runPicker(t, Config{})
@@ -137,8 +135,8 @@ func TestExplain_VerdictsAreThoseOfTheMomentOfTheChoice(t *testing.T) {
 	}
 }
 
-// Only numbers that a strategy compares by are shown: others looked like costs of -1 and 0, and one
-// of weighted-random-picker's was infinite, which no JSON has.
+// Only a strategy's own numbers are shown: others looked like costs of -1 and 0, and
+// weighted-random-picker's was infinite, which JSON lacks.
 func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	for _, tt := range []struct{ strategy, plugins, want string }{
 		{"load", "", `"cost":`}, {"least-request", "", `"cost":0`}, {"round-robin", "", ""}, {"random", "", ""},
@@ -176,8 +174,8 @@ func TestExplain_PicksHaveCostsOrScoresIfTheyAreComparedBy(t *testing.T) {
 	}
 }
 
-// With more endpoints than a note has, the two that were drawn are among those that it has, however
-// low their scores.
+// A note has fewer endpoints than the pool, but always the two drawn ones, however low their
+// scores.
 func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	p := runPicker(t, Config{})
 	var addresses []string
@@ -209,7 +207,7 @@ func TestExplain_PicksByPowerOfTwoNameTheTwoThatWereDrawn(t *testing.T) {
 	}
 }
 
-// A pick showed "no fresh metrics" alone, as if reading had failed.
+// A pick showed only "no fresh metrics", as if reading had failed.
 func TestExplain_PicksOfAStrategyThatReadsNoPagesShowThatTheyAreNotRead(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: specs("10.0.0.1:80")})

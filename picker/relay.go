@@ -13,8 +13,6 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// connect gives a relayed pool its connections to the remote picker. It takes over those of old if
-// the addresses are the same.
 func (pool *pool) connect(old *pool) error {
 	relay := pool.Relay
 	if relay == nil {
@@ -37,13 +35,11 @@ func (pool *pool) connect(old *pool) error {
 	return err
 }
 
-// remote is a picker of another cluster, or another one of this, that is asked in place of choosing
-// here.
+// remote is the target for which another picker, of this or another cluster, chooses.
 type remote struct{}
 
 func (remote) restrict(k *pick) { k.spillTo = k.pool.spill(k.request.Spill) }
 
-// rank asks the remote picker, checks the addresses that it names, and has Envoy learn them.
 func (remote) rank(k *pick) {
 	k.model, k.tokens = k.request.Facts.Model, k.request.Facts.Tokens
 	started := time.Now()
@@ -52,7 +48,7 @@ func (remote) rank(k *pick) {
 	}
 	p, rules := k.picker, k.pool.Relay
 	if now := p.pool(k.request.Pool); now != nil && now.Relay != nil {
-		rules = now.Relay // Envoys lose what only the configuration at the time of the question declares
+		rules = now.Relay // Envoys may lack what only the earlier configuration declares
 	}
 	addrs, outOfRange := p.nameable(rules, k.remote.Endpoints)
 	failure := RelayFailure{}
@@ -84,7 +80,6 @@ func (remote) rank(k *pick) {
 	}
 }
 
-// ask asks the remote picker. It returns false if that names no endpoints; spill decides then.
 func (k *pick) ask(started time.Time) bool {
 	answer, err := k.pool.remote.Ask(k.ctx, k.request)
 	for {
@@ -113,8 +108,6 @@ func (k *pick) ask(started time.Time) bool {
 	return true
 }
 
-// rejected keeps what the request is answered if it goes nowhere else, and ends the remote picker's
-// call.
 func (k *pick) rejected(reason, message string) {
 	k.otherwise, k.result = immediate(503, reason, message), reason
 	if k.remote.Track != nil {
@@ -123,8 +116,8 @@ func (k *pick) rejected(reason, message string) {
 	}
 }
 
-// lease keeps the call of the remote picker open until the access log reports that the request has
-// ended: so long, the request counts there. Without a lease the call ends with the gateway's.
+// lease keeps the remote picker's call open until the access log reports the request's end, as the
+// request counts there. Without a lease, the call ends with the gateway's.
 func (remote) lease(k *pick) {
 	p, r, call := k.picker, k.request, k.remote.Track
 	if k.answer.Track = call; call == nil || !r.Reported() || k.pool.remote.Crowded() || p.leases.Bounded(r.Gateway) {
@@ -136,7 +129,7 @@ func (remote) lease(k *pick) {
 }
 
 // spill sends a request without a pick to any endpoint if the pool fails open, else to spill
-// targets. The remote picker's own 429 and 503 fail no pool open.
+// targets. A remote picker's own 429 or 503 does not make the pool fail open.
 func (remote) spill(k *pick) {
 	if len(k.names) > 0 {
 		return
@@ -165,11 +158,10 @@ func (remote) answer(k *pick) {
 	}
 }
 
-// maxOpen is how many endpoints a request is sent to without a pick, one after the other: some of
-// them may be gone, which their own picker knows.
+// maxOpen bounds the endpoints tried in turn without a pick: only their own picker knows which are
+// gone.
 const maxOpen = 8
 
-// anyEndpoints draws some of those that are known of a pool whose picks are relayed.
 func (pool *pool) anyEndpoints() (texts []string) {
 	for _, i := range mathrand.Perm(len(pool.Servers)) {
 		if len(texts) < maxOpen {
@@ -179,20 +171,18 @@ func (pool *pool) anyEndpoints() (texts []string) {
 	return texts
 }
 
-// relayedRequest follows a request whose lease ends the call of the remote picker.
 type relayedRequest struct {
 	extproc.Tracker
 	lease *endpoint.Lease
 }
 
-// End implements extproc.Tracker: the gateway's call has ended, and the request goes on.
+// End implements extproc.Tracker. The gateway's call has ended, but the request goes on.
 func (t *relayedRequest) End() { t.lease.Done() }
 
-// nameable splits the addresses into those that may be named, and the others.
 func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort, outOfRange []string) {
 	for _, text := range texts {
 		addr, err := netip.ParseAddrPort(strings.TrimSpace(text))
-		// Envoy takes no address with a zone.
+		// Envoy accepts no address with a zone.
 		if err != nil || addr.Port() == 0 || addr.Addr().Zone() != "" ||
 			len(relay.Ports) > 0 && !slices.Contains(relay.Ports, addr.Port()) || !relay.inside(addr.Addr().Unmap()) ||
 			!relay.Listed && p.config.Addresses.Outside(addr.Addr()) != "" {
@@ -204,9 +194,9 @@ func (p *Picker) nameable(relay *Relay, texts []string) (addrs []netip.AddrPort,
 	return addrs, outOfRange
 }
 
-// inside reports whether a remote pod may have an address. Without declared ranges any is allowed
-// but those that lead to this machine or this link, where no remote pod is: loopback, link-local (a
-// cloud's metadata server), multicast.
+// inside reports whether a remote pod may have an address. Without declared ranges, only addresses
+// of this machine or link are excluded, which no remote pod has: loopback, link-local (a cloud's
+// metadata server), multicast.
 func (relay *Relay) inside(ip netip.Addr) bool {
 	if relay.Listed {
 		return true

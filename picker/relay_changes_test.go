@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// changingPicker is a picker of another cluster that changes requests, as the protocol has it.
+// changingPicker is another cluster's picker that changes requests, by the protocol.
 type changingPicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	list    string
@@ -55,11 +55,11 @@ func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServe
 				Header:       &corev3.HeaderValue{Key: p.headers[i], RawValue: []byte(p.headers[i+1])},
 			})
 		}
-		if err := stream.Send(
-			&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-				Response: &extprocv3.CommonResponse{
-					HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: p.remove},
-				}}}}); err != nil {
+		if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+			RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
+				HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: p.remove},
+			}},
+		}}); err != nil {
 			return err
 		}
 		text := body.String()
@@ -69,12 +69,12 @@ func (p *changingPicker) Process(stream extprocv3.ExternalProcessor_ProcessServe
 		for text != "" {
 			chunk := text[:min(len(text), 60_000)]
 			text = text[len(chunk):]
-			if err := stream.Send(
-				&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: &extprocv3.BodyResponse{
-					Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
-						StreamedResponse: &extprocv3.StreamedBodyResponse{
-							Body: []byte(chunk), EndOfStream: text == "",
-						}}}}}}}); err != nil {
+			returned := &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+				StreamedResponse: &extprocv3.StreamedBodyResponse{Body: []byte(chunk), EndOfStream: text == ""},
+			}}
+			if err := stream.Send(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+				RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: returned}},
+			}}); err != nil {
 				return err
 			}
 		}
@@ -94,8 +94,7 @@ func (p *changingPicker) serve(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// What a remote picker changes arrives at the remote pod, but for what decides where and how Envoy
-// sends the request.
+// A remote picker's changes reach the remote pod, except to Envoy's routing.
 func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
 	remote := &changingPicker{list: g.pods[1].addr().String(),
@@ -132,7 +131,7 @@ func TestRelay_ChangesOfTheRemotePickerArrive(t *testing.T) {
 	}
 }
 
-// A body that grows without bounds, or is gone, and headers without number do not reach a pod.
+// A body that grows without bounds, or is missing, and countless headers do not reach a pod.
 func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 	g := startGateway(t, route{Name: "buffered", Cluster: "closed", Mode: buffered, Allow: true, Pool: "import/c"})
 	remote := &changingPicker{list: g.pods[1].addr().String()}
@@ -161,8 +160,7 @@ func TestRelay_ChangesOfTheRemotePickerAreBounded(t *testing.T) {
 	}
 }
 
-// The remote picker counts a request until its end: the call there lasts until the access log
-// reports it.
+// The remote picker counts a request until its end: the call lasts until the access log reports it.
 func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -170,9 +168,9 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 	setPools(t, p, relayed(remote.serve(t)))
 	stream, cancel := call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
 	r := exchange(t, stream, headerMessage(nil))
-	of := r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()
-	lease := of["lease"].GetStringValue()
-	if lease == "" || of["pool"].GetStringValue() != "import/c" {
+	metadata := r.GetDynamicMetadata().GetFields()["penstock"].GetStructValue().GetFields()
+	lease := metadata["lease"].GetStringValue()
+	if lease == "" || metadata["pool"].GetStringValue() != "import/c" {
 		t.Fatalf("the answer has no lease: %v", r)
 	}
 	cancel() // the gateway's call ends with the pick
@@ -190,15 +188,15 @@ func TestRelay_RemotePickerCountsRequestUntilItsEnd(t *testing.T) {
 		return p.leases.Len() == 0 && p.others.nowhere.InFlight() == 0
 	})
 
-	// A request whose Envoy is gone is reported no more.
+	// A request without reports: its Envoy is gone.
 	stream, cancel = call(t, dialPicker(t, address), "x-penstock-pool", "import/c")
 	exchange(t, stream, headerMessage(nil))
 	cancel()
 	poll.Until(t, "the call of a request without reports ends", func() bool { return remote.open.Load() == 0 })
 }
 
-// An Envoy that has learned before this process that an import has a picker now, and gateways no
-// more, asks another process.
+// An Envoy that learned before this process that an import now has a picker instead of gateways
+// asks another process.
 func TestRelay_PoolThatStillHasGatewaysHereIsPickedForElsewhere(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Gateways: true})

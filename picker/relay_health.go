@@ -6,32 +6,30 @@ import (
 	"time"
 )
 
-// RelayFailure is why relayed picks of a pool fail. The zero value means that they succeed;
-// otherwise NoAnswer or OutOfRange is set.
+// RelayFailure is why relayed picks of a pool fail. The zero value means success; otherwise
+// NoAnswer or OutOfRange is set.
 type RelayFailure struct {
-	NoAnswer   string // why the remote picker can't be asked; the same text for every attempt with the same cause
-	OutOfRange string // an address that it named, outside the declared ranges
-	Denied     string // why Config.Outside does not allow that address; "" if it does
+	NoAnswer   string // why the remote picker can't be asked; the same text for the same cause
+	OutOfRange string // one of its addresses outside the declared ranges
+	Denied     string // why Config.Outside forbids that address, or ""
 }
 
 const (
-	// minAnswerWait separates two reasons for a canceled call. A gateway that cancels after this
-	// long has given up on the remote picker; one that cancels earlier has lost its client.
+	// minAnswerWait distinguishes canceled calls: later, the gateway has given up on the remote
+	// picker; earlier, it has lost its client.
 	minAnswerWait = time.Second
-	// outOfRangeHold is how long a pool must get no address outside its ranges before OutOfRange is
-	// resolved: only some of its pods may lie outside, so good and bad picks alternate.
+	// outOfRangeHold is the time without an address out of range that resolves OutOfRange: if only
+	// some pods are outside, good and bad picks alternate.
 	outOfRangeHold = 5 * time.Second
 )
 
-// relayHealth is the state of a pool's relayed picks.
 type relayHealth struct {
-	failure atomic.Pointer[RelayFailure] // nil: they succeed
+	failure atomic.Pointer[RelayFailure] // nil on success
 
-	mu         sync.Mutex // serialises changes
-	outOfRange time.Time  // when the remote picker last named an address outside the ranges
+	mu         sync.Mutex // serializes changes
+	outOfRange time.Time  // when the remote picker last sent an address outside the ranges
 }
 
-// reportRelay records the outcome of a relayed pick, and reports it if it changes the pool's state.
 func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {
 	h := pool.relayHealth
 	if f == (RelayFailure{}) && h.failure.Load() == nil {
@@ -62,7 +60,6 @@ func (p *Picker) reportRelay(pool *pool, f RelayFailure, at time.Time) {
 	p.config.Troubles.RelayFailed(pool.ID, f)
 }
 
-// resolveRelay resolves the failure of a pool that was replaced or removed.
 func (p *Picker) resolveRelay(pool *pool) {
 	pool.relayHealth.mu.Lock()
 	defer pool.relayHealth.mu.Unlock()

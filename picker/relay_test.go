@@ -30,7 +30,7 @@ import (
 )
 
 // remotePicker is an external picker: it reads the whole body before it answers, in the header and,
-// unless configured otherwise, in the metadata.
+// by default, in the metadata.
 type remotePicker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
@@ -75,8 +75,8 @@ func (p *remotePicker) Process(stream extprocv3.ExternalProcessor_ProcessServer)
 			end = r.RequestBody.EndOfStream
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
 			p.mu.Lock()
-			p.served = append(p.served,
-				m.MetadataContext.FilterMetadata["envoy.lb"].Fields["x-gateway-destination-endpoint-served"].GetStringValue())
+			lb := m.MetadataContext.FilterMetadata["envoy.lb"]
+			p.served = append(p.served, lb.Fields["x-gateway-destination-endpoint-served"].GetStringValue())
 			p.mu.Unlock()
 		}
 		if !end {
@@ -108,7 +108,6 @@ func (p *remotePicker) name(names string, inHeaderOnly bool) {
 	p.list, p.headers = names, inHeaderOnly
 }
 
-// reject makes the picker answer 429 with a body from now on.
 func (p *remotePicker) reject(body string) {
 	p.name("", false)
 	p.mu.Lock()
@@ -125,10 +124,14 @@ func (p *remotePicker) answer(withBody bool) []*extprocv3.ProcessingResponse {
 				Status: &typev3.HttpStatus{Code: 429}, Body: []byte(cmp.Or(p.reason, "busy over there")),
 			}}}}
 	}
-	pick :=
-		&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-			Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-				{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}}}}}}}}
+	set := []*corev3.HeaderValueOption{
+		{Header: &corev3.HeaderValue{Key: "x-gateway-destination-endpoint", RawValue: []byte(p.list)}},
+	}
+	pick := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
+			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set},
+		}},
+	}}
 	if !p.headers {
 		inner, _ := structpb.NewStruct(map[string]any{
 			"envoy.lb": map[string]any{"x-gateway-destination-endpoint": p.list},
@@ -157,7 +160,6 @@ func (p *remotePicker) serve(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// learner records the addresses that it is asked to learn.
 type learner struct {
 	mu    sync.Mutex
 	addrs []netip.AddrPort
@@ -180,7 +182,6 @@ func (l *learner) fail(err error) {
 	l.err = err
 }
 
-// at are addresses without TLS.
 func at(addrs ...netip.AddrPort) (out []dial.Address) {
 	for _, a := range addrs {
 		out = append(out, dial.Address{AddrPort: a, Cleartext: true})
@@ -197,7 +198,7 @@ func relayed(pickers ...netip.AddrPort) Pool {
 		}}
 }
 
-// A remote picker that queues the request asks for the time that it may wait there.
+// A remote picker that queues the request extends its timeout.
 func TestRelay_RemotePickerMayAskForTime(t *testing.T) {
 	remote := &remotePicker{takes: 2 * time.Second} // more than a relay waits otherwise
 	p := runPicker(t, Config{Learner: &learner{}})
@@ -271,8 +272,8 @@ func TestRelay_AddressOutsideRangesIsNotPicked(t *testing.T) {
 	}
 }
 
-// A picker whose process serves no Envoy can't deliver an endpoint to any. It must end the call
-// before its first response: only then the gateway asks another picker.
+// A picker whose process serves no Envoy cannot deliver an endpoint. It must end the call before
+// its first response: only then the gateway asks another picker.
 func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	p := runPicker(t, Config{Learner: &learner{away: true}})
 	_, address := servePicker(t, p)
@@ -292,8 +293,8 @@ func TestRelay_IsolatedProcessLeavesPickToAnother(t *testing.T) {
 	}
 }
 
-// An import's endpoints are declared no more while its picker is asked for one: Envoys lose them,
-// so what it names is learned.
+// Endpoints are removed from an import while its picker is asked: Envoys lose them, so the picker's
+// answer is learned.
 func TestRelay_EndpointsThatAreDeclaredNoMoreAreLearned(t *testing.T) {
 	learned := &learner{}
 	p := runPicker(t, Config{Learner: learned})
@@ -384,7 +385,6 @@ func TestRelay_MovedRemotePickerLosesNoRequest(t *testing.T) {
 	group.Wait()
 }
 
-// serve listens at an address.
 func (s *stalled) serve(t *testing.T) netip.AddrPort {
 	t.Helper()
 	server := grpc.NewServer()
@@ -398,7 +398,6 @@ func (s *stalled) serve(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// stalled is a picker that never answers a call.
 type stalled struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	calls atomic.Int32
@@ -410,7 +409,7 @@ func (s *stalled) Process(stream extprocv3.ExternalProcessor_ProcessServer) erro
 	return nil
 }
 
-// Each of these picks has a client that waits, and Envoy gives up after two seconds.
+// Clients wait for these picks, and Envoy gives up after two seconds.
 func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 	remote := &remotePicker{}
 	remote.name("10.1.0.5:8000", false)
@@ -445,7 +444,7 @@ func TestRelay_StalledPickerCostsOneRequestItsTime(t *testing.T) {
 					t.Fatalf("%q %d, want %q %d", list, status, c.list, c.status)
 				}
 			}
-			// the first, and a trial in each of its growing pauses, where the machine is slow
+			// The first call, and a trial in each growing pause if the machine is slow.
 			if n := down.calls.Load(); n > 5 {
 				t.Errorf("%d of 50 picks waited for the stalled picker", n)
 			}

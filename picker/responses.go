@@ -14,41 +14,36 @@ import (
 )
 
 const (
-	// responseTTL is how long the place of a response is known.
+	// responseTTL is how long a response's place is kept.
 	responseTTL = time.Hour
-	// maxResponses bounds the responses of a pool; each takes some 250 bytes. Beyond it the oldest
-	// is forgotten, or a client's own oldest once it has clientShare.
+	// maxResponses bounds a pool's responses, at some 250 bytes each. Beyond it, the oldest is
+	// dropped, or a client's own oldest if it has clientShare.
 	maxResponses = 1 << 16
 	clientShare  = maxResponses / 8
-	// responseWait is how long a pick waits for a response that is not known: its server may have
-	// answered a moment ago. Envoy sends its access log every 5 ms, a peer that receives it
-	// publishes it 2 ms later, and the picker that has the lease 20 ms later.
 	responseWait = 100 * time.Millisecond
-	// maxResponseWaits bounds the picks that wait, of a pool. Further ones do not wait.
+	// maxResponseWaits bounds the waiting picks of a pool; further ones do not wait.
 	maxResponseWaits = 256
 )
 
-// responses are where the responses of a pool are that servers keep: "ip:port" of a server, or the
-// hop to another cluster or pool. The zero value is empty.
+// responses has the places of a pool's stored responses: a server's "ip:port", or the hop to
+// another cluster or pool.
 type responses struct {
 	mu      sync.Mutex
 	known   map[request.ResponseID]*linked.Element
-	order   linked.List // of *keptResponse, the oldest first
+	order   linked.List
 	clients map[uint64]*linked.List
 	waiting int
-	changed chan struct{} // closes when a response is added; nil: nothing waits
+	changed chan struct{} // closes when a response is added; nil without waiting picks
 }
 
-// keptResponse is a response that a server keeps.
 type keptResponse struct {
 	id     request.ResponseID
 	at     string
 	client uint64
 	on     time.Time
-	own    *linked.Element // in the list of its client
+	own    *linked.Element // in its client's list
 }
 
-// find returns where a response is; "" if that is not known.
 func (s *responses) find(id request.ResponseID, now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +57,6 @@ func (s *responses) at(id request.ResponseID, now time.Time) string {
 	return ""
 }
 
-// await is find for a response that may be added soon.
 func (s *responses) await(ctx context.Context, id request.ResponseID) string {
 	var expired <-chan time.Time
 	s.mu.Lock()
@@ -96,9 +90,8 @@ func (s *responses) await(ctx context.Context, id request.ResponseID) string {
 	}
 }
 
-// add records where a response is. It reports whether that was not known. A known response stays
-// where it is: clients may choose IDs (vLLM's request_id), and must not move the responses of
-// others.
+// add records a response's place, and reports whether it was unknown. A known response keeps its
+// place: clients may choose IDs (vLLM's request_id), and must not move others' responses.
 func (s *responses) add(id request.ResponseID, at string, client uint64, on, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +105,7 @@ func (s *responses) add(id request.ResponseID, at string, client uint64, on, now
 	if own := s.clients[client]; own != nil && own.Len() >= clientShare && len(s.known) >= maxResponses {
 		s.drop(own.Front().Value.(*linked.Element))
 	}
-	for range 2 { // so many at most: one response does not pay for all that have expired
+	for range 2 { // at most two, so that one response does not pay for all expired ones
 		if first := s.order.Front(); first != nil &&
 			(len(s.known) >= maxResponses || now.Sub(first.Value.(*keptResponse).on) > responseTTL) {
 			s.drop(first)
@@ -133,7 +126,7 @@ func (s *responses) add(id request.ResponseID, at string, client uint64, on, now
 	return true
 }
 
-// drop forgets a response; nil does nothing. s.mu is held.
+// s.mu is held; e may be nil.
 func (s *responses) drop(e *linked.Element) {
 	if e == nil {
 		return
@@ -148,7 +141,7 @@ func (s *responses) drop(e *linked.Element) {
 	s.order.Remove(e)
 }
 
-// each calls f for the responses that have not expired, the newest first, until it returns false.
+// each calls f for unexpired responses, newest first, until f returns false.
 func (s *responses) each(now time.Time, f func(*keptResponse) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +152,8 @@ func (s *responses) each(now time.Time, f func(*keptResponse) bool) {
 	}
 }
 
-// place returns a text of the pool's own for a place that its requests are sent to: the address of
-// a server, or a hop; "" for any other. Envoys and peers may send texts of any length.
+// place returns the pool's own text of a server's address or a hop; "" for unknown ones. Envoys and
+// peers may send texts of any length.
 func (pool *pool) place(served string) string {
 	if addr, err := netip.ParseAddrPort(served); err == nil {
 		if pool.snapshot.Find(addr) == nil {
@@ -180,8 +173,8 @@ func (pool *pool) place(served string) string {
 	return ""
 }
 
-// keepResponse records where the response is that an access log shows, for all processes. name is
-// the pool of the lease.
+// keepResponse records the place of a response in an access log, for all processes. name is the
+// lease's pool.
 func (p *Picker) keepResponse(name string, e *accesslog.Entry) {
 	pool := p.pools.now.Load().byName[name]
 	if e.Response == (request.ResponseID{}) || pool == nil || pool.responses == nil || e.Status != 200 {
@@ -193,7 +186,6 @@ func (p *Picker) keepResponse(name string, e *accesslog.Entry) {
 	}
 }
 
-// learnResponse is LearnSession for a response.
 func (pool *pool) learnResponse(s Session, now time.Time) {
 	if pool.responses == nil || s.Age < 0 || s.Age > responseTTL.Milliseconds() {
 		return
@@ -203,8 +195,8 @@ func (pool *pool) learnResponse(s Session, now time.Time) {
 	}
 }
 
-// namedResponse is the response that a request needs at its server: by its path, or the one that it
-// follows. names reports whether it is for a response at all, new ones included.
+// namedResponse returns the stored response that a request needs, by its path or as the one it
+// continues. names reports whether the request is about responses at all, new ones included.
 func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names bool) {
 	if id = request.ResponseInPath(path); id == (request.ResponseID{}) {
 		id = f.Previous
@@ -212,22 +204,22 @@ func namedResponse(path []byte, f *request.Facts) (id request.ResponseID, names 
 	return id, id != (request.ResponseID{}) || f.Kind == request.Responses
 }
 
-// follows is the outcome of recall: where a pick sends a request that names a response.
+// follows is recall's outcome for a request that names a stored response.
 type follows uint8
 
 const (
 	followsNone follows = iota
 	followsUnknown
-	followsKept // the request goes there
+	followsKept // the request goes to it
 	followsFull // its server is full
-	followsLost // its server takes no requests
+	followsLost // its server accepts no requests
 )
 
-// String describes it for a reader; "" for a request that names no response.
+// String describes it to users; "" if the request names no response.
 func (f follows) String() string {
 	switch f {
 	case followsUnknown:
-		return "it names a response of which the server is not known: any server"
+		return "it names a response of an unknown server: any server"
 	case followsKept:
 		return "it names a response, and goes to the server that keeps it"
 	case followsFull:
@@ -238,5 +230,4 @@ func (f follows) String() string {
 	return ""
 }
 
-// isHop reports whether a place is a hop.
 func isHop(at string) bool { return strings.Contains(at, "://") }

@@ -9,8 +9,6 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
-// connectScorers gives a pool its connections to scorers in other processes. It takes over those of
-// old.
 func (pool *pool) connectScorers(old *pool) error {
 	for i, s := range pool.Scorers {
 		if old != nil && i < len(old.Scorers) && reflect.DeepEqual(old.Scorers[i], s) {
@@ -29,7 +27,6 @@ func (pool *pool) connectScorers(old *pool) error {
 	return nil
 }
 
-// closeScorers closes the connections of a pool that another one has not taken over.
 func (pool *pool) closeScorers(now *pool) {
 	for _, s := range pool.scorers {
 		if s != nil && (now == nil || !slices.Contains(now.scorers, s)) {
@@ -38,9 +35,8 @@ func (pool *pool) closeScorers(now *pool) {
 	}
 }
 
-// recordedScores returns the scores that the pool's scorers in other processes have given the
-// endpoints for the last recorded pick, and when that was; nil without one. Explaining a pick asks
-// no scorer.
+// recordedScores returns the last recorded pick's external scores and time, or nil. Explaining a
+// pick asks no scorer.
 func (pool *pool) recordedScores() (external [][]float64, at *time.Time) {
 	if len(pool.scorers) == 0 || pool.Plugins == nil {
 		return nil, nil
@@ -49,7 +45,7 @@ func (pool *pool) recordedScores() (external [][]float64, at *time.Time) {
 	if len(records) == 0 {
 		return nil, nil
 	}
-	given := map[string]map[string]float64{} // by plugin and address
+	given := map[string]map[string]float64{}
 	for _, v := range records[0].Verdicts {
 		for _, s := range v.Scores {
 			if given[s.Plugin] == nil {

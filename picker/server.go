@@ -16,28 +16,25 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// window is the HTTP/2 flow control window, in bytes: large bodies arrive without waiting for
-// window updates.
+// window is the HTTP/2 flow control window, in bytes: large bodies need no window updates.
 const window = 8 << 20
 
-// writeBuffer is how much is sent at once, in bytes.
-const writeBuffer = 128 << 10
+const writeBuffer = 128 << 10 // in bytes
 
-// maxMessage is the largest message received, in bytes: a buffered body of 32 MiB and its frame.
+// maxMessage bounds a received message, in bytes: a buffered body of 32 MiB and its frame.
 const maxMessage = DefaultBodyLimit + 1<<20
 
-// keepaliveTimeout is how long a gateway may leave unanswered what it was sent.
+// keepaliveTimeout bounds a gateway's time to acknowledge data.
 const keepaliveTimeout = 2 * time.Second
 
-// Listener returns a listener whose connections cost a server with ServerOptions less than those of
-// l.
+// Listener wraps l in a listener with cheaper connections for a server with ServerOptions.
 func Listener(l net.Listener) net.Listener { return socket.Listener(l, keepaliveTimeout) }
 
-// ServerOptions returns the options of a gRPC server that hosts a Picker.
+// ServerOptions returns the options of a gRPC server for a Picker.
 //
-// workers is the number of goroutines that the server keeps for streams, so that their stacks grow
-// once. Four times the number of CPUs is a good value; 0 keeps none. admit decides which calls may
-// begin, and comes before the picker's own tap handle: gRPC has one for a server. nil admits all.
+// workers is the number of goroutines kept for streams, so that their stacks grow once: four times
+// the number of CPUs is a good value, 0 keeps none. admit decides which calls may begin, and
+// precedes the picker's own tap handle, because gRPC allows one per server. nil admits all.
 func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption {
 	begin := extproc.ReadCall
 	if admit != nil {
@@ -56,15 +53,13 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 		grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxMessage),
 		experimental.BufferPool(new(extproc.Frames)),
-		// A body that is changed leaves in few system calls. A connection has a buffer only while
-		// it sends.
+		// A changed body leaves in few system calls. A connection has a buffer only while it sends.
 		grpc.WriteBufferSize(writeBuffer),
-		// The end of a stream ends the request of a gateway without an access log. A gateway whose
-		// machine is gone closes no stream. Connections that are in use, or on which Envoy pings,
-		// cause no ping.
+		// A gateway whose machine is gone closes no stream, so its requests without an access log
+		// would not end. Connections in use, or on which Envoy pings, cause no ping.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: keepaliveTimeout}),
-		// Envoy keeps idle connections alive with pings. By default gRPC treats more than one ping
-		// in five minutes as abuse and closes the connection, which loses picks.
+		// Envoy keeps idle connections alive with pings. By default gRPC treats more than one in
+		// five minutes as abuse and closes the connection, which loses picks.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 100 * time.Millisecond, PermitWithoutStream: true,
 		}),
@@ -75,7 +70,7 @@ func ServerOptions(workers uint32, admit tap.ServerInHandle) []grpc.ServerOption
 	return options
 }
 
-// Register adds the picker's services to a server: external processing, the access log, health.
+// Register adds the picker's services to a server: external processing, access log, health.
 func (p *Picker) Register(r grpc.ServiceRegistrar) {
 	extproc.New(extproc.Config{Picker: p, Bodies: p.wire.bodies, ImportBodies: p.wire.imports, Calls: p.wire.calls,
 		Gateway: p.config.Callers.Gateway, Member: p.config.Callers.Member, Uploads: p, Failures: p,
@@ -85,20 +80,20 @@ func (p *Picker) Register(r grpc.ServiceRegistrar) {
 	p.RegisterHealth(r)
 }
 
-// RegisterFor adds the services for gateways of other clusters that pick from one pool,
-// "namespace/name": external processing and health.
+// RegisterFor adds external processing and health for other clusters' gateways that pick from one
+// pool, "namespace/name".
 func (p *Picker) RegisterFor(pool string, r grpc.ServiceRegistrar) {
 	extproc.New(extproc.Config{Picker: p, ImportBodies: p.wire.imports, Calls: p.wire.calls,
 		Names: p.config.Protocol.Names, Pool: pool}).Register(r)
 	p.RegisterHealth(r)
 }
 
-// RegisterHealth adds the health service alone.
+// RegisterHealth adds only the health service.
 func (p *Picker) RegisterHealth(r grpc.ServiceRegistrar) {
 	grpc_health_v1.RegisterHealthServer(r, p.health)
 }
 
-// Leave has health checks report that this picker is about to end, so that gateways ask another
+// Leave makes health checks fail because this picker is about to end, so that gateways ask another
 // one. It still picks.
 func (p *Picker) Leave() {
 	p.pools.mu.Lock()
@@ -109,8 +104,8 @@ func (p *Picker) Leave() {
 	}
 }
 
-// healthServices are the names under which gateways, kubelets and the conformance suite check
-// health. "liveness" is the process's health; these are SERVING when the picker has pools.
+// healthServices are the names that gateways, kubelets and the conformance suite check. They are
+// SERVING when the picker has pools; "liveness" is the process's health.
 var healthServices = []string{"", "readiness", "inference-extension", extproc.ServiceName}
 
 func (p *Picker) startHealth() {
@@ -120,8 +115,7 @@ func (p *Picker) startHealth() {
 	}
 }
 
-// ready sets the health services to SERVING: the picker has pools. With Protocol.OnePool it needs a
-// default one. p.pools.mu is held.
+// p.pools.mu is held.
 func (p *Picker) ready() {
 	if p.pools.leaving {
 		return
@@ -135,5 +129,5 @@ func (p *Picker) ready() {
 	}
 }
 
-// HasDefault reports whether there is a pool for gateways that name none.
+// HasDefault reports whether there is a default pool.
 func (p *Picker) HasDefault() bool { return p.pools.now.Load().byDefault != nil }

@@ -18,85 +18,80 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Pools are watched without requests: of each, one server after the other is probed. While it
-// works, and while pages or responses show that a server of the pool works, the pool is left alone.
-// Once a probe fails, or takes longer than hedgeAfter, all servers are probed, and those that are
-// down with each further look.
+// Pools are watched without requests: each look probes one server of a pool, in turn, unless pages
+// or responses show a working one. Once a probe fails, or takes longer than hedgeAfter, all servers
+// are probed, and dead ones at each further look.
 const (
-	// Used pools are looked at every lookUsed, and idle ones every lookIdle. In a watchEvery at
-	// most idleProbes looks at idle pools begin, and usedProbes at used ones: the others come
-	// later.
+	// Used pools are probed every lookUsed, idle ones every lookIdle. At most idleProbes looks at
+	// idle pools and usedProbes at used ones begin per watchEvery; others are late.
 	watchEvery         = 250 * time.Millisecond
 	lookUsed, lookIdle = 500 * time.Millisecond, time.Second
 	idleProbes         = 2
 	usedProbes         = 50
-	// usedFor is how long a pool counts as used after a pick, and shownFor how long a page or a
-	// response shows that a server works.
+	// usedFor is how long a pool counts as used after a pick, shownFor how long a page or response
+	// shows a working server.
 	usedFor, shownFor = 5 * time.Second, 300 * time.Millisecond
 	hedgeAfter        = 100 * time.Millisecond
-	// maxLooks is how many pools are looked at in a watchEvery, maxLooked how many servers one look
-	// probes, and maxAtOnce how many of these at a time.
+	// maxLooks bounds the pools per watchEvery, maxLooked the servers per look, maxAtOnce its
+	// concurrent probes.
 	maxLooks, maxLooked, maxAtOnce = 500, 64, 16
-	// maxUnused is how many pools there may be for those without a pick to be probed.
+	// maxUnused is the number of pools up to which pools without picks are probed.
 	maxUnused = 64
-	// maxOut is how many servers of a pool Serving names.
+	// maxOut bounds the servers in a Serving.
 	maxOut = 32
 )
 
-// Unserved is a pool of which no server serves.
+// Unserved is a pool without a serving server.
 type Unserved struct {
-	Servers int    // that it has
-	Server  string // one of them
-	Why     string // it does not serve
+	Servers int
+	Server  string
+	Why     string
 }
 
-// Serving is how many of a pool's servers serve.
+// Serving is the number of a pool's serving servers.
 type Serving struct {
 	Pool    objectid.Target `json:"pool"`
 	Servers int             `json:"servers"`
 	Serving int             `json:"serving"`
-	Out     []Out           `json:"out,omitempty"` // those that do not serve, maxOut at most
+	Out     []Out           `json:"out,omitempty"` // servers that do not serve, at most maxOut
 }
 
 // Out is a server that does not serve.
 type Out struct {
-	Server string    `json:"server"` // its address
+	Server string    `json:"server"`
 	Why    string    `json:"why"`
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// watch has the turns of all pools.
 type watch struct {
 	mu    sync.Mutex
-	set   *poolSet // that turns follows
+	set   *poolSet // the basis of turns
 	turns map[string]*turn
-	// all has the turns of all pools, and ring those of watched ones.
+	// all has the turns of all pools, ring the watched ones.
 	all, ring []*turn
-	// Where the next look begins: in all at unused pools, in ring at used and at idle ones.
+	// Positions of the next look: in all for unused pools, in ring for used and idle ones.
 	nextUnused, nextUsed, nextIdle int
 }
 
-// turn has the state of one pool's servers. watch.mu guards it.
+// turn is the state of one pool's servers, guarded by watch.mu.
 type turn struct {
 	pool   *pool
 	sights map[netip.AddrPort]*liveness.Sight
-	server int // of the next look
+	server int // for the next look
 	looked time.Time
 	inRing bool
-	open   bool     // a look is
-	found  Unserved // as it was reported
+	open   bool     // a look is in progress
+	found  Unserved // as last reported
 }
 
-// watched is a server that may serve a pool's requests.
 type watched struct {
 	addr netip.AddrPort
-	end  *endpoint.Endpoint // nil: the picker of the pool is another one
+	end  *endpoint.Endpoint // nil if another picker picks for the pool
 	by   upstream.Protocol
-	// gateway: it is one of another cluster, and gets connections alone.
+	// gateway marks another cluster's gateway, which is only connected to.
 	gateway bool
 }
 
-// watchedServers returns how many servers a pool has, and the one at a position.
 func (pool *pool) watchedServers() (n int, at func(int) watched) {
 	if pool.Gone || pool.Clusters != nil {
 		return 0, nil
@@ -116,7 +111,6 @@ func (pool *pool) watchedServers() (n int, at func(int) watched) {
 	}
 }
 
-// good is when a request last succeeded at the server.
 func (w watched) good() time.Time {
 	if w.end == nil {
 		return time.Time{}
@@ -124,10 +118,9 @@ func (w watched) good() time.Time {
 	return w.end.Load().Succeeded()
 }
 
-// read reports whether the server's metrics page was ever read.
 func (w watched) read() bool { return w.end != nil && w.end.PageRead() }
 
-// out returns why the server does not serve; an empty Why if it does.
+// out returns why the server does not serve, or an empty Why.
 func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	if o.Why, o.Since = s.Down(w.good()); o.Why != "" || w.end == nil {
 		return o
@@ -146,7 +139,6 @@ func (w watched) out(s *liveness.Sight, at endpoint.Moment) (o Out) {
 	return o
 }
 
-// watchServers looks at all pools until ctx ends.
 func (p *Picker) watchServers(ctx context.Context) error {
 	var looks sync.WaitGroup
 	defer looks.Wait()
@@ -164,8 +156,7 @@ func (p *Picker) watchServers(ctx context.Context) error {
 	}
 }
 
-// dueTurns returns the pools of which servers are to be probed now: used ones, and as many of the
-// idle ones as may be. It judges all that are due.
+// dueTurns judges the due pools, and returns the ones to probe now, within the limits.
 func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	w := &p.watch
 	w.mu.Lock()
@@ -184,7 +175,7 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 			if used == pass.used && !t.open && now.Sub(t.looked) >= pass.pause {
 				probes := p.dueTurn(t, now)
 				if probes && pass.probes == 0 {
-					break // it is the first one next time
+					break // it is first the next time
 				}
 				if t.looked = now; probes {
 					pass.probes--
@@ -198,7 +189,6 @@ func (p *Picker) dueTurns(now time.Time) (due []*turn) {
 	return due
 }
 
-// watchUsed adds pools to the ring: all if there are few, else those that have had a pick.
 func (w *watch) watchUsed() {
 	if len(w.ring) == len(w.all) {
 		return
@@ -212,14 +202,14 @@ func (w *watch) watchUsed() {
 	}
 }
 
-// dueTurn judges a pool, and reports whether its servers are to be probed. watch.mu is held.
+// dueTurn judges a pool, and reports whether to probe its servers. watch.mu is held.
 func (p *Picker) dueTurn(t *turn, now time.Time) bool {
 	n, at := t.pool.watchedServers()
 	p.judge(t, n, at)
 	return n > 0 && !t.shown(n, at, now)
 }
 
-// followPools has a turn for each pool. watch.mu is held.
+// watch.mu is held.
 func (p *Picker) followPools() {
 	w, set := &p.watch, p.pools.now.Load()
 	if set == w.set {
@@ -254,7 +244,6 @@ func (p *Picker) followPools() {
 	w.set = set
 }
 
-// forget drops the sights of servers that have left the pool.
 func (t *turn) forget() {
 	n, at := t.pool.watchedServers()
 	if len(t.sights) == 0 {
@@ -271,8 +260,8 @@ func (t *turn) forget() {
 	}
 }
 
-// shown reports whether a page or a response shows a server that works, while no probe shows one
-// that is down, and it is known of each whether a probe reaches it.
+// shown reports whether a page or response shows a working server, no probe shows a dead one, and
+// all are known to be reachable or not.
 func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	works := false
 	for i := range min(n, maxLooked) {
@@ -286,7 +275,7 @@ func (t *turn) shown(n int, at func(int) watched, now time.Time) bool {
 	return works
 }
 
-// judge reports a pool of which no server serves. watch.mu is held.
+// judge reports a pool without a serving server. watch.mu is held.
 func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	at := endpoint.At(time.Now())
 	next := Unserved{Servers: n}
@@ -304,8 +293,7 @@ func (p *Picker) judge(t *turn, n int, server func(int) watched) {
 	t.report(p, next)
 }
 
-// report passes on that a pool has no server that serves, or has one again; the reason stays as it
-// was found first.
+// report reports when a pool loses its last serving server or regains one. The first reason stays.
 func (t *turn) report(p *Picker, next Unserved) {
 	if next.Servers != t.found.Servers {
 		t.found = next
@@ -313,7 +301,6 @@ func (t *turn) report(p *Picker, next Unserved) {
 	}
 }
 
-// look probes servers of a pool.
 func (p *Picker) look(ctx context.Context, t *turn) {
 	w := &p.watch
 	w.mu.Lock()
@@ -340,14 +327,12 @@ func (p *Picker) look(ctx context.Context, t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.open = false
-	if w.turns[t.pool.Name] == t { // else the pool is gone, and nothing would resolve its report
+	if w.turns[t.pool.Name] == t { // otherwise the pool is gone, and nothing would resolve its report
 		n, at = t.pool.watchedServers()
 		p.judge(t, n, at)
 	}
 }
 
-// probeServers probes a server, and the others if all are to be probed or the first one does not
-// work at once.
 func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, others []watched, all bool) {
 	var probes errgroup.Group
 	probes.SetLimit(maxAtOnce)
@@ -374,11 +359,10 @@ func (p *Picker) probeServers(ctx context.Context, t *turn, first watched, other
 			})
 		}
 	}
-	_ = probes.Wait() // they return no error
+	_ = probes.Wait() // no probe returns an error
 }
 
-// probeServer probes a server once, and returns whether it works. One that is up again gets
-// requests at once.
+// probeServer probes a server, and returns whether it works. A revived one gets requests at once.
 func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -408,7 +392,6 @@ func (p *Picker) probeServer(ctx context.Context, t *turn, s watched) (up bool) 
 	return up
 }
 
-// serving describes a pool's servers. watch.mu is held.
 func (t *turn) serving(at endpoint.Moment) Serving {
 	n, server := t.pool.watchedServers()
 	out := Serving{Pool: t.pool.ID, Servers: n}
@@ -426,8 +409,8 @@ func (t *turn) serving(at endpoint.Moment) Serving {
 	return out
 }
 
-// Serving returns how many servers of each pool serve, by pool. Pools without servers of their own
-// are missing.
+// Serving returns the number of serving servers of each pool, by pool. Pools without their own
+// servers are omitted.
 func (p *Picker) Serving() (all []Serving) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -442,7 +425,7 @@ func (p *Picker) Serving() (all []Serving) {
 	return all
 }
 
-// ServingOf is Serving of one pool; false if it is missing there.
+// ServingOf is Serving for one pool; false if it is omitted.
 func (p *Picker) ServingOf(name string) (Serving, bool) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -480,7 +463,6 @@ var servingDesc = prometheus.NewDesc("penstock_picker_serving_endpoints",
 	"Endpoints of the pool that serve: neither draining nor suspect, and no probe shows that they are down. At 0 no "+
 		"request can be served. Pools without endpoints of their own have no series.", []string{"pool"}, nil)
 
-// collectServing sends how many servers of each pool serve.
 func (p *Picker) collectServing(ch chan<- prometheus.Metric) {
 	for _, s := range p.Serving() {
 		ch <- prometheus.MustNewConstMetric(servingDesc, prometheus.GaugeValue, float64(s.Serving), s.Pool.String())

@@ -13,19 +13,18 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// unservedPools has the pools that are reported.
 type unservedPools struct {
 	discarded
 	mu    sync.Mutex
 	pools map[string]Unserved
 }
 
-func (u *unservedPools) Unserved(pool objectid.Target, is Unserved) {
+func (u *unservedPools) Unserved(pool objectid.Target, unserved Unserved) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.pools, pool.String())
-	if is != (Unserved{}) {
-		u.pools[pool.String()] = is
+	if unserved != (Unserved{}) {
+		u.pools[pool.String()] = unserved
 	}
 }
 
@@ -35,7 +34,7 @@ func (u *unservedPools) list() string {
 	return fmt.Sprint(u.pools)
 }
 
-// A pool of which no server serves is reported until one does, or the pool is gone.
+// A pool without a serving server is reported until one serves, or the pool is gone.
 func TestServing_DeadPoolIsReportedUntilItServesOrIsGone(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)

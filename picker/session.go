@@ -15,16 +15,16 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of sessions (strategy "session"). The token is the picker's own: it names an endpoint, or
-// a cluster of an import (stays.go), and is sent with every response. The ID is the client's.
+// Headers of sessions (strategy "session"). The picker makes the token, which names an endpoint or
+// an import's cluster (stays.go) and is sent with every response. The client chooses the ID.
 const (
 	sessionTokenHeader = "x-session-token"
 	sessionIDHeader    = "x-session-id"
 )
 
-// SessionHeader has the ID of the session of a route (sessionPersistence) whose requests stay at
-// one server of the pool, whatever its strategy is. Gateways remove it from what clients send, and
-// before model servers.
+// SessionHeader is the ID of a route's session (sessionPersistence), whose requests stay at one
+// server of the pool with any strategy. Gateways remove it from clients' requests, and before model
+// servers.
 const SessionHeader = "penstock-peer-session"
 
 // Defaults of Pool.
@@ -33,15 +33,14 @@ const (
 	DefaultSessionCookie = "session-id"
 )
 
-// maxSessionID is how many bytes of an ID count, and maxSessionToken the length of the longest
-// token.
+// maxSessionID is how many bytes of an ID count; maxSessionToken bounds a token.
 const (
 	maxSessionID    = 1 << 10
 	maxSessionToken = 128
 )
 
-// session reads a request's session: by its token, else by its ID, else by the pool's cookie. A
-// pool whose strategy has no sessions reads that of a route. header returns a header's value.
+// session reads a request's session: by token, else by ID, else by the pool's cookie; the route's
+// if the pool's strategy has no sessions.
 func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule.Session) {
 	if pool.sessions == nil {
 		return s
@@ -61,7 +60,6 @@ func (pool *pool) session(header func(string) []byte, now time.Time) (s schedule
 	return s
 }
 
-// routeSession finds a session by the ID that its route has given it.
 func (pool *pool) routeSession(id []byte, now time.Time) (s schedule.Session) {
 	if len(id) == 0 {
 		return s
@@ -71,10 +69,9 @@ func (pool *pool) routeSession(id []byte, now time.Time) (s schedule.Session) {
 	return s
 }
 
-// readsSessions reports whether the pool's strategy has sessions of its own.
 func (pool *pool) readsSessions() bool { return schedule.UsesSessions(&pool.options) }
 
-// sessionID is the Session.ID of a request that names its session, and by what; 0 for others.
+// sessionID is a request's Session.ID, and its source; 0 without a session.
 func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
 	id, by := header(sessionIDHeader), bySessionID
 	if p := pool.profile(); p != nil {
@@ -94,23 +91,23 @@ func (pool *pool) sessionID(header func(string) []byte) (uint64, sessionBy) {
 	return schedule.SessionID(id[:min(len(id), maxSessionID)]), by
 }
 
-// sessionBy is how a request names its session, and what a pick of strategy "session" made of it.
+// sessionBy is how a request names its session, and the result of strategy "session".
 type sessionBy uint16
 
 const (
 	bySessionID sessionBy = 1 << iota
 	bySessionCookie
-	bySessionToken    // which comes first
+	bySessionToken    // takes precedence
 	sessionExpired    // the token is too old
-	sessionUnreadable // the token is none
+	sessionUnreadable // the token is invalid
 	sessionKnown      // at an endpoint
-	sessionKept       // there: the pick names it
+	sessionKept       // the pick goes to that endpoint
 	sessionPicked     // by strategy "session"
-	bySessionRoute    // by SessionHeader, in a pool of another strategy
+	bySessionRoute    // SessionHeader, with another strategy
 )
 
-// keptSession completes how a request names its session with what a pick has chosen for it; 0 if
-// that had no part in the pick.
+// keptSession adds the pick's result to the session's source; 0 if sessions had no part in the
+// pick.
 func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) sessionBy {
 	by := sessionBy(s.By)
 	if pool.Strategy != "session" && by&bySessionRoute == 0 {
@@ -126,7 +123,7 @@ func (pool *pool) keptSession(s schedule.Session, chosen netip.AddrPort) session
 	return by
 }
 
-// String describes a session for a reader; "" if no strategy has read it.
+// String describes a session to users; "" if no strategy has read it.
 func (by sessionBy) String() string {
 	if by == 0 {
 		return ""
@@ -166,7 +163,7 @@ func (by sessionBy) String() string {
 	return strings.TrimPrefix(cmp.Or(token, "; none"), "; ") + ": it begins at " + begins
 }
 
-// sessions are servers of which each session has one: its requests go there while that takes
+// sessions are servers with sessions: a session's requests go to its server while it accepts
 // requests.
 type sessions struct{ servers }
 
@@ -178,7 +175,6 @@ func (sessions) answer(k *pick) {
 	k.keep()
 }
 
-// keep records that the request's session is at the endpoint that was chosen.
 func (k *pick) keep() {
 	at := k.ranked[0].Endpoint.Addr
 	k.session = k.pool.keptSession(k.query.Session, at)
@@ -187,8 +183,8 @@ func (k *pick) keep() {
 	}
 }
 
-// atSession ranks the server first that the session of a route is at. It returns false if there is
-// none, or if it takes no requests: the session then moves.
+// atSession ranks the server of the route's session first. It returns false without one, or if it
+// accepts no requests: the session then moves.
 func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	at := k.query.Session.At
 	if sessionBy(k.query.Session.By)&bySessionRoute == 0 || !at.IsValid() {
@@ -208,15 +204,13 @@ func (k *pick) atSession(s *schedule.Strategy, allowed func(*endpoint.Endpoint) 
 	return true
 }
 
-// keepSession records that a session has a request at an endpoint, for all processes.
 func (p *Picker) keepSession(pool *pool, id uint64, at netip.AddrPort, now time.Time) {
 	if pool.sessions.Keep(id, at, now, pool.SessionTTL) && p.config.Sharing != nil {
 		p.config.Sharing.Session(Session{Pool: pool.ID, ID: id, At: at})
 	}
 }
 
-// LearnSession records where another process has a session. One of a pool, an endpoint or a cluster
-// that this process does not have is ignored.
+// LearnSession records another process's session. It ignores unknown pools, endpoints and clusters.
 func (p *Picker) LearnSession(s Session) {
 	pool := p.pools.now.Load().byName[s.Pool.String()]
 	if pool != nil && s.Response != (request.ResponseID{}) {
@@ -236,7 +230,7 @@ func (p *Picker) LearnSession(s Session) {
 	}
 }
 
-// Sessions calls f for the sessions of all pools, of each the last used first, until it returns
+// Sessions calls f for the sessions of all pools, each pool's last used first, until f returns
 // false.
 func (p *Picker) Sessions(f func(Session) bool) {
 	now, more := time.Now(), true
@@ -266,7 +260,6 @@ func (p *Picker) Sessions(f func(Session) bool) {
 	}
 }
 
-// cookie returns the value of a cookie; nil without it.
 func cookie(header []byte, name string) []byte {
 	for len(header) > 0 {
 		var pair []byte
@@ -278,14 +271,14 @@ func cookie(header []byte, name string) []byte {
 	return nil
 }
 
-// sessionToken returns the token of a session that is at an endpoint: "ip:port" and when, in Unix
-// seconds. It is no secret: with one of its own, a client reaches endpoints of the pool only.
+// sessionToken returns a session's token at an endpoint: "ip:port" and the Unix time in seconds. It
+// is not secret: a forged one only reaches endpoints of the pool.
 func sessionToken(endpoint string, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(append([]byte(endpoint), ' '), now.Unix(), 10))
 }
 
-// readSessionToken returns the endpoint of a token that was made within ttl; zero for any other
-// text, and what it is. Clocks may differ by as much.
+// readSessionToken returns the endpoint of a token made within ttl, or zero and the reason. Clocks
+// may differ by ttl.
 func readSessionToken(token []byte, now time.Time, ttl time.Duration) (at netip.AddrPort, by sessionBy) {
 	if len(token) > maxSessionToken {
 		return at, sessionUnreadable

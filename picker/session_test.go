@@ -11,14 +11,13 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// tokenEndpoint is the endpoint of a session token.
 func tokenEndpoint(token []byte, now time.Time, ttl time.Duration) netip.AddrPort {
 	at, _ := readSessionToken(token, now, ttl)
 	return at
 }
 
-// ask sends a GET with headers in pairs, and returns the pod that served and the session token of
-// the response.
+// ask sends a GET with headers in pairs, and returns the pod that served and the response's session
+// token.
 func (g *gateway) ask(t testing.TB, path string, pairs ...string) (pod, token string) {
 	t.Helper()
 	response := g.send(t, http.MethodGet, path, "", pairs...)
@@ -49,7 +48,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 			}
 		}
 	}
-	// A response without any ID gives a token that is followed.
+	// A response without an ID has a token that works.
 	first, token := g.ask(t, "/a/")
 	for range 5 {
 		if pod, next := g.ask(t, "/a/", "x-session-token", token); pod != first || next == "" {
@@ -85,7 +84,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	if pod, _ := g.ask(t, "/a/", "x-session-id", id); pod != to {
 		t.Errorf("the session is back at %s", pod)
 	}
-	// It begins again when its endpoint drains.
+	// It starts again when its endpoint drains.
 	i := 0
 	if to == "pod-1" {
 		i = 1
@@ -98,7 +97,7 @@ func TestSession_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// The session of a route stays at its server in a pool of another strategy, until that drains.
+// A route's session stays at its server with another strategy, until that server drains.
 func TestSession_OfRouteStaysAtItsServer(t *testing.T) {
 	g := startGateway(t, route{Name: "a", Cluster: "closed", Mode: none, Allow: true})
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "round-robin", Endpoints: g.endpoints(), Fallbacks: 1}
@@ -192,7 +191,7 @@ func TestSession_InvalidTokensAreIgnored(t *testing.T) {
 	}
 }
 
-// Clients write these headers: no text may panic, and what is read must be what a picker wrote.
+// Clients write these headers: no text may panic, and only the picker's texts are accepted.
 func FuzzSession_HeadersOfClients(f *testing.F) {
 	now := time.Unix(1_700_000_000, 0)
 	f.Add([]byte(sessionToken("10.0.0.1:8000", now)), []byte("a=1; sid=2"), []byte("12.5"))
@@ -210,7 +209,6 @@ func FuzzSession_HeadersOfClients(f *testing.F) {
 	})
 }
 
-// Of a request that changed its server, the record shows why its session was not kept.
 func TestSession_RecordShowsWhatBecameOfIt(t *testing.T) {
 	p := runPicker(t, Config{})
 	pool := Pool{ID: poolID("ns/pool"), Strategy: "session", SessionCookie: "sid", Endpoints: specs(first, second)}

@@ -11,11 +11,10 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// A pool's shadow is a second strategy. It chooses for every request before the pool's own does, by
-// the same state, and without effect: it opens no lease, and what it chose counts nowhere but in
-// metrics.
+// A pool's shadow is a second strategy. It chooses for every request before the pool's own, from
+// the same state and without effect: it opens no lease, and its choices only count in metrics.
 
-// addShadow gives a pool its shadow. An old one that is the same stays: strategies learn.
+// addShadow sets a pool's shadow, an equal old one if possible, because strategies learn.
 func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	if pool.Shadow == "" {
 		return nil
@@ -33,14 +32,12 @@ func (pool *pool) addShadow(o schedule.Options, old *pool) (err error) {
 	return nil
 }
 
-// shadowed is what a shadow has chosen. Its memory has the costs of all candidates.
 type shadowed struct {
-	working *working // nil without shadow
+	working *working // nil without a shadow
 	chosen  *endpoint.Endpoint
 	cost    float64
 }
 
-// foreshadow has the pool's shadow choose for a request.
 func (k *pick) foreshadow() {
 	if k.pool.shadow == nil {
 		return
@@ -53,7 +50,6 @@ func (k *pick) foreshadow() {
 	}
 }
 
-// judge compares a pick with the shadow's choice.
 func (k *pick) judge() {
 	s, m := &k.shadow, k.picker.metrics
 	if len(k.ranked) == 0 || s.chosen == nil {

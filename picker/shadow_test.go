@@ -28,17 +28,17 @@ func TestShadow_JudgesPicksWithoutEffect(t *testing.T) {
 	got := gathered(t, registry)
 	yes, no := got["penstock_picker_shadow_picks_total yes ns/pool least-request"],
 		got["penstock_picker_shadow_picks_total no ns/pool least-request"]
-	// The second and the fourth pick go to the one with fewer requests; the first and the third are
-	// ties.
+	// The second and fourth pick go to the one with fewer requests; the first and third are ties.
 	if yes+no != 4 || yes < 2 || got["penstock_picker_shadow_regret_total ns/pool least-request"] != 0 {
 		t.Errorf("%v agree, %v do not; regret %v", yes, no,
 			got["penstock_picker_shadow_regret_total ns/pool least-request"])
 	}
-	// Round robin goes on to a server that has three requests more.
+	// Round robin goes on to a server with three more requests.
 	list := p.pool("ns/pool").snapshot.Endpoints
 	busy := extproc.Answer{}
 	for range 6 {
-		if a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}}); a.Endpoints.String() == list[1].Text {
+		a := p.Pick(t.Context(), &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{}})
+		if a.Endpoints.String() == list[1].Text {
 			p.leases.Find(a.Lease.String()).Release()
 		} else {
 			busy = a

@@ -7,14 +7,13 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// What one picker sends to a server is cached there for all of them. So each pick is published to
-// the pickers of other processes, which count its prompt and its adapter as cached as if they had
-// picked. Requests in flight are published by their sums (endpoint.Registry.Counts).
+// A prompt that one picker sends to a server is cached there for all pickers. So each pick is
+// published to the other processes, which record its prompt and adapter as if they had picked.
+// Requests in flight are published as sums (endpoint.Registry.Counts).
 
-// maxSender bounds a sender's name, in bytes.
-const maxSender = 128
+const maxSender = 128 // in bytes
 
-// sender is the process of another cluster that has sent a request here; "" for none.
+// sender is the other cluster's process that sent a request here, or "".
 func sender(r *extproc.Request) string {
 	if name := r.Headers.Header(SenderHeader); len(name) <= maxSender {
 		return string(name)
@@ -22,11 +21,11 @@ func sender(r *extproc.Request) string {
 	return ""
 }
 
-// sent records what the first of a pick's endpoints is sent.
+// sent records and publishes the prompt sent to the pick's servers.
 func (k *pick) sent() {
 	share, observe := k.picker.config.Sharing, k.picker.config.Observer
 	to := &k.ranked[0]
-	if e := k.further.prefill; e != nil && k.sentTo(e, 1) { // both will have the prompt's cache
+	if e := k.further.prefill; e != nil && k.sentTo(e, 1) { // both will cache the prompt
 		if share != nil && len(k.query.Chain) > 0 {
 			share.Sent(Sent{Pool: k.pool.ID, Server: e.Addr, Chain: k.query.Chain})
 		}
@@ -52,7 +51,7 @@ func (k *pick) sent() {
 	}
 }
 
-// Learn records a pick of another process. Servers that no pool of this one has are ignored.
+// Learn records a pick of another process. It ignores unknown servers.
 func (p *Picker) Learn(s Sent) {
 	if observe := p.config.Observer; observe != nil && !s.Denied {
 		observe.Sent(s)
@@ -71,13 +70,13 @@ func (p *Picker) Learn(s Sent) {
 	}
 }
 
-// Snapshot calls each with what is known of the prefixes that each server has cached, in at most
-// limit bytes, for a process that starts.
+// Snapshot calls each with a snapshot of each server's cached prefixes, in at most limit bytes, for
+// a starting process.
 func (p *Picker) Snapshot(limit int, each func(server netip.AddrPort, snapshot []byte)) {
 	p.prompts.prefixes.Snapshot(limit, each)
 }
 
-// Restore takes over what another process knows of a server's prefixes.
+// Restore adds another process's snapshot of a server's prefixes.
 func (p *Picker) Restore(server netip.AddrPort, snapshot []byte) error {
 	return p.prompts.prefixes.Restore(server, snapshot)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// Servers whose requests wait are judged every judgeEvery. A silent one is probed at once, and
-// after each probe without a token in 1, 2, 4, ... 30 s: one probe at a time for each server, and
-// maxProbes in all. A probe has probeTime: a server that goes on answers one that is open.
+// Servers with waiting requests are judged every judgeEvery. A silent one is probed at once, and 1,
+// 2, 4, ... 30 s after each probe without a token: one probe at a time per server, and maxProbes in
+// total. A probe lasts probeTime, because a server that recovers answers open requests.
 const (
 	judgeEvery            = 100 * time.Millisecond
 	probeTime             = 10 * time.Second
@@ -23,21 +23,19 @@ const (
 	maxProbes             = 16
 )
 
-// probing are the probes of silent servers.
 type probing struct {
 	mu      sync.Mutex
 	servers map[*endpoint.Load]*probed
 	open    int
 }
 
-// probed is a server that is or was probed in this silence.
 type probed struct {
 	open   bool
 	failed int
 	next   time.Time
 }
 
-// watchSilence finds and probes silent servers until ctx ends. It sleeps while no request waits
+// watchSilence finds and probes silent servers until ctx ends. It is idle while no request waits
 // long.
 func (p *Picker) watchSilence(ctx context.Context) error {
 	var probes sync.WaitGroup
@@ -67,23 +65,23 @@ func (p *Picker) watchSilence(ctx context.Context) error {
 	}
 }
 
-// due returns the silent servers that are to be probed now, and forgets those that serve.
+// due returns the silent servers to probe now, and drops the ones that serve.
 func (a *probing) due(silent []*endpoint.Load, now time.Time) (due []*endpoint.Load) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for server, is := range a.servers {
-		if !is.open && !slices.Contains(silent, server) {
+	for server, state := range a.servers {
+		if !state.open && !slices.Contains(silent, server) {
 			delete(a.servers, server)
 		}
 	}
 	for _, server := range silent {
-		is := a.servers[server]
-		if is == nil {
-			is = &probed{}
-			a.servers[server] = is
+		state := a.servers[server]
+		if state == nil {
+			state = &probed{}
+			a.servers[server] = state
 		}
-		if !is.open && !now.Before(is.next) && a.open < maxProbes {
-			is.open = true
+		if !state.open && !now.Before(state.next) && a.open < maxProbes {
+			state.open = true
 			a.open++
 			due = append(due, server)
 		}
@@ -91,21 +89,20 @@ func (a *probing) due(silent []*endpoint.Load, now time.Time) (due []*endpoint.L
 	return due
 }
 
-// ended records a probe's end.
 func (a *probing) ended(server *endpoint.Load, ok bool, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	is := a.servers[server]
+	state := a.servers[server]
 	a.open--
-	if is.open = false; ok {
-		is.failed = 0
+	if state.open = false; ok {
+		state.failed = 0
 		return
 	}
-	is.next = now.Add(min(firstProbe<<min(is.failed, 10), lastProbe))
-	is.failed++
+	state.next = now.Add(min(firstProbe<<min(state.failed, 10), lastProbe))
+	state.failed++
 }
 
-// probe asks a silent server for a token.
+// probe requests a token from a silent server.
 func (p *Picker) probe(ctx context.Context, server *endpoint.Load, all *probing) {
 	sent, err := time.Now(), errors.New("the probe has panicked")
 	defer func() {
@@ -123,7 +120,6 @@ func (p *Picker) probe(ctx context.Context, server *endpoint.Load, all *probing)
 	err = p.askForToken(ctx, server)
 }
 
-// askForToken asks a server for a token.
 func (p *Picker) askForToken(ctx context.Context, server *endpoint.Load) error {
 	addr := server.Addr()
 	if kind := p.config.Addresses.Never(addr.Addr()); kind != "" {
@@ -139,22 +135,21 @@ func (p *Picker) askForToken(ctx context.Context, server *endpoint.Load) error {
 	return err
 }
 
-// probedAs returns how a server is called, by the first of its pools, and the model that it is
-// asked for: the one that a request waits for, if the server's list does not lack it; "" if none is
-// known.
+// probedAs returns the protocol of the first of a server's pools, and the model to request: a
+// waiting request's, unless the server's list lacks it; "" if unknown.
 func (p *Picker) probedAs(server *endpoint.Load) (by upstream.Protocol, model string) {
-	var of *pool
+	var first *pool
 	for _, pool := range p.pools.now.Load().byName {
-		if pool.snapshot.Find(server.Addr()) == server && (of == nil || pool.Name < of.Name) {
-			of = pool
+		if pool.snapshot.Find(server.Addr()) == server && (first == nil || pool.Name < first.Name) {
+			first = pool
 		}
 	}
 	model = server.Model()
-	if of == nil {
+	if first == nil {
 		return by, model
 	}
-	if list := of.holders.List(server.Addr()); len(list) > 0 && !slices.Contains(list, model) {
+	if list := first.holders.List(server.Addr()); len(list) > 0 && !slices.Contains(list, model) {
 		model = list[0]
 	}
-	return of.Metrics.Protocol, model
+	return first.Metrics.Protocol, model
 }

@@ -22,9 +22,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// Reports of Envoys show that a server is silent: its requests are in flight, or were given up, or
-// ran into the route's time limit, without a byte of a body. An answer from elsewhere shows
-// nothing.
+// Envoys' reports show that a server is silent: its requests are in flight, given up, or timed out
+// by the route, without a body byte. Another server's answer shows nothing.
 func TestSilent_ReportsShowIt(t *testing.T) {
 	report := accesslog.Entry{Pool: "ns/pool", Open: true, Served: first, Sent: time.Millisecond}
 	for name, tt := range map[string]struct {
@@ -83,7 +82,7 @@ func TestSilent_ReportsShowIt(t *testing.T) {
 }
 
 // A silent server is probed in its own protocol, one probe at a time, until it has a token. Until
-// then every page shows why it gets no requests.
+// then, every page shows the reason.
 func TestSilent_IsProbedUntilItAnswers(t *testing.T) {
 	insecure := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // of a test
 	for name, tt := range map[string]struct {
@@ -142,8 +141,7 @@ func probedUntilItAnswers(t *testing.T, start func(http.Handler) *httptest.Serve
 	}
 }
 
-// Probes of one server are one at a time, at growing intervals, and of all servers maxProbes at a
-// time.
+// A server gets one probe at a time, at growing intervals, and all servers maxProbes at a time.
 func TestSilent_ProbesAreBounded(t *testing.T) {
 	a, now := &probing{servers: map[*endpoint.Load]*probed{}}, time.Now()
 	server := new(endpoint.Load)
@@ -175,8 +173,8 @@ func TestSilent_ProbesAreBounded(t *testing.T) {
 	}
 }
 
-// Behind another gateway a call that ends without a byte of the body shows it, and a first byte
-// that the server works.
+// Behind another gateway, a call that ends without a body byte shows silence, and a first byte
+// shows that the server works.
 func TestSilent_CallsOfOtherGatewaysShowIt(t *testing.T) {
 	for _, tt := range []struct{ shown, begun, want bool }{
 		{true, false, true}, {true, true, false}, {false, false, false},

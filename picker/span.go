@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// span starts the span of a pick. It returns nil if tracing is off or the caller is not sampled.
-// The parent is the span of the ext_proc call, from the gRPC metadata. If the gateway doesn't
-// trace, it is the client's span, from the request header inside the message.
+// span starts a pick's span, or returns nil if tracing is off or the caller is not sampled. Its
+// parent is the ext_proc call's span, in the gRPC metadata; if the gateway does not trace, the
+// client's, in the request's headers.
 func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time) trace.Span {
 	if p.tracer == nil {
 		return nil
@@ -39,16 +39,14 @@ func (p *Picker) span(ctx context.Context, r *extproc.Request, started time.Time
 	return nil
 }
 
-// operations are OpenTelemetry's names of what requests of an API do (gen_ai.operation.name).
 var operations = map[request.Kind]string{
 	request.ChatCompletions: "chat", request.Responses: "chat", request.Messages: "chat",
 	request.Completions: "text_completion", request.Generate: "text_completion",
 	request.GRPCGenerate: "text_completion", request.Embeddings: "embeddings", request.GRPCEmbed: "embeddings",
 }
 
-// endSpan ends the span of a pick. It has the attributes of OpenTelemetry's semantic conventions
-// for generative AI that a picker knows: those of the answer are not among them. Tokens are
-// estimates, unless the request has token IDs.
+// endSpan ends a pick's span, with OpenTelemetry's attributes for generative AI that are known at
+// the pick. Tokens are estimates unless the request has token IDs.
 func (k *pick) endSpan() {
 	span, pool, r, a := k.span, k.pool, k.request, &k.answer
 	if k.model != "" {

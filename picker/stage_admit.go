@@ -13,22 +13,19 @@ import (
 )
 
 const (
-	// permitTimeout is how long a call waits for access to a pool: its Envoy may have a new route
-	// from another process, which read it earlier. It is well below Envoy's timeout of a pick (2
-	// s).
+	// permitTimeout bounds a call's wait for access to a pool: its Envoy may have a new route from
+	// another process that read it earlier. It is well below Envoy's timeout of a pick (2 s).
 	permitTimeout = 750 * time.Millisecond
-	// maxPermitWaits bounds the calls that wait for access; more are denied at once.
+	// maxPermitWaits bounds the waiting calls; more are denied at once.
 	maxPermitWaits = 256
 )
 
 // admit decides whether the caller may pick from the pool: a Gateway whose routes use it, or a
-// member of a cluster set to which it is exported. Its key or certificate is verified before, for
-// every service of the port (xds/identity); a check of the key itself belongs there. It sets
-// Request.Imported, and ends the call of a caller that may not. A call for a pool that this picker
-// does not have is left to find.
+// member of a cluster set to which it is exported. Its key or certificate was verified before, for
+// every service of the port (xds/identity). admit sets Request.Imported, and ends a denied call. A
+// call for an unknown pool is left to find.
 func admit(k *pick) { k.denied = k.picker.permit(k.ctx, k.request) }
 
-// admitted is admit for a reader.
 func admitted(r *Record) string {
 	if r.Gateway == "" {
 		return ""
@@ -61,27 +58,22 @@ func (p *Picker) permit(ctx context.Context, r *extproc.Request) error {
 	return nil
 }
 
-// exported reports whether the other cluster may pick from the pool that its call names. A text
-// that names no pool is exported to none.
 func (p *Picker) exported(r *extproc.Request) bool {
 	return p.config.Callers.Exported(targetOf(r.Pool), r.Member)
 }
 
-// gate is the state of admission.
 type gate struct {
 	began   time.Time
-	waiting atomic.Int64 // calls that wait for access
+	waiting atomic.Int64 // calls waiting for access
 }
 
-// youngFor is how long after its start a process may not have decided yet on its exports. Members
-// call it at once.
+// youngFor is how long after its start a process may lack its exports. Members call it at once.
 const youngFor = 5 * time.Second
 
-// exportedPoll is how often a call that waits for an export asks for it.
+// exportedPoll is the polling interval of a call that waits for an export.
 const exportedPoll = 20 * time.Millisecond
 
-// waitExported waits, in a process that has just started, until a pool is exported, or for
-// permitTimeout.
+// waitExported waits, in a young process, until a pool is exported, or for permitTimeout.
 func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
 	if time.Since(p.gate.began) > youngFor {
 		return false
@@ -91,7 +83,6 @@ func (p *Picker) waitExported(ctx context.Context, r *extproc.Request) bool {
 	})
 }
 
-// allowed reports whether a Gateway may pick from a pool now.
 func (p *Picker) allowed(gateway string, pool objectid.Target) bool {
 	if gateway == "" || p.config.Access == nil {
 		return true
@@ -105,8 +96,8 @@ func (p *Picker) waitAllowed(ctx context.Context, gateway string, pool objectid.
 	return waitFor(ctx, p, func() (bool, <-chan struct{}) { return p.config.Access.Allowed(gateway, pool) })
 }
 
-// waitFor waits until has returns true, or for permitTimeout. It is called anew when the channel
-// that it returned closes or has a value. False at once if maxPermitWaits calls wait already.
+// waitFor waits until has returns true, or for permitTimeout. It calls has again when the returned
+// channel closes or has a value. It returns false at once if maxPermitWaits calls already wait.
 func waitFor[T any](ctx context.Context, p *Picker, has func() (ok bool, changed <-chan T)) bool {
 	defer p.gate.waiting.Add(-1)
 	if p.gate.waiting.Add(1) > maxPermitWaits {

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/picker/accesslog"
 )
 
-// access is what routes use.
 type access struct {
 	mu      sync.Mutex
 	allowed map[[2]string]bool
@@ -43,7 +42,6 @@ func (a *access) allow(gateway, pool string) {
 	a.changed = make(chan struct{})
 }
 
-// byHeader stands for the key of a call.
 func byHeader(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if v := md.Get("gateway"); len(v) > 0 {
@@ -52,7 +50,7 @@ func byHeader(ctx context.Context) string {
 	return ""
 }
 
-// keyedPicker has two pools of one endpoint each, and a Gateway that uses one of them.
+// keyedPicker has two pools of one endpoint each, and a Gateway that uses one.
 func keyedPicker(t *testing.T, c Config) (p *Picker, may *access,
 	pick func(gateway, pool string) (lease string, code codes.Code)) {
 	t.Helper()
@@ -102,7 +100,7 @@ func TestPickerKey_OpensPoolsOfItsGatewayAlone(t *testing.T) {
 	}
 }
 
-// Another process has sent the route to Envoy before this one has read it.
+// Another process sent the route to Envoy before this one read it.
 func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
 	_, may, pick := keyedPicker(t, Config{})
 	time.AfterFunc(50*time.Millisecond, func() { may.allow("ns/unrelated", "ns/own"); may.allow("ns/gw", "ns/theirs") })
@@ -111,8 +109,7 @@ func TestPickerKey_NewRouteIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A stolen key must not end or move the requests of other Gateways, nor make another Gateway's pool
-// look full.
+// A stolen key must not end or move other Gateways' requests, nor make their pools look full.
 func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 	p, may, pick := keyedPicker(t, Config{Peers: alone{}})
 	may.allow("ns/victim", "ns/theirs")
@@ -127,7 +124,7 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 		"another pool's request of a process that is gone": {
 			Lease: "gone.2", Pool: "ns/theirs", Open: true, Served: second,
 		},
-		"the request of a Gateway that is none": {
+		"a request without a pool": {
 			Lease: "gone.3", Pool: "", Open: true, Served: second,
 		},
 		"an unknown lease of this process": {
@@ -149,8 +146,8 @@ func TestPickerKey_ReportsCountForItsOwnRequestsAlone(t *testing.T) {
 	}
 }
 
-// Where Gateways have keys, a call without one is another cluster's, whatever it claims: it may
-// pick from exported pools alone.
+// If Gateways have keys, a call without one is another cluster's, whatever it claims: it may pick
+// only from exported pools.
 func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 	_, _, pick := keyedPicker(t,
 		Config{Keyed: true, Callers: callers{exported: func(pool, _ string) bool { return pool == "ns/own" }}})
@@ -165,8 +162,8 @@ func TestPickerKey_CallWithoutOneOpensExportedPoolsAlone(t *testing.T) {
 	}
 }
 
-// A process that starts decides on its exports after its first translation. Members, which call it
-// at once, were denied until then, and their requests answered 503.
+// A starting process decides about its exports after its first translation. Members' calls before
+// that were denied, and their requests got a 503.
 func TestPickerKey_ProcessThatStartsHasMembersWait(t *testing.T) {
 	var asked atomic.Int32
 	p, _, pick := keyedPicker(t,

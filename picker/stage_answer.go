@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// answer names in the gateway's answer what was chosen, best first, and what follows the request
-// until it ends. It ends no pick, and adapts the answer of one that has ended to gateways that
-// Penstock does not configure.
+// answer puts the choice into the gateway's answer, best first, and sets the request's tracker. It
+// ends no pick, and adapts the answer of an ended pick to gateways that Penstock does not
+// configure.
 func answer(k *pick) {
 	if !k.over {
 		k.target.answer(k)
@@ -22,9 +22,9 @@ func answer(k *pick) {
 	}
 }
 
-// Spill targets follow the pods in every pick. If every pod is full, or there is none, they are the
-// whole pick, whatever the pool's failure mode: a cluster that falls back to its spill endpoints
-// anyway gets them one message earlier.
+// Spill targets follow the pods in every pick. Without a pod, or if all are full, they are the
+// whole pick, with any failure mode: a cluster that falls back to its spill endpoints anyway gets
+// them one message earlier.
 func (servers) answer(k *pick) {
 	track := newTracker()
 	a := &k.answer
@@ -69,8 +69,7 @@ func (servers) answer(k *pick) {
 	}
 }
 
-// list answers with ranked endpoints, and with spill targets behind them. The answer's list is in
-// memory if that is large enough.
+// list answers with ranked endpoints, then spill targets. It uses memory if large enough.
 func list(ranked []schedule.Candidate, spill []string, retries int, memory []string) extproc.Answer {
 	for i := range ranked {
 		memory = append(memory, ranked[i].Endpoint.Text)
@@ -78,7 +77,6 @@ func list(ranked []schedule.Candidate, spill []string, retries int, memory []str
 	return listed(append(memory, spill...), retries)
 }
 
-// addProcessed adds to a pick's answer what the pool's processor has answered.
 func (k *pick) addProcessed(a *extproc.Answer) {
 	found := k.processed.Answer
 	if found == nil {
@@ -93,8 +91,8 @@ func (k *pick) addProcessed(a *extproc.Answer) {
 	}
 }
 
-// forGateway leaves of an answer what a gateway that Penstock does not configure can read. It has a
-// retry policy of its own.
+// forGateway reduces an answer to the parts that a gateway not configured by Penstock can read. It
+// has its own retry policy.
 func forGateway(r *extproc.Request, a *extproc.Answer) {
 	if r.One && len(a.Endpoints) > 1 {
 		a.Endpoints, a.MaxRetries = a.Endpoints[:1], 0
@@ -104,9 +102,9 @@ func forGateway(r *extproc.Request, a *extproc.Answer) {
 	}
 }
 
-// listed answers with a list of endpoints and with one retry for each further endpoint, or the
-// user's retries if they are more. In that case the list repeats until it is long enough: a retry
-// beyond its end would use the cluster's fallback, which a FailClose pool lacks.
+// listed answers with a list of endpoints and a retry per further endpoint, or the user's retries
+// if more. The list then repeats until it is long enough: a retry beyond its end would use the
+// cluster's fallback, which a FailClose pool lacks.
 func listed(texts []string, retries int) extproc.Answer {
 	a := extproc.Answer{MaxRetries: max(len(texts)-1, retries)}
 	for n := len(texts); len(texts) < min(1+retries, maxEndpoints); {
@@ -116,14 +114,13 @@ func listed(texts []string, retries int) extproc.Answer {
 	return a
 }
 
-// leastTries is how often a request is sent in all until it is answered, with a pick of several
-// servers: a list of fewer repeats, so that no more servers than Pool.Fallbacks allows get the
-// request. A server that works may end a connection as a request arrives there, while the next of
-// the list is dead: llama.cpp ends each one after a stream, unannounced, and Envoy prefers the
-// connection that it used last.
+// leastTries is the minimum number of attempts of a pick with several servers. A shorter list
+// repeats, so that the request gets to no more servers than Pool.Fallbacks allows. A working server
+// may close a connection as a request arrives, while the next server is dead: llama.cpp closes each
+// connection after a stream, unannounced, and Envoy prefers the last used connection.
 const leastTries = 5
 
-// retries returns how often a request is sent again: as often as the user wants, at least.
+// retries returns the number of retries, at least the user's.
 func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	if len(ranked) < 2 || pool.Fallbacks == 0 {
 		return user
@@ -131,9 +128,9 @@ func (pool *pool) retries(user int, ranked []schedule.Candidate) int {
 	return max(user, leastTries-1)
 }
 
-// retries returns the user's number of retries: the route's policy, or the header of a sender that
-// the gateway trusts. A gateway that Penstock does not configure may read no list (Envoy's
-// ORIGINAL_DST clusters), so none repeats there.
+// retries returns the user's number of retries: by the route's policy, or a trusted sender's
+// header. A gateway that Penstock does not configure may read no list (Envoy's ORIGINAL_DST
+// clusters), so lists never repeat there.
 func retries(r *extproc.Request) int {
 	if !r.Reported() {
 		return 0
@@ -149,7 +146,7 @@ func immediate(status int, reason, message string) extproc.Answer {
 	return a
 }
 
-// dropped are the values of x-llm-d-request-dropped-reason, as llm-d's router has them.
+// Values of x-llm-d-request-dropped-reason, as in llm-d's router.
 var dropped = map[string]string{
 	ReasonNoEndpoints: "rejected-no-endpoints",
 	ReasonSubset:      "rejected-no-endpoints",
@@ -167,7 +164,6 @@ func quoted(name string) string {
 	return name
 }
 
-// answeredBy is answer for a reader.
 func answeredBy(r *Record) string {
 	if r.Status != 0 {
 		return strconv.Itoa(r.Status) + " " + r.Result

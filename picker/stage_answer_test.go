@@ -25,7 +25,7 @@ func TestEndpointPicker_RetriesComposeWithTheUsers(t *testing.T) {
 		{"ns/two", "1", "", "", "10.0.0.1:80,10.0.0.2:80,10.0.0.1:80,10.0.0.2:80,10.0.0.1:80 4"},
 		{"ns/none", "", "envoy://b/", "", "envoy://b/ 0"},
 		{"ns/none", "", "envoy://new/,envoy://b/", "", "envoy://b/ 0"}, // Envoy does not have the first one yet
-		// the retry policy of a gateway that Penstock does not configure stays
+		// The retry policy of a gateway that Penstock does not configure stays.
 		{"", "", "", "", "10.0.0.9:80 "},
 		{"", "", "", "2", "10.0.0.9:80 "},
 	} {

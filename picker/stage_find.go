@@ -4,9 +4,9 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// find looks up the pool that the call names, and what kind of target its picks have. It sets the
-// pool, the target and the span. It ends a request for the list of models if some server reports
-// any, and one for a pool that this picker does not have.
+// find looks up the pool of the call, and its kind of target. It sets the pool, the target and the
+// span. It ends a request for the list of models if some server reports any, and a request for an
+// unknown pool.
 func find(k *pick) {
 	p, r := k.picker, k.request
 	k.pool = p.pool(r.Pool)
@@ -19,7 +19,7 @@ func find(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 	case r.Pool != "":
 		p.metrics.unknown.Inc()
-		// Gateways and pickers learn of pools at different times; another picker may have this one.
+		// Gateways and pickers learn pools at different times; another picker may have this one.
 		k.decide(extproc.Answer{Unavailable: true, Message: "this picker has no pool " + r.Pool}, "")
 	default:
 		p.metrics.unknown.Inc()
@@ -27,11 +27,10 @@ func find(k *pick) {
 	}
 }
 
-// decide ends a pick with an answer. A result counts in the pool's metrics and records; "" is for
-// answers that are no picks.
+// decide ends a pick with an answer. A result counts in the pool's metrics and records; "" means
+// that the answer is no pick.
 func (k *pick) decide(a extproc.Answer, result string) {
 	k.answer, k.result, k.over = a, result, true
 }
 
-// found is find for a reader.
 func found(r *Record) string { return "pool " + r.Pool + ", strategy " + r.Strategy }

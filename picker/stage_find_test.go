@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// An import with several clusters is asked for the models of all of them by its own name, which is
-// none of a pool: the list is answered, or the request passes. No pick is made for it.
+// The models of an import with several clusters are requested by the import's name, which is no
+// pool's: the list is answered, or the request passes without a pick.
 func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	list := `{"data": [{"id": "qwen"}]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))
@@ -46,7 +46,7 @@ func TestModels_OfAnImportAreAskedForByItsName(t *testing.T) {
 	}
 	for _, tt := range []struct{ pool, pools, path, want string }{
 		{"ns/far@", "ns/far@gone", "/v1/models", "passes"},
-		// another picker may know the import
+		// Another picker may know the import.
 		{"ns/far@", "ns/far@east", "/v1/chat/completions", codes.Unavailable.String()},
 		{"ns/far@", "", "/v1/models", codes.Unavailable.String()},
 		{"ns/other", "ns/other,ns/far@east", "/v1/models", codes.Unavailable.String()},

@@ -10,27 +10,26 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Headers of a request's fairness ID: llm-d's, and the one of the inference extension. If both are
-// given, llm-d's counts.
+// Headers of a request's fairness ID: llm-d's, which takes precedence, and the inference
+// extension's.
 const (
 	fairnessHeader      = "x-llm-d-inference-fairness-id"
 	plainFairnessHeader = "x-gateway-inference-fairness-id"
 )
 
 const (
-	// maxFairnessID bounds a fairness ID, in bytes. Of a longer one the beginning counts.
+	// maxFairnessID is how many bytes of a fairness ID count.
 	maxFairnessID = 128
-	// answerTime is what a pick may take after its request has waited.
-	answerTime = 5 * time.Second
-	// maxRetryAfter bounds what a client that finds the queue full is asked to wait.
+	// answerTime is the time for a pick after its request has waited.
+	answerTime    = 5 * time.Second
 	maxRetryAfter = time.Minute
 )
 
-// hold has a request wait while its pool is saturated, if the pool has flow control. It reads the
-// request's priority, fairness ID, deadline and size. It may replace the pool by the configuration
-// after the wait. It ends a request that waits too long or finds too many waiting with 429, one
-// whose pool has no endpoint or whose client leaves with 503, one with spill targets, which goes
-// there at once, and one that another cluster takes, with 429 at once. One that it lets through has
+// hold makes a request wait while its pool is saturated, if the pool has flow control. It reads the
+// request's priority, fairness ID, deadline and size. It may replace the pool by its newer
+// configuration after the wait. It ends a request with 429 if it waits too long or finds the queue
+// full, with 503 if its pool has no endpoint or its client leaves. A request with spill targets
+// goes there at once; one that another cluster accepts gets a 429 at once. An admitted request has
 // a place in the queue until settle.
 func hold(k *pick) {
 	pool, r := k.pool, k.request
@@ -85,18 +84,16 @@ func (k *pick) await(queue *flow.Queue, q *flow.Request, since time.Time) flow.O
 	k.waited = time.Since(since)
 	k.pool.counters.waited(outcome, q.Priority, k.waited)
 	k.refresh()
-	k.started = time.Now() // the time of a pick is what the picker itself takes
+	k.started = time.Now() // the time of a pick excludes waits
 	return outcome
 }
 
-// refresh takes the pool's present configuration, after a wait.
 func (k *pick) refresh() {
 	if now := k.picker.pool(k.request.Pool); now != nil && now.Relay == nil {
 		k.pool, k.target = now, now.target
 	}
 }
 
-// notAdmitted answers a request that is not admitted.
 func (k *pick) notAdmitted(queue *flow.Queue, q *flow.Request, outcome flow.Outcome) (a extproc.Answer) {
 	switch pool := quoted(k.pool.Name); outcome {
 	case flow.NoEndpoints:
@@ -115,7 +112,6 @@ func (k *pick) notAdmitted(queue *flow.Queue, q *flow.Request, outcome flow.Outc
 	return a
 }
 
-// held is hold for a reader.
 func held(r *Record) string {
 	if r.Waited == 0 {
 		return ""
@@ -123,7 +119,6 @@ func held(r *Record) string {
 	return fmt.Sprintf("it waited %.3f s while the pool was saturated", r.Waited.Seconds())
 }
 
-// exceeded returns the limits of flow control because of which a request is answered 429.
 func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited time.Duration) (all []schedule.Excess) {
 	limits := queue.Limits()
 	switch outcome {
@@ -144,16 +139,15 @@ func exceeded(queue *flow.Queue, q *flow.Request, outcome flow.Outcome, waited t
 	default:
 		return nil
 	}
-	if room := queue.Room(); room.Saturation >= 1 { // sheddable requests wait below that, too
+	if room := queue.Room(); room.Saturation >= 1 { // sheddable requests also wait below that
 		all = append(all, schedule.Excess{Limit: "saturation", Max: 1, Value: room.Saturation})
 	}
 	return all
 }
 
-// flowRequest is what decides how long a request waits.
 func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	q := &flow.Request{Priority: int(pool.priority(r)), Model: servedModel(&r.Facts),
-		Bytes: int64(max(r.Facts.Size, length(r.Headers.Header("content-length"))))}
+		Bytes: int64(max(r.Facts.Size, contentLength(r)))}
 	if !pool.TrustHeaders {
 		return q
 	}
@@ -166,7 +160,6 @@ func (pool *pool) flowRequest(r *extproc.Request, now time.Time) *flow.Request {
 	return q
 }
 
-// fairness is the fairness ID that a request names, if the pool trusts headers; else it has none.
 func (pool *pool) fairness(r *extproc.Request) []byte {
 	if !pool.TrustHeaders {
 		return nil

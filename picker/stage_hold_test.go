@@ -25,12 +25,10 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// oneAtATime is flow control for servers that run one request.
 func oneAtATime(l flow.Limits) *FlowControl {
 	return &FlowControl{Limits: l, Saturation: flow.Saturation{InFlight: 1}}
 }
 
-// waiting returns how many requests of a pool wait.
 func waiting(p *Picker, pool string) (n int) {
 	for _, b := range p.pool(pool).queue.Bands() {
 		n += b.Requests
@@ -38,7 +36,6 @@ func waiting(p *Picker, pool string) (n int) {
 	return n
 }
 
-// immediateHeaders are those of an immediate response.
 func immediateHeaders(r *extprocv3.ProcessingResponse) http.Header {
 	out := http.Header{}
 	for _, h := range r.GetImmediateResponse().GetHeaders().GetSetHeaders() {
@@ -214,7 +211,7 @@ func TestFlowControl_RequestThatAnotherClusterTakesDoesNotWait(t *testing.T) {
 	}
 }
 
-// The cluster that is asked last holds the request: flow control counts for imports, too.
+// The last cluster holds the request: flow control applies to imports, too.
 func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -242,7 +239,7 @@ func TestFlowControl_RequestThatNoOtherClusterTakesWaits(t *testing.T) {
 	}
 }
 
-// Other clusters go by the wait in the queue, beside the one at the servers.
+// Other clusters compare the wait in the queue plus the one at the servers.
 func TestFlowControl_WaitOfOtherClustersHasTheQueue(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -294,8 +291,7 @@ func TestFlowControl_TurnedOffSendsThoseThatWait(t *testing.T) {
 	}
 }
 
-// A request is admitted before the pool's processor is asked, and has no lease until that has
-// answered.
+// A request is admitted before the processor's call, and has no lease until its answer.
 func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	arrived, answer := make(chan struct{}, 9), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -309,13 +305,13 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
-	of := &Processor{Host: "p:1", Timeout: time.Minute,
+	processor := &Processor{Host: "p:1", Timeout: time.Minute,
 		Addresses: []dial.Address{
 			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
 		}}
 	setPools(t, p,
 		Pool{ID: poolID("ns/pool"), FlowControl: oneAtATime(flow.Limits{}), Endpoints: specs("10.0.0.1:80"),
-			Processor: of, Body: BodyBuffered})
+			Processor: processor, Body: BodyBuffered})
 	queue := p.pool("ns/pool").queue
 	answers := make(chan extproc.Answer, 3)
 	pick := func(ctx context.Context) { answers <- p.Pick(ctx, bodied(`{"prompt":"a"}`)) }
@@ -348,7 +344,7 @@ func TestFlowControl_RequestAtProcessorTakesRoom(t *testing.T) {
 	(<-answers).Track.End()
 }
 
-// Envoy gives up on a picker after 2 s, unless it asks for more.
+// Envoy gives up on a picker after 2 s, unless the picker extends the timeout.
 func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none},
 		route{Name: "buffered", Cluster: "closed", Mode: buffered})
@@ -386,8 +382,8 @@ func TestFlowControl_EnvoyWaitsAsLongAsTheRequest(t *testing.T) {
 	}
 }
 
-// No pick has pages read meanwhile, and by one page a second a server that is free again would be
-// idle for that long.
+// No pick triggers scrapes meanwhile; with one page a second, a free server would be idle for that
+// long.
 func TestFlowControl_PagesAreReadOftenWhileRequestsWait(t *testing.T) {
 	var pages atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// lease counts the request where it is sent: at the first endpoint and at the further servers, at
-// the cluster of an import, at a remote picker. That lasts until the access log reports the
-// request's end, its reports stop (endpoint.Leases), or the call of a gateway without an access log
-// ends. A Gateway with too many leases gets none. It ends no pick.
+// lease counts the request at its destination: the first endpoint and the further servers, an
+// import's cluster, or a remote picker. The count lasts until the access log reports the request's
+// end, its reports stop (endpoint.Leases), or the call of a gateway without an access log ends. A
+// Gateway with too many leases gets none. It ends no pick.
 func lease(k *pick) { k.target.lease(k) }
 
 func (servers) lease(k *pick) {
@@ -25,15 +25,15 @@ func (servers) lease(k *pick) {
 		k.addLacking()
 		return
 	}
-	// The processor has named the first endpoint; the strategy chooses those for retries.
+	// The processor chose the first endpoint; the strategy chooses the others.
 	first, own := k.ranked[0], k.allowed
 	others := func(e *endpoint.Endpoint) bool { return e != first.Endpoint && (own == nil || own(e)) }
 	k.ranked = append([]schedule.Candidate{first},
 		k.pool.strategy.Rank(&k.query, k.at, k.endpoints, others, k.pool.Fallbacks, &k.others)...)
 }
 
-// addLacking adds, behind the endpoints that have the request's model, others for retries: an
-// engine may serve a name that its list lacks.
+// addLacking appends other endpoints to the ones with the model, for retries: an engine may serve a
+// name that its list lacks.
 func (k *pick) addLacking() {
 	lacking, free := k.leftOut(), 1+k.pool.Fallbacks-len(k.ranked)
 	if lacking == nil || k.bound() || lacking.Strict || free <= 0 {
@@ -44,10 +44,8 @@ func (k *pick) addLacking() {
 	k.ranked = append(slices.Clip(k.ranked), more...)
 }
 
-// leased is lease for a reader.
 func leased(r *Record) string { return r.Lease }
 
-// counted has an answer name the lease of its request.
 func (k *pick) counted(a *extproc.Answer) {
 	a.Pool, a.Lease = k.pool.Name, extproc.Lease{Owner: k.picker.leases.Owner(), Number: k.lease.Number()}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// keepNote records the pick: in metrics, in its span, in the ring of notes and in the pool's
-// sample, and with the lease, so that the access log completes it. It changes nothing of the
-// answer. An answer that is no pick is not recorded.
+// keepNote records the pick: in metrics, its span, the ring of notes and the pool's sample, and
+// with the lease, so that the access log completes it. It does not change the answer. Answers other
+// than picks are not recorded.
 func keepNote(k *pick) {
 	if k.result == "" {
 		return
@@ -28,14 +28,13 @@ func keepNote(k *pick) {
 	}
 }
 
-// tag keeps with a lease what its end reports.
 func (k *pick) tag(number uint64) {
 	tag := endpoint.Tag{Number: number, Model: k.model, Tokens: k.tokens, Unread: k.unread, Line: k.line(),
 		Early: k.lease.Early()}
 	if k.charge != nil {
 		tag.Charge = k.charge
 	}
-	// A 404 for a response that is not there shows nothing of the model.
+	// A 404 for an unknown response does not show that the model is missing.
 	if f := &k.request.Facts; hasModel(f.Kind) && f.Previous == (request.ResponseID{}) {
 		tag.Asks = servedModel(f)
 	}

@@ -18,11 +18,10 @@ import (
 	"github.com/penstock-project/penstock/picker/processor"
 )
 
-// process has the pool's processor prepare a request whose body is read, if the pool has one. It
-// waits for the processor's timeout at most; then, or while its breaker is open, the pick goes on
-// without. It reads the body and headers that the processor receives, and sets what it has
-// answered. It may replace the pool by the configuration after the wait. It ends a request whose
-// client has left meanwhile.
+// process lets the pool's processor prepare a request whose body is read. It waits at most for the
+// processor's timeout; after that, or while its breaker is open, the pick continues without. It
+// reads the body and headers for the processor, and sets its result. It may replace the pool by its
+// newer configuration after the wait. It ends a request whose client has left.
 func process(k *pick) {
 	pool, r, d := k.pool, k.request, &k.processed
 	if pool.processor == nil {
@@ -45,7 +44,7 @@ func process(k *pick) {
 		if timeout := pool.processor.Timeout(); timeout > extendAbove && !pool.processor.Open() {
 			r.Extend(timeout + answerTime)
 		}
-		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q) // with an open breaker it is skipped
+		d.Answer, d.outcome, err = pool.processor.Process(k.ctx, q) // skipped while the breaker is open
 	}
 	d.took = time.Since(started)
 	if err != nil {
@@ -55,7 +54,7 @@ func process(k *pick) {
 	}
 	endProcessSpan(span, pool, d, err)
 	k.picker.metrics.processed.count(pool.Name, d)
-	k.started = time.Now() // the time of a pick is what the picker itself takes
+	k.started = time.Now() // the time of a pick excludes waits
 	if d.outcome == processor.Canceled {
 		k.decide(immediate(503, ReasonCanceled, "the request was canceled"), ReasonCanceled)
 		k.model, k.tokens = r.Facts.Model, r.Facts.Tokens
@@ -65,7 +64,6 @@ func process(k *pick) {
 	k.findWorker()
 }
 
-// processedBy is process for a reader.
 func processedBy(r *Record) string {
 	if r.Processor == nil {
 		return ""
@@ -73,10 +71,9 @@ func processedBy(r *Record) string {
 	return "the processor's outcome is " + r.Processor.Outcome
 }
 
-// credentials are headers that no processor receives.
+// Never sent to a processor.
 var credentials = []string{"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "set-cookie"}
 
-// processedHeaders are those of a request that the pool's processor receives.
 func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	out := make(map[string]string, 1+len(pool.Processor.Headers))
 	for _, name := range append(slices.Clip(pool.Processor.Headers), "x-request-id") {
@@ -88,17 +85,15 @@ func (pool *pool) processedHeaders(r *extproc.Request) map[string]string {
 	return out
 }
 
-// Reasons why the pool's own strategy decides about a request whose processor was asked for a
-// worker.
+// Why the pool's strategy decides although the processor was asked for a worker.
 const (
 	noAnswer      = "no_answer"
-	noWorker      = "no_worker"      // the answer names none
-	unknownWorker = "unknown_worker" // it is none of the pool's endpoints
-	// it takes no further request, or is not among those that the request may be sent to
+	noWorker      = "no_worker"      // the answer has none
+	unknownWorker = "unknown_worker" // not an endpoint of the pool
+	// busyWorker accepts no further request, or is not among the request's allowed endpoints.
 	busyWorker = "busy_worker"
 )
 
-// findWorker finds the endpoints that a processor has named.
 func (k *pick) findWorker() {
 	switch d := &k.processed; {
 	case !d.route:
@@ -117,7 +112,7 @@ func (k *pick) findWorker() {
 }
 
 // worker returns a filter for the pool's endpoints with an address: IP:PORT, or NAME:PORT of a pod
-// or of a host in a ModelServers object. It returns nil if there is none.
+// or of a host in a ModelServers object; nil if none matches.
 func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	list := pool.snapshot.Endpoints
 	if addr, err := netip.ParseAddrPort(address); err == nil {
@@ -149,14 +144,13 @@ func (pool *pool) worker(address string) func(*endpoint.Endpoint) bool {
 	return nil
 }
 
-// fallBack notes why the pool's strategy decides about a request.
 func (k *pick) fallBack(reason string) {
 	k.processed.fallback = reason
 	k.picker.metrics.processed.fallbacks.WithLabelValues(k.pool.Name, reason).Inc()
 }
 
-// processSpan starts the span of a call, and sets its trace context: without a span of the pick it
-// is that of the request.
+// processSpan starts a call's span, and sets its trace context: the request's if the pick has no
+// span.
 func (k *pick) processSpan(q *processor.Request) trace.Span {
 	r := k.request
 	if k.span == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 )
 
-// What a processor answers reaches the server in every body mode in which the picker gets the body
-// before the pick; in STREAMED only the member for the picker is removed.
+// A processor's tokens reach the server in every mode in which the picker gets the body before the
+// pick; in STREAMED only the picker's member is removed.
 func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route
@@ -60,7 +60,7 @@ func TestProcessor_EnvoySendsItsTokensInEveryMode(t *testing.T) {
 	}
 }
 
-// A processor may take longer than the 2 s that Envoy waits for a pick otherwise.
+// A processor may take longer than Envoy's timeout of a pick (2 s).
 func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -72,12 +72,13 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
-	of := &Processor{Host: "p:1", Timeout: 30 * time.Second,
+	processor := &Processor{Host: "p:1", Timeout: 30 * time.Second,
 		Addresses: []dial.Address{
 			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
 		}}
 	setPools(t, p,
-		Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered})
+		Pool{ID: poolID("ns/pool"), Default: true, Endpoints: specs("10.0.0.1:80"), Processor: processor,
+			Body: BodyBuffered})
 	stream, _ := call(t, dialPicker(t, address))
 	bufferedRequest(t, stream, `{"prompt":"a"}`)
 	r, err := stream.Recv()
@@ -89,7 +90,7 @@ func TestProcessor_DeadlineExtendsTheWaitOfEnvoy(t *testing.T) {
 	}
 }
 
-// The call has a client span in the span of the pick, whose context the processor gets.
+// The call has a client span in the pick's span, whose context the processor gets.
 func TestProcessor_CallHasASpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	p := runPicker(t, Config{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans))})
@@ -116,7 +117,6 @@ func TestProcessor_CallHasASpan(t *testing.T) {
 	}
 }
 
-// bufferedRequest sends a request with a body in BUFFERED, whose headers are answered.
 func bufferedRequest(t *testing.T, stream extprocv3.ExternalProcessor_ProcessClient, body string) {
 	t.Helper()
 	headers := headerMessage(nil, ":path", "/v1/completions", ":method", "POST")

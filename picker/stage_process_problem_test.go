@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// logged is a log that a test reads.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -26,7 +26,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// processorOf is a service that answers with a text, or a status.
 type processorOf struct {
 	Processor
 	mu     sync.Mutex
@@ -115,9 +114,9 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	} {
 		s.set(tt.answer, tt.status)
 		changed := pool
-		of := s.Processor
-		of.Route = tt.byDefault
-		changed.Processor = &of
+		processor := s.Processor
+		processor.Route = tt.byDefault
+		changed.Processor = &processor
 		setPools(t, p, changed)
 		reason := func() float64 {
 			if tt.reason == "" {
@@ -144,7 +143,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 		}
 		a.Track.End()
 	}
-	// no boolean: the default holds
+	// No boolean: the default applies.
 	for _, text := range []string{`{"route":null,"prompt":"a"}`, `{"route":"fallback","prompt":"a"}`,
 		`{"route":1,"prompt":"a"}`} {
 		if a := p.Pick(t.Context(), bodied(text)); a.Endpoints[0] != "10.0.0.5:81" || s.sent.Body["route"] != true {
@@ -159,7 +158,7 @@ func TestProcessor_AnswerDecidesTheRequest(t *testing.T) {
 	}
 }
 
-// A request whose route restricts its endpoints stays among them, whatever the processor answers.
+// A route's subset applies, whatever the processor answers.
 func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	s := startProcessor(t)
 	s.Route = true
@@ -189,7 +188,7 @@ func TestProcessor_WorkerOutsideTheSubsetIsNotUsed(t *testing.T) {
 	}
 }
 
-// The processor's tokens are what the server reads: they are compared with what servers report, and
+// The server reads the processor's tokens: the picker compares them with the servers' reports, and
 // Dynamo's frontend gets them too.
 func TestProcessor_TokensAreThoseOfThePrompt(t *testing.T) {
 	s := startProcessor(t)
@@ -276,11 +275,11 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(stop) })
 	p := runPicker(t, Config{})
-	of := &Processor{Host: "p:1", Timeout: 100 * time.Millisecond,
+	processor := &Processor{Host: "p:1", Timeout: 100 * time.Millisecond,
 		Addresses: []dial.Address{
 			{AddrPort: netip.MustParseAddrPort(server.Listener.Addr().String()), Cleartext: true},
 		}}
-	pool := Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80"), Processor: of, Body: BodyBuffered}
+	pool := Pool{ID: poolID("ns/pool"), Endpoints: specs("10.0.0.1:80"), Processor: processor, Body: BodyBuffered}
 	setPools(t, p, pool)
 	for range 5 {
 		if a := p.Pick(t.Context(), bodied(`{"prompt":"a"}`)); a.Endpoints.String() != "10.0.0.1:80" {
@@ -298,7 +297,7 @@ func TestProcessor_HangingOneCostsItsTimeAndThenNothing(t *testing.T) {
 	}
 	var m dto.Metric
 	if _ = p.metrics.seconds.WithLabelValues("ns/pool").(prometheus.Histogram).
-		Write(&m); m.Histogram.GetSampleCount() != 6 || m.Histogram.GetSampleSum() > 5*of.Timeout.Seconds() {
+		Write(&m); m.Histogram.GetSampleCount() != 6 || m.Histogram.GetSampleSum() > 5*processor.Timeout.Seconds() {
 		t.Errorf("%d picks take %v s: the processor's time counts as the picker's", m.Histogram.GetSampleCount(),
 			m.Histogram.GetSampleSum())
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/tokenize"
 )
 
-// prompt finds the length of a request's prompt and, where model servers report what they have
-// cached, its token IDs: the processor's, else those that a server is asked for. It changes what
-// strategies read of the prompt, and ends no pick.
+// prompt finds the length of a request's prompt and, if model servers report their caches, its
+// token IDs: the processor's, or else a server's. It changes the prompt as strategies see it, and
+// ends no pick.
 func prompt(k *pick) {
 	if k.working == nil {
 		return
@@ -19,11 +19,10 @@ func prompt(k *pick) {
 	k.model, k.tokens = k.request.Facts.Model, k.query.Tokens
 	if name := k.request.Headers.Header(modelHeader); k.model == "" && len(name) > 0 &&
 		(k.request.Reported() || k.pool.TrustHeaders) {
-		k.model = string(name) // of a gateway that sets it itself
+		k.model = string(name) // from a gateway that sets it itself
 	}
 }
 
-// prompted is prompt for a reader.
 func prompted(r *Record) string {
 	if r.Tokens == 0 {
 		return ""
@@ -31,9 +30,8 @@ func prompted(r *Record) string {
 	return several(r.Tokens, "token")
 }
 
-// useTokens has a request go by the tokens that the pool's processor has found: the server gets
-// these. They are compared with what servers report, unless the prompt has images, which their
-// blocks are hashed with.
+// useTokens uses the processor's tokens, which the server gets. They are compared with servers'
+// reports unless the prompt has images, which are part of the blocks' hashes.
 func (k *pick) useTokens() {
 	found, q := k.processed.Answer, &k.query
 	if found == nil || found.Count == 0 {
@@ -52,8 +50,8 @@ func (k *pick) useTokens() {
 	q.Exact = exact
 }
 
-// renderPrompt completes a request whose prompt is text with its token IDs, if servers of the pool
-// report what they have. It keeps the IDs as a JSON array, if requests of the pool carry them.
+// renderPrompt gets the token IDs of a text prompt, if servers of the pool report their caches, as
+// a JSON array if the pool's requests carry them.
 func (k *pick) renderPrompt() {
 	pool, r, q := k.pool, k.request, &k.query
 	if pool.KVEvents == nil || pool.KVEvents.Render == 0 || len(q.Exact.Ends) > 0 || r.Facts.Prompt == 0 ||
@@ -69,8 +67,6 @@ func (k *pick) renderPrompt() {
 	}
 }
 
-// renderBase returns the URL of the server that is asked for token IDs, drawn among those that take
-// requests.
 func (p *Picker) renderBase(pool *pool) string {
 	endpoints := pool.snapshot.Endpoints
 	first := mathrand.IntN(max(len(endpoints), 1))
@@ -83,7 +79,6 @@ func (p *Picker) renderBase(pool *pool) string {
 	return ""
 }
 
-// modelHeader has the model of a request on Gateways that route by it (scan.lua in
-// translator/envoy). On others a client may set it, which decides between endpoints of the pool
-// only.
+// modelHeader is a request's model on Gateways that route by it (scan.lua in translator/envoy). On
+// others a client may set it, which only affects the choice among the pool's endpoints.
 const modelHeader = "x-gateway-model-name"

@@ -16,14 +16,50 @@ import (
 
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
 
 	"github.com/penstock-project/penstock/picker/endpoint"
 	"github.com/penstock-project/penstock/picker/prefix"
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// TestKVEvents_TextPromptIsRendered has a server that renders: the picker needs the body for it,
-// which Envoy sends in BUFFERED.
+// rendering is a server that renders body as tokens, and the number of its calls.
+func rendering(t *testing.T, body []byte, tokens []uint32) (*httptest.Server, *atomic.Int32) {
+	rendered := new(atomic.Int32)
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, _ := io.ReadAll(r.Body)
+		if r.URL.Path != "/v1/chat/completions/render" || !bytes.Equal(got, body) {
+			t.Errorf("%s with %d bytes", r.URL, len(got))
+		}
+		rendered.Add(1)
+		_ = json.NewEncoder(w).Encode(map[string]any{"token_ids": tokens})
+	}))
+	t.Cleanup(model.Close)
+	return model, rendered
+}
+
+// changedBody picks for a chat completion in BUFFERED, and returns its changed body.
+func changedBody(t *testing.T, conn *grpc.ClientConn, body []byte) []byte {
+	t.Helper()
+	stream, cancel := call(t, conn, "x-penstock-pool", "ns/pool")
+	defer cancel()
+	headers := headerMessage(nil, ":path", "/v1/chat/completions", "content-type", "application/json")
+	headers.GetRequestHeaders().EndOfStream = false
+	headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
+	exchange(t, stream, headers)
+	answer := exchange(t, stream, &extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestBody{
+			RequestBody: &extprocv3.HttpBody{Body: body, EndOfStream: true},
+		},
+	})
+	if answer.GetRequestBody() == nil {
+		t.Fatalf("%v", answer)
+	}
+	return answer.GetRequestBody().GetResponse().GetBodyMutation().GetBody()
+}
+
+// TestKVEvents_TextPromptIsRendered has a rendering server: the picker needs the body, which Envoy
+// sends in BUFFERED.
 func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	tokens := make([]uint32, 1024)
 	for i := range tokens {
@@ -33,16 +69,7 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 		"256 bytes. "
 	body, _ := json.Marshal(map[string]any{"model": "base",
 		"messages": []any{map[string]any{"role": "user", "content": strings.Repeat(text, 8)}}})
-	var rendered atomic.Int32
-	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got, _ := io.ReadAll(r.Body)
-		if r.URL.Path != "/v1/chat/completions/render" || !bytes.Equal(got, body) {
-			t.Errorf("%s with %d bytes", r.URL, len(got))
-		}
-		rendered.Add(1)
-		_ = json.NewEncoder(w).Encode(map[string]any{"token_ids": tokens})
-	}))
-	defer model.Close()
+	model, rendered := rendering(t, body, tokens)
 	p := runPicker(t, Config{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,23 +94,7 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	}
 	_, address := servePicker(t, p)
 	conn := dialPicker(t, address)
-	pick := func() []byte {
-		stream, cancel := call(t, conn, "x-penstock-pool", "ns/pool")
-		defer cancel()
-		headers := headerMessage(nil, ":path", "/v1/chat/completions", "content-type", "application/json")
-		headers.GetRequestHeaders().EndOfStream = false
-		headers.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: filterv3.ProcessingMode_BUFFERED}
-		exchange(t, stream, headers)
-		answer := exchange(t, stream, &extprocv3.ProcessingRequest{
-			Request: &extprocv3.ProcessingRequest_RequestBody{
-				RequestBody: &extprocv3.HttpBody{Body: body, EndOfStream: true},
-			},
-		})
-		if answer.GetRequestBody() == nil {
-			t.Fatalf("%v", answer)
-		}
-		return answer.GetRequestBody().GetResponse().GetBodyMutation().GetBody()
-	}
+	pick := func() []byte { return changedBody(t, conn, body) }
 	unread := func() int64 { return p.pool("ns/pool").snapshot.Endpoints[0].State().Unread }
 	pick()
 	if got := unread(); got != 1024 {
@@ -121,8 +132,8 @@ func TestKVEvents_TextPromptIsRendered(t *testing.T) {
 	poll.Until(t, "no body is held", func() bool { return p.wire.bodies.Held() == 0 })
 }
 
-// A length that is estimated by the content-length, and decides nothing, looked like that of a
-// prompt that was read.
+// An estimate from the content-length that decided nothing looked like the length of a prompt that
+// the picker had read.
 func TestExplain_PicksHaveTheLengthOfAPromptThatIsReadOrDecides(t *testing.T) {
 	for _, tt := range []struct {
 		pool Pool

@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// rank chooses where the request is sent, the best first: model servers by the pool's strategy, or
-// by its processor; clusters of an import by what they cost; what a remote picker names. It opens
-// no lease; an import charges its first cluster here, and a remote picker is called: settle ends
-// both. It ends the pick of an import that has no cluster.
+// rank chooses the request's destinations, best first: model servers by the pool's strategy or its
+// processor, an import's clusters by cost, or a remote picker's endpoints. It opens no lease, but
+// charges an import's first cluster, or calls a remote picker; settle ends both. It ends the pick
+// of an import without a cluster.
 func rank(k *pick) { k.target.rank(k) }
 
-// rank of servers chooses again in lease and spill, if other picks take what it has chosen. It
-// waits for the report of an end before chwbl passes over the endpoint of the request's key.
+// rank may be repeated by lease and spill, if other picks take its choice. It waits for the report
+// of an end before chwbl passes over the endpoint of the request's key.
 func (servers) rank(k *pick) {
 	k.foreshadow()
 	if k.byWorker = k.processed.worker; k.keptHere() {
@@ -27,24 +27,23 @@ func (servers) rank(k *pick) {
 }
 
 // awaitKeys ranks again once the endpoint of the request's key, which chwbl passed over for its
-// load, has fewer requests in flight: the request before may have ended without a report so far.
+// load, has fewer requests in flight. The previous request may have ended unreported.
 func (k *pick) awaitKeys() {
 	strategy, load := k.pool.strategy, k.scratch.Passed.Load()
 	before := int64(math.MaxInt64) // the first call ranks: a request may have ended since the rank
 	found := k.awaitEnd(func() bool {
 		now := load.Total()
 		if now >= before {
-			return false // a request at another endpoint has ended: a rank would change nothing
+			return false // a request at another endpoint ended: a rank would change nothing
 		}
 		before = now
 		return k.choose(strategy) && k.scratch.Passed == nil
 	})
-	if !found { // the counts are as old as the wait
+	if !found { // the counts are outdated
 		k.choose(strategy)
 	}
 }
 
-// several is a number of things.
 func several(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -52,7 +51,6 @@ func several(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// rankedBy is rank for a reader.
 func rankedBy(r *Record) string {
 	switch {
 	case r.Error != "":

@@ -70,8 +70,8 @@ func TestTree_ThroughEnvoy(t *testing.T) {
 	}
 }
 
-// Bodies are not read, and the scanner of the Gateway names the model: servers that have the
-// adapter get its requests, as where they are read.
+// Bodies are not read, and the Gateway's scanner sends the model: servers with the adapter get its
+// requests, as if bodies were read.
 func TestLoad_AdaptersCountWithoutBodies(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	g.pods[0].shows(0, 0, "chat")

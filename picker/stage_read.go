@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// read decides by the pool's configuration what the pick needs of the request's body; extproc reads
-// it. It sets the policy, and ends no pick: a policy that is Unavailable leaves the call to another
+// read determines the pick's need of the request's body by the pool's configuration; extproc reads
+// it. It sets the policy, and ends no pick: an Unavailable policy leaves the call to another
 // picker.
 func read(k *pick) {
 	pool := k.picker.pool(k.request.Pool)
@@ -21,7 +21,6 @@ func read(k *pick) {
 	k.policy = k.picker.reads(pool)
 }
 
-// reads returns what a pool needs of bodies.
 func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 	if pool.Relay != nil && !pool.Relay.Listed && p.config.Learner != nil && p.config.Learner.Isolated() {
 		return extproc.BodyPolicy{Unavailable: true}
@@ -50,9 +49,8 @@ func (p *Picker) reads(pool *pool) extproc.BodyPolicy {
 	return policy
 }
 
-// needsPrompts reports whether a profile has nothing but the prompt to go by: all of its scorers
-// compare what servers have cached of it. Every other strategy but chwbl has something to go by
-// without a body.
+// needsPrompts reports whether a profile depends on the prompt alone: all its scorers compare
+// cached prompts. All other strategies except chwbl work without a body.
 func needsPrompts(profile *endpointpicker.Profile) bool {
 	return profile != nil && len(profile.Scorers) > 0 &&
 		!slices.ContainsFunc(profile.Scorers, func(in endpointpicker.Instance) bool {
@@ -60,7 +58,6 @@ func needsPrompts(profile *endpointpicker.Profile) bool {
 		})
 }
 
-// readSoMuch is read for a reader.
 func readSoMuch(r *Record) string {
 	if r.Bytes == 0 {
 		return "headers alone"

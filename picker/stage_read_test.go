@@ -14,8 +14,7 @@ import (
 )
 
 // TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown, on the real Envoy: a prompt is read before its
-// pick, and any other body passes as if no picker read bodies, while Envoy's mode is BUFFERED for
-// all.
+// pick, any other body passes as if no picker read bodies, while Envoy's mode is BUFFERED for all.
 func TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown(t *testing.T) {
 	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1], Body: BodyPrompts})

@@ -9,13 +9,14 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// recall finds where the response is that a request names, in pools with Pool.Responses. It waits
-// 100 ms at most for one that is not known: its server may have answered a moment ago. It sets
+// recall finds the place of the stored response that a request names, in pools with Pool.Responses.
+// It waits at most 100 ms for an unknown one, which its server may have just sent. It sets
 // k.keeper, and ends no pick.
 //
-// While that server takes requests, the request goes nowhere else: any other server answers it 404.
-// So the server comes before a session's, a processor's and a strategy's, and before flow control
-// and limits send the request to other pools. The gateway's subset comes before it.
+// While that server accepts requests, the request goes nowhere else, because any other server
+// answers it with 404. So the server takes precedence over a session's, a processor's and a
+// strategy's, and over flow control and limits that send the request to other pools. Only the
+// gateway's subset takes precedence over it.
 func recall(k *pick) {
 	if k.pool.responses == nil {
 		return
@@ -30,21 +31,17 @@ func recall(k *pick) {
 		return
 	}
 	k.keeper = k.pool.responses.await(k.ctx, id)
-	k.started = time.Now() // the time of a pick is what the picker itself takes
+	k.started = time.Now() // the time of a pick excludes waits
 }
 
-// recalled is recall for a reader.
 func recalled(r *Record) string { return r.Follows }
 
-// keeps reports whether the answer of a server to the request may be a response that the server
-// keeps.
 func (k *pick) keeps() bool {
 	_, names := namedResponse(k.request.Headers.Header(":path"), &k.request.Facts)
 	return names && k.pool.responses != nil && !k.request.Facts.Unstored
 }
 
-// keeperCluster returns the name of the cluster of an import where the request's response is; "" if
-// it is not known.
+// keeperCluster returns the import's cluster with the request's response, or "".
 func (k *pick) keeperCluster() string {
 	list := k.pool.Clusters.List
 	if i := slices.IndexFunc(list, func(c Cluster) bool { return k.keeper != "" && c.Hop == k.keeper }); i >= 0 {
@@ -53,7 +50,7 @@ func (k *pick) keeperCluster() string {
 	return ""
 }
 
-// hopToKeeper returns the hop behind which the request's response is; "" if it is not behind one.
+// hopToKeeper returns the hop to the request's response, or "".
 func (k *pick) hopToKeeper(hops []string) string {
 	if k.keeper != "" && isHop(k.keeper) && slices.Contains(hops, k.keeper) {
 		return k.keeper
@@ -61,7 +58,7 @@ func (k *pick) hopToKeeper(hops []string) string {
 	return ""
 }
 
-// keptHere reports whether a server of the pool keeps the request's response, and may take
+// keptHere reports whether a server of the pool stores the request's response, and may accept
 // requests.
 func (k *pick) keptHere() bool {
 	return k.keeper != "" && slices.ContainsFunc(k.pool.snapshot.Endpoints, func(e endpoint.Endpoint) bool {
@@ -69,8 +66,8 @@ func (k *pick) keptHere() bool {
 	})
 }
 
-// atKeeper ranks the server that keeps the request's response alone. It returns false if that
-// server takes no requests.
+// atKeeper ranks only the server that stores the response. It returns false if that server accepts
+// no requests.
 func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) bool) bool {
 	if k.keeper == "" || isHop(k.keeper) {
 		return false
@@ -89,6 +86,5 @@ func (k *pick) atKeeper(s *schedule.Strategy, allowed func(*endpoint.Endpoint) b
 	return true
 }
 
-// bound reports whether the last rank left the request no server but the one that keeps its
-// response.
+// bound reports whether the last rank left only the server that stores the request's response.
 func (k *pick) bound() bool { return k.follows == followsKept || k.follows == followsFull }

@@ -16,14 +16,14 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// respond is a request of the Responses API that follows a response; "": none.
+// respond is a request of the Responses API that follows a response, or none ("").
 func respond(previous string) *extproc.Request {
 	r := longPrompt(600)
 	r.Facts.Kind, r.Facts.Previous = request.Responses, request.ResponseOf(previous)
 	return r
 }
 
-// answeredAt ends the request of an answer that has a response of its own, at a server.
+// answeredAt ends a request at a server, with a stored response.
 func answeredAt(p *Picker, a extproc.Answer, served, id string, client uint64) {
 	p.Log(accesslog.Entry{Lease: a.Lease.String(), Pool: "ns/pool", Gateway: "ns/gw", Served: served, Status: 200,
 		Response: request.ResponseOf(id), Client: client})
@@ -66,9 +66,8 @@ func TestResponseAffinity_FollowUpGoesToItsServer(t *testing.T) {
 	}
 }
 
-// A server that takes no requests any more must not cost its clients an answer, nor one of another
-// pool or without the field decide. A full one is the only one that has the response: no other
-// server is tried, and no other pool.
+// A server that accepts no requests must not fail its clients, nor decide for other pools or pools
+// without the field. Only a full server has the response: no other server or pool is tried.
 func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Pool)
@@ -101,8 +100,7 @@ func TestResponseAffinity_ServerThatTakesNoRequests(t *testing.T) {
 	}
 }
 
-// What is reported for one pool decides nothing in another one, and a failed request and an unknown
-// place leave nothing.
+// Reports of one pool have no effect in another; failed requests and unknown places leave nothing.
 func TestResponseAffinity_OtherPoolsAndPlacesDecideNothing(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -138,8 +136,7 @@ func TestResponseAffinity_OtherPoolsAndPlacesDecideNothing(t *testing.T) {
 	}
 }
 
-// Clients may choose the IDs of their responses. One that takes another's must not move it to
-// another server.
+// Clients may choose their responses' IDs. Another client's ID must not move its response.
 func TestResponseAffinity_KnownResponseDoesNotMove(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Responses: true, Endpoints: specs(first, second)})
@@ -151,7 +148,7 @@ func TestResponseAffinity_KnownResponseDoesNotMove(t *testing.T) {
 	}
 }
 
-// One client with many responses pushes its own out, not those of others.
+// One client with many responses pushes out its own, not other clients'.
 func TestResponseAffinity_OneClientKeepsThoseOfOthers(t *testing.T) {
 	s, now := &responses{}, time.Now()
 	id := func(client, i int) request.ResponseID { return request.ResponseOf(fmt.Sprint(client, " ", i)) }
@@ -183,8 +180,8 @@ func TestResponseAffinity_OneClientKeepsThoseOfOthers(t *testing.T) {
 	}
 }
 
-// A client that follows up at once must not be faster than the report of its response; nor may one
-// with an unknown response, or many of them, wait for long.
+// A client that follows up at once must not precede its response's report; unknown responses must
+// not wait for long.
 func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New(Config{})
@@ -211,7 +208,7 @@ func TestResponseAffinity_FollowUpWaitsForTheReport(t *testing.T) {
 	})
 }
 
-// Another process, and one that starts, picks the same server. IDs themselves are not sent.
+// Another process, or a starting one, picks the same server. IDs themselves are not sent.
 func TestResponseAffinity_IsSharedWithOtherProcesses(t *testing.T) {
 	pool := Pool{ID: poolID("ns/pool"), Responses: true, Endpoints: specs(first, second)}
 	sent := &published{}
@@ -233,9 +230,9 @@ func TestResponseAffinity_IsSharedWithOtherProcesses(t *testing.T) {
 	}
 }
 
-// Of an import the request goes to the cluster that keeps the response, whatever the clusters cost.
+// An import's request goes to the cluster with the response, whatever the costs.
 func TestResponseAffinity_FollowUpGoesToItsCluster(t *testing.T) {
-	c := &chooser{of: map[objectid.Target]*Clusters{}}
+	c := &chooser{clusters: map[objectid.Target]*Clusters{}}
 	p := runPicker(t, Config{Chooser: c})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Responses: true, Clusters: clustersOf(3)})
 	a := p.Pick(t.Context(), respond(""))
@@ -253,7 +250,6 @@ func TestResponseAffinity_FollowUpGoesToItsCluster(t *testing.T) {
 	}
 }
 
-// published collects what other processes get of sessions and responses.
 type published struct{ sessions []Session }
 
 func (*published) Sent(Sent)                                     {}

@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// restrict decides to what a request may be sent: by the gateway's subset hint, by the subset that
-// its route asks for, and by the spill targets that Envoys have. Of model servers it sets the
-// endpoints, the filter, which of them lack the model, and what strategies read of the request. It
-// waits for lists of models, 400 ms at most, for a model that no list has. It ends the pick of a
-// pool behind gateways, for which nothing is picked.
+// restrict determines the allowed destinations of a request: by the gateway's subset hint, the
+// route's subset, and the spill targets that Envoys have. For model servers it sets the endpoints,
+// the filter, the servers that lack the model, and the request as strategies see it. It waits up to
+// 400 ms for lists of models if no list has the model. It ends the pick of a pool behind gateways,
+// which has no picks.
 func restrict(k *pick) { k.target.restrict(k) }
 
 func (servers) restrict(k *pick) {
@@ -26,7 +26,7 @@ func (servers) restrict(k *pick) {
 	k.endpoints, k.sampled = pool.snapshot.Endpoints, pool.history.due(k.started, len(pool.snapshot.Endpoints))
 	entries, restricted := k.picker.config.Protocol.subset(r.Headers)
 	if k.restricted = restricted; restricted {
-		k.allowed = subset(entries) // it bounds the pick, and no hop is in it
+		k.allowed = subset(entries) // it bounds the pick, and contains no hop
 	} else {
 		k.spillTo = pool.spill(r.Spill)
 		if hop := k.hopToKeeper(k.spillTo); hop != "" {
@@ -46,23 +46,22 @@ func (servers) restrict(k *pick) {
 	}
 }
 
-// hasModel reports whether a server answers a request of a kind with 404 if it lacks its model.
-func hasModel(of request.Kind) bool { return of != request.OtherKind && of != request.Rendered }
+// hasModel reports whether a server without the model answers a request of this kind with 404.
+func hasModel(k request.Kind) bool { return k != request.OtherKind && k != request.Rendered }
 
-// setHolders passes the pool's model servers to its Holders.
 func (pool *pool) setHolders() {
-	of := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol}
+	listed := models.Pool{Name: pool.Name, Protocol: pool.Metrics.Protocol}
 	if !pool.Gateways && pool.Clusters == nil && pool.Relay == nil {
 		for i := range pool.snapshot.Endpoints {
-			of.Servers = append(of.Servers, models.Server{Addr: pool.snapshot.Endpoints[i].Addr})
+			listed.Servers = append(listed.Servers, models.Server{Addr: pool.snapshot.Endpoints[i].Addr})
 		}
 	}
-	pool.holders.Set(of)
+	pool.holders.Set(listed)
 }
 
-// showsModel takes from the end of a request whether the server that served it has its model.
-func (p *Picker) showsModel(of endpoint.Tag, pool string, e *accesslog.Entry, now time.Time) {
-	if of.Asks == "" || e.Status != http.StatusNotFound && (e.Status < 200 || e.Status > 299) {
+// showsModel learns from a request's end whether its server has the model.
+func (p *Picker) showsModel(tag endpoint.Tag, pool string, e *accesslog.Entry, now time.Time) {
+	if tag.Asks == "" || e.Status != http.StatusNotFound && (e.Status < 200 || e.Status > 299) {
 		return
 	}
 	from := p.pools.now.Load().byName[pool]
@@ -71,20 +70,19 @@ func (p *Picker) showsModel(of endpoint.Tag, pool string, e *accesslog.Entry, no
 		return
 	}
 	if e.Status == http.StatusNotFound {
-		from.holders.NotFound(of.Asks, addr, now)
+		from.holders.NotFound(tag.Asks, addr, now)
 	} else {
-		from.holders.Answered(of.Asks, addr, now)
+		from.holders.Answered(tag.Asks, addr, now)
 	}
 }
 
-// Lacks is how many servers a pick leaves out because they lack the model: by their lists of
+// Lacks counts the servers that a pick excludes because they lack the model: by their lists of
 // models, and by a 404.
 type Lacks struct {
 	Unlisted int `json:"unlisted,omitempty"`
 	NotFound int `json:"notFound,omitempty"`
 }
 
-// restrictedBy is restrict for a reader.
 func restrictedBy(r *Record) string {
 	switch l := r.Lacks; {
 	case l == nil:
@@ -100,7 +98,7 @@ func restrictedBy(r *Record) string {
 	}
 }
 
-// subset returns a filter for a subset hint: "ip:port" allows this endpoint, "ip" allows any port.
+// subset returns a filter for a subset hint: "ip:port" allows an endpoint, "ip" all its ports.
 func subset(entries []string) func(*endpoint.Endpoint) bool {
 	addrs := map[netip.AddrPort]bool{}
 	hosts := map[netip.Addr]bool{}

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// listing is the address of a server with a list of models.
 func listing(t *testing.T, names ...string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"data":[{"id":%q}]}`, strings.Join(names, `"},{"id":"`))
@@ -24,7 +23,6 @@ func listing(t *testing.T, names ...string) string {
 	return server.Listener.Addr().String()
 }
 
-// asksFor picks for a chat completion with a model.
 func asksFor(p *Picker, model string) extproc.Answer {
 	facts := request.Facts{Kind: request.ChatCompletions, Model: model}
 	return p.Pick(context.Background(), &extproc.Request{
@@ -61,7 +59,7 @@ func TestRestrict_ServerThatLacksTheModelIsNotPickedWhileAnotherHasIt(t *testing
 	}
 }
 
-// A list may be wrong: it is a preference. A 404 proves it.
+// A list may be wrong, so it is a preference. A 404 proves it.
 func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	p := runPicker(t, Config{})
 	poll.Until(t, "the picker to run", p.asks.runs.Load)
@@ -90,7 +88,7 @@ func TestRestrict_ServerThatLacksTheModelTakesItIfNoOtherDoes(t *testing.T) {
 	}
 }
 
-// A 404 for a response that a request names shows nothing about the model.
+// A 404 for a response shows nothing about the model.
 func TestRestrict_ResponseThatIsNotThereConcernsNoModel(t *testing.T) {
 	p := runPicker(t, Config{})
 	poll.Until(t, "the picker to run", p.asks.runs.Load)

@@ -85,8 +85,7 @@ func TestInferenceModel_CriticalityIsThatOfItsRequests(t *testing.T) {
 	}
 }
 
-// LoRA affinity and the servers' prefixes are those of the target; the client's name is in the
-// header.
+// LoRA affinity and prefixes use the target's name; the header has the client's.
 func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route
@@ -132,7 +131,7 @@ func TestInferenceModel_EnvoySendsTheTargetInEveryMode(t *testing.T) {
 	}
 }
 
-// A model server in Python takes these bodies for JSON.
+// A model server in Python accepts these bodies as JSON.
 func TestInferenceModel_NoEncodingHidesTheModel(t *testing.T) {
 	modes := map[string]string{"buffered": buffered, "duplex": duplex, "streamed": streamed}
 	var routes []route

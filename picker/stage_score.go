@@ -9,9 +9,8 @@ import (
 	"github.com/penstock-project/penstock/picker/scoring"
 )
 
-// score asks the pool's scorers in other processes about the endpoints, all at once. It sets the
-// scores that strategies read of the request. A scorer that does not answer has none; it ends no
-// pick.
+// score asks the pool's external scorers about the endpoints, concurrently. It sets the scores for
+// strategies, which are absent for a scorer without an answer. It ends no pick.
 func score(k *pick) {
 	pool, r := k.pool, &k.query
 	if len(pool.scorers) == 0 || k.working == nil {
@@ -46,7 +45,6 @@ func score(k *pick) {
 		})
 }
 
-// byPlace returns the scores of candidates by their places in a list of n endpoints.
 func byPlace(c []schedule.Candidate, scores []float64, n int) []float64 {
 	out := make([]float64, n)
 	for k := range c {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// The scorer prefers the pod that has its name; when it is gone, the other scorers decide.
+// The scorer prefers the pod with its name; when it is gone, the other scorers decide.
 func TestPlugins_ThroughEnvoyExternalScorerDecides(t *testing.T) {
 	g := startGateway(t, route{Name: "none", Cluster: "closed", Mode: none, Allow: true})
 	var favorite atomic.Pointer[string]

@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// spill decides about a request that nothing takes. It waits for the report of an end that may be
-// on its way. Then the request goes to spill targets, or is picked for as if no endpoint were full;
-// or, of a remote picker that fails open, to any endpoint. It may open the lease. It ends the pick
-// with 429 or 503 if none of this helps.
+// spill decides about a request that no endpoint accepts. It waits for the report of an end that
+// may be on its way. Then the request goes to spill targets, or is picked for as if no endpoint
+// were full; or, if a remote picker fails open, to any endpoint. It may open the lease. Otherwise
+// it ends the pick with 429 or 503.
 func spill(k *pick) { k.target.spill(k) }
 
 func (servers) spill(k *pick) {
@@ -36,8 +36,8 @@ func (servers) spill(k *pick) {
 	}
 }
 
-// whenFull picks for a request that finds the pool full: for an endpoint that becomes free, else as
-// if none were full if the pool has spill targets and the request's route does not.
+// whenFull picks for a request at a full pool: an endpoint that becomes free, or any if the pool
+// has spill targets but the request's route lacks them.
 func (k *pick) whenFull() {
 	pool := k.pool
 	if pool.Full.InFlight > 0 {
@@ -52,7 +52,6 @@ func (k *pick) whenFull() {
 	}
 }
 
-// limits returns those because of which no endpoint takes the request.
 func (k *pick) limits() []schedule.Excess {
 	all := k.pool.strategy.Exceeded(&k.scratch)
 	if limit := k.pool.Full.InFlight; len(all) == 0 && limit > 0 && k.contested > 0 {
@@ -63,7 +62,7 @@ func (k *pick) limits() []schedule.Excess {
 	return all
 }
 
-// reject answers a request that no endpoint takes, by the last rank.
+// reject answers a request that no endpoint accepts, by the last rank.
 func (pool *pool) reject(by *schedule.Scratch, restricted bool) extproc.Answer {
 	switch name := quoted(pool.Name); {
 	case by.Shed:
@@ -71,13 +70,13 @@ func (pool *pool) reject(by *schedule.Scratch, restricted bool) extproc.Answer {
 	case by.Eligible > 0:
 		return immediate(429, ReasonFull, "every model server of pool "+name+" is full")
 	case restricted:
-		return immediate(503, ReasonSubset, "no model server of pool "+name+" is among those that the gateway allows")
+		return immediate(503, ReasonSubset, "no model server of pool "+name+" is in the subset that the gateway allows")
 	default:
 		return immediate(503, ReasonNoEndpoints, "pool "+name+" has no model server that takes requests")
 	}
 }
 
-// spill returns the spill targets of a request that Envoys have.
+// spill returns the request's spill targets that Envoys have.
 func (pool *pool) spill(asked []string) []string {
 	unknown := func(target string) bool { return !slices.Contains(pool.Spill, target) }
 	if !slices.ContainsFunc(asked, unknown) {
@@ -86,7 +85,6 @@ func (pool *pool) spill(asked []string) []string {
 	return slices.DeleteFunc(slices.Clone(asked), unknown)
 }
 
-// spilled is spill for a reader.
 func spilled(r *Record) string {
 	switch r.Result {
 	case resultSpilled:

@@ -7,7 +7,7 @@ import (
 )
 
 // A change reaches routes and the picker at different times. A request whose route lacks the pool's
-// new spill targets must not get 429.
+// new spill targets must not get a 429.
 func TestSpill_RouteWithoutTargetsYetIsStillServed(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)

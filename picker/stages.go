@@ -15,33 +15,32 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stage is a step of a pick. The comment of its function states what it reads, what it may change,
-// and when it ends the pick.
+// stage is a step of a pick. Its function's comment states what it reads, what it may change, and
+// when it ends the pick.
 type stage struct {
 	name string
 	at   moment
 	run  func(*pick)
-	// shown describes for a reader what the stage has done with a pick; "" for nothing. nil: it
-	// decides nothing.
+	// shown describes the stage's effect on a pick to users, or ""; nil if it decides nothing.
 	shown  func(*Record) string
-	always bool // it runs also for a pick that an earlier stage has ended
+	always bool // runs also after a stage ended the pick
 }
 
 // moment is how much of a request has arrived when a stage runs.
 type moment uint8
 
 const (
-	atCall    moment = iota // the metadata of the call: no message is read before
+	atCall    moment = iota // the call's metadata, before any message
 	atHeaders               // the headers
-	atModel                 // a model that the body names; in STREAMED after the answer, with nothing else
+	atModel                 // a model in the body; in STREAMED after the answer, with nothing else
 	atRequest               // all that the pick needs
 )
 
-// stages are the stages of a pick, in their order. A request for the list of models, and one for an
-// unknown pool, end in find.
+// stages are the stages of a pick, in order. A request for the list of models, or for an unknown
+// pool, ends in find.
 //
-// Restrict, rank, lease, spill and answer act by the pick's target: the model servers of a pool,
-// those servers with sessions, the clusters of an import, a remote picker.
+// Restrict, rank, lease, spill and answer depend on the pick's target: a pool's model servers, such
+// servers with sessions, an import's clusters, or a remote picker.
 func stages() []stage {
 	return []stage{
 		{name: "admit", at: atCall, run: admit, shown: admitted},
@@ -63,96 +62,95 @@ func stages() []stage {
 	}
 }
 
-// maxStages is how many stages a note has the times of, as bits of pick.passed and note.passed.
+// maxStages bounds the stages in notes, and in the bits of pick.passed and note.passed.
 const maxStages = 32
 
-// pick is one request on its way through the stages. One call of the gateway uses it, from its
-// begin to its end.
+// pick is one request in the stages, for one call of the gateway.
 type pick struct {
 	picker  *Picker
 	ctx     context.Context
 	request *extproc.Request
 
 	denied error          // by admit: the call ends
-	over   bool           // a stage has ended it: only stages that always run follow
-	answer extproc.Answer // that the gateway gets
-	left   time.Time      // when the last stage was left
+	over   bool           // a stage ended it: only stages with always follow
+	answer extproc.Answer // for the gateway
+	left   time.Time      // when the last stage ended
 	last   int            // the last stage before the body
 	took   [maxStages]float32
-	passed uint32 // the stages that it has passed, as bits
+	passed uint32 // passed stages, as bits
 
-	policy extproc.BodyPolicy // of read
-	rules  *modelRules        // the same
-	asked  string             // the model that the body names, for rewrite
+	policy extproc.BodyPolicy // by read
+	rules  *modelRules        // likewise
+	asked  string             // the body's model, for rewrite
 	drawn  *request.Target    // by rewrite
 
-	pool    *pool  // of find; a wait may replace it by the pool's newer configuration
-	target  target // of find; nil if the pick ended there
+	pool    *pool  // by find; a wait may replace it by the pool's newer configuration
+	target  target // by find; nil if the pick ended there
 	span    trace.Span
-	started time.Time // of the time that metrics have: waits for others are not in it
+	started time.Time // of the time in metrics, without waits for others
 
-	keeper  string // by recall: where the response is that the request names; "": not known
+	keeper  string // by recall: the place of the response that the request names; "" if unknown
 	follows follows
 
-	queue     *flow.Queue // by hold: it has let the request through; nil if there was none
+	queue     *flow.Queue // by hold, if it admitted the request; may be nil
 	waited    time.Duration
 	processed processed
 
-	spillTo    []string // by restrict, as the fields down to lease: all but this one of model servers
+	spillTo    []string // by restrict, as the fields down to lease; except this one, for model servers only
 	restricted bool
 	allowed    func(*endpoint.Endpoint) bool
-	lacking    *models.Lacking // the servers that lack the model, while another one has it; nil: none is left out
+	lacking    *models.Lacking // servers that lack the model while others have it; may be nil
 	endpoints  []endpoint.Endpoint
 	sampled    bool // the pick gets verdicts
 	holder     endpoint.Holder
-	query      schedule.Request // what strategies read of the request
-	*working                    // the memory of restrict and what follows
+	query      schedule.Request // the request as strategies see it
+	*working                    // memory of restrict and later stages
 
-	ids    []byte // of prompt: token IDs, as a JSON array
+	ids    []byte // by prompt: token IDs, as a JSON array
 	shadow shadowed
-	// the endpoints that the pool's processor has named; nil: the strategy decides
+	// byWorker selects the processor's endpoints; nil if the strategy decides.
 	byWorker func(*endpoint.Endpoint) bool
-	strategy *schedule.Strategy // by which was ranked
+	strategy *schedule.Strategy // of the rank
 	ranked   []schedule.Candidate
-	at       time.Time // of the rank
+	at       time.Time
 	further  further
-	staged   bool // the pool's profile handler has decided about further servers
-	// Verdicts of a sampled pick are made after its rank and before its lease: they are what
-	// decided.
+	staged   bool // the pool's profile handler decided about further servers
+	// Verdicts of a sampled pick are made after its rank and before its lease, because they
+	// describe the decision.
 	verdicts  []schedule.Verdict
 	lacks     Lacks         // by the last choose
-	endWaited time.Duration // for reports of ends, all waits together
-	// requests in flight of all processes where this one would have been one too many; 0: nowhere
+	endWaited time.Duration // total time in awaitEnd
+	// contested is the requests in flight of all processes where this one exceeded the limit; 0 if
+	// nowhere.
 	contested int64
 	lease     *endpoint.Lease
-	unread    *endpoint.Unread // what the servers are sent; nil without a lease or a prompt
+	unread    *endpoint.Unread // the prompt sent to servers; nil without a lease or a prompt
 
-	clusters  []ClusterCost        // by rank, of an import
+	clusters  []ClusterCost        // by rank, for an import
 	stay      uint64               // the request's session there
-	charge    *charged             // the same
-	remote    extproc.RemoteAnswer // by rank, of a remote picker
-	names     []string             // addresses that it named
-	otherwise extproc.Answer       // if nothing takes the request
+	charge    *charged             // likewise
+	remote    extproc.RemoteAnswer // by rank, for a remote picker
+	names     []string             // its addresses
+	otherwise extproc.Answer       // if nothing accepts the request
 
-	// What records have beyond that.
+	// Further data for records.
 	result     string
-	held       flow.Outcome  // what flow control made of the request; Queued without flow control
-	entered    time.Duration // that it took to decide that
-	tokens     int           // of the prompt
+	held       flow.Outcome  // flow control's outcome; Queued without flow control
+	entered    time.Duration // time that flow control took to decide
+	tokens     int
 	model      string
 	candidates int
-	compared   int // choices
+	compared   int
 	choices    [maxChoices]choice
 	exceeded   []schedule.Excess // why the answer is 429
-	outOfRange []string          // addresses that a remote picker named outside the declared ranges
+	outOfRange []string          // the remote picker's addresses outside the declared ranges
 	problem    string            // why it did not answer
 	session    sessionBy
 }
 
-// working is the memory of a rank, which the next pick takes over.
 type working struct {
 	scratch schedule.Scratch
-	others  schedule.Scratch // of a choice beside it: of further servers, or of those for retries
+	others  schedule.Scratch // for another choice: of further servers, or for retries
 }
 
 var (
@@ -179,7 +177,7 @@ func (p *Picker) begin(ctx context.Context, r *extproc.Request) *pick {
 	return k
 }
 
-// Pick answers one request that is admitted and read: it passes the stages from then on.
+// Pick answers a request that is admitted and read, by the remaining stages.
 func (p *Picker) Pick(ctx context.Context, r *extproc.Request) extproc.Answer {
 	k := p.begin(ctx, r)
 	defer k.End()
@@ -214,9 +212,9 @@ func (k *pick) End() {
 	picks.Put(k)
 }
 
-// settle ends the use of what a pick has taken: its place in the queue, its memory, and, unless its
-// answer was given to the gateway, all that counts its request. A stage may undo what it took
-// itself; all that is left ends here alone.
+// settle releases a pick's place in the queue, its memory and, unless its answer was given to the
+// gateway, all that counts its request. A stage may undo its own part; only settle releases the
+// rest.
 func (k *pick) settle(given bool) {
 	if k.queue != nil {
 		k.queue.Placed() // it has a lease now, or is not sent
@@ -233,7 +231,6 @@ func (k *pick) settle(given bool) {
 	*k = pick{picker: k.picker, ctx: k.ctx, request: k.request, policy: k.policy, rules: k.rules}
 }
 
-// giveBack ends what counts a request that is not sent.
 func (k *pick) giveBack() {
 	k.further.release()
 	if k.lease != nil {
@@ -251,8 +248,7 @@ func (k *pick) giveBack() {
 	}
 }
 
-// pass runs the stages of a moment. The time until the body has arrived counts for the stage that
-// asks for it.
+// The time until the body has arrived counts for the stage that waits for it.
 func (k *pick) pass(m moment) {
 	now := time.Now()
 	if m == atRequest && !k.left.IsZero() {

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// kinds are a pool and a request for each kind of target, and for what a pick may take beside its
-// lease.
+// kinds are a pool and a request per kind of target, and per resource that a pick may hold besides
+// its lease.
 func kinds(t *testing.T) map[string]struct {
 	pool    Pool
 	request extproc.Request
@@ -59,13 +60,13 @@ func kinds(t *testing.T) map[string]struct {
 	}
 }
 
-// A pick that ends between any two stages, because one panics, leaves nothing that counts its
-// request: neither a lease nor a request in flight, at servers, at clusters or at a remote picker,
-// nor an admitted request without a place.
+// A pick that ends between any two stages, because one panics, leaves no count of its request: no
+// lease, no request in flight at servers, clusters or a remote picker, and no admitted request
+// without a place.
 func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	for name, kind := range kinds(t) {
 		for at := range stages() {
-			c := &counting{chooser: chooser{of: map[objectid.Target]*Clusters{}}}
+			c := &counting{chooser: chooser{clusters: map[objectid.Target]*Clusters{}}}
 			p := runPicker(t, Config{Chooser: c})
 			kind.pool.ID = poolID("ns/pool")
 			setPools(t, p, kind.pool)
@@ -112,7 +113,6 @@ func TestPick_EndBetweenAnyTwoStagesLeavesNoLease(t *testing.T) {
 	}
 }
 
-// counting is a chooser that counts the charges which have not ended.
 type counting struct {
 	chooser
 	open int
@@ -130,34 +130,33 @@ func (c *counting) Choose(pool objectid.Target, p ClusterPrompt, charged bool, o
 
 func (c *counting) End() { c.open-- }
 
-// Each stage is needed: without it the table still compiles, and the check beside it fails, as does
-// the test that is named there.
-func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
-	type check struct {
-		test  string // through more of the picker, that fails, too
-		holds func(p *Picker, pool Pool) bool
-	}
-	set := func(p *Picker, pool Pool) { setPools(t, p, pool) }
-	answer := func(p *Picker) extproc.Answer { return p.Pick(t.Context(), longPrompt(600)) }
+// stageCheck holds while a stage runs.
+type stageCheck struct {
+	test  string // through more of the picker, that fails, too
+	holds func(p *Picker, pool Pool) bool
+}
+
+// requestChecks are for the stages up to the request's endpoints.
+func requestChecks(t *testing.T) map[string]stageCheck {
 	processor := startProcessor(t)
 	awake := 0
-	checks := map[string]check{
+	return map[string]stageCheck{
 		"admit": {"TestPickerKey_OpensPoolsOfItsGatewayAlone", func(p *Picker, pool Pool) bool {
 			p.config.Access = &access{allowed: map[[2]string]bool{}, lagging: true}
-			set(p, pool)
+			setPools(t, p, pool)
 			_, err := p.Begin(t.Context(), longPrompt(600))
 			return err != nil
 		}},
 		"read": {"TestExtProc_PromptsAreReadOnlyWhereTheyAreKnown", func(p *Picker, pool Pool) bool {
 			pool.Body = BodyBuffered
-			set(p, pool)
+			setPools(t, p, pool)
 			return p.begin(t.Context(), longPrompt(600)).Body().Wait
 		}},
 		"rewrite": {"TestInferenceModel_EnvoySendsTheTargetInEveryMode", func(p *Picker, pool Pool) bool {
 			pool.Models = &Models{
 				Named: map[string]ModelRule{"public": {Targets: []ModelTarget{{Name: "v1", Weight: 1}}}},
 			}
-			set(p, pool)
+			setPools(t, p, pool)
 			k := p.begin(t.Context(), longPrompt(600))
 			k.Body()
 			target := k.Replacement("public")
@@ -166,17 +165,17 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 		"wake": {"TestPicker_PickAfterAStopNamesWhatHasChanged", func(p *Picker, pool Pool) bool {
 			before := awake
 			p.config.Stops = stops(func(time.Time) time.Duration { awake++; return 0 })
-			set(p, pool)
-			answer(p)
+			setPools(t, p, pool)
+			answerOf(t, p)
 			return awake > before
 		}},
 		"find": {"TestExtProc_EnvoyFollowsPickInEveryMode", func(p *Picker, pool Pool) bool {
-			set(p, pool)
-			return len(answer(p).Endpoints) > 0
+			setPools(t, p, pool)
+			return len(answerOf(t, p).Endpoints) > 0
 		}},
 		"recall": {"TestResponseAffinity_FollowUpGoesToItsServer", func(p *Picker, pool Pool) bool {
 			pool.Responses, pool.Endpoints = true, specs(first, second)
-			set(p, pool)
+			setPools(t, p, pool)
 			for range 8 {
 				if followUp(t, p, second).Endpoints.String() != second {
 					return false
@@ -186,31 +185,37 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 		}},
 		"hold": {"TestFlowControl_RequestWaitsForSaturatedPool", func(p *Picker, pool Pool) bool {
 			pool.FlowControl, pool.Endpoints = oneAtATime(flow.Limits{EmptyTTL: time.Nanosecond}), nil
-			set(p, pool)
-			answer(p)
+			setPools(t, p, pool)
+			answerOf(t, p)
 			return p.Picks(Picks{})[0].Waited > 0
 		}},
 		"process": {"TestProcessor_AnswerDecidesTheRequest", func(p *Picker, pool Pool) bool {
 			before := processor.calls
 			pool.Processor = &processor.Processor
-			set(p, pool)
+			setPools(t, p, pool)
 			p.Pick(t.Context(), bodied(`{"model":"m","prompt":"a"}`))
 			return processor.calls > before
 		}},
+	}
+}
+
+// pickChecks are for the stages from the request's endpoints on.
+func pickChecks(t *testing.T) map[string]stageCheck {
+	return map[string]stageCheck{
 		"restrict": {"TestSubsetHint_OnlyItsEndpointsArePicked", func(p *Picker, pool Pool) bool {
-			set(p, pool)
+			setPools(t, p, pool)
 			r := longPrompt(600)
 			r.Subset = "no=such"
 			return p.Pick(t.Context(), r).Reason == ReasonSubset
 		}},
 		"prompt": {"TestMetrics_RequestsAndTokensByModel", func(p *Picker, pool Pool) bool {
-			set(p, pool)
-			answer(p)
+			setPools(t, p, pool)
+			answerOf(t, p)
 			return p.Picks(Picks{})[0].Tokens == 600
 		}},
 		"score": {"TestPlugins_ThroughEnvoyExternalScorerDecides", func(p *Picker, pool Pool) bool {
 			pool.Scorers = []Scorer{{}}
-			set(p, pool)
+			setPools(t, p, pool)
 			k := p.begin(t.Context(), longPrompt(600))
 			asked := false
 			p.stages = append(p.stages, stage{at: atRequest, run: func(k *pick) { asked = k.query.External != nil }})
@@ -218,30 +223,39 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 			return asked
 		}},
 		"rank": {"TestDisagg_StagesAreNamed", func(p *Picker, pool Pool) bool {
-			set(p, pool)
-			return answer(p).Endpoints.String() == first
+			setPools(t, p, pool)
+			return answerOf(t, p).Endpoints.String() == first
 		}},
 		"lease": {"TestRetry_ChargesTheEndpointThatServes", func(p *Picker, pool Pool) bool {
-			set(p, pool)
-			answer(p)
+			setPools(t, p, pool)
+			answerOf(t, p)
 			return p.leases.Len() == 1 && inFlight(p, first) == 1
 		}},
 		"spill": {"TestSpill_RouteWithoutTargetsYetIsStillServed", func(p *Picker, pool Pool) bool {
 			pool.Endpoints = nil
-			set(p, pool)
-			return answer(p).Reason == ReasonNoEndpoints
+			setPools(t, p, pool)
+			return answerOf(t, p).Reason == ReasonNoEndpoints
 		}},
 		"answer": {"TestEndpointPicker_RetriesFollowThePicksList", func(p *Picker, pool Pool) bool {
-			set(p, pool)
-			return len(answer(p).Endpoints) > 0
+			setPools(t, p, pool)
+			return len(answerOf(t, p).Endpoints) > 0
 		}},
 		"note": {"TestExplain_EveryPickIsKnownWithItsOutcome", func(p *Picker, pool Pool) bool {
-			set(p, pool)
-			answer(p)
+			setPools(t, p, pool)
+			answerOf(t, p)
 			return len(p.Picks(Picks{})) == 1
 		}},
 	}
-	holds := func(c check, without string) (ok bool) {
+}
+
+func answerOf(t *testing.T, p *Picker) extproc.Answer { return p.Pick(t.Context(), longPrompt(600)) }
+
+// Each stage is needed: without it the table still compiles, but its check fails, as does the named
+// test.
+func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
+	checks := requestChecks(t)
+	maps.Copy(checks, pickChecks(t))
+	holds := func(c stageCheck, without string) (ok bool) {
 		defer func() {
 			if recover() != nil {
 				ok = false // a stage behind it lacks what it sets
@@ -278,8 +292,7 @@ func TestStages_WithoutOneItsPromiseIsBroken(t *testing.T) {
 	}
 }
 
-// What a reader is shown of a pick is by the same table: each stage that it has passed, in their
-// order, with the time that it took.
+// Readers see a pick by the same table: its passed stages in order, with their times.
 func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p, Pool{ID: poolID("ns/pool"), Body: BodyBuffered, Endpoints: specs(first)},
@@ -324,7 +337,6 @@ func TestStages_RecordHasTheStagesThatAPickHasPassed(t *testing.T) {
 	}
 }
 
-// What a picker owns is in parts that own their state.
 func TestPicker_HasFewFields(t *testing.T) {
 	if n := reflect.TypeFor[Picker]().NumField(); n > 15 {
 		t.Errorf("Picker has %d fields, want 15 at most: give what belongs together a type of its own", n)

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// stayingClusters are clusters of an import of which each session has one: its requests go there
-// while that takes requests.
+// stayingClusters are an import's clusters with sessions: a session's requests go to its cluster
+// while it accepts requests.
 type stayingClusters struct{ clusters }
 
 func (stayingClusters) rank(k *pick) {
@@ -28,15 +28,15 @@ func (stayingClusters) rank(k *pick) {
 
 func (stayingClusters) answer(k *pick) {
 	clusters{}.answer(k)
-	// also of a token that has expired
+	// Also from an expired token.
 	if _, behind, ok := strings.Cut(string(k.request.Headers.Header(sessionTokenHeader)), tokenSeparator); ok {
 		k.answer.Headers = append(k.answer.Headers, extproc.Header{Name: sessionTokenHeader, Value: behind})
 	}
 	k.picker.keepStay(k.pool, k.stay, k.clusters[0].Cluster)
 }
 
-// stay reads a request's session, by its ID, and the cluster of the import that it is at, by its
-// token or else its ID; 0 and "" without.
+// stay returns a request's session, by its ID, and the session's cluster, by its token or else its
+// ID; 0 and "" if unknown.
 func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint64, cluster string) {
 	if pool.stays == nil {
 		return 0, ""
@@ -48,19 +48,17 @@ func (pool *pool) stay(header func(string) []byte, now time.Time) (session uint6
 	return session, cluster
 }
 
-// tokenSeparator is between the token of an import and that of the picker behind it. Neither token
-// has it inside.
+// tokenSeparator separates the import's token from the one of the picker behind it. Neither
+// contains it.
 const tokenSeparator = "."
 
-// maxTokenBehind bounds the token of another picker that is carried along: such tokens are of some
-// 40 bytes.
+// maxTokenBehind bounds another picker's token, usually some 40 bytes.
 const maxTokenBehind = 1 << 10
 
-// stayToken returns the header with the token of a session in the cluster behind the hop that
-// served: 8 bytes that stand for the cluster and 8 that are when, in Unix seconds; then the token
-// that the cluster's own picker has set, which the next request brings back to it. The token is no
-// secret. With one of its own, a client reaches clusters of the import only. It shows no name of a
-// cluster in clear.
+// stayToken returns the header with a session's token for the cluster behind the hop that served: 8
+// bytes for the cluster and 8 for the Unix time in seconds, then the token of the cluster's own
+// picker, to which the next request returns it. The token is not secret, because a forged one only
+// reaches clusters of the import. It does not reveal a cluster's name.
 func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.Header) {
 	i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served })
 	if i < 0 || len(behind) > maxTokenBehind {
@@ -72,8 +70,8 @@ func (pool *pool) stayToken(served, behind string, now time.Time) (set extproc.H
 		Value: base64.RawURLEncoding.EncodeToString(raw) + tokenSeparator + behind}
 }
 
-// readStayToken returns the cluster of a token that was made within the pool's SessionTTL; "" for
-// any other text, and if the cluster takes no requests of the import. Clocks may differ by as much.
+// readStayToken returns the cluster of a token made within the pool's SessionTTL; "" for invalid
+// tokens, and if the cluster accepts no requests of the import. Clocks may differ by SessionTTL.
 func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	own, _, ok := bytes.Cut(token, []byte(tokenSeparator))
 	if !ok || len(own) > maxSessionToken {
@@ -94,28 +92,27 @@ func (pool *pool) readStayToken(token []byte, now time.Time) string {
 	return ""
 }
 
-// clusterID stands for a cluster of the import in tokens, equal in all processes.
+// clusterID identifies an import's cluster in tokens, equally in all processes.
 func (pool *pool) clusterID(name string) uint64 {
 	return schedule.SessionID([]byte(pool.Name + "\x00" + name))
 }
 
-// keepStay records that a session has a request in a cluster, for all processes.
 func (p *Picker) keepStay(pool *pool, session uint64, cluster string) {
 	if pool.stays != nil && pool.stays.Keep(session, cluster, time.Now(), pool.SessionTTL) && p.config.Sharing != nil {
 		p.config.Sharing.Session(Session{Pool: pool.ID, ID: session, Cluster: cluster})
 	}
 }
 
-// moveStay records that a session is in the cluster behind the hop that served its request. The
-// places where an import spills are none.
+// moveStay moves a session to the cluster behind the hop that served its request. Spill targets do
+// not count.
 func (p *Picker) moveStay(pool *pool, session uint64, served string) {
 	if i := slices.IndexFunc(pool.Clusters.List, func(c Cluster) bool { return c.Hop == served }); i >= 0 {
 		p.keepStay(pool, session, pool.Clusters.List[i].Name)
 	}
 }
 
-// learnStay is LearnSession for a cluster. It keeps this process's own text of the name: what a
-// peer sends is long as it likes.
+// learnStay is LearnSession for a cluster. It keeps this process's own text of the name, because a
+// peer's may be long.
 func (pool *pool) learnStay(session uint64, cluster string, on, now time.Time) {
 	if pool.stays == nil {
 		return

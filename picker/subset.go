@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// maxSubsets bounds the selectors whose endpoints a pool remembers. Those of further ones are
-	// looked up for each request.
+	// maxSubsets bounds a pool's selectors with cached endpoints. Further ones are evaluated for
+	// each request.
 	maxSubsets = 64
-	// maxSelector bounds a selector, in bytes. A longer one matches no endpoint.
+	// maxSelector bounds a selector, in bytes. Longer ones match no endpoint.
 	maxSelector = 16 << 10
 )
 
-// subsets are the endpoints of a pool by the label selectors of requests. A change of the pool's
-// endpoints makes another pool.
+// subsets caches the endpoints of requests' label selectors. A change of the endpoints makes
+// another pool.
 type subsets struct {
-	known sync.Map // text of the selector -> map[netip.AddrPort]bool
+	known sync.Map // selector -> map[netip.AddrPort]bool
 	count atomic.Int32
 }
 
-// selected returns a filter for the endpoints that a selector matches, and within allows; a nil
-// within allows all. A selector that is none matches no endpoint.
+// selected returns a filter for the endpoints that match a selector and pass within, which may be
+// nil. An invalid selector matches none.
 func (pool *pool) selected(selector string, within func(*endpoint.Endpoint) bool) func(*endpoint.Endpoint) bool {
 	var match map[netip.AddrPort]bool
 	if found, ok := pool.subsets.known.Load(selector); ok {
@@ -48,7 +48,6 @@ func (pool *pool) match(text string) map[netip.AddrPort]bool {
 	return match
 }
 
-// selects returns which labels a selector matches.
 func selects(text string) func(map[string]string) bool {
 	selector, err := labels.Parse(text[:min(len(text), maxSelector)])
 	if err != nil || len(text) > maxSelector {

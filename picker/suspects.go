@@ -12,13 +12,12 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Suspect is a server of a pool that is suspect: a silent one gets no requests, others get one at a
-// time.
+// Suspect is a suspect server: a silent one gets no requests, others get one at a time.
 type Suspect struct {
 	Pool   objectid.Target    `json:"pool"`
-	Server string             `json:"server"` // its address
+	Server string             `json:"server"`
 	Kind   schedule.Suspicion `json:"kind"`
-	Why    string             `json:"why"` // for a reader
+	Why    string             `json:"why"` // for display
 }
 
 // Suspects returns the suspect servers, by pool and address.
@@ -36,8 +35,8 @@ func (p *Picker) Suspects() (all []Suspect) {
 	return all
 }
 
-// suspects returns why each server of the pool is suspect; nil for a pool that this process does
-// not pick servers from.
+// suspects returns why each server of the pool is suspect; nil if this process does not pick for
+// the pool.
 func (pool *pool) suspects(now time.Time) []schedule.Suspicion {
 	if pool.strategy == nil {
 		return nil
@@ -45,11 +44,10 @@ func (pool *pool) suspects(now time.Time) []schedule.Suspicion {
 	return pool.strategy.Suspects(now, pool.snapshot.Endpoints)
 }
 
-// why describes for a reader why a server is suspect.
 func why(kind schedule.Suspicion, e *endpoint.Endpoint) string {
 	switch kind {
 	case schedule.Silent:
-		if s := e.Load().Silence(); s != nil { // else it has just moved
+		if s := e.Load().Silence(); s != nil { // nil if it just showed progress
 			return s.String()
 		}
 	case schedule.Failing:
@@ -67,7 +65,6 @@ var suspectDesc = prometheus.NewDesc("penstock_picker_suspect_endpoints",
 		"stale ones get "+
 		"one request at a time. penstock status names each, and why.", []string{"pool", "kind"}, nil)
 
-// collectSuspects sends how many servers of a pool are suspect.
 func (pool *pool) collectSuspects(ch chan<- prometheus.Metric, now time.Time) {
 	counts := map[schedule.Suspicion]int{}
 	for _, kind := range pool.suspects(now) {

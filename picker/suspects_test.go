@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Every page names a suspect server with its reason: one that is silent, whose requests fail, or
-// whose page is stale while others' are fresh. Where a strategy suspects none for it, no page does.
+// Every page shows a suspect server's reason: silent, failing requests, or a stale page while
+// others' are fresh. If a strategy does not suspect it, no page does.
 func TestSuspects_AreShownWithTheirReasons(t *testing.T) {
 	pages := endpoint.Reading{Running: 1}
 	for name, tt := range map[string]struct {

@@ -7,11 +7,10 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// How a pick takes an endpoint, for the stages that do: lease and spill.
+// Leasing of an endpoint for the stages lease and spill.
 
-// take opens a lease at the first of the ranked endpoints. Another pick may have taken the
-// endpoint's last slot since, or its trial: the next rank takes that into account. It returns false
-// if no endpoint takes the request.
+// take opens a lease at the first ranked endpoint, and ranks again if another pick took its last
+// slot or its trial. It returns false if no endpoint accepts the request.
 func (k *pick) take() bool {
 	limit := int64(k.pool.Full.InFlight)
 	if k.strategy == k.pool.unlimited {
@@ -44,7 +43,6 @@ func (k *pick) take() bool {
 	return false
 }
 
-// foresees sets what shows whether the server answers.
 func (k *pick) foresees(w *endpoint.Work) {
 	kind := k.request.Facts.Kind
 	if k.request.Facts.Size == 0 { // the body is not read
@@ -53,9 +51,8 @@ func (k *pick) foresees(w *endpoint.Work) {
 	w.Generates, w.Held, w.Pool = generates(kind), k.at.Sub(k.started)+k.waited, k.pool.snapshot
 }
 
-// generates reports whether the answers to requests of a kind have tokens.
-func generates(of request.Kind) bool {
-	switch of {
+func generates(k request.Kind) bool {
+	switch k {
 	case request.ChatCompletions, request.Completions, request.Responses, request.Messages,
 		request.Generate, request.GRPCGenerate:
 		return true
@@ -63,8 +60,8 @@ func generates(of request.Kind) bool {
 	return false
 }
 
-// awaitEnd calls try each time that a request of the pool has ended, until it returns true,
-// and reports whether it has. All waits of a pick together last at most Config.EndWait.
+// awaitEnd calls try whenever a request of the pool has ended, until it returns true, and reports
+// whether it did. All waits of a pick together last at most Config.EndWait.
 func (k *pick) awaitEnd(try func() bool) bool {
 	began := time.Now()
 	defer func() { k.endWaited += time.Since(began) }()

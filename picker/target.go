@@ -4,22 +4,15 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// target is one kind of place to which picks send requests. Its methods are stages, and keep their
-// state in the pick.
+// target is a kind of destination. Its methods are stages, with their state in the pick.
 type target interface {
-	// restrict decides to what its request may be sent.
 	restrict(*pick)
-	// rank chooses where it is sent, the best first.
 	rank(*pick)
-	// lease counts it there.
 	lease(*pick)
-	// spill decides about a request that nothing takes.
 	spill(*pick)
-	// answer names what was chosen.
 	answer(*pick)
 }
 
-// targetOf returns the kind of a pool's target.
 func (pool *pool) targetOf() target {
 	switch {
 	case pool.Gateways:
@@ -36,7 +29,7 @@ func (pool *pool) targetOf() target {
 	return servers{}
 }
 
-// gateways are gateways of another cluster. Nothing is picked for them.
+// gateways are another cluster's gateways, which have no picks.
 type gateways struct{}
 
 func (gateways) restrict(k *pick) {
@@ -44,8 +37,8 @@ func (gateways) restrict(k *pick) {
 		k.decide(extproc.Answer{Pass: true}, "")
 		return
 	}
-	// Envoy has newer configuration than this picker: the pool has a picker now. The picker of the
-	// process that configured Envoy knows it.
+	// Envoy has newer configuration: the pool has a picker now, known to the process that
+	// configured Envoy.
 	k.decide(
 		extproc.Answer{
 			Unavailable: true, Message: "this picker does not pick for pool " + k.request.Pool +
@@ -58,5 +51,4 @@ func (gateways) lease(*pick)  {}
 func (gateways) spill(*pick)  {}
 func (gateways) answer(*pick) {}
 
-// servers are the model servers of a pool.
 type servers struct{}

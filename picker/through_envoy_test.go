@@ -107,8 +107,8 @@ func TestExtProc_RequestWithTrailersIsPickedFor(t *testing.T) {
 	}
 }
 
-// A gateway may have a pool before or after one of its pickers. The cluster then decides, as
-// without a picker.
+// A gateway may have a pool before or after its picker. The cluster then decides, as without a
+// picker.
 func TestEndpointPicker_UnknownPoolFallsBackToCluster(t *testing.T) {
 	g := startGateway(t,
 		route{Name: "open", Cluster: "open", Mode: none, Allow: true, Pool: "ns/unknown"},
@@ -206,7 +206,7 @@ func TestEndpointPicker_RetriesFollowThePicksList(t *testing.T) {
 		t.Errorf("attempts: %d and %d", first.Load(), second.Load())
 	}
 
-	// One pod, three retries that the user asked for: all of them go to it.
+	// One pod and the user's three retries: all go to it.
 	setPools(t, g.picker, Pool{ID: poolID("ns/pool"), Endpoints: g.endpoints()[:1]})
 	first.Store(0)
 	if response, _ := g.post(t, "/user/", nil); response.StatusCode != 503 || response.Header.Get("x-pod") != "pod-0" {
@@ -308,7 +308,7 @@ func TestAccessLog_EndsRequestAndNamesServingEndpoint(t *testing.T) {
 	}
 }
 
-// As vLLM does, the server sends the headers of a stream before it reads the prompt.
+// Like vLLM, the server sends a stream's headers before it reads the prompt.
 func TestAccessLog_PromptCountsAsUnreadUntilFirstToken(t *testing.T) {
 	g := startGateway(t, route{Name: "b", Cluster: "closed", Mode: buffered, Allow: true})
 	token, end := make(chan struct{}), make(chan struct{})

@@ -13,23 +13,22 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// tracker follows a request on its ext_proc stream.
-//
-// A gateway that Penstock configures ends the stream soon after the pick and reports the request's
-// end in its access log. Other gateways send no access log, but by the protocol keep the stream
-// until the response: the stream's end is the best known end of their requests.
+// tracker follows a request on its ext_proc stream. A gateway that Penstock configures ends the
+// stream soon after the pick and reports the request's end in its access log. Others send no access
+// log, but keep the stream until the response, as the protocol demands; its end is the best known
+// end of their requests.
 type tracker struct {
 	picker   *Picker
 	lease    *endpoint.Lease
 	untilEnd bool
-	shown    bool // with untilEnd: the gateway sends the first byte of the response's body
-	imported bool // the request is another cluster's
+	shown    bool // with untilEnd: the gateway sends response bodies
+	imported bool // from another cluster
 	pool     *pool
 	session  uint64               // schedule.Session.ID
 	texts    [maxEndpoints]string // of the answer
 
-	// With untilEnd: when the gateway was answered, the counters of the endpoint that serves, and
-	// what an access log would have of the response so far.
+	// With untilEnd: when the gateway was answered, the serving endpoint's counters, and the entry
+	// that an access log would have.
 	sent   time.Time
 	served *endpoint.Load
 	entry  accesslog.Entry
@@ -39,10 +38,9 @@ var trackers = sync.Pool{New: func() any { return new(tracker) }}
 
 func newTracker() *tracker { return trackers.Get().(*tracker) }
 
-// Response implements extproc.Tracker. It moves the lease and the session to the endpoint that
-// served the request.
-func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
-	status, served := of.Status, of.Served
+// Response implements extproc.Tracker. It moves the lease and the session to the serving endpoint.
+func (t *tracker) Response(r extproc.Response) (set extproc.Header) {
+	status, served := r.Status, r.Served
 	load, now := t.picker.loadOf(t.lease.Holder().Pool, served), time.Now()
 	if load == nil {
 		return set
@@ -50,7 +48,7 @@ func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
 	load = t.lease.Served(load)
 	t.lease.MoveTo(load, now)
 	if t.untilEnd {
-		t.headers(load, of, now)
+		t.headers(load, r, now)
 	}
 	if t.pool.sessions == nil || !t.pool.readsSessions() || status >= 500 {
 		return set
@@ -61,17 +59,17 @@ func (t *tracker) Response(of extproc.Response) (set extproc.Header) {
 	return extproc.Header{Name: sessionTokenHeader, Value: sessionToken(served, now)}
 }
 
-// headers follows a request without an access log. A response that is no stream begins at its end.
-func (t *tracker) headers(load *endpoint.Load, of extproc.Response, now time.Time) {
+// A response that is not streamed begins at its end.
+func (t *tracker) headers(load *endpoint.Load, r extproc.Response, now time.Time) {
 	t.served = load
-	t.entry = accesslog.Entry{Open: true, Served: of.Served, Status: of.Status, Headers: now.Sub(t.sent)}
-	if t.entry.Whole = accesslog.Whole(string(of.ContentType)); t.entry.Whole {
+	t.entry = accesslog.Entry{Open: true, Served: r.Served, Status: r.Status, Headers: now.Sub(t.sent)}
+	if t.entry.Whole = accesslog.Whole(string(r.ContentType)); t.entry.Whole {
 		t.lease.Whole()
 	}
-	if of.Status >= 400 || !t.lease.Streams() {
+	if r.Status >= 400 || !t.lease.Streams() {
 		t.lease.Begun(0)
 	}
-	if of.Status < 500 {
+	if r.Status < 500 {
 		load.Works()
 	}
 	t.picker.records.notes.ended(t.lease.Tag().Number, t.entry, now)
@@ -92,7 +90,6 @@ func (t *tracker) Begun() {
 	t.picker.records.notes.ended(t.lease.Tag().Number, t.entry, now)
 }
 
-// progress takes what the call shows of a response's body.
 func (t *tracker) progress(p endpoint.Progress, now time.Time) {
 	p.Status, p.Sent, p.Streams = t.entry.Status, 1, t.entry.Status > 0 && !t.entry.Whole
 	t.lease.Progress(p, now)
@@ -104,12 +101,12 @@ func (t *tracker) End() {
 		t.progress(endpoint.Progress{Ended: true, Canceled: true}, time.Now())
 	}
 	if t.served != nil {
-		e, of, now := t.entry, t.lease.Tag(), time.Now()
+		e, tag, now := t.entry, t.lease.Tag(), time.Now()
 		e.Open, e.Took = false, now.Sub(t.sent)
-		t.picker.records.notes.ended(of.Number, e, now)
-		t.picker.showsModel(of, t.lease.Holder().Pool, &e, now)
-		t.picker.records.usage.ended(t.lease.Holder().Pool, of, e)
-		t.picker.recorded(of, e, now)
+		t.picker.records.notes.ended(tag.Number, e, now)
+		t.picker.showsModel(tag, t.lease.Holder().Pool, &e, now)
+		t.picker.records.usage.ended(t.lease.Holder().Pool, tag, e)
+		t.picker.recorded(tag, e, now)
 		record(t.served, &e, now)
 	}
 	if t.untilEnd {
@@ -123,15 +120,15 @@ func (t *tracker) End() {
 	trackers.Put(t)
 }
 
-// Imported returns how many requests of other clusters are in flight here: those that this picker
-// has sent to endpoints.
+// Imported returns the number of other clusters' requests in flight that this picker has sent to
+// endpoints.
 func (p *Picker) Imported() int64 { return p.others.imported.Load() }
 
 var _ accesslog.Sink = (*Picker)(nil)
 
-// Log implements accesslog.Sink: it renews the lease of a request that goes on, and releases that
-// of one that has ended. The entry of another picker's lease is forwarded. If that picker is gone,
-// the request is counted here.
+// Log implements accesslog.Sink. It renews the lease of a continuing request, and releases an ended
+// one's. It forwards entries of another picker's lease. If that picker is gone, the request is
+// counted here.
 func (p *Picker) Log(e accesslog.Entry) {
 	if p.leases.Owns(e.Lease) {
 		p.LogOwn(e)
@@ -145,7 +142,7 @@ func (p *Picker) Log(e accesslog.Entry) {
 	switch {
 	case adopted != nil && adopted.Holder().Gateway != e.Gateway:
 		return
-	case adopted != nil && alive: // it was only away
+	case adopted != nil && alive: // it was only temporarily gone
 		adopted.Release()
 	case adopted != nil:
 		p.follow(adopted, e)
@@ -162,8 +159,8 @@ func (p *Picker) Log(e accesslog.Entry) {
 	p.config.Reports.Forward(e)
 }
 
-// LogOwn is Log for entries that another process forwarded: entries of other pickers' leases, and
-// of a Gateway that has not opened the lease, are dropped.
+// LogOwn is Log for entries that another process forwarded. It drops entries of other pickers'
+// leases, and of Gateways that did not open the lease.
 func (p *Picker) LogOwn(e accesslog.Entry) {
 	lease := p.leases.Find(e.Lease)
 	switch {
@@ -178,13 +175,12 @@ func (p *Picker) LogOwn(e accesslog.Entry) {
 	}
 }
 
-// follow updates a lease.
 func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	served := lease.Served(p.loadOf(lease.Holder().Pool, e.Served))
 	ok, now := failure(&e) == "", time.Now()
 	status := max(e.Status, e.Error)
 	picked := lease.Picked()
-	// Envoy tried it first, and another endpoint or none answered
+	// Envoy tried it first, but another endpoint or none responded.
 	passed := picked != nil && picked != served && e.Status > 0
 	p.records.notes.ended(lease.Tag().Number, e, now)
 	p.keepResponse(lease.Holder().Pool, &e)
@@ -195,7 +191,7 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	switch {
 	case served != nil:
 		lease.MoveTo(served, now)
-	case e.Open && e.Served != "": // a hop, whose own pick counts the request, or an endpoint that has left
+	case e.Open && e.Served != "": // a hop, whose own pick counts the request, or an endpoint that left
 		lease.MoveTo(p.others.nowhere, now)
 	}
 	switch {
@@ -231,10 +227,10 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	if !lease.Release() {
 		return
 	}
-	of := lease.Tag()
-	p.showsModel(of, lease.Holder().Pool, &e, now)
-	p.records.usage.ended(lease.Holder().Pool, of, e)
-	p.recorded(of, e, now)
+	tag := lease.Tag()
+	p.showsModel(tag, lease.Holder().Pool, &e, now)
+	p.records.usage.ended(lease.Holder().Pool, tag, e)
+	p.recorded(tag, e, now)
 	if passed && !lease.Frozen() {
 		picked.RecordFailed("no response", now)
 	}
@@ -247,7 +243,6 @@ func (p *Picker) follow(lease *endpoint.Lease, e accesslog.Entry) {
 	}
 }
 
-// record counts a request that has ended at the server that answered it.
 func record(served *endpoint.Load, e *accesslog.Entry, now time.Time) {
 	if why := failure(e); why != "" {
 		served.RecordFailed(why, now)
@@ -256,7 +251,7 @@ func record(served *endpoint.Load, e *accesslog.Entry, now time.Time) {
 	served.Record(e.FirstByte, now)
 }
 
-// failure is why a request counts as one that its server has not served; "" if it has.
+// failure is why a server did not serve a request, or "".
 func failure(e *accesslog.Entry) string {
 	switch {
 	case e.Status == 0:
@@ -271,14 +266,13 @@ func failure(e *accesslog.Entry) string {
 	return ""
 }
 
-// targetOf is the pool that an access log names; the zero Target if the text names none.
+// targetOf returns the zero Target if text is invalid.
 func targetOf(text string) objectid.Target {
-	of, _ := objectid.ParseTarget(text)
-	return of
+	target, _ := objectid.ParseTarget(text)
+	return target
 }
 
-// loadOf finds the counters of a pool's address as text; nil for hops, addresses of other pools and
-// "".
+// loadOf finds the counters of an address in a pool; nil for hops, other addresses and "".
 func (p *Picker) loadOf(name, text string) *endpoint.Load {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {

@@ -17,7 +17,6 @@ const (
 	second = "10.0.0.2:80"
 )
 
-// pickFirst returns a picker, and the lease of a pick that named the endpoints first and second.
 func pickFirst(t *testing.T, c Config) (p *Picker, lease string) {
 	t.Helper()
 	p = runPicker(t, c)
@@ -62,7 +61,7 @@ func TestRetry_ChargesTheEndpointThatServes(t *testing.T) {
 	}
 }
 
-// The picker of another process has opened a lease, and Envoy reports to this one.
+// Another process's picker opened the lease, and Envoy reports to this one.
 func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 	alive := true
 	var forwarded []accesslog.Entry
@@ -101,14 +100,12 @@ func TestLease_OfPeerIsForwardedAndOfLostPeerCounted(t *testing.T) {
 	}
 }
 
-// onePeer is a picker with the name peer.
 type onePeer struct{ alive *bool }
 
 func (o onePeer) Alive(owner string) bool { return *o.alive && owner == "peer" }
 func (onePeer) Order() (int, bool)        { return 1, false }
 func (onePeer) Settle(context.Context)    {}
 
-// Clients that give up show nothing about the server.
 func TestAccessLog_CanceledRequestsLeaveServerUnsuspected(t *testing.T) {
 	p, lease := pickFirst(t, Config{})
 	for range 5 {
@@ -129,7 +126,7 @@ func TestAccessLog_CanceledRequestsLeaveServerUnsuspected(t *testing.T) {
 	}
 }
 
-// Without the report of its first token, a request's prompt counts as unread to its end.
+// Without a report of its first token, a prompt counts as unread to its request's end.
 func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 	p := runPicker(t, Config{})
 	_, address := servePicker(t, p)
@@ -168,8 +165,8 @@ func TestAccessLog_FirstTokenEndsBacklog(t *testing.T) {
 	}
 }
 
-// Headers come before the prompt is read, and a response that is no stream comes when all of it is
-// written: neither shows how fast a server reads prompts.
+// Headers precede the reading of the prompt, and a response that is not streamed comes at its end:
+// neither shows a rate.
 func TestFirstToken_RateIsThatOfTheBodyOfAStream(t *testing.T) {
 	const tokens = 4000
 	headers, token := 5*time.Millisecond, 20*time.Millisecond+time.Second

@@ -8,12 +8,12 @@ import (
 )
 
 // A prompt counts as cached at a server from the pick on, so that the next one with the same
-// beginning follows it. If the server denies the request, or is never sent it, this is taken back,
-// in the other processes too. Two things stay: the evictions of other prompts, and what the reports
-// to other clusters have of the prompt (Config.Observe): they have no retraction.
+// beginning follows it. If the server denies the request, or never gets it, this is reverted, also
+// in other processes. Evictions of other prompts stay, and so do reports to other clusters
+// (Config.Observer), which have no retraction.
 
 // sentTo records that a server is sent the prompt. It returns false if the server's cache is too
-// small for it: the server denies it.
+// small, so that it denies the prompt.
 func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	server := e.Load().Prefixes()
 	if !server.Fits(k.query.Tokens) {
@@ -31,9 +31,9 @@ func (k *pick) sentTo(e *endpoint.Endpoint, place int) bool {
 	return true
 }
 
-// denied reports whether the server has not read the prompt, by the last entry of the access log.
-// An answer that is not streamed begins at its end: a client or a timeout that does not wait for it
-// shows nothing about the prompt.
+// denied reports whether the server has not read the prompt, by the last access log entry. A
+// response that is not streamed begins at its end, so a client or a timeout that ends earlier shows
+// nothing.
 func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	switch {
 	case e.Status > 0 && e.Status < 400:
@@ -46,9 +46,9 @@ func denied(u *endpoint.Unread, e accesslog.Entry) bool {
 	return true
 }
 
-// endUnread ends the wait for the answer to a lease's prompt. The servers that have not read it
-// lose it: all of them if the request is denied, and the one that the pick names first if the
-// request has passed it.
+// endUnread ends the wait for the response to a lease's prompt, and removes the prompt from servers
+// that have not read it: all if the request is denied, or the pick's first endpoint if another one
+// served.
 func (p *Picker) endUnread(lease *endpoint.Lease, e accesslog.Entry, passed bool) {
 	u := lease.TakeUnread()
 	if u == nil {

@@ -8,14 +8,12 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// cachedTokens is how much of a chain counts as cached at an endpoint.
 func cachedTokens(p *Picker, at string, chain []uint64) int32 {
 	cached := make([]int32, 1)
 	p.prompts.prefixes.Match(chain, []*prefix.Server{p.loadOf("ns/pool", at).Prefixes()}, cached)
 	return cached[0]
 }
 
-// chainOf is a prompt of blocks.
 func chainOf(first uint64, blocks int) (c []uint64) {
 	for i := range uint64(blocks) {
 		c = append(c, first+i)
@@ -23,8 +21,8 @@ func chainOf(first uint64, blocks int) (c []uint64) {
 	return c
 }
 
-// A server that denies a request has not read its prompt: the next one with the same beginning is
-// not expected to find it there.
+// A server that denies a request has not read its prompt: the next one with the same beginning does
+// not expect it there.
 func TestDenial_LeavesNothingCached(t *testing.T) {
 	const sent, answered = time.Millisecond, 20 * time.Millisecond
 	for _, c := range []struct {
@@ -81,7 +79,7 @@ func TestDenial_LeavesNothingCached(t *testing.T) {
 	}
 }
 
-// Both servers of a request with a prefill server lose its prompt, and what they had before stays.
+// Both servers of a request with a prefill server lose its prompt, and keep their earlier blocks.
 func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	p := runPicker(t, Config{})
 	setPools(t, p,
@@ -99,12 +97,12 @@ func TestDenial_LeavesWhatWasCachedBefore(t *testing.T) {
 	}
 	for _, at := range []string{first, second} {
 		if got, want := cachedTokens(p, at, long), int32(prefix.End(len(short)-1)); got != want {
-			t.Errorf("%s: %d tokens cached, want those of the first prompt, %d", at, got, want)
+			t.Errorf("%s: %d tokens cached, want %d as for the first prompt", at, got, want)
 		}
 	}
 }
 
-// A prompt that a server's cache cannot hold evicts nothing there.
+// A prompt that exceeds a server's cache evicts nothing there.
 func TestDenial_OfPromptLargerThanTheCacheEvictsNothing(t *testing.T) {
 	var sent []Sent
 	p := runPicker(t, Config{Sharing: shared{sent: func(s Sent) { sent = append(sent, s) }}})

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/upload"
 )
 
-// Upload implements extproc.Uploads. Of an Envoy's limit each process answers for an equal part,
-// because an Envoy's calls are spread over all of them.
+// Upload implements extproc.Uploads. Each process handles an equal part of an Envoy's limit,
+// because an Envoy's calls are spread over all processes.
 func (p *Picker) Upload(ctx context.Context, gateway string, limit int64) extproc.Upload {
 	proxy := upload.Proxy{Gateway: gateway}
 	if from, ok := peer.FromContext(ctx); ok {
@@ -24,7 +24,6 @@ func (p *Picker) Upload(ctx context.Context, gateway string, limit int64) extpro
 	return countedUpload{p.wire.uploads.Open(proxy, limit/int64(1+others)), p.metrics.uploads.WithLabelValues(gateway)}
 }
 
-// countedUpload counts when there is no room.
 type countedUpload struct {
 	*upload.Upload
 	rejected prometheus.Counter

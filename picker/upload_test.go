@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// from is the context of a call of an Envoy.
 func from(address string) context.Context {
 	return peer.NewContext(context.Background(), &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP(address), Port: 50000}})
 }

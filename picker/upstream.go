@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// upstreamMetrics are the series of llm-d's EPP (v0.10) that have a meaning here, with its names,
-// labels and buckets, and with the names that they had before: dashboards and autoscalers for that
-// EPP go on. A nil one measures nothing.
+// upstreamMetrics are the applicable series of llm-d's EPP (v0.10), with its names, labels and
+// buckets, and with their former names, for existing dashboards and autoscalers. A nil one measures
+// nothing.
 type upstreamMetrics struct {
 	upstreamSeries
 	picker                                 *Picker
@@ -32,7 +32,7 @@ type upstreamMetrics struct {
 	models, fairness                       boundedLabel
 }
 
-// Labels of requests, and of plugins. The numbers below are places in a series' labels.
+// Labels of requests and plugins. The numbers below are places in a series' labels.
 var (
 	requestLabels = []string{"model_name", "target_model_name", "fairness_id", "priority"}
 	pluginLabels  = []string{"plugin_name", "plugin_type"}
@@ -44,10 +44,27 @@ func with(labels []string, more ...string) []string {
 
 func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, error) {
 	u := &upstreamMetrics{picker: p}
-	const objective, extension, scheduler = "inference_objective_", "inference_extension_", "llm_d_inference_scheduler_"
-	latencyLabels := with(pluginLabels, "model_name", "target_model_name")
-	flowLabels := []string{"fairness_id", "priority", "outcome", "inference_pool", "model_name", "target_model_name"}
+	u.addRequests()
+	u.addPicks()
+	u.addFlow()
+	if r == nil {
+		return u, nil
+	}
+	for _, c := range append(u.all, upstreamPools{p, &u.models, &u.fairness}) {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}
 
+const (
+	objective = "inference_objective_"
+	extension = "inference_extension_"
+	scheduler = "llm_d_inference_scheduler_"
+)
+
+func (u *upstreamMetrics) addRequests() {
 	u.requests = u.counter("request_total", "Requests that a model server was picked for",
 		requestLabels, objective+"request_total", 0, 1, 3)
 	u.errors = u.counter("request_error_total", "Requests that ended with an error, by its status",
@@ -79,7 +96,10 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 		upstreamTPOT, requestLabels, objective+"request_tpot_seconds", 0, 1)
 	u.between = u.histogram("request_streaming_itl_seconds", "Time between two messages of a streamed response's body",
 		upstreamITL, requestLabels, "")
+}
 
+func (u *upstreamMetrics) addPicks() {
+	latencyLabels := with(pluginLabels, "model_name", "target_model_name")
 	u.attempts = u.counter("scheduler_attempts_total", "Picks, by status and endpoint",
 		[]string{"status", "target_model_name", "endpoint_name", "namespace", "port"},
 		extension+"scheduler_attempts_total", 0, 1, 2, 3, 4)
@@ -109,7 +129,10 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 		extension+"prefix_indexer_hit_ratio")
 	u.hitBytes = u.histogram("prefix_indexer_hit_bytes", "Bytes of prompts that the picked server has cached",
 		upstreamTokens[:15], pluginLabels, extension+"prefix_indexer_hit_bytes")
+}
 
+func (u *upstreamMetrics) addFlow() {
+	flowLabels := []string{"fairness_id", "priority", "outcome", "inference_pool", "model_name", "target_model_name"}
 	u.outcomes = u.counter("flow_control_requests_total", "Requests by what flow control made of them",
 		[]string{"outcome", "priority", "inference_pool"}, "")
 	u.queued = u.histogram("flow_control_request_queue_duration_seconds", "Time that requests wait for flow control",
@@ -121,25 +144,15 @@ func newUpstreamMetrics(r prometheus.Registerer, p *Picker) (*upstreamMetrics, e
 	u.cycle = u.histogram("flow_control_dispatch_cycle_duration_seconds",
 		"Time of one measurement of a pool's saturation",
 		upstreamPicks, nil, extension+"flow_control_dispatch_cycle_duration_seconds")
-	if r == nil {
-		return u, nil
-	}
-	for _, c := range append(u.all, upstreamPools{p, &u.models, &u.fairness}) {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return u, nil
 }
 
-// boundedLabel bounds the values of a label that clients choose.
 type boundedLabel struct {
 	mu   sync.Mutex
 	seen map[string]string
 }
 
-// of returns the value, or otherModel for one that comes after maxModels others.
-func (b *boundedLabel) of(value string) string {
+// bounded returns the value, or otherModel after maxModels others.
+func (b *boundedLabel) bounded(value string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known, ok := b.seen[value]; ok || value == "" {
@@ -156,20 +169,17 @@ func (b *boundedLabel) of(value string) string {
 	return b.seen[own]
 }
 
-// measured observes one measurement of a pool's saturation.
 func (u *upstreamMetrics) measured(took time.Duration) {
 	if u != nil {
 		u.cycle.observe(took.Seconds())
 	}
 }
 
-// outcomeNames are the outcomes of flow control by llm-d's names.
 var outcomeNames = map[flow.Outcome]string{
 	flow.Admitted: "Dispatched", flow.Rejected: "RejectedCapacity", flow.Expired: "EvictedTTL",
 	flow.NoEndpoints: "RejectedNoEndpoints", flow.Canceled: "EvictedContextCancelled",
 }
 
-// picked counts a pick, and follows its request.
 func (u *upstreamMetrics) picked(k *pick) {
 	if u == nil {
 		return
@@ -178,18 +188,18 @@ func (u *upstreamMetrics) picked(k *pick) {
 	took := time.Since(started)
 	u.scheduling.observe(took.Seconds())
 	u.processing.observe((took + k.waited).Seconds())
-	model, target := u.models.of(k.model), u.models.of(cmp.Or(servedModel(&r.Facts), k.model))
-	labels := []string{model, target, u.fairness.of(string(pool.fairness(r))), strconv.Itoa(int(pool.priority(r)))}
+	model, target := u.models.bounded(k.model), u.models.bounded(cmp.Or(servedModel(&r.Facts), k.model))
+	labels := []string{model, target, u.fairness.bounded(string(pool.fairness(r))), strconv.Itoa(int(pool.priority(r)))}
 	if outcome := outcomeNames[k.held]; outcome != "" {
 		u.outcomes.inc(outcome, labels[3], pool.ID.Pool.Name)
 		u.queued.observe(k.waited.Seconds(), labels[2], labels[3], outcome, pool.ID.Pool.Name, model, target)
 		u.entered.observe(k.entered.Seconds(), labels[2], labels[3], outcome)
 	}
-	if size := max(r.Facts.Size, length(r.Headers.Header("content-length"))); size > 0 {
+	if size := max(r.Facts.Size, contentLength(r)); size > 0 {
 		u.sizes.observe(float64(size), labels...)
 	}
 	if r.Facts.Target != nil {
-		u.rewrites.inc(pool.ID.Pool.Name, u.models.of(r.Facts.Model), target)
+		u.rewrites.inc(pool.ID.Pool.Name, u.models.bounded(r.Facts.Model), target)
 	}
 	if a.Status != 0 || k.lease == nil {
 		u.attempts.inc("failure", target, "", "", "")
@@ -203,13 +213,13 @@ func (u *upstreamMetrics) picked(k *pick) {
 	name, port := pool.named(first)
 	u.attempts.inc("success", target, name, pool.ID.Namespace, port)
 	u.requests.inc(labels...)
-	if of := pool.disagg(); k.staged && of != nil {
+	if d := pool.disagg(); k.staged && d != nil {
 		for _, c := range []struct {
 			counters
 			on bool
-		}{{u.stages, true}, {u.pairs, of.HandlerType == "pd-profile-handler"}} {
+		}{{u.stages, true}, {u.pairs, d.HandlerType == "pd-profile-handler"}} {
 			if c.on {
-				c.inc(of.Handler, of.HandlerType, cmp.Or(target, "unknown"), k.further.decision())
+				c.inc(d.Handler, d.HandlerType, cmp.Or(target, "unknown"), k.further.decision())
 			}
 		}
 	}
@@ -225,7 +235,6 @@ func (u *upstreamMetrics) picked(k *pick) {
 	a.Track = t
 }
 
-// ranked counts what is predicted of the first endpoint, and what it has cached.
 func (u *upstreamMetrics) ranked(k *pick, t *upstreamRequest) {
 	c := &k.ranked[0]
 	if c.TTFT > 0 {
@@ -241,7 +250,6 @@ func (u *upstreamMetrics) ranked(k *pick, t *upstreamRequest) {
 
 var prefixPlugin = []string{"approx-prefix-cache-producer", "approx-prefix-cache-producer"}
 
-// named returns the name of an endpoint's pod, or its IP address, and its port.
 func (pool *pool) named(text string) (name, port string) {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {

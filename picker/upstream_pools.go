@@ -22,7 +22,7 @@ type upstreamPools struct {
 	models, fairness *boundedLabel
 }
 
-// Gauges that are computed when the page is read, with their former names.
+// Gauges computed when the page is read, with their former names.
 var (
 	flowQueueLabels = []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
 	inFlightLabels  = []string{"endpoint_name", "namespace", "producer_name", "fairness_id", "priority"}
@@ -81,7 +81,6 @@ var (
 	pollErrors, extractErrors, info = gaugeDescs(15), gaugeDescs(16), gaugeDescs(17)
 )
 
-// gaugeDescs returns the descriptions of a row of gaugeSeries.
 func gaugeDescs(i int) (out []*prometheus.Desc) {
 	s := &gaugeSeries[i]
 	out = append(out, prometheus.NewDesc(s.Name, s.Help+" (llm-d's name).", s.Labels, nil))
@@ -108,13 +107,13 @@ func (upstreamPools) Describe(ch chan<- *prometheus.Desc) {
 func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	c.process(ch)
 	for _, pool := range c.picker.pools.now.Load().byName {
-		if !pool.Default { // the only one that a stand-alone picker serves
+		if !pool.Default { // a stand-alone picker serves only this one
 			continue
 		}
 		c.flow(ch, pool)
 		c.inFlight(ch, pool)
 		name, ready := pool.ID.Pool.Name, 0
-		var shown [len(poolMeans)][]float64 // use of the KV cache, waiting and running requests
+		var shown [len(poolMeans)][]float64 // KV cache usage, waiting and running requests
 		seen := map[string]bool{}
 		for i := range pool.snapshot.Endpoints {
 			e := &pool.snapshot.Endpoints[i]
@@ -143,7 +142,6 @@ func (c upstreamPools) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// spread returns the mean of some values, and their standard deviation.
 func spread(values []float64) (mean, deviation float64) {
 	for _, v := range values {
 		mean += v / float64(len(values))
@@ -154,7 +152,6 @@ func spread(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// emit sends a value under each of some names.
 func emit(
 	ch chan<- prometheus.Metric, descs []*prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string,
 ) {
@@ -163,7 +160,6 @@ func emit(
 	}
 }
 
-// process sends what no pool has.
 func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	const source, extractor = "metrics-data-source", "core-metrics-extractor"
 	emit(ch, pollErrors, prometheus.CounterValue, float64(c.picker.registry.ScrapeFailures()), source)
@@ -179,8 +175,8 @@ func (c upstreamPools) process(ch chan<- prometheus.Metric) {
 	emit(ch, info, prometheus.GaugeValue, 1, commit, release.Version())
 }
 
-// flow sends a pool's saturation and what waits. A pool without flow control has a saturation, too,
-// so that an autoscaler can go by it; and a pool whose queue is empty has a size of 0.
+// flow sends a pool's saturation and queue. Without flow control, autoscalers get a saturation,
+// too, and the size of an empty queue.
 func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	name, by := pool.ID.Pool.Name, flow.Saturation{}
 	if pool.FlowControl != nil {
@@ -201,7 +197,7 @@ func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	type waiting struct{ requests, bytes int64 }
 	all := map[key]waiting{{}: {}}
 	pool.queue.Each(func(r *flow.Request) {
-		k := key{c.fairness.of(r.Fairness), c.models.of(r.Model), r.Priority}
+		k := key{c.fairness.bounded(r.Fairness), c.models.bounded(r.Model), r.Priority}
 		w := all[k]
 		all[k] = waiting{w.requests + 1, w.bytes + r.Bytes}
 	})
@@ -212,7 +208,6 @@ func (c upstreamPools) flow(ch chan<- prometheus.Metric, pool *pool) {
 	}
 }
 
-// inFlight sends what the servers of a pool have in flight, and have cached.
 func (c upstreamPools) inFlight(ch chan<- prometheus.Metric, pool *pool) {
 	const producer = "inflight-load-producer"
 	stale, blocks := 0, 0
@@ -224,7 +219,7 @@ func (c upstreamPools) inFlight(ch chan<- prometheus.Metric, pool *pool) {
 			stale++
 		}
 		blocks += cachedBlocks(e)
-		at := cmp.Or(e.Pod, e.Text) // the ranks of a pod have one name
+		at := cmp.Or(e.Pod, e.Text) // the ranks of a pod share a name
 		requests[at] += state.InFlight
 		tokens[at] += state.Unread
 	}

@@ -10,29 +10,28 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// upstreamRequest measures one request.
 type upstreamRequest struct {
 	extproc.Tracker
 	metrics   *upstreamMetrics
 	labels    []string
-	predictor []string // labels of predictions; nil: nothing is predicted
+	predictor []string // labels of predictions; nil without any
 	objective schedule.Objective
 	started   time.Time
-	begun     time.Time // the first byte of the body; zero: none so far
-	last      time.Time // the last message of it
+	begun     time.Time
+	last      time.Time
 	streaming bool
-	took      time.Duration // here
+	took      time.Duration // processing time here
 	bytes     int
 	usage     usageReader
 }
 
 // Response implements extproc.Tracker.
-func (u *upstreamRequest) Response(of extproc.Response) extproc.Header {
+func (u *upstreamRequest) Response(r extproc.Response) extproc.Header {
 	defer u.spent(time.Now())
-	if of.Status >= 400 {
-		u.metrics.errors.inc(append(u.labels, strconv.Itoa(of.Status))...)
+	if r.Status >= 400 {
+		u.metrics.errors.inc(append(u.labels, strconv.Itoa(r.Status))...)
 	}
-	return u.Tracker.Response(of)
+	return u.Tracker.Response(r)
 }
 
 // Begun implements extproc.Tracker.
@@ -86,7 +85,6 @@ func (u *upstreamRequest) End() {
 
 func (u *upstreamRequest) spent(since time.Time) { u.took += time.Since(since) }
 
-// missed counts a request that missed its objective.
 func (u *upstreamRequest) missed(what string) {
 	if u.predictor != nil {
 		u.metrics.late.inc(append(u.predictor[:4:4], what)...)

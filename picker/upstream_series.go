@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Buckets of llm-d's EPP.
 var (
 	upstreamSeconds = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8,
 		10, 15, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
@@ -26,19 +25,19 @@ const upstreamPrefix = "llm_d_epp_"
 
 // Series describes a series of llm-d's EPP, for documentation.
 type Series struct {
-	Name, Former string // Former is "" for a series that had no other name
+	Name, Former string // Former is "" if it had no other name
 	Type         string
 	Labels       []string
 	Help         string
 }
 
-// upstreamSeries makes series with today's name and the former one.
+// upstreamSeries makes series with their current and former names.
 type upstreamSeries struct {
 	all    []prometheus.Collector
 	series []Series
 }
 
-// add records a series. keep are the labels that the former one has, by their places.
+// add records a series. keep are the places of the former series' labels.
 func (u *upstreamSeries) add(kind, name, help string, labels []string, former string, keep []int) (
 	own prometheus.Opts, old *prometheus.Opts, oldLabels []string,
 ) {
@@ -53,7 +52,6 @@ func (u *upstreamSeries) add(kind, name, help string, labels []string, former st
 	return own, &prometheus.Opts{Name: former, Help: help + " (the former name of " + own.Name + ")."}, oldLabels
 }
 
-// kept returns the values of the labels that a former series has.
 func kept(values []string, keep []int) []string {
 	out := make([]string, len(keep))
 	for k, i := range keep {
@@ -141,7 +139,7 @@ func (h *histograms) observe(v float64, values ...string) {
 
 // UpstreamSeries lists the series of llm-d's EPP that penstock picker has.
 func UpstreamSeries() []Series {
-	u, _ := newUpstreamMetrics(nil, nil) // without a registry there is no error
+	u, _ := newUpstreamMetrics(nil, nil) // no error without a registry
 	return append(u.series, gaugeSeries...)
 }
 

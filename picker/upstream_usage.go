@@ -2,14 +2,12 @@ package picker
 
 import "bytes"
 
-// maxTail is how much of the end of a response is searched for the tokens that it took.
+// maxTail is the part of a response's end that is searched for its tokens.
 const maxTail = 4 << 10
 
-// usageReader keeps the end of a response's body, where model servers report its tokens.
 type usageReader struct{ tail []byte }
 
-// Members of a response that have numbers of tokens, in the forms of OpenAI's APIs and of
-// Anthropic's.
+// Members with numbers of tokens, in OpenAI's and Anthropic's APIs.
 var (
 	usageOutput = []string{`"completion_tokens":`, `"output_tokens":`}
 	usageCached = []string{`"cached_tokens":`, `"cache_read_input_tokens":`}
@@ -26,7 +24,6 @@ func (u *usageReader) write(p []byte) {
 	u.tail = append(u.tail, p...)
 }
 
-// number returns the last number that one of some members has; 0 without one.
 func (u *usageReader) number(members []string) (n int) {
 	at := -1
 	for _, m := range members {

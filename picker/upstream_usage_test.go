@@ -5,11 +5,12 @@ import (
 	"testing"
 )
 
-// A response names its tokens at its end, in whatever pieces it arrives.
+// A response has its tokens at its end, in whatever pieces it arrives.
 func TestUpstreamMetrics_TokensAreTheResponsesOwn(t *testing.T) {
 	filler := strings.Repeat(`{"choices":[{"delta":{"content":"x"}}]}`, 300)
 	for body, want := range map[string][2]int{
-		`{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":4}}}`: {7, 4},
+		`{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7,` +
+			`"prompt_tokens_details":{"cached_tokens":4}}}`: {7, 4},
 		filler +
 			`data: {"usage": {"completion_tokens": 12, "total_tokens": 20}}`: {12, 0},
 		`data: {"usage":{"output_tokens":1}} data: {"usage":{"output_tokens":33,"cache_read_input_tokens":5}}`: {33, 5},

@@ -12,16 +12,13 @@ import (
 )
 
 const (
-	// maxModels bounds the names of models in metrics. Clients choose names, so requests for
-	// further ones count as otherModel, and a name gets a series with its first request that a
-	// server has accepted.
-	maxModels  = 1000
-	otherModel = "other"
-	// maxModelName is the longest name that gets a series, in bytes.
-	maxModelName = 128
+	// maxModels bounds the models in metrics, because clients choose their names. Further ones
+	// count as otherModel. A name gets a series with its first accepted request.
+	maxModels    = 1000
+	otherModel   = "other"
+	maxModelName = 128 // of a series, in bytes
 )
 
-// usage counts the requests that have ended, by pool and model.
 type usage struct {
 	mu     sync.Mutex
 	models map[modelKey]*modelUsage
@@ -30,23 +27,21 @@ type usage struct {
 
 type modelKey struct{ pool, model string }
 
-// modelUsage are the sums of one model's requests.
 type modelUsage struct {
 	served, failed uint64
-	firstByte      time.Duration // of all that were served
-	input, cached  uint64        // tokens of prompts of all that were served
-	output         uint64        // of their responses, where they are read
+	firstByte      time.Duration // of served requests
+	input, cached  uint64
+	output         uint64
 }
 
-// ended counts a request.
-func (u *usage) ended(pool string, of endpoint.Tag, e accesslog.Entry) {
-	if of.Model == "" {
+func (u *usage) ended(pool string, tag endpoint.Tag, e accesslog.Entry) {
+	if tag.Model == "" {
 		return
 	}
 	ok := e.Status > 0 && e.Status < 400 && e.Error == 0 && !e.Cut
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	m := u.of(modelKey{pool, of.Model}, ok)
+	m := u.find(modelKey{pool, tag.Model}, ok)
 	if !ok {
 		m.failed++
 		return
@@ -54,12 +49,12 @@ func (u *usage) ended(pool string, of endpoint.Tag, e accesslog.Entry) {
 	m.served++
 	m.firstByte += e.FirstByte
 	m.output += uint64(max(e.OutputTokens, 0))
-	m.input += uint64(max(of.Tokens, 0))
-	m.cached += uint64(max(min(of.Cached, of.Tokens), 0))
+	m.input += uint64(max(tag.Tokens, 0))
+	m.cached += uint64(max(min(tag.Cached, tag.Tokens), 0))
 }
 
-// of returns the sums of a model, or of the others. u.mu is held.
-func (u *usage) of(key modelKey, add bool) *modelUsage {
+// find returns a model's sums, or the others'. u.mu is held.
+func (u *usage) find(key modelKey, add bool) *modelUsage {
 	m := u.models[key]
 	if m == nil && (!add || u.names >= maxModels || len(key.model) > maxModelName) {
 		key.model = otherModel
@@ -80,7 +75,6 @@ func (u *usage) of(key modelKey, add bool) *modelUsage {
 	return m
 }
 
-// remove drops the models of a pool that is gone.
 func (u *usage) remove(pool string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -106,8 +100,8 @@ var (
 		[]string{"pool", "model"}, nil)
 	modelTokensDesc = prometheus.NewDesc("penstock_picker_model_prompt_tokens_total",
 		"Tokens of the prompts of all requests served, by model, where the picker reads prompts: a quarter of their "+
-			"bytes, unless token IDs are given. Of type cached are those that the picker took to be cached where it "+
-			"sent them; of type input are all.", []string{"pool", "model", "type"}, nil)
+			"bytes, unless token IDs are given. Type input counts all, type cached the tokens that the picker "+
+			"expected in the server's cache.", []string{"pool", "model", "type"}, nil)
 	modelOutputDesc = prometheus.NewDesc("penstock_picker_model_output_tokens_total",
 		"Tokens of the responses of all requests served, by model and the responses' own account, of pools whose "+
 			"PoolPolicy has picker.tokenUsage.", []string{"pool", "model"}, nil)
@@ -119,7 +113,6 @@ var (
 			"cache's use, or 1 where requests wait.", []string{"pool"}, nil)
 )
 
-// collect sends the series of all models.
 func (u *usage) collect(ch chan<- prometheus.Metric) {
 	u.mu.Lock()
 	all := make(map[modelKey]modelUsage, len(u.models))
@@ -130,7 +123,7 @@ func (u *usage) collect(ch chan<- prometheus.Metric) {
 	names := map[modelKey]bool{}
 	for key, m := range all {
 		name := modelKey{key.pool, strings.ToValidUTF8(key.model, "\uFFFD")}
-		if names[name] { // of two names that differ in invalid bytes alone
+		if names[name] { // another name differs in invalid bytes alone
 			continue
 		}
 		names[name] = true
@@ -151,7 +144,6 @@ func (u *usage) collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// saturated sums up what fresh pages show of a pool.
 type saturated struct{ endpoints, queue, use float64 }
 
 func (s *saturated) add(state *endpoint.State) {

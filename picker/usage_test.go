@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// ask picks for a model, and logs the end of the request.
 func ask(t *testing.T, p *Picker, model string, status int) {
 	t.Helper()
 	r := &extproc.Request{Pool: "ns/pool", Headers: &extproc.Message{},
@@ -77,7 +76,6 @@ func TestMetrics_RequestsAndTokensByModel(t *testing.T) {
 	}
 }
 
-// What a page shows of a pool.
 func TestMetrics_QueueAndSaturationOfFreshPages(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p, err := New(Config{Registerer: registry})

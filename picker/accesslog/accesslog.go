@@ -21,65 +21,62 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Entry is the access log's entry of one request that was picked for. Its JSON form is exchanged
-// between processes.
+// Entry is the access log's entry of one picked request. Its JSON form is exchanged between
+// processes.
 type Entry struct {
-	Lease   string // the pick's endpoint.Lease.ID
+	Lease   string // endpoint.Lease.ID of the pick
 	Gateway string `json:",omitempty"` // whose key the call has, "namespace/name"; "" if calls need none
-	Pool    string `json:"-"`          // that was picked from
-	// Open means that the request is still in flight: Envoy logs it periodically. The fields below
-	// are then as of now.
+	Pool    string `json:"-"`
+	// Open marks a request in flight, which Envoy logs periodically with the fields' current
+	// values.
 	Open   bool   `json:",omitempty"`
-	Served string // "ip:port" of the endpoint that serves the request, or a hop's address; "" if none does
-	Status int    // of the response, as the client saw it; 0 if there was none
-	// Sent is the time from the request's start until its last byte was sent to the endpoint; 0 if
-	// it was not.
+	Served string // "ip:port" of the serving endpoint, or a hop's address; "" if none
+	Status int    // of the response, as the client saw it; 0 without one
+	// Sent is the time from the request's start until its last byte was sent; 0 if it was not.
 	Sent time.Duration `json:",omitempty"`
-	// Headers is the time from the request's start to the response's headers, and FirstByte to the
-	// first byte of its body; 0 if there was none. Servers send a stream's headers before they read
-	// the prompt, so only FirstByte shows the first token. Earlier versions send Headers as
-	// FirstByte.
+	// Headers is the time from the request's start to the response's headers, FirstByte to its
+	// body's first byte; 0 without one. Servers send a stream's headers before they read the
+	// prompt, so only FirstByte shows the first token. Earlier versions send Headers as FirstByte.
 	Headers   time.Duration `json:"FirstByte"`
 	FirstByte time.Duration `json:"FirstBodyByte,omitempty"`
-	// Whole means that the response is no stream, by its content type: its first byte comes with
-	// its last token.
+	// Whole responses are not streamed, by their content type: the first byte comes with the last
+	// token.
 	Whole bool `json:",omitempty"`
-	// Took is the time from the request's start to its end; 0 if Envoy does not report it.
+	// Took is the time from the request's start to its end; 0 if not reported.
 	Took time.Duration `json:",omitempty"`
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool `json:",omitempty"`
-	// LastByte is the time from the request's start to the response's last byte, and Bytes the size
-	// of its body.
+	// LastByte is the time from the request's start to the response's last byte, Bytes its body's
+	// size.
 	LastByte time.Duration `json:",omitempty"`
 	Bytes    int64         `json:",omitempty"`
-	// OutputTokens is how many tokens the response has by its own account; 0 if it is not read.
+	// OutputTokens is the number of tokens that the response reports; 0 if not read.
 	OutputTokens int64 `json:",omitempty"`
-	// Response is the response of the Responses API that the server keeps, and Client stands for
-	// the address of the client, which has it; zero if Envoy has read no ID.
+	// Response is the Responses API response that the server stores, and Client identifies its
+	// client's address; zero if Envoy read no ID.
 	Response request.ResponseID `json:",omitzero"`
 	Client   uint64             `json:",omitempty"`
-	// Error is the status in the event by which the server has ended a stream that it could not
-	// complete, or that of the event's kind; 0 if there is no such event, if its kind is unknown,
-	// or if it is not read. Of a gRPC call it stands for its status.
+	// Error is the status in the event by which the server ended a failed stream, or the event
+	// kind's; for a gRPC call, its status'. 0 if unknown or not read.
 	Error int `json:",omitempty"`
-	// Cut means that the server's connection, or its stream, has ended before the response had.
+	// Cut means that the server's connection or stream ended before the response.
 	Cut bool `json:",omitempty"`
-	// Body means that a part of the response's body has been sent to the client.
+	// Body means that a part of the response's body was sent to the client.
 	Body bool `json:",omitempty"`
 }
 
-// Sink receives entries. Log is called by many streams concurrently.
+// Sink receives entries. Many streams call Log concurrently.
 type Sink interface {
 	Log(Entry)
 }
 
-// Config of a Server.
+// Config configures a Server.
 type Config struct {
 	Sink Sink // required
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
-	// Attempts receives what became of requests, those to exporting clusters of imports included,
-	// from many streams concurrently; nil drops it.
+	// Attempts receives the outcomes of requests, including requests to exporting clusters of
+	// imports, concurrently; may be nil.
 	Attempts func(Attempt)
 }
 
@@ -108,7 +105,7 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 		if err != nil {
 			return nil // Envoy or this process ends; no client waits for a status
 		}
-		if id := batch.GetIdentifier(); id != nil { // of a stream's first message
+		if id := batch.GetIdentifier(); id != nil { // in a stream's first message
 			name = id.GetLogName()
 		}
 		for _, logged := range batch.GetHttpLogs().GetLogEntry() {
@@ -127,8 +124,8 @@ func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAcce
 	}
 }
 
-// entry converts an access log entry. It returns false for requests without a lease, and for
-// entries that show neither that the request has ended nor that it goes on.
+// entry converts an access log entry. It returns false without a lease, and for kinds other than
+// periodic entries and ends.
 func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	common := logged.GetCommonProperties()
 	e := Entry{
@@ -170,9 +167,8 @@ func entry(logged *datav3.HTTPAccessLogEntry) (Entry, bool) {
 	return e, true
 }
 
-// answered returns the endpoint that has answered. Of two attempts at the same time, the metadata
-// names the one that began last, and the address is of the one that sent headers first. Hops have
-// no such address.
+// answered returns the endpoint that answered. With two concurrent attempts, the metadata has the
+// later one, and the address the first to send headers. Hops have no such address.
 func answered(named string, from *corev3.SocketAddress) string {
 	addr := at(from)
 	if own, err := netip.ParseAddrPort(named); !addr.IsValid() || err == nil && own == addr {
@@ -181,8 +177,8 @@ func answered(named string, from *corev3.SocketAddress) string {
 	return addr.String()
 }
 
-// Begun is the time from when the endpoint had the request to the first byte of the response's
-// body; 0 if it is unknown.
+// Begun is the time from when the endpoint had the request to the response body's first byte; 0 if
+// unknown.
 func (e *Entry) Begun() time.Duration {
 	if e.FirstByte == 0 {
 		return 0
@@ -190,13 +186,10 @@ func (e *Entry) Begun() time.Duration {
 	return max(e.FirstByte-e.Sent, 0)
 }
 
-// firstBodyTag is the tag of entries (translator/envoy) with the time, in microseconds, from the
-// request's last byte to the first byte of the response's body. Envoy leaves it out while there is
-// none.
+// firstBodyTag has the microseconds from the request's last byte to the body's first byte
+// (translator/envoy), once it is sent.
 const firstBodyTag = "first_body"
 
-// begun returns the times from a request's start to the headers of its response, and to the first
-// byte of its body.
 func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	headers = common.GetTimeToFirstUpstreamRxByte().AsDuration()
 	after, err := strconv.ParseUint(common.GetCustomTags()[firstBodyTag], 10, 40)
@@ -206,17 +199,16 @@ func begun(common *datav3.AccessLogCommon) (headers, body time.Duration) {
 	return headers, common.GetTimeToLastUpstreamTxByte().AsDuration() + time.Duration(after)*time.Microsecond
 }
 
-// Whole reports whether a content type is one of responses that are no streams.
+// Whole reports whether a content type is of responses without streaming.
 func Whole(contentType string) bool {
 	kind, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
 }
 
-// responseNamespace is where Envoy puts the ID of a response that a server keeps (translator/envoy,
-// response.lua).
+// responseNamespace has the ID of a stored response (translator/envoy, response.lua).
 const responseNamespace = "penstock.response"
 
-// client stands for the client at an address. One with IPv6 has a network of 64 bits.
+// client identifies the client at an address. With IPv6 it is a network of 64 bits.
 func client(address string) uint64 {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -230,10 +222,9 @@ func client(address string) uint64 {
 	return xxhash.Sum64(raw[:])
 }
 
-// maxOutputTokens bounds what is believed of a response.
 const maxOutputTokens = 1 << 24
 
-// outputTokens reads what Envoy has found in a response (translator/envoy, filterTokenUsage).
+// outputTokens reads Envoy's result for a response (translator/envoy, filterTokenUsage).
 func outputTokens(m *corev3.Metadata) int64 {
 	found := m.GetTypedFilterMetadata()["envoy.ai.token_usage"]
 	if found == nil {
@@ -246,7 +237,7 @@ func outputTokens(m *corev3.Metadata) int64 {
 	return int64(min(usage.GetOutputTokens().GetValue(), maxOutputTokens))
 }
 
-// streamError reads what Envoy has found in a stream (translator/envoy, streamErrors).
+// streamError reads Envoy's result for a stream (translator/envoy, streamErrors).
 func streamError(m *corev3.Metadata) int {
 	found := m.GetFilterMetadata()["penstock.stream"].GetFields()
 	if !found["error"].GetBoolValue() {
@@ -264,8 +255,7 @@ func streamError(m *corev3.Metadata) int {
 }
 
 // kinds of errors in the streams of TGI, vLLM, SGLang, llama.cpp, Anthropic's API and the Responses
-// API, by a part of their names in lower case, without separators. The first one that a name has
-// holds.
+// API, by a part of their names in lower case, without separators. The first match counts.
 var kinds = []struct {
 	status int
 	names  []string
@@ -280,8 +270,8 @@ var kinds = []struct {
 	}},
 }
 
-// statusOf returns the HTTP status that the names of an error mean; 0 if none is known. An error of
-// an unknown kind may be the client's, and counts against no server.
+// statusOf returns the HTTP status of an error's names; 0 if unknown. An error of unknown kind may
+// be the client's, so it counts against no server.
 func statusOf(names string) int {
 	names = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(names))
 	for _, kind := range kinds {
@@ -292,11 +282,10 @@ func statusOf(names string) int {
 	return 0
 }
 
-// cutDetails begins the details of a response that the server has reset (Envoy's StreamInfo).
+// cutDetails begins the details of a response that the server reset (Envoy's StreamInfo).
 const cutDetails = "upstream_reset_after_response_started"
 
-// grpcError returns the HTTP status that stands for the failure of a gRPC call; 0 if it has not
-// failed.
+// grpcError returns the HTTP status for a failed gRPC call; 0 on success.
 func grpcError(r *datav3.HTTPResponseProperties) int {
 	status := cmp.Or(r.GetResponseTrailers()["grpc-status"], r.GetResponseHeaders()["grpc-status"])
 	switch code, err := strconv.ParseUint(status, 10, 8); {

@@ -103,8 +103,7 @@ func TestAccessLog_ReportsThatPickedRequestsGoOnAndEnd(t *testing.T) {
 	}
 }
 
-// Of two attempts at the same time the metadata has the later one, and the address the one that has
-// answered.
+// Of two concurrent attempts, the metadata has the later one, the address the one that responded.
 func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served, from string
@@ -133,26 +132,45 @@ func TestAccessLog_NamesTheServerThatHasAnswered(t *testing.T) {
 	}
 }
 
-// Requests to exporting clusters are attempts, with a lease or without one; leases count in the
-// logs of Gateways alone.
-func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	entry := func(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
-		e := logged(lease, "", 404, datav3.AccessLogType_DownstreamEnd)
-		e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName, e.CommonProperties.StartTime =
-			"import/ns/chat/west", "route", timestamppb.New(began)
-		e.CommonProperties.UpstreamRemoteAddress =
-			&corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-				Address: "192.0.2.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
-			}}}
-		e.Request = &datav3.HTTPRequestProperties{Authority: "chat.example", RequestId: "here"}
-		e.Response.ResponseCodeDetails, e.Response.ResponseBodyBytes = "via_upstream", 7
-		e.Response.ResponseHeaders = map[string]string{"x-request-id": "here"}
-		if change != nil {
-			change(e)
-		}
-		return e
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// attemptEntry is the entry of a request to an exporting cluster.
+func attemptEntry(lease string, change func(*datav3.HTTPAccessLogEntry)) *datav3.HTTPAccessLogEntry {
+	e := logged(lease, "", 404, datav3.AccessLogType_DownstreamEnd)
+	e.CommonProperties.UpstreamCluster, e.CommonProperties.RouteName, e.CommonProperties.StartTime =
+		"import/ns/chat/west", "route", timestamppb.New(began)
+	e.CommonProperties.UpstreamRemoteAddress =
+		&corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address: "192.0.2.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80},
+		}}}
+	e.Request = &datav3.HTTPRequestProperties{Authority: "chat.example", RequestId: "here"}
+	e.Response.ResponseCodeDetails, e.Response.ResponseBodyBytes = "via_upstream", 7
+	e.Response.ResponseHeaders = map[string]string{"x-request-id": "here"}
+	if change != nil {
+		change(e)
 	}
+	return e
+}
+
+// logTo sends an entry to a log of Gateway ns/gw.
+func logTo(log string, entry *datav3.HTTPAccessLogEntry) (leases []Entry, attempts []Attempt) {
+	server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" },
+		Attempts: func(a Attempt) { attempts = append(attempts, a) }})
+	_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
+		{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}},
+		// Later messages have no name.
+		{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
+			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
+				LogEntry: []*datav3.HTTPAccessLogEntry{entry},
+			},
+		}},
+	}})
+	return leases, attempts
+}
+
+// Requests to exporting clusters are attempts, with or without a lease. Leases count only in the
+// logs of Gateways.
+func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	want := Attempt{
 		Gateway: "ns/gw", Cluster: "import/ns/chat/west", Route: "route", Request: "here", Began: began, Status: 404,
 		Headers: 30 * time.Millisecond, FirstByte: 35 * time.Millisecond, Took: 40 * time.Millisecond, Bytes: 7,
@@ -162,7 +180,7 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lease  string
 		change func(*datav3.HTTPAccessLogEntry)
-		want   func(*Attempt) // nil: there is none
+		want   func(*Attempt) // nil: no attempt
 		none   bool           // in the log of a Gateway
 	}{
 		"one":       {want: func(*Attempt) {}},
@@ -210,17 +228,7 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 		}},
 	} {
 		for _, log := range []string{MembersLog, "ns/gw"} {
-			var leases []Entry
-			var attempts []Attempt
-			server := New(Config{Sink: keep{&leases}, Gateway: func(context.Context) string { return "ns/gw" },
-				Attempts: func(a Attempt) { attempts = append(attempts, a) }})
-			_ = server.StreamAccessLogs(&stream{messages: []*accesslogv3.StreamAccessLogsMessage{
-				{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{LogName: log}},
-				// later messages have no name
-				{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
-					LogEntry: []*datav3.HTTPAccessLogEntry{entry(tt.lease, tt.change)},
-				}}},
-			}})
+			leases, attempts := logTo(log, attemptEntry(tt.lease, tt.change))
 			var all []Attempt
 			if tt.want != nil && !(tt.none && log != MembersLog) {
 				w := want
@@ -237,12 +245,10 @@ func TestAccessLog_ReportsRequestsToExportingClusters(t *testing.T) {
 	}
 }
 
-// keep is a Sink.
 type keep struct{ to *[]Entry }
 
 func (k keep) Log(e Entry) { *k.to = append(*k.to, e) }
 
-// stream has the messages of an Envoy.
 type stream struct {
 	grpc.ServerStream
 	messages []*accesslogv3.StreamAccessLogsMessage
@@ -297,8 +303,8 @@ func TestAccessLog_ReadsTheErrorThatEndsAStream(t *testing.T) {
 	}
 }
 
-// A response of status 200 that its server has not completed shows that: by its reset, or by the
-// status of a gRPC call.
+// A reset, or a gRPC call's status, shows that the server did not complete a response of status
+// 200.
 func TestAccessLog_ResponseThatFailsAfterItsHeaders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		details, headers, trailers string

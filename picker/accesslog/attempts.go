@@ -11,68 +11,61 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// MembersLog is the name of the log of requests to exporting clusters of imports that have no
-// lease. (Those of leases have a Gateway's name, with a slash, or that of the hops.)
+// MembersLog names the log of requests to exporting clusters of imports without a lease. (Logs of
+// leases have a Gateway's name, with a slash, or the hops'.)
 const MembersLog = "members"
 
-// declinedHeader marks an answer of a hop, or of a member's gateway, that no server has begun
-// (docs/envoy.md). idHeader has the ID that another cluster's gateway has given to the request.
+// declinedHeader marks a response of a hop, or of a member's gateway, to a request that no server
+// has begun (docs/envoy.md). idHeader is another cluster's gateway's ID for the request.
 const (
 	declinedHeader = "penstock-peer-refused"
 	idHeader       = "x-request-id"
 )
 
-// maxText bounds the texts of an Attempt, in bytes: an entry with a longer one is none of ours.
+// maxText bounds an Attempt's texts, in bytes. Our entries have no longer ones.
 const maxText = 1024
 
-// maxDetails bounds Attempt.Details, in bytes.
-const maxDetails = 160
+const maxDetails = 160 // of Attempt.Details, in bytes
 
-// Attempt is a request to an exporting cluster of an import, or to what else is behind a hop, once
-// it has ended there. A request that one cluster declines is sent to another, which makes another
-// Attempt.
+// Attempt is a request to an exporting cluster of an import, or to another target of a hop, once it
+// ended there. A declined request goes to another cluster, as another Attempt.
 type Attempt struct {
-	Gateway string          // whose key the call of the access log has, "namespace/name"; "" if calls need none
-	Member  objectid.Target // the exporting cluster; zero behind a hop
-	Served  string          // the endpoint that has served (Entry.Served), a hop included
-	Cluster string          // the Envoy cluster (model.ClusterID); "" if no host was found there
-	Route   string          // the name of the route; behind a hop, that of the hop (model.HopID)
-	Request string          // the request's ID
-	// the ID that the other cluster's gateway has given it; "" if it has kept Request, or is not
-	// known
+	Gateway string          // whose key the access log's call has, "namespace/name"; "" if calls need none
+	Member  objectid.Target // exporting cluster; zero behind a hop
+	Served  string          // endpoint that served (Entry.Served), possibly a hop
+	Cluster string          // Envoy cluster (model.ClusterID); "" if it had no host
+	Route   string          // name of the route, or of the hop (model.HopID)
+	Request string
+	// There is the other cluster's gateway's ID; "" if it is Request or unknown.
 	There  string
 	Began  time.Time
-	Status int // of the answer; 0 if there was none
+	Status int // of the response; 0 without one
 	// Declined means that no server there has begun the request.
 	Declined bool
-	// Details is why Envoy has answered (%RESPONSE_CODE_DETAILS%); "" if the answer is of the
-	// server or gateway there.
+	// Details is why Envoy responded itself (%RESPONSE_CODE_DETAILS%), or "".
 	Details string
 	// Canceled means that the client ended the request or its connection.
 	Canceled bool
-	// Headers is the time from the request's start to the answer's headers, FirstByte to the first
-	// byte of its body, Took to its end, and Bytes the size of its body.
+	// Headers, FirstByte (of the body) and Took (the end) count from the request's start. Bytes is
+	// the size of the body.
 	Headers, FirstByte, Took time.Duration
 	Bytes                    int64
-	// Leased means that our picker, or its relay, has picked there for the request: its records
-	// have it.
+	// Leased means that our picker or its relay picked for the request, so its records have it.
 	Leased bool
-	// At is the server or gateway that answered, the zero value if none did, and Host what it was
-	// asked for. Reached means that the answer is its own, and not this gateway's.
+	// At is the server or gateway that responded, or zero, Host the requested host. Reached means
+	// that it responded itself, not this gateway.
 	At      netip.AddrPort
 	Host    string
 	Reached bool
 }
 
-// mayBeAttempt reports whether an entry of a pick may be of an exporting cluster: most are not, and
-// converting an entry takes a microsecond.
+// mayBeAttempt is a cheap check for attempt, which takes a microsecond: most entries are not ours.
 func mayBeAttempt(logged *datav3.HTTPAccessLogEntry) bool {
 	common := logged.GetCommonProperties()
 	return strings.Contains(common.GetUpstreamCluster(), "import/") || strings.HasPrefix(common.GetRouteName(), "hop.")
 }
 
-// attempt converts an entry. It returns false for a request that goes on, and for what is none of
-// ours.
+// attempt converts an entry. It returns false if the request continues or is not ours.
 func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 	common, request, response := logged.GetCommonProperties(), logged.GetRequest(), logged.GetResponse()
 	member := text(common.GetMetadata(), "penstock", "member")
@@ -110,7 +103,6 @@ func attempt(logged *datav3.HTTPAccessLogEntry) (Attempt, bool) {
 		len(a.Host) <= maxText
 }
 
-// canceled reports whether the client has ended the request or its connection.
 func canceled(common *datav3.AccessLogCommon) bool {
 	flags := common.GetResponseFlags()
 	return flags.GetDownstreamConnectionTermination() || flags.GetDownstreamRemoteReset()

@@ -1,15 +1,13 @@
-// Package accesslog receives which picked requests are in flight, and how they ended: it is Envoy's
-// gRPC access log service.
+// Package accesslog is Envoy's gRPC access log service: it receives which picked requests are in
+// flight, and how they ended.
 //
 // Envoy logs a request periodically, which renews the pick's lease, and at its end, which releases
-// it. An entry carries the lease in dynamic metadata (namespace "penstock"), the endpoint that
-// serves (namespace "envoy.lb"), the response's status and its times. The service is not on a
-// request's path; a lost entry costs no more than a lease that expires, or one that is resumed by
-// the next entry.
+// it. An entry has the lease in dynamic metadata (namespace "penstock"), the serving endpoint
+// (namespace "envoy.lb"), the response's status and times. The service is not on a request's path.
+// A lost entry costs at most an expired lease, which the next entry resumes.
 //
-// Each request that has ended is an Attempt, too, of which those to exporting clusters of imports
-// count. The ones without a lease have a log of their own, MembersLog: its entries never displace
-// those of leases.
+// Each ended request is also an Attempt, for requests to exporting clusters of imports. Attempts
+// without a lease have their own log, MembersLog, whose entries never displace entries of leases.
 //
 // Package picker implements Sink. Tests: go test ./picker/accesslog.
 package accesslog

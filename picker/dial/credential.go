@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Authorized has the calls of a connection carry an Authorization header. Without TLS they fail,
-// and nothing is sent.
+// Authorized adds an Authorization header to a connection's calls. Without TLS they fail, and
+// nothing is sent.
 func Authorized(header string) grpc.DialOption {
 	return grpc.WithPerRPCCredentials(authorization(header))
 }

@@ -14,32 +14,32 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Address is where one picker serves.
+// Address is the address of one picker.
 type Address struct {
 	netip.AddrPort
 	Cleartext bool // without TLS
 }
 
-// TLS is how pickers are spoken to at addresses that are not Cleartext. The zero value accepts any
-// certificate: those of the pickers in the field are self-signed.
+// TLS configures addresses that are not Cleartext. The zero value accepts any certificate, because
+// pickers' are usually self-signed.
 type TLS struct {
-	ServerName string  // sent as SNI; "" for none
+	ServerName string  // SNI; "" for none
 	Verify     *Verify // nil accepts any certificate
-	// Certificate and Key, in PEM, are presented to the picker; nil for none.
+	// Certificate and Key, in PEM, are presented to the picker; may be nil.
 	Certificate, Key []byte
 }
 
-// Verify is what a picker's certificate must fulfill.
+// Verify has the requirements on a picker's certificate.
 type Verify struct {
-	// Roots are the CAs to trust, in PEM; nil for those of this machine. Without a certificate in
-	// it, every connection fails.
+	// Roots are the trusted CAs, in PEM; nil means this machine's. Without a certificate in it,
+	// every connection fails.
 	Roots []byte
-	// SANs and URIs are names, of which the certificate must have one. A wildcard stands for any
-	// first label.
+	// SANs and URIs are names, of which the certificate must have one. A wildcard matches any first
+	// label.
 	SANs, URIs []string
 }
 
-// Connect returns a connection to a picker, which begins with its first call. The caller closes it.
+// Connect returns a connection to a picker, which connects at its first call. The caller closes it.
 func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if !a.Cleartext {
@@ -53,9 +53,9 @@ func Connect(a Address, t TLS, options ...grpc.DialOption) (*grpc.ClientConn, er
 		append(slices.Clip(options), grpc.WithTransportCredentials(creds))...)
 }
 
-// Config returns the configuration of a client that speaks so.
+// Config returns the TLS configuration of a client.
 func (t TLS) Config() (*tls.Config, error) {
-	// VerifyConnection verifies
+	// VerifyConnection verifies instead.
 	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
 	if t.Certificate != nil {
 		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
@@ -75,7 +75,6 @@ func (t TLS) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// check verifies a chain; nil roots are the system's.
 func (v *Verify) check(chain []*x509.Certificate, roots *x509.CertPool) error {
 	if len(chain) == 0 {
 		return errors.New("the server presents no certificate")
@@ -99,7 +98,6 @@ func (v *Verify) check(chain []*x509.Certificate, roots *x509.CertPool) error {
 		strings.Join(slices.Concat(v.SANs, v.URIs), ", "))
 }
 
-// named reports whether a certificate has a DNS name.
 func named(leaf *x509.Certificate, san string) bool {
 	rest, wild := strings.CutPrefix(san, "*.")
 	if !wild {

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// issued is a certificate with its key, in PEM; its issuer is itself.
+// issued is a self-signed certificate with its key, in PEM.
 func issued(t *testing.T, names []string, uris ...string) (chain, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,7 +52,7 @@ func issued(t *testing.T, names []string, uris ...string) (chain, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// serve answers health checks over TLS, of clients with a certificate of an issuer only, if one is
+// serve answers health checks over TLS, only of clients with a certificate of an issuer if one is
 // given.
 func serve(t *testing.T, chain, key, clients []byte) Address {
 	t.Helper()
@@ -133,8 +133,8 @@ func TestEndpointPicker_ClientCertificateIsPresented(t *testing.T) {
 	}
 }
 
-// A credential is for a server that has shown who it is: a call that carries one to another server,
-// or in cleartext, sends nothing.
+// A credential is for a verified server: a call with one to another server, or in cleartext, sends
+// nothing.
 func TestSecretRef_CredentialIsSentToAVerifiedServerAlone(t *testing.T) {
 	chain, key := issued(t, []string{"epp.example"})
 	other, _ := issued(t, []string{"epp.example"})

@@ -6,51 +6,48 @@ import (
 	"time"
 )
 
-// Every request in flight counts at its server, whichever process has picked for it. So what this
-// process has in flight is published to peers, address by address, and what they publish is added
-// here. It is a state and no list of events: what is published late, or twice, or in part, is
-// corrected by the next publication. A pick of the last milliseconds may be missing in the count of
-// a peer; picker.confirm waits for it where a limit of requests in flight demands it.
+// Requests in flight count at their server no matter which process picked it. Each process
+// publishes its counts by address, and adds its peers'. A count is a state, not an event, so the
+// next publication corrects a late, repeated or partial one. A peer's count may lack the picks of
+// the last milliseconds; picker.confirm waits for them where a limit demands it.
 
-// Count is what this process has in flight at an address.
+// Count is this process's Share at an address.
 type Count struct {
 	Addr netip.AddrPort
 	Share
-	// NewHeaders: Headers has changed; nil: the address has left all pools. Unlike a Share it
-	// counts without requests in flight.
+	// NewHeaders means that Headers changed. Headers is nil once the address has left all pools.
 	NewHeaders bool
 	Headers    *HeaderLimits
 }
 
-// Share is what one process has in flight at an address. Without requests in flight it counts as
+// Share holds the requests of one process in flight at an address. Without requests it counts as
 // nothing.
 type Share struct {
-	InFlight int64 // requests
-	// Unread is the number of uncached prompt tokens of those whose first token is not reported.
-	// Confirmed is the part of it that is known to wait.
+	InFlight int64
+	// Unread is the number of uncached prompt tokens of requests without a reported first token,
+	// Confirmed the part that is known to wait.
 	Unread, Confirmed int64
-	// Sent is how long the server takes for all the prompts that the process has sent to it so far.
+	// Sent is the server's estimated time for all prompts that the process has sent so far.
 	Sent time.Duration
-	// Reading is how long it takes for those that it has not read yet, those of other processes
-	// included.
+	// Reading is the estimated time until the server has read all prompts, including other
+	// processes'.
 	Reading time.Duration
-	// Rate is the prefill rate by the server's series, else the rate that the process has learned;
-	// 0: none.
+	// Rate is the prefill rate by the server's metrics, else as inferred; 0 if unknown.
 	Rate float64
 }
 
-// Elsewhere is what peers have in flight at an address: the sums of their Shares, and what is new.
+// Elsewhere sums the Shares of peers at an address.
 type Elsewhere struct {
 	InFlight, Unread, Confirmed int64
 	Sent                        time.Duration // since the last call
-	Reading                     time.Duration // at least this; of a peer whose earlier Sent is not known
-	Rate                        float64       // of a peer that has learned it; 0: none has
+	Reading                     time.Duration // at least this; from peers whose earlier Sent is unknown
+	Rate                        float64       // of a peer that has learned it; 0 if unknown
 }
 
-// Counted receives a value when Counts has something new.
+// Counted receives a value when Counts has a change.
 func (r *Registry) Counted() <-chan struct{} { return r.counted }
 
-// Counts returns the counts that have changed since the last call.
+// Counts returns the counts that changed since the last call.
 func (r *Registry) Counts(now time.Time) []Count {
 	r.publishing.Lock()
 	loads := r.unpublished
@@ -58,7 +55,7 @@ func (r *Registry) Counts(now time.Time) []Count {
 	r.publishing.Unlock()
 	out := make([]Count, len(loads))
 	for i, l := range loads {
-		l.dirty.Store(false) // before the count is read: a later change is reported again
+		l.dirty.Store(false) // first: a later change is then reported again
 		out[i] = Count{Addr: l.addr, Share: l.share(sinceStart(now)), NewHeaders: l.newHeaders.Swap(false)}
 		if out[i].NewHeaders && !l.gone.Load() {
 			out[i].Headers = l.headerLimits()
@@ -67,7 +64,6 @@ func (r *Registry) Counts(now time.Time) []Count {
 	return out
 }
 
-// share is what this process has in flight.
 func (l *Load) share(now int64) Share {
 	p := &l.prefill
 	s := Share{InFlight: l.inFlight.Load(), Unread: p.unread.Load(), Confirmed: p.confirmed.Load(),
@@ -79,14 +75,12 @@ func (l *Load) share(now int64) Share {
 	return s
 }
 
-// markDirty has the count published.
 func (l *Load) markDirty() {
 	if l.registry != nil && !l.dirty.Load() && l.dirty.CompareAndSwap(false, true) {
 		l.registry.publish(l)
 	}
 }
 
-// publish adds a load, which is marked dirty, to those that Counts returns.
 func (r *Registry) publish(l *Load) {
 	r.publishing.Lock()
 	r.unpublished = append(r.unpublished, l)
@@ -94,8 +88,8 @@ func (r *Registry) publish(l *Load) {
 	notify(r.counted)
 }
 
-// SetElsewhere sets what peers have in flight at an address. It keeps that of an address without
-// endpoint until it has one.
+// SetElsewhere sets what peers have in flight at an address. An address without an endpoint keeps
+// its value until it has one.
 func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time) {
 	r.mu.Lock()
 	if r.peers[addr] = e; e.InFlight == 0 {
@@ -108,8 +102,8 @@ func (r *Registry) SetElsewhere(addr netip.AddrPort, e Elsewhere, now time.Time)
 	}
 }
 
-// SetHeadersElsewhere sets what peers have learned of the headers of an address, with or without
-// endpoint; nil: no peer has learned anything. A server's endpoint keeps what it had before nil.
+// SetHeadersElsewhere sets the header limits that peers learned for an address, with or without an
+// endpoint. limits is nil if no peer has any; the server's endpoint then keeps its earlier ones.
 func (r *Registry) SetHeadersElsewhere(addr netip.AddrPort, limits *HeaderLimits) {
 	if limits != nil && !limits.valid() {
 		return
@@ -139,7 +133,7 @@ func (l *Load) setElsewhere(e Elsewhere, now int64) {
 	}
 }
 
-// limit adds a pool that limits the requests in flight. Registry.mu is held.
+// Registry.mu is held.
 func (l *Load) limit(slots *Slots) {
 	var next []*Slots
 	if old := l.limited.Load(); old != nil {
@@ -149,7 +143,7 @@ func (l *Load) limit(slots *Slots) {
 	l.limited.Store(&next)
 }
 
-// unlimit removes a pool once. Registry.mu is held.
+// unlimit removes one of a pool's entries. Registry.mu is held.
 func (l *Load) unlimit(slots *Slots) {
 	next := slices.Clone(*l.limited.Load())
 	i := slices.Index(next, slots)

@@ -15,43 +15,40 @@ import (
 // Spec identifies a model server.
 type Spec struct {
 	Addr     netip.AddrPort
-	Pod      string            // name of its pod or ModelServers object, for display; may be empty
-	Labels   map[string]string // must not be changed after it was passed to a Registry
-	Draining bool              // takes no new request
+	Pod      string            // pod or ModelServers object, for display; may be empty
+	Labels   map[string]string // immutable once passed to a Registry
+	Draining bool              // takes no new requests
 }
 
 // Metrics describes a model server's metrics page.
 type Metrics struct {
-	// Engine whose names are read where a server has no label that names its own; "" is VLLM. The
-	// next five are in place of the engine's.
+	// Engine names the metrics of servers without an engine label; "" is VLLM. The next five fields
+	// override the engine's values.
 	Engine  Engine
-	Path    string // of the page
+	Path    string
 	Port    uint16 // of the page; 0: the engine's, or the endpoint's own
-	Queue   string // series with the number of waiting requests, as NAME or NAME{LABEL=VALUE}; so are the next two
-	Running string // series with the number of running requests
-	KVCache string // series with the KV cache's use, 0 to 1
-	MaxPage int64  // size of the page in bytes, above which it is an error; 0 means DefaultMaxPage
-	Off     bool   // no page is read: for strategies that need none
-	// Protocol is how the server is called. Its page is read alike; at a port of its own, over
-	// HTTP/1.1.
+	Queue   string // series of waiting requests, as NAME or NAME{LABEL=VALUE}; likewise the next two
+	Running string // series of running requests
+	KVCache string // series of KV cache usage, 0 to 1
+	MaxPage int64  // maximum page size in bytes; 0 means DefaultMaxPage
+	Off     bool   // read no page, for strategies that need none
+	// Protocol is for calls and the page, except a page on its own port (HTTP/1.1).
 	Protocol upstream.Protocol
 }
 
-// Endpoint is one model server in a Snapshot. Its own fields never change.
+// Endpoint is one model server in a Snapshot. Its fields never change.
 type Endpoint struct {
 	Spec
-	Text   string // Addr in the form that Envoy looks up
-	load   *Load
-	source *source // nil if its metrics are not read
-	// earlyEvents is FirstEventIsEarly.
-	earlyEvents bool
+	Text        string // Addr in the form that Envoy looks up
+	load        *Load
+	source      *source // nil if metrics are not read
+	earlyEvents bool    // see FirstEventIsEarly
 }
 
-// maxProblem is how many bytes a description of a page's problem has at most: servers write parts
-// of it.
+// maxProblem bounds a page's problem, in bytes: it contains the server's text.
 const maxProblem = 256
 
-// bounded cuts a description to maxProblem bytes of one line.
+// bounded cuts text to maxProblem bytes on one line.
 func bounded(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -66,11 +63,11 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:maxProblem-len(end)], "") + end
 }
 
-// HasPage reports whether e's metrics are read.
+// HasPage reports whether e's metrics page is read.
 func (e *Endpoint) HasPage() bool { return e.source != nil }
 
-// Problem returns why the last scrape failed, what of the page it ignored, or what the page lacks;
-// "" if there is nothing of the kind or no scrape.
+// Problem returns why the last scrape failed, what it ignored, or what the page lacks; "" if there
+// is no problem or no scrape.
 func (e *Endpoint) Problem() string {
 	if e.source == nil {
 		return ""
@@ -81,8 +78,7 @@ func (e *Endpoint) Problem() string {
 	return ""
 }
 
-// Staleness returns why e's load is not fresh although no scrape has failed; "" for one that is
-// fresh.
+// Staleness returns why e's load is not fresh although no scrape failed; "" if it is fresh.
 func (e *Endpoint) Staleness(at Moment) string {
 	switch src := e.source; {
 	case src == nil:
@@ -100,8 +96,7 @@ func (e *Endpoint) Staleness(at Moment) string {
 // PageRead reports whether the metrics page was ever read.
 func (e *Endpoint) PageRead() bool { return e.source != nil && e.source.sample.Load() != nil }
 
-// Shown returns when the metrics page or a response last showed a working server; the zero time:
-// never.
+// Shown returns when a scrape or a response last succeeded; the zero time if none did.
 func (e *Endpoint) Shown() time.Time {
 	shown := e.load.Succeeded()
 	if src := e.source; src != nil && src.failures.Load() == 0 {
@@ -116,75 +111,70 @@ func (e *Endpoint) Shown() time.Time {
 
 // State is an endpoint's load at one moment.
 type State struct {
-	// Fresh is false for an endpoint without a usable scrape: never scraped, several scrapes failed
-	// in a row, or the last one is too old. Queue, Running and KV are then the last known values,
-	// and a strategy must not rely on them.
+	// Fresh is false without a usable scrape: none yet, several failures in a row, or too old.
+	// Queue, Running and KV are then the last known values, which a strategy must not use.
 	Fresh bool `json:"fresh"`
-	// Idle means that the endpoint's pools have had no pick for a while, so that its page is not
-	// scraped. The last scrape succeeded. The next pick resumes scraping.
+	// Idle means that scraping has stopped because the endpoint's pools had no pick for a while.
+	// The last scrape succeeded, and the next pick resumes scraping.
 	Idle bool `json:"idle,omitempty"`
-	// Proven means that a request has succeeded since the endpoint became stale.
+	// Proven means that a request succeeded since the endpoint became stale.
 	Proven bool `json:"proven,omitempty"`
-	// Failing means that requests there often fail; Trial that one more may be sent to a suspect
-	// endpoint.
+	// Failing means that requests often fail. Trial means that a suspect endpoint may get one more.
 	Failing bool `json:"failing,omitempty"`
 	Trial   bool `json:"-"`
-	// Silent is why the endpoint is suspect although no request fails; nil: it is not. Given is how
-	// many requests it got since.
+	// Silent is why the endpoint is suspect although no request fails, or nil. Given counts the
+	// requests sent to it since.
 	Silent *Silence `json:"silent,omitempty"`
 	Given  int64    `json:"-"`
 
-	Queue   float64 `json:"queue"`   // requests waiting, by the last scrape
-	Running float64 `json:"running"` // requests running, by the last scrape
-	KV      float64 `json:"kvCache"` // KV cache in use, 0 to 1, by the last scrape
-	// Adapters are nil if the last scrape shows none.
+	Queue   float64 `json:"queue"`   // waiting requests at the last scrape
+	Running float64 `json:"running"` // running requests at the last scrape
+	KV      float64 `json:"kvCache"` // KV cache usage at the last scrape, 0 to 1
+	// Adapters is nil if the last scrape shows none.
 	Adapters *Adapters `json:"adapters,omitempty"`
-	// OthersQueue and OthersRunning are the parts of Queue and Running that InFlight does not
-	// count: other senders' requests.
+	// OthersQueue and OthersRunning are other clients' parts of Queue and Running, not in InFlight.
 	OthersQueue   float64 `json:"othersQueue,omitempty"`
 	OthersRunning float64 `json:"othersRunning,omitempty"`
-	// InFlight counts the requests in flight: this process's and those of its peers.
+	// InFlight includes peers' requests.
 	InFlight int64 `json:"inFlight"`
-	// Unseen counts this process's requests in flight that were sent after the last scrape began,
-	// so that neither Queue nor Running includes them.
+	// Unseen counts this process's requests since the last scrape began, which neither Queue nor
+	// Running includes.
 	Unseen int64 `json:"unseen"`
-	// UnseenElsewhere is how many more requests peers have in flight than when the last scrape
+	// UnseenElsewhere is by how much the peers' requests in flight grew since the last scrape
 	// began.
 	UnseenElsewhere int64 `json:"-"`
 
-	// Unread is the number of uncached prompt tokens of all requests, those of peers included,
-	// whose first token is not reported yet. Confirmed is the part of it that is known to wait.
+	// Unread is the number of uncached prompt tokens of all requests, including peers', without a
+	// reported first token, Confirmed the part that is known to wait.
 	Unread    int64 `json:"unread,omitempty"`
 	Confirmed int64 `json:"-"`
-	// Reading is how long the server reads what it was sent, in seconds, at the rates assumed when
-	// it was.
+	// Reading is how long the server still reads the prompts it was sent, in seconds, at the rates
+	// assumed then.
 	Reading float64 `json:"-"`
-	// Rate at which the server reads prompts, in tokens a second as requests are counted, and how
-	// it is known; 0 and "" until it is. Inferred is the rate by first tokens if RateFrom is
-	// Reported.
+	// Rate is the prefill rate in tokens a second, 0 if unknown; RateFrom is its source. Inferred
+	// is the rate by first tokens if RateFrom is Reported.
 	Rate     float64    `json:"rate,omitempty"`
 	RateFrom RateSource `json:"rateFrom,omitempty"`
 	Inferred float64    `json:"inferredRate,omitempty"`
-	// Early means that the server sends first bytes before it has read prompts.
+	// Early servers send first bytes before they read prompts.
 	Early bool `json:"early,omitempty"`
-	// Hint is the rate by the first samples, and HintWeight their number over the number that shows
-	// a Rate; 0: none.
+	// Hint is the rate by the first samples, or 0. HintWeight is their number over the number
+	// required for a Rate.
 	Hint       float64 `json:"-"`
 	HintWeight float64 `json:"-"`
 	// Latency predicts the server's latency; nil until it is learned.
 	Latency *Latency `json:"-"`
-	// Prompt is the mean number of uncached tokens of the last requests; 0 before the first.
+	// Prompt is the mean of uncached tokens of recent requests; 0 before the first.
 	Prompt float64 `json:"-"`
-	// Evicts is how many tokens the server will have to read again because of one that is read into
-	// its full cache, 0 to 8; 0: the cache has room, or its content is not known here.
+	// Evicts is how many tokens the server must read again for each token that its full cache takes
+	// in, 0 to 8; 0 while the cache has room or unknown content.
 	Evicts float64 `json:"-"`
 }
 
-// Moment is a time as accounting keeps it: nanoseconds since the process started, by the monotonic
-// clock.
+// Moment is nanoseconds since the process started, by the monotonic clock.
 type Moment int64
 
-// At converts a time, for callers that read many endpoints.
+// At converts a time once, for callers that read many endpoints.
 func At(now time.Time) Moment { return Moment(now.Sub(processStart)) }
 
 // State returns e's load now.
@@ -240,11 +230,12 @@ func (e *Endpoint) ReadState(s *State, at Moment) {
 type Snapshot struct {
 	Endpoints []Endpoint
 	registry  *Registry
-	slots     *Slots       // nil if the pool does not limit requests in flight
-	used      atomic.Int64 // when MarkUsed last notified the scrapers, in nanoseconds since processStart
+	slots     *Slots       // nil if the pool has no limit of requests in flight
+	used      atomic.Int64 // last time MarkUsed notified the scrapers, in nanoseconds since processStart
 }
 
-// Used returns when the pool last had a pick, at most markEvery late; the zero time: never.
+// Used returns the time of the pool's last pick, at most markEvery late; the zero time if it had
+// none.
 func (s *Snapshot) Used() time.Time {
 	if at := s.used.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -252,7 +243,7 @@ func (s *Snapshot) Used() time.Time {
 	return time.Time{}
 }
 
-// Find returns the counters of an address, or nil if the pool does not have it.
+// Find returns the counters of an address, or nil if the pool lacks it.
 func (s *Snapshot) Find(addr netip.AddrPort) *Load {
 	i, ok := slices.BinarySearchFunc(s.Endpoints, addr,
 		func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })

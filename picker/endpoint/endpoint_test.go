@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// modelServer serves a metrics page with a queue that can be set, or fails.
+// modelServer serves a metrics page with a settable queue, or fails.
 type modelServer struct {
 	*httptest.Server
 	queue   atomic.Int64
@@ -266,7 +266,7 @@ func TestScrape_FollowsPicksOfTheEndpoint(t *testing.T) {
 	}
 }
 
-// Requests that wait send nothing, and go by what pages show.
+// Waiting requests send nothing, and depend on the pages.
 func TestScrape_PagesAreReadSoonWhereRequestsWait(t *testing.T) {
 	server := startServer(t)
 	r := run(t, Config{Fast: time.Microsecond, Slow: time.Hour})
@@ -308,7 +308,7 @@ func TestScrape_PageIsReadOverTLS(t *testing.T) {
 	}
 }
 
-// A page at a port of its own is read over HTTP/1.1, whatever the endpoints speak.
+// A page on its own port is read over HTTP/1.1, whatever the endpoints' protocol.
 func TestScrape_PageOfServerThatSpeaksH2CIsRead(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "vllm:num_requests_waiting 9")
@@ -411,7 +411,6 @@ func TestScrape_RefreshEndsAtTimeout(t *testing.T) {
 	s.Refresh(time.Hour) // does not wait for servers that were removed
 }
 
-// scrapers returns how many pages have a scraper, or are about to.
 func (r *Registry) scrapers() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

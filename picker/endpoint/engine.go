@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// Engine is the program of a model server, which decides what its metrics are named.
+// Engine is a model server's program, which determines the names of its metrics.
 type Engine string
 
-// The engines. One that is unknown counts as VLLM.
+// Any other value counts as VLLM.
 const (
 	VLLM        Engine = "vllm"
 	SGLang      Engine = "sglang"
@@ -20,28 +20,26 @@ const (
 	LlamaCPP    Engine = "llamacpp"
 )
 
-// dialect is what a server's metrics are named.
 type dialect struct {
 	path                   string
 	port                   uint16 // 0: the endpoint's own
 	queue, running         series
 	kv, kvOld              series
-	lora                   series // one line for each set of adapters, which are in its labels
-	shape                  series // whose labels have the KV cache's shape
+	lora                   series // one line per set of adapters, listed in labels
+	shape                  series // has the KV cache's shape in its labels
 	sizeLabel, blocksLabel string
-	size, blocks           series // the same as numbers
-	tokens                 series // the KV cache's size as one number
-	computed, seconds      series // counters: tokens of prompts that were not cached, and how long reading them took
-	prefills               series // counter: how many prompts seconds are of
-	read, written          series // counters: tokens of prompts, and of answers
+	size, blocks           series // the shape as numbers
+	tokens                 series // the KV cache's size in tokens
+	computed, seconds      series // counters: uncached prompt tokens, and the time to read them
+	prefills               series // counter: prompts included in seconds
+	read, written          series // counters: tokens of prompts and of responses
 }
 
-// dialects by engine.
 var dialects = map[Engine]dialect{
 	VLLM: {
 		path: "/metrics", queue: parseSeries("vllm:num_requests_waiting"),
 		running: parseSeries("vllm:num_requests_running"),
-		// vLLM 0.10 renamed the KV cache's; both names are read.
+		// vLLM 0.10 renamed the KV cache usage.
 		kv: parseSeries("vllm:kv_cache_usage_perc"), kvOld: parseSeries("vllm:gpu_cache_usage_perc"),
 		lora: parseSeries("vllm:lora_requests_info"), shape: parseSeries("vllm:cache_config_info"),
 		sizeLabel: "block_size", blocksLabel: "num_gpu_blocks",
@@ -50,7 +48,7 @@ var dialects = map[Engine]dialect{
 		prefills: parseSeries("vllm:request_prefill_time_seconds_count"),
 		read:     parseSeries("vllm:prompt_tokens_total"), written: parseSeries("vllm:generation_tokens_total"),
 	},
-	// SGLang 0.5.11 replaced the labels of the KV cache's shape by numbers.
+	// SGLang 0.5.11 replaced the KV cache's shape labels by numbers.
 	SGLang: {
 		path: "/metrics", queue: parseSeries("sglang:num_queue_reqs"), running: parseSeries("sglang:num_running_reqs"),
 		kv:    parseSeries("sglang:token_usage"),
@@ -72,8 +70,7 @@ var dialects = map[Engine]dialect{
 		size:    parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=tokens_per}"),
 		blocks:  parseSeries("nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}"),
 	},
-	// llama.cpp's server has its page with --metrics alone, and shows neither its KV cache nor
-	// adapters.
+	// llama.cpp serves metrics only with --metrics, and shows neither its KV cache nor adapters.
 	LlamaCPP: {
 		path: "/metrics", queue: parseSeries("llamacpp:requests_deferred"),
 		running:  parseSeries("llamacpp:requests_processing"),
@@ -82,9 +79,9 @@ var dialects = map[Engine]dialect{
 	},
 }
 
-// of returns the metrics of one server: the engine that its labels name, if it is known, else the
-// pool's. Translation reports unknown ones.
-func (m Metrics) of(labels map[string]string) Metrics {
+// forServer returns one server's metrics: with the known engine of its labels, else the pool's. The
+// translator reports unknown engines.
+func (m Metrics) forServer(labels map[string]string) Metrics {
 	_, name := endpointpicker.EngineOf(labels)
 	e := Engine(name)
 	if e == "triton" {
@@ -96,7 +93,6 @@ func (m Metrics) of(labels map[string]string) Metrics {
 	return m
 }
 
-// dialect returns the engine's names, with those that the pool sets in place of them.
 func (m *Metrics) dialect() dialect {
 	d, known := dialects[m.Engine]
 	if !known {
@@ -115,7 +111,6 @@ func (m *Metrics) dialect() dialect {
 	return d
 }
 
-// series is the name of a series, and the labels that a line of it must have.
 type series struct {
 	name   string // "" matches no line
 	labels []selector
@@ -123,7 +118,6 @@ type series struct {
 
 type selector struct{ name, value string }
 
-// parseSeries reads NAME or NAME{LABEL=VALUE,...}; values may be quoted.
 func parseSeries(text string) series {
 	name, rest, ok := strings.Cut(text, "{")
 	s := series{name: strings.TrimSpace(name)}
@@ -138,7 +132,6 @@ func parseSeries(text string) series {
 	return s
 }
 
-// matches reports whether line is a sample of the series.
 func (s *series) matches(line []byte) bool {
 	if s.name == "" || len(line) <= len(s.name) || string(line[:len(s.name)]) != s.name {
 		return false
@@ -168,8 +161,6 @@ func (s *series) selects(labels []byte) bool {
 	return found == len(s.labels)
 }
 
-// shapeTokens returns how many tokens a KV cache holds by the labels of its shape; 0 for labels
-// that do not show it.
 func (d *dialect) shapeTokens(line []byte) int {
 	open := bytes.IndexByte(line, '{')
 	if open < 0 {

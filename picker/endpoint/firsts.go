@@ -2,29 +2,26 @@ package endpoint
 
 import "time"
 
-// First tokens that servers have sent show how long a server that works takes at most, where its
-// rate is unknown. A prompt is compared with prompts that are a quarter as long at least: short
-// ones do not show how fast a server reads, and on a CPU a long one takes minutes. A server without
-// enough first tokens of its own is compared with the pool's others, of which the slowest counts.
+// The first tokens of past requests bound how long a working server takes while its rate is
+// unknown. A prompt is compared with prompts at least a quarter as long: short ones do not show a
+// server's speed, and on a CPU a long prompt takes minutes. A server with too few first tokens is
+// compared with the slowest other server of its pool.
 const (
-	// keptFirsts is how many of a server's first tokens count, and enoughFirsts how many are
-	// needed.
+	// A server's last keptFirsts first tokens count; enoughFirsts are required.
 	keptFirsts, enoughFirsts = 32, 5
-	// longer is how many times as long a prompt may be as one that it is compared with, where those
-	// of up to shortPrompt tokens take equally long.
+	// A prompt is compared with others of at least 1/longer its length; all up to shortPrompt
+	// tokens count as equal.
 	longer, shortPrompt = 4, 64
-	// slower is how many times as slow as the pool's slowest other server a server may be, within
-	// the time that is given without first tokens.
+	// slower is how many times as slow as the pool's slowest other server a server may be.
 	slower = 4
 )
 
-// firstTokens are the last first tokens of a server. A motion's lock guards them.
+// firstTokens are a server's latest first tokens, guarded by the motion's lock.
 type firstTokens struct {
 	ring  [keptFirsts]firstByte
 	count int
 }
 
-// first takes the time to the first token of a prompt of so many tokens.
 func (m *motion) first(tokens int, after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -32,23 +29,23 @@ func (m *motion) first(tokens int, after time.Duration) {
 	m.firsts.count++
 }
 
-// slowest returns how many first tokens show how long the one of a prompt takes, and the longest
-// time by these. With the prompts that the server reads with it, it is all tokens long.
+// slowest returns how many first tokens are comparable with a prompt, and the longest time scaled
+// to all: the tokens of the prompt and of those read with it.
 func (m *motion) slowest(prompt, all int64) (n int, most time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, is := range m.firsts.ring[:min(m.firsts.count, keptFirsts)] {
-		tokens := max(is.tokens, shortPrompt)
+	for _, f := range m.firsts.ring[:min(m.firsts.count, keptFirsts)] {
+		tokens := max(f.tokens, shortPrompt)
 		if prompt > longer*tokens {
 			continue
 		}
 		n++
-		most = max(most, time.Duration(float64(is.after)*max(1, float64(all)/float64(tokens))))
+		most = max(most, time.Duration(float64(f.after)*max(1, float64(all)/float64(tokens))))
 	}
 	return n, most
 }
 
-// expected is how long a request's first token takes at most, if the server serves.
+// expected is the longest time to a request's first token at a working server.
 func (l *Load) expected(w *Work) time.Duration {
 	if w.First > 0 && w.Slowest == 0 {
 		return w.First
@@ -66,8 +63,8 @@ func (l *Load) expected(w *Work) time.Duration {
 	return max(w.First, own, unseen)
 }
 
-// unseen is expected where too few first tokens were seen: a request waits long enough for the
-// slowest of servers to read its prompt.
+// unseen is the expected time while too few first tokens were seen. The slowest servers need it to
+// read the prompt.
 func (w *Work) unseen() time.Duration {
 	const most = unknownWait / beyond
 	slowest := w.Slowest
@@ -77,16 +74,16 @@ func (w *Work) unseen() time.Duration {
 	return max(min(slowest, most), slowest/beyond)
 }
 
-// slowest returns the longest time to the first token of a prompt by the first tokens of all
-// servers; 0: too few were seen. A nil Snapshot has no servers.
+// slowest returns the longest time to a prompt's first token by all servers' first tokens, or 0 if
+// too few. s may be nil.
 func (s *Snapshot) slowest(prompt, all int64) (most time.Duration) {
 	if s == nil {
 		return 0
 	}
 	seen := 0
 	for i := range s.Endpoints {
-		n, is := s.Endpoints[i].load.motion.slowest(prompt, all)
-		seen, most = seen+n, max(most, is)
+		n, longest := s.Endpoints[i].load.motion.slowest(prompt, all)
+		seen, most = seen+n, max(most, longest)
 	}
 	if seen < enoughFirsts {
 		return 0

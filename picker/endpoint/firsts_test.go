@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A server whose rate is unknown is compared with the pool's other servers: it is silent soon where
-// these have answered such prompts, and not while it may be as slow as they are.
+// A server with an unknown rate is compared with the pool's others: it is silent soon after these
+// answered such prompts, and not while it may be as slow.
 func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 	const ms = time.Millisecond
 	unknown := func(tokens int) Work {
@@ -59,9 +59,9 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 				{Addr: netip.MustParseAddrPort("10.0.0.1:80")}, {Addr: netip.MustParseAddrPort("10.0.0.2:80")},
 			})
 			for i, seen := range [][]firsts{tt.own, tt.others} {
-				for _, is := range seen {
-					for range is.n {
-						pool.Endpoints[i].load.motion.first(is.tokens, is.after)
+				for _, group := range seen {
+					for range group.n {
+						pool.Endpoints[i].load.motion.first(group.tokens, group.after)
 					}
 				}
 			}
@@ -81,7 +81,7 @@ func TestSilent_ServerWithoutARateIsComparedWithOthers(t *testing.T) {
 	}
 }
 
-// What servers show while requests wait counts, and not what they had shown when these were sent.
+// First tokens of other servers count while requests wait, not only from before.
 func TestSilent_FirstTokensOfOthersCountAtOnce(t *testing.T) {
 	m := newMotionRig()
 	pool := m.Snapshot(Metrics{}, nil, []Spec{

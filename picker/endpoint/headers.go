@@ -9,42 +9,40 @@ import (
 	"time"
 )
 
-// Bounds of the wait for a stream's headers. minHeadersLimit leaves a busy server time for a pause
-// of its process. MaxHeadersLimit is for prompts of a length that has fewer than headersEnough
-// samples.
+// Bounds of the wait for a stream's headers. minHeadersLimit allows for a pause of a busy server.
+// MaxHeadersLimit applies to prompt lengths with fewer than headersEnough samples.
 const (
 	minHeadersLimit = time.Second
 	MaxHeadersLimit = 20 * time.Second
 	headersEnough   = 100
-	// headersTimes is how many times their 99th percentile the headers may take.
+	// headersTimes is the limit as a multiple of the 99th percentile.
 	headersTimes = 4
 )
 
 const (
-	// headersGap is how long the headers precede the first byte of the body at least if a server
-	// sends them before it has read the prompt. Most of the last responses show that, from
-	// headersSeen on.
+	// A server that sends headers before it reads the prompt sends them at least headersGap before
+	// the body, by most of its recent responses, headersSeen or more.
 	headersGap  = 10 * time.Millisecond
 	headersSeen = 20
 
-	// lengths are the classes of prompts, by the power of two of their tokens. Of each, the last
-	// headersKept samples count: so a class of rare prompts has enough of them, too.
+	// lengths is the number of prompt classes: powers of two of their tokens. Each keeps its last
+	// headersKept samples, so that rare lengths have enough.
 	lengths     = 21
 	headersKept = 128
-	// steps are the classes of times: eight for each doubling, from shortestStep on.
+	// headersSteps is the number of time classes: eight per doubling, from shortestStep on.
 	headersSteps = 128
 	shortestStep = time.Millisecond
 )
 
-// HeaderLimits is what a process has learned of a server's headers.
+// HeaderLimits holds what a process learned about a server's headers.
 type HeaderLimits struct {
-	// First means that the server sends a stream's headers before it reads the prompt.
+	// First means that headers precede the reading of the prompt.
 	First bool
-	// Of is how long they may take, by the class of the prompt's length; 0: too few were seen.
+	// Of is the limit by prompt class; 0 if too few responses were seen.
 	Of [lengths]time.Duration
 }
 
-// valid reports whether a process can have learned the limits.
+// valid reports whether the limits are in their range; peers send them.
 func (l *HeaderLimits) valid() bool {
 	for _, limit := range l.Of {
 		if limit != 0 && (limit < minHeadersLimit || limit > MaxHeadersLimit) {
@@ -54,32 +52,27 @@ func (l *HeaderLimits) valid() bool {
 	return true
 }
 
-// headers learns when a server sends the headers of streams, by the length of their prompts.
 type headers struct {
-	limits atomic.Pointer[HeaderLimits] // nil: too few responses were seen
+	limits atomic.Pointer[HeaderLimits] // nil if too few responses were seen
 
 	mu          sync.Mutex
-	seen, first float64 // how many responses there were, and clearly had headers first; older ones count less
+	seen, first float64 // responses, and those with clearly early headers, both with decay
 	kept        [lengths]lastHeaders
-	longer      [lengths]headersTook // of the prompts of a class and of all longer ones
+	longer      [lengths]headersTook // for prompts of a class and longer
 }
 
-// lastHeaders are the last samples of prompts of one class, as steps.
 type lastHeaders struct {
 	ring  [headersKept]uint8
 	count int // of all samples
 }
 
-// headersTook is how many samples have each step.
 type headersTook struct {
 	steps [headersSteps]uint16
 	count int
 }
 
-// lengthClass returns the class of prompts with so many tokens.
 func lengthClass(tokens int) int { return min(bits.Len(uint(max(tokens, 0))), lengths-1) }
 
-// headersStep returns the class of a time, and stepEnds the longest time of one.
 func headersStep(d time.Duration) uint8 {
 	if d <= shortestStep {
 		return 0
@@ -91,8 +84,8 @@ func stepEnds(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/8) * float64(shortestStep))
 }
 
-// add takes the time to a response's headers, and how much later its body began; less than 0:
-// unknown. It returns true if that changes the limits.
+// add records the time to a response's headers, and how much later its body began (negative if
+// unknown). It reports whether the limits changed.
 func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,12 +112,12 @@ func (h *headers) add(tokens int, took, gap time.Duration) (changed bool) {
 	return true
 }
 
-// keep counts a sample in place of the oldest one of its class. mu is held.
+// keep replaces its class's oldest sample. mu is held.
 func (h *headers) keep(class int, step uint8) {
-	of := &h.kept[class]
-	place := &of.ring[of.count%headersKept]
+	kept := &h.kept[class]
+	place := &kept.ring[kept.count%headersKept]
 	for i := range class + 1 {
-		if at := &h.longer[i]; of.count >= headersKept {
+		if at := &h.longer[i]; kept.count >= headersKept {
 			at.steps[*place]--
 			at.steps[step]++
 		} else {
@@ -133,10 +126,10 @@ func (h *headers) keep(class int, step uint8) {
 		}
 	}
 	*place = step
-	of.count++
+	kept.count++
 }
 
-// limit is how long headers may take by these samples; 0: they are too few.
+// limit returns how long headers may take; 0 if there are too few samples.
 func (t *headersTook) limit() time.Duration {
 	if t.count < headersEnough {
 		return 0
@@ -148,9 +141,9 @@ func (t *headersTook) limit() time.Duration {
 	return min(max(headersTimes*stepEnds(step), minHeadersLimit), MaxHeadersLimit)
 }
 
-// HeadersLimit returns how long a stream with a prompt of so many tokens waits at most for its
-// headers there before another server is asked: 0 if the server is not known to send them before it
-// reads the prompt. Where this process has seen too few responses, those of its peers count.
+// HeadersLimit returns how long a stream waits for the server's headers before the gateway tries
+// another server. It is 0 unless the server is known to send headers before it reads the prompt.
+// Peers' limits apply where this process has seen too few responses.
 func (l *Load) HeadersLimit(tokens int) time.Duration {
 	own, elsewhere := l.headerLimits(), l.headersElsewhere.Load()
 	if own == nil {
@@ -166,17 +159,16 @@ func (l *Load) HeadersLimit(tokens int) time.Duration {
 	return cmp.Or(limit, MaxHeadersLimit)
 }
 
-// headerLimits is what this process has learned; nil: nothing.
 func (l *Load) headerLimits() *HeaderLimits {
-	if of := l.headers.Load(); of != nil {
-		return of.limits.Load()
+	if learned := l.headers.Load(); learned != nil {
+		return learned.limits.Load()
 	}
 	return nil
 }
 
-// Answered records when the headers of the response came, and the first byte of its body, counted
-// from when the server got the request. It is called before Begun; only the first call of a stream
-// at the server that was picked counts.
+// Answered records the times of the response's headers and of its body's first byte, both since the
+// server got the request. It is called before Begun. Only a stream's first call, at the server that
+// was picked, counts.
 func (lease *Lease) Answered(headersAfter, first time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -188,27 +180,27 @@ func (lease *Lease) Answered(headersAfter, first time.Duration) {
 		gap = -1 // the first byte is an event that comes with the headers
 	}
 	at := lease.load
-	of := at.headers.Load()
-	if of == nil {
+	learned := at.headers.Load()
+	if learned == nil {
 		at.headers.CompareAndSwap(nil, new(headers))
-		of = at.headers.Load()
+		learned = at.headers.Load()
 	}
-	if of.add(lease.tag.Tokens, headersAfter, gap) {
+	if learned.add(lease.tag.Tokens, headersAfter, gap) {
 		at.newHeaders.Store(true)
 		at.markDirty()
 	}
 }
 
-// LimitHeaders records that the gateway asks another server if the headers take longer; 0: it does
-// not.
+// LimitHeaders records after how long without headers the gateway tries another server; 0 if it
+// does not.
 func (lease *Lease) LimitHeaders(limit time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.headersLimit = limit
 }
 
-// Exceeds takes the time to a response's headers. It returns true once, if that is longer than the
-// limit. passed means that another server has sent them: then Frozen is true from now on.
+// Exceeds reports whether the time to the headers exceeded the limit; it does so at most once.
+// passed means that another server sent the headers, so that Frozen is true from now on.
 func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -218,8 +210,7 @@ func (lease *Lease) Exceeds(after time.Duration, passed bool) bool {
 	return exceeds
 }
 
-// Frozen reports whether the server that was picked has exceeded its limit, and another one has
-// answered.
+// Frozen reports whether the picked server exceeded its limit and another one responded.
 func (lease *Lease) Frozen() bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// served has a server answer so many streams, with the times of their headers and first bytes.
+// served makes a server answer n streams, with times of headers and first bytes.
 func served(leases *Leases, e *Endpoint, n, tokens int, early bool, headers, first time.Duration) {
 	for range n {
 		lease := leases.Open(e, Holder{}, Work{Stream: true, Early: early}, 0, epoch)
@@ -81,7 +81,7 @@ func TestHeadersLimit_IsByWhatHeadersOfSuchPromptsTake(t *testing.T) {
 	}
 }
 
-// A response that another server sends, after this one has sent nothing, shows no time of either.
+// If another server responds because this one sent nothing, no time of either counts.
 func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -101,8 +101,8 @@ func TestHeadersLimit_OtherServersAndAnswersTeachNothing(t *testing.T) {
 	}
 }
 
-// What peers have seen of a server's headers counts until this process has seen enough, and is
-// there for a server that is added later.
+// Peers' limits of a server's headers count until this process has its own, and for a server added
+// later.
 func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	const ms = time.Millisecond
 	learned := func(n int, headers, first time.Duration) *HeaderLimits {
@@ -152,7 +152,7 @@ func TestHeadersLimit_PeersShareIt(t *testing.T) {
 	}
 }
 
-// What was published of a server that leaves is retracted.
+// The published limits of a removed server are retracted.
 func TestHeadersLimit_ServerThatLeavesIsRetracted(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.9:80")}})

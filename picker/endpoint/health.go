@@ -6,46 +6,43 @@ import (
 )
 
 const (
-	// A failed request adds failed to a server's score, a successful one takes one away; at failing
-	// the server is suspect. So three failures in a row make it suspect, and so does more than one
-	// failure in three in the long run.
+	// A failed request adds failed to a server's score, a successful one subtracts one. At failing
+	// the server is suspect: after three failures in a row, or if more than one in three fails in
+	// the long run.
 	failed, failing = 2, 6
-	// The first trial of a failing server comes firstTrial after the last failure, each further one
-	// after twice the time.
+	// The first trial comes firstTrial after the last failure, each further one after twice the
+	// time.
 	firstTrial, lastTrial = time.Second, 30 * time.Second
 )
 
-// String describes the failure of a server whose requests fail.
+// String describes a server's last failure.
 func (f *Failure) String() string {
 	return "its requests fail, the last one at " + f.At.UTC().Format(time.RFC3339) + " (" + f.Why + ")"
 }
 
-// health is what requests show about a server.
 type health struct {
 	score  atomic.Int32
-	trials atomic.Int32 // that failed, in a row
-	next   atomic.Int64 // when the next trial may be, in nanoseconds since processStart; holds only while it is failing
-	trial  atomic.Bool  // one is in flight
-	// proven means that a request has succeeded since the server's page became stale.
+	trials atomic.Int32 // failed trials in a row
+	next   atomic.Int64 // time of the next trial, in nanoseconds since processStart; valid only while failing
+	trial  atomic.Bool  // a trial is in flight
+	// proven means that a request succeeded since the page became stale.
 	proven atomic.Bool
-	// when a response last showed a working server, in nanoseconds since processStart; 0: never
+	// good is the last success, in nanoseconds since processStart; 0 means never.
 	good atomic.Int64
-	last atomic.Pointer[Failure] // nil: there was none
+	last atomic.Pointer[Failure] // nil if no request failed
 }
 
 // Failure is a request that a server did not serve.
 type Failure struct {
 	At  time.Time `json:"at"`
-	Why string    `json:"why"` // in few words
+	Why string    `json:"why"` // in a few words
 }
 
-// succeed records a response that shows a working server.
 func (h *health) succeed(now int64) {
 	h.good.Store(now)
 	h.works()
 }
 
-// works counts what shows a working server.
 func (h *health) works() {
 	h.proven.Store(true)
 	h.trials.Store(0)
@@ -61,7 +58,6 @@ func (h *health) works() {
 	}
 }
 
-// fail records a request that the server did not serve, and why.
 func (h *health) fail(why string, now int64) {
 	h.last.Store(&Failure{processStart.Add(time.Duration(now)), why})
 	h.proven.Store(false)
@@ -73,7 +69,6 @@ func (h *health) fail(why string, now int64) {
 	h.next.Store(now + int64(pause))
 }
 
-// failing reports whether requests to the server often fail, and whether a trial may be sent.
 func (h *health) failing(now int64) (yes, trial bool) {
 	if h.score.Load() < failing {
 		return false, !h.trial.Load()
@@ -81,14 +76,13 @@ func (h *health) failing(now int64) (yes, trial bool) {
 	return true, now >= h.next.Load() && !h.trial.Load()
 }
 
-// Failing reports whether requests to the server often fail, so that it is suspect.
+// Failing reports whether requests often fail, so that the server is suspect.
 func (l *Load) Failing(at Moment) bool {
 	failing, _ := l.health.failing(int64(at))
 	return failing
 }
 
-// LastFailure returns the last request that the server did not serve; the zero value: there was
-// none.
+// LastFailure returns the last request that the server did not serve, or the zero value.
 func (l *Load) LastFailure() Failure {
 	if last := l.health.last.Load(); last != nil {
 		return *last
@@ -96,7 +90,7 @@ func (l *Load) LastFailure() Failure {
 	return Failure{}
 }
 
-// Succeeded returns when a response last showed a working server; the zero time: never.
+// Succeeded returns when a response last succeeded; the zero time if none did.
 func (l *Load) Succeeded() time.Time {
 	if at := l.health.good.Load(); at != 0 {
 		return processStart.Add(time.Duration(at))
@@ -104,10 +98,10 @@ func (l *Load) Succeeded() time.Time {
 	return time.Time{}
 }
 
-// Revived records that a server that was down answers a probe. No request has succeeded there.
+// Revived records that a dead server answers a probe again. No request has succeeded there yet.
 func (l *Load) Revived() { l.health.works() }
 
-// Died records that the server is dead. It is suspect until a request shows that it works again.
+// Died records that the server is dead. It stays suspect until a request succeeds.
 func (l *Load) Died(now time.Time) {
 	for l.health.score.Load() < failing {
 		l.health.fail("its /health fails", sinceStart(now))

@@ -7,51 +7,49 @@ import (
 )
 
 const (
-	// terms of a prediction: a constant, and Features; restTerms of the time after a response's
-	// first byte: the same, each further token, and each of these with each request in flight.
+	// terms of a prediction are a constant and Features. restTerms after the first byte are the
+	// same, each further token, and further tokens times requests in flight.
 	terms     = 4
 	restTerms = 6
 )
 
 const (
-	// decay is the weight of a sample relative to that of the next one: about the last 50 count.
+	// decay is a sample's weight relative to the next one's: about the last 50 count.
 	decay = 0.98
-	// maxCounted tokens and maxRequests bound what a sample counts: both come from outside.
+	// maxCounted tokens and maxRequests bound a sample, because clients and servers send these
+	// numbers.
 	maxCounted  = 1 << 20
 	maxRequests = 1 << 14
-	// maxLatency bounds a sample, in seconds: one that hangs must not outweigh all others.
+	// maxLatency bounds a sample, in seconds: a hanging request must not outweigh all others.
 	maxLatency = 120
 )
 
-// Priors, in seconds for each term: how an engine with steps of 20 ms behaves. scales are how large
-// a term usually is.
+// Priors, in seconds per term, for steps of 20 ms. scales are the usual sizes of terms.
 var (
 	priorFirst = [restTerms]float64{0.02, 1, 0.05, 0.0005}
 	priorRest  = [restTerms]float64{4: 0.02, 5: 0.0005}
 	scales     = [restTerms]float64{1, 0.5, 4, 16, 100, 1600}
-	// confidence is how many samples the prior counts for: less for the time of a token, so that
-	// what may be due to either is ascribed to tokens.
+	// confidence is the prior's weight in samples. It is low for tokens, so that time which either
+	// term explains goes to them.
 	confidence = [restTerms]float64{4, 4, 4, 4, 0.02, 0.02}
 )
 
-// Features are what a server's latency is predicted by, as of a pick.
+// Features predict a server's latency at the time of a pick.
 type Features struct {
-	Prefill  float64 // seconds in which it reads the prompts before this one, and this one
-	Queue    float64 // requests that wait
-	InFlight float64 // requests
+	Prefill  float64 // seconds to read the prompts before this one, and this one
+	Queue    float64 // waiting requests
+	InFlight float64 // requests in flight
 }
 
 func (f *Features) terms() [terms]float64 {
 	return [terms]float64{1, min(f.Prefill, maxLatency), min(f.Queue, maxRequests), min(f.InFlight, maxRequests)}
 }
 
-// Latency predicts the latency of a server. It never changes; nil is that of a server of which
-// nothing is learned.
+// Latency predicts a server's latency. It is immutable; nil predicts by the priors.
 type Latency struct{ ttft, tpot [terms]float64 }
 
 var unlearned = predictor(&priorFirst, &priorRest, false)
 
-// predictor returns what the weights of the two regressions predict.
 func predictor(first, rest *[restTerms]float64, early bool) *Latency {
 	l := &Latency{tpot: [terms]float64{rest[4], 0, 0, rest[5]}}
 	for i := range terms {
@@ -62,7 +60,7 @@ func predictor(first, rest *[restTerms]float64, early bool) *Latency {
 	return l
 }
 
-// Predict returns the time to the first token, and that between two, in seconds.
+// Predict returns the time to the first token, and the time between two tokens, in seconds.
 func (l *Latency) Predict(f *Features) (ttft, tpot float64) {
 	if l == nil {
 		l = unlearned
@@ -78,43 +76,39 @@ func dot(a, b *[terms]float64) (sum float64) {
 	return sum
 }
 
-// latency learns from the access log how long a server's responses take: two linear regressions, in
-// which older samples count less and the prior stands for a few. A server that is not like the
-// prior is known after some ten requests.
-//
-// One is of the time until a response's first byte, the other of the time after it, by the number
-// of tokens. Some servers send an event before they read the prompt. Of these, what the latter does
-// not ascribe to tokens is a part of the time to the first one.
+// latency learns from the access log how long responses take, by two linear regressions in which
+// older samples count less. The prior counts for a few samples, so an unusual server is known after
+// about ten requests. One regression fits the time to the first byte, the other the time after it,
+// by the number of tokens. For servers with early events, the latter's terms other than tokens are
+// part of the time to the first token.
 type latency struct {
 	current atomic.Pointer[Latency]
-	// when it learned last, or a request was sent to have it learn, in nanoseconds since
-	// processStart
+	// lesson is when it last learned, or sent a request to relearn, in nanoseconds since
+	// processStart.
 	lesson atomic.Int64
 
 	mu          sync.Mutex
 	first, rest regression
-	early       float64 // the share of responses whose first byte came before the prompt can have been read
+	early       float64 // share of responses whose first byte came before the prompt can have been read
 }
 
-// learner returns the server's latency, made on first use: most servers of a process that picks for
-// few pools have none.
+// learner makes the server's latency on first use: in a process that picks for few pools, most
+// servers need none.
 func (l *Load) learner() *latency {
-	if of := l.latency.Load(); of != nil {
-		return of
+	if learned := l.latency.Load(); learned != nil {
+		return learned
 	}
 	l.latency.CompareAndSwap(nil, &latency{first: regression{prior: &priorFirst}, rest: regression{prior: &priorRest}})
 	return l.latency.Load()
 }
 
-// predictor returns what is learned; nil if nothing is.
 func (l *Load) predictor() *Latency {
-	if of := l.latency.Load(); of != nil {
-		return of.current.Load()
+	if learned := l.latency.Load(); learned != nil {
+		return learned.current.Load()
 	}
 	return nil
 }
 
-// row returns the terms of the regressions for a response of more tokens after the first.
 func (f *Features) row(more float64) [restTerms]float64 {
 	x := f.terms()
 	row := [restTerms]float64{4: more, 5: more * x[3]}
@@ -122,12 +116,11 @@ func (f *Features) row(more float64) [restTerms]float64 {
 	return row
 }
 
-// sendsEarly reports whether the first bytes of most responses come before the prompt can have been
-// read. mu is held.
+// sendsEarly reports whether most first bytes precede the reading of the prompt. mu is held.
 func (l *latency) sendsEarly() bool { return l.early > l.first.count*(1-decay)/2 }
 
-// sentFirst takes the time to a response's first byte. again means that the request shows the
-// server's speed again; so it does below.
+// sentFirst records the time to a first byte. again means that the request relearns the server's
+// speed; likewise in sentRest.
 func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	row := f.row(0)
 	l.mu.Lock()
@@ -142,8 +135,7 @@ func (l *latency) sentFirst(f *Features, after time.Duration, again bool) {
 	l.learn(&l.first, row, after)
 }
 
-// sentRest takes the time from the first byte to the end of a response of so many tokens, at least
-// 1.
+// sentRest records the time from the first byte to the end of a response of at least one token.
 func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again bool) {
 	row := f.row(float64(min(tokens, maxCounted) - 1))
 	l.mu.Lock()
@@ -154,10 +146,10 @@ func (l *latency) sentRest(f *Features, took time.Duration, tokens int64, again 
 	l.learn(&l.rest, row, took)
 }
 
-// learn adds a sample. mu is held.
+// mu is held.
 func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duration) {
 	y, weight := min(took.Seconds(), maxLatency), 1.0
-	if r == &l.rest { // the errors of long times are larger
+	if r == &l.rest { // errors grow with the time
 		weight = 1 / ((0.1 + y) * (0.1 + y))
 	}
 	r.add(row, y, weight)
@@ -165,12 +157,11 @@ func (l *latency) learn(r *regression, row [restTerms]float64, took time.Duratio
 	l.current.Store(predictor(&first, &rest, l.sendsEarly()))
 }
 
-// regression is a linear regression with decay, towards a prior.
 type regression struct {
 	prior *[restTerms]float64
 	a     [restTerms][restTerms]float64 // sums of products of two terms
 	b     [restTerms]float64            // sums of products with the result
-	// count and weight are sums over the samples: the prior has their mean weight.
+	// count and weight are sums over the samples. The prior has their mean weight.
 	count, weight float64
 }
 
@@ -196,7 +187,7 @@ func (r *regression) solve() (w [restTerms]float64) {
 		a[i][i] += weight
 		b[i] += weight * r.prior[i]
 	}
-	for i := range w { // Gauss; a is positive definite, so no pivot is zero
+	for i := range w { // Gaussian elimination; a is positive definite, so no pivot is zero
 		for k := i + 1; k < restTerms; k++ {
 			f := a[k][i] / a[i][i]
 			for m := i; m < restTerms; m++ {

@@ -23,8 +23,8 @@ func predicted(e *Endpoint, f Features, now time.Time) (ttft, tpot float64) {
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
-// A server twice as slow as was assumed at reading, with a queue that costs time, is known after
-// some requests.
+// A server that reads at half the assumed speed, with a queue that costs time, is known after some
+// requests.
 func TestSLO_LatencyIsLearnedFromReports(t *testing.T) {
 	e, leases := measured(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -72,8 +72,8 @@ func TestSLO_UnknownServerIsPredictedByItsBacklog(t *testing.T) {
 	}
 }
 
-// vLLM sends an event of /v1/responses before it has read the prompt: the time to the first token
-// is in the time after it.
+// vLLM sends an event of /v1/responses before it reads the prompt: the time to the first token is
+// in the time after it.
 func TestSLO_EarlyEventsAreNoFirstToken(t *testing.T) {
 	e, leases := measured(t)
 	random := rand.New(rand.NewPCG(1, 2))

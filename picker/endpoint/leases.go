@@ -16,15 +16,15 @@ import (
 const leaseShards = 64
 
 const (
-	// maxID bounds the ID of an adopted lease, in bytes: another process wrote it.
+	// maxID bounds an adopted lease's ID, in bytes: another process wrote it.
 	maxID = 64
-	// A lease that expired although its request goes on, as when its Envoy had no CPU for seconds,
-	// is resumed by the next renewal. Others are not: a renewal may come late, and its request may
-	// have ended. resumable is how long expired leases are known, and maxExpired how many.
+	// A lease can expire although its request goes on, for example when its Envoy had no CPU for
+	// seconds. The next renewal resumes it, within resumable and for at most maxExpired leases. A
+	// later renewal may be for a request that has ended.
 	resumable  = time.Minute
 	maxExpired = 1 << 16
-	// MaxOpen bounds the open leases of one Gateway: a holder of its key may open them without end.
-	// It is far more than the requests that one Gateway has in flight.
+	// MaxOpen bounds a Gateway's open leases, because a holder of its key may open any number. It
+	// is far above a Gateway's requests in flight.
 	MaxOpen = 1 << 16
 )
 
@@ -34,32 +34,29 @@ type Leases struct {
 	timeout time.Duration
 	next    atomic.Uint64
 	open    atomic.Int64
-	first   chan struct{} // notifies Run that there are leases
+	first   chan struct{}
 	shards  [leaseShards]shard
 
 	mu      sync.Mutex
 	adopted map[string]*Lease
 	expired map[uint64]expired
-	forget  []forget // of expired, the oldest first; of those that were resumed, too
-	ledgers sync.Map // by Gateway: *ledger
+	forget  []forget // of expired, oldest first, resumed ones included
+	ledgers sync.Map // Gateway -> *ledger
 }
 
-// Holder is for whom a lease is opened.
+// Holder identifies who a lease is opened for.
 type Holder struct {
-	Gateway string // "namespace/name"; "" if calls of the picker need no key
-	Pool    string // the text of its ID, as access logs have it
+	Gateway string // "namespace/name"; "" if picker calls need no key
+	Pool    string // its ID's text, as in access logs
 }
 
-// ledger counts the open leases of one Gateway.
 type ledger struct{ open atomic.Int64 }
 
-// expired is a lease of this process that expired.
 type expired struct {
 	holder Holder
 	at     time.Duration // since processStart
 }
 
-// forget is when a lease expired that is to be forgotten.
 type forget struct {
 	id uint64
 	at time.Duration // since processStart
@@ -71,74 +68,72 @@ type shard struct {
 	due  agenda
 }
 
-// Lease is one request in flight at an endpoint: it was picked for and is not known to have ended.
+// Lease is one request in flight at an endpoint: picked, and not known to have ended.
 //
-// Open, Find, Resume and Adopt return a lease for use until Done. After the last Done of a lease
-// that is released its memory is another lease's. A Done that is left out costs that memory and
-// nothing else: the garbage collector has it.
+// Open, Find, Resume and Adopt return a lease for use until Done. A released lease's memory is
+// reused after the last Done. A missing Done only leaves the memory to the garbage collector.
 type Lease struct {
-	uses    atomic.Int32 // the table's until Release, and those until Done
+	uses    atomic.Int32 // one for the table until Release, and one per user until Done
 	id      uint64
-	adopted string // the ID of a lease that another process opened
+	adopted string // ID if another process opened it
 	holder  Holder
 	ledger  *ledger
 	leases  *Leases
-	picked  *Load // where the pick sent it; nil for a lease that was adopted or resumed
+	picked  *Load // the picked endpoint; nil if adopted or resumed
 	work    Work
-	reached int64        // when the request was sent, or the first byte came, in nanoseconds since processStart
-	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd: it does not expire
+	reached int64        // when the request was sent, or its first byte came, in nanoseconds since processStart
+	renewed atomic.Int64 // in nanoseconds since processStart; untilEnd if it never expires
 
 	mu     sync.Mutex
 	load   *Load         // nil after Release
 	prompt promptState   // at load
-	begun  bool          // the first token has been seen, or an event before it
-	first  time.Duration // after which that event came; 0: none did
+	begun  bool          // the first token, or an event before it, was seen
+	first  time.Duration // time of such an event; 0 if there was none
 	ahead  int64         // tokens that load reads before this prompt
-	trial  bool          // picked waits for its outcome
+	trial  bool          // picked waits for the outcome
 	tag    Tag
-	parts  []*Lease // of the request at other servers, until its first token
-	onEnd  func()   // called once after Release; nil: nothing is
-	front  *Load    // an address that passes requests on to picked; nil for none
+	parts  []*Lease // leases at other servers, until the first token
+	onEnd  func()   // called once after Release; may be nil
+	front  *Load    // address that passes requests on to picked, or nil
 	sent   int64    // when load got the request, in nanoseconds since processStart
-	shown  int64    // when the last report came, the same
-	bytes  int64    // of the response, by that report
-	plain  bool     // it counts in load.motion.plain
+	shown  int64    // when the last report came, likewise
+	bytes  int64    // of the response, at that report
+	plain  bool     // counted in load.motion.plain
 
-	headersLimit time.Duration // of LimitHeaders, until the headers are there
-	frozen       bool          // Frozen
+	headersLimit time.Duration // see LimitHeaders; until the headers arrive
+	frozen       bool          // see Frozen
 }
 
-// untilEnd is the renewal of a lease that lives until its Release.
+// untilEnd is the renewal of a lease that lives until Release.
 const untilEnd = math.MinInt64
 
-// NewLeases returns an empty Leases. owner distinguishes this process's leases from those of
-// others, and has no dot. A lease that is not renewed for timeout expires.
+// NewLeases returns an empty Leases. owner identifies this process in lease IDs, and contains no
+// dot. A lease that is not renewed for timeout expires.
 func NewLeases(owner string, timeout time.Duration) *Leases {
 	l := &Leases{owner: owner, timeout: timeout, first: make(chan struct{}, 1), adopted: map[string]*Lease{},
 		expired: map[uint64]expired{}}
 	for i := range l.shards {
-		l.shards[i].open, l.shards[i].due = map[uint64]*Lease{}, newAgenda(l.tick())
+		l.shards[i].open, l.shards[i].due = map[uint64]*Lease{}, agenda{tick: l.tick(), last: math.MinInt64}
 	}
 	return l
 }
 
-// Owner returns the first part of the IDs of this process's leases.
+// Owner returns the first part of this process's lease IDs.
 func (l *Leases) Owner() string { return l.owner }
 
-// ledger returns that of a Gateway.
 func (l *Leases) ledger(gateway string) *ledger {
-	of, ok := l.ledgers.Load(gateway)
+	found, ok := l.ledgers.Load(gateway)
 	if !ok {
-		of, _ = l.ledgers.LoadOrStore(gateway, &ledger{})
+		found, _ = l.ledgers.LoadOrStore(gateway, &ledger{})
 	}
-	return of.(*ledger)
+	return found.(*ledger)
 }
 
-// Bounded reports whether a Gateway has MaxOpen leases, so that it gets no more.
+// Bounded reports whether a Gateway has MaxOpen leases, and thus gets no more.
 func (l *Leases) Bounded(gateway string) bool { return l.ledger(gateway).open.Load() >= MaxOpen }
 
-// Open counts one request in flight at e, and its work. It returns nil if limit requests are in
-// flight there already (0 is no limit), or if the work is a trial and there is one.
+// Open counts a request and its work at e. It returns nil if limit requests are in flight there (0
+// means no limit), or if the work is a trial and another trial is in flight.
 func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time) *Lease {
 	if w.Trial && !e.load.health.trial.CompareAndSwap(false, true) {
 		return nil
@@ -169,7 +164,6 @@ func (l *Leases) Open(e *Endpoint, h Holder, w Work, limit int64, now time.Time)
 	return l.insert(lease, e.load, now)
 }
 
-// insert opens a lease of this process at an address that counts it.
 func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	lease.uses.Store(2)
 	lease.load = at
@@ -183,45 +177,44 @@ func (l *Leases) insert(lease *Lease, at *Load, now time.Time) *Lease {
 	return lease
 }
 
-// OpenAt counts one request in flight at an address that this process has not picked. onEnd is
-// called when the lease is released; it must not block.
+// OpenAt counts a request at an address that this process has not picked. Release calls onEnd,
+// which must not block.
 func (l *Leases) OpenAt(at *Load, h Holder, onEnd func(), now time.Time) *Lease {
 	at.start(0)
 	return l.insert(&Lease{id: l.next.Add(1), leases: l, holder: h, onEnd: onEnd}, at, now)
 }
 
-// Resume opens a lease of this process again that expired although its request goes on. at returns
-// the address that serves a pool's request, or nil. It returns nil for any other ID, and for
-// another Gateway's.
+// Resume reopens an expired lease of this process whose request goes on. at returns the address
+// that serves the pool's request, or nil. Resume returns nil for other IDs and for leases of other
+// Gateways.
 func (l *Leases) Resume(id, gateway string, at func(pool string) *Load, now time.Time) *Lease {
 	number, ok := l.number(id)
 	if !ok {
 		return nil
 	}
 	l.mu.Lock()
-	was, ok := l.expired[number]
+	old, ok := l.expired[number]
 	l.mu.Unlock()
-	if !ok || was.holder.Gateway != gateway || l.Bounded(gateway) {
+	if !ok || old.holder.Gateway != gateway || l.Bounded(gateway) {
 		return nil
 	}
-	load := at(was.holder.Pool)
+	load := at(old.holder.Pool)
 	if load == nil {
 		return nil
 	}
 	l.mu.Lock()
-	_, ok = l.expired[number] // not resumed meanwhile
+	_, ok = l.expired[number] // may have been resumed meanwhile
 	delete(l.expired, number)
 	l.mu.Unlock()
 	if !ok {
 		return nil
 	}
 	load.start(0)
-	return l.insert(&Lease{id: number, leases: l, holder: was.holder}, load, now)
+	return l.insert(&Lease{id: number, leases: l, holder: old.holder}, load, now)
 }
 
-// Adopt counts one request in flight at an address that another process picked for, which is gone.
-// It returns the lease that has the ID already, if there is one, and nil for an ID that no process
-// gives.
+// Adopt counts a request that a process which is gone had picked for. It returns the lease with
+// that ID if there is one, and nil for an ID that no process issues.
 func (l *Leases) Adopt(id string, h Holder, at *Load, now time.Time) *Lease {
 	if Owner(id) == "" || len(id) > maxID || l.Bounded(h.Gateway) {
 		return nil
@@ -265,10 +258,10 @@ func (lease *Lease) Done() {
 	unused.Put(lease)
 }
 
-// Number distinguishes the lease among those of its process; 0 for an adopted one.
+// Number identifies the lease within its process; 0 for an adopted one.
 func (lease *Lease) Number() uint64 { return lease.id }
 
-// ID is the lease's name in the metadata of a pick, as Find takes it.
+// ID is the lease's name in a pick's metadata, as Find takes it.
 func (lease *Lease) ID() string {
 	if lease.adopted != "" {
 		return lease.adopted
@@ -276,7 +269,7 @@ func (lease *Lease) ID() string {
 	return lease.leases.owner + "." + strconv.FormatUint(lease.id, 36)
 }
 
-// Owner returns the owner of the process that gave an ID; "" for a text that is no ID.
+// Owner returns the owner part of an ID; "" for text that is not an ID.
 func Owner(id string) string {
 	owner, number, _ := strings.Cut(id, ".")
 	if number == "" {
@@ -285,10 +278,9 @@ func Owner(id string) string {
 	return owner
 }
 
-// Owns reports whether an ID is one of this process, open or not.
+// Owns reports whether this process issued an ID, whether open or not.
 func (l *Leases) Owns(id string) bool { return Owner(id) == l.owner }
 
-// number returns the number of one of this process's leases.
 func (l *Leases) number(id string) (uint64, bool) {
 	if !l.Owns(id) {
 		return 0, false
@@ -297,7 +289,7 @@ func (l *Leases) number(id string) (uint64, bool) {
 	return n, err == nil
 }
 
-// Find returns the open lease with an ID, be it opened or adopted here, or nil.
+// Find returns the open lease with an ID, opened or adopted here, or nil.
 func (l *Leases) Find(id string) *Lease {
 	if !l.Owns(id) {
 		l.mu.Lock()
@@ -314,7 +306,7 @@ func (l *Leases) Find(id string) *Lease {
 	return shard.open[number].use()
 }
 
-// use returns a lease of the table, whose lock is held, for use until Done.
+// Its table's lock is held.
 func (lease *Lease) use() *Lease {
 	if lease != nil {
 		lease.uses.Add(1)
@@ -322,53 +314,53 @@ func (lease *Lease) use() *Lease {
 	return lease
 }
 
-// Renew starts the lease's timeout again. A lease that lives until its Release stays so.
+// Renew restarts the timeout, unless the lease lives until Release.
 func (lease *Lease) Renew(now time.Time) {
 	if lease.renewed.Load() != untilEnd {
 		lease.renewed.Store(sinceStart(now))
 	}
 }
 
-// KeepUntilEnd makes the lease live until its Release.
+// KeepUntilEnd makes the lease live until Release.
 func (lease *Lease) KeepUntilEnd() { lease.renewed.Store(untilEnd) }
 
-// Holder returns for whom the lease was opened.
+// Holder returns who the lease was opened for.
 func (lease *Lease) Holder() Holder { return lease.holder }
 
-// Tag is what the opener of a lease keeps with it.
+// Tag is data that the opener keeps with a lease.
 type Tag struct {
-	Number         uint64 // of the opener's choice; 0: none
-	Model          string // that the request names; "" if it is not known
-	Asks           string // the model that the server gets, if a 404 may be about it; else ""
-	Early          bool   // the first byte of its response is no first token
-	Tokens, Cached int    // of its prompt, and those that the server has cached
-	// Line is that of the request in the recording, which its end completes; nil: it has none.
+	Number         uint64 // chosen by the opener; 0 for none
+	Model          string // that the request names; "" if unknown
+	Asks           string // model sent to the server, if a 404 may be about it; else ""
+	Early          bool   // the response's first byte is not its first token
+	Tokens, Cached int    // of the prompt, and the cached part
+	// Line is the request's line in the recording, which its end completes; may be nil.
 	Line *recording.Line
-	// Charge is that of a cluster of an import; nil: none is charged.
+	// Charge is the charge of an import's cluster; may be nil.
 	Charge Charge
-	// Unread is the request's prompt, until TakeUnread; nil: none is known.
+	// Unread is the request's prompt until TakeUnread; may be nil.
 	Unread *Unread
 }
 
-// Charge follows a request by the entries of the access log.
+// Charge follows a request by its access log entries.
 type Charge interface{ Follow(accesslog.Entry) }
 
-// SetTag gives the lease a tag, which Tag returns.
+// SetTag stores a tag.
 func (lease *Lease) SetTag(t Tag) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.tag = t
 }
 
-// Tag returns what SetTag has set; the zero value without.
+// Tag returns the stored tag, or the zero value.
 func (lease *Lease) Tag() Tag {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	return lease.tag
 }
 
-// TakeUnread returns the prompt of the tag, until it is read or the request ends: to one caller,
-// and nil to all others.
+// TakeUnread returns the tag's prompt once, to one caller; then nil. It is nil once the prompt is
+// read or the request has ended.
 func (lease *Lease) TakeUnread() *Unread {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -377,12 +369,12 @@ func (lease *Lease) TakeUnread() *Unread {
 	return unread
 }
 
-// Picked returns the counters of the endpoint that the request was sent to first; nil for a lease
-// that was adopted or resumed.
+// Picked returns the counters of the endpoint that was picked first; nil if the lease was adopted
+// or resumed.
 func (lease *Lease) Picked() *Load { return lease.picked }
 
-// Release ends the lease: its endpoint has one request less in flight. It returns false if the
-// lease was released before.
+// Release ends the lease and uncounts its request. It returns false if the lease was released
+// before.
 func (lease *Lease) Release() bool {
 	lease.mu.Lock()
 	load := lease.load
@@ -416,12 +408,12 @@ func (lease *Lease) Release() bool {
 	}
 	lease.ledger.open.Add(-1)
 	l.open.Add(-1)
-	lease.Done() // the table's use
+	lease.Done() // for the table
 	return true
 }
 
-// MoveTo moves the request to the endpoint that serves it, which after a retry is not the one
-// picked.
+// MoveTo moves the request to the endpoint that serves it: after a retry it may differ from the
+// picked one.
 func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	lease.mu.Lock()
 	from := lease.load
@@ -445,13 +437,12 @@ func (lease *Lease) MoveTo(to *Load, now time.Time) {
 	from.end()
 }
 
-// Len returns how many leases are open.
+// Len returns the number of open leases.
 func (l *Leases) Len() int { return int(l.open.Load()) }
 
-// tick is how often leases expire.
 func (l *Leases) tick() time.Duration { return max(l.timeout/(agendaPages/2), time.Millisecond) }
 
-// Run expires leases until ctx ends. Without leases it does nothing.
+// Run expires leases until ctx ends. Without open leases it does nothing.
 func (l *Leases) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.tick())
 	defer tick.Stop()
@@ -474,10 +465,10 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 }
 
-// expire releases the leases that were not renewed in time; now is the time since processStart.
+// expire releases leases not renewed in time. now is since processStart.
 func (l *Leases) expire(now time.Duration) {
 	var old []*Lease
-	// add returns when the lease is due again.
+	// add returns the lease's next due time.
 	add := func(lease *Lease) time.Duration {
 		at := time.Duration(lease.renewed.Load())
 		if at == untilEnd {
@@ -505,7 +496,7 @@ func (l *Leases) expire(now time.Duration) {
 		add(lease)
 	}
 	for len(l.forget) > 0 && now-l.forget[0].at >= resumable {
-		if f := l.forget[0]; l.expired[f.id].at == f.at { // else it has expired again since
+		if f := l.forget[0]; l.expired[f.id].at == f.at { // otherwise it has expired again since
 			delete(l.expired, f.id)
 		}
 		l.forget = l.forget[1:]

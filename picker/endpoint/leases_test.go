@@ -17,7 +17,7 @@ var (
 	addrB = netip.MustParseAddrPort("10.0.0.2:80")
 )
 
-// twoEndpoints are those of a pool that limits the requests in flight if it has slots.
+// twoEndpoints returns a pool's endpoints. The pool limits its requests in flight if slots is set.
 func twoEndpoints(slots *Slots) (r *Registry, first, second *Endpoint) {
 	r = NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{Off: true}, slots, []Spec{{Addr: addrB}, {Addr: addrA}})
@@ -72,8 +72,7 @@ func TestLease_LivesAsLongAsItIsRenewed(t *testing.T) {
 	})
 }
 
-// A renewal that comes after the end must not count the request again. One that comes after a lease
-// expired must.
+// A renewal after the end must not count the request again; one after the lease expired must.
 func TestLease_OnlyExpiredOneIsResumed(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
@@ -136,7 +135,7 @@ func TestLease_OfPickerThatIsGoneIsAdopted(t *testing.T) {
 	}
 }
 
-// The holder of a Gateway's key may ask for picks without end.
+// The holder of a Gateway's key may request picks without end.
 func TestLease_BoundedPerGateway(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Second)
@@ -156,7 +155,7 @@ func TestLease_BoundedPerGateway(t *testing.T) {
 	}
 }
 
-// Many picks at once see the same free slot.
+// Many concurrent picks see the same free slot.
 func TestLimit_HoldsForConcurrentPicks(t *testing.T) {
 	slots := &Slots{}
 	r, first, second := twoEndpoints(slots)
@@ -239,8 +238,7 @@ func TestLimit_PickWaitsForLateReport(t *testing.T) {
 	})
 }
 
-// Picks of a pool may wait for different servers. An end at the server of one must not be lost at
-// another one.
+// Picks of a pool may wait for different servers. An end at one server must not be lost at another.
 func TestLimit_EndReachesThePickThatWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := &Slots{}
@@ -265,7 +263,6 @@ func TestLimit_EndReachesThePickThatWaitsForIt(t *testing.T) {
 	})
 }
 
-// all returns the open leases of this process.
 func (l *Leases) all() (out []*Lease) {
 	for i := range l.shards {
 		shard := &l.shards[i]

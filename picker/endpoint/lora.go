@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Adapters are a model server's LoRA adapters by its metrics page. They must not be changed.
+// Adapters are a model server's LoRA adapters by its metrics page. They are immutable.
 type Adapters struct {
-	Running []string `json:"running,omitempty"` // adapters with requests that run
-	Waiting []string `json:"waiting,omitempty"` // adapters whose requests all wait
-	Max     int      `json:"max"`               // how many run at a time; 0 if the page does not show it
+	Running []string `json:"running,omitempty"` // with running requests
+	Waiting []string `json:"waiting,omitempty"` // with waiting requests only
+	Max     int      `json:"max"`               // how many can run at a time; 0 if unknown
 }
 
-// Has reports whether the server has an adapter loaded, or is about to load it.
+// Has reports whether the server has loaded an adapter, or is about to.
 func (a *Adapters) Has(model string) bool {
 	return a != nil && (slices.Contains(a.Running, model) || slices.Contains(a.Waiting, model))
 }
@@ -22,20 +22,18 @@ func (a *Adapters) Has(model string) bool {
 // Runs reports whether requests for an adapter run.
 func (a *Adapters) Runs(model string) bool { return a != nil && slices.Contains(a.Running, model) }
 
-// Free reports whether the server can load a further adapter without waiting for another one's
-// requests.
+// Free reports whether the server can load another adapter without waiting for one to become
+// unused.
 func (a *Adapters) Free() bool { return a != nil && len(a.Running)+len(a.Waiting) < a.Max }
 
-// loraReader finds the latest line of vLLM's series of LoRA adapters in a page. They are in its
-// labels, and its value is a timestamp: each time that the adapters change, the page gets one line
-// more, and the latest counts.
+// loraReader finds the latest line of vLLM's LoRA series: each change of the adapters adds a line
+// with the adapters in labels and a timestamp as value.
 type loraReader struct {
 	latest float64
-	labels []byte // of that line
+	labels []byte
 	found  bool
 }
 
-// read takes a line, and its value.
 func (r *loraReader) read(at float64, line []byte) {
 	open := bytes.IndexByte(line, '{')
 	if open < 0 || r.found && at < r.latest {
@@ -46,7 +44,6 @@ func (r *loraReader) read(at float64, line []byte) {
 	r.labels = append(r.labels[:0], labels[:endOfLabels(labels)]...)
 }
 
-// adapters returns those of the latest line, or nil if there was none.
 func (r *loraReader) adapters() *Adapters {
 	if !r.found {
 		return nil
@@ -67,7 +64,6 @@ func (r *loraReader) adapters() *Adapters {
 	return a
 }
 
-// adapterNames returns the names in a comma-separated list, each once.
 func adapterNames(text string) (names []string) {
 	for name := range strings.SplitSeq(text, ",") {
 		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
@@ -77,7 +73,7 @@ func adapterNames(text string) (names []string) {
 	return names
 }
 
-// eachLabel calls f with every label of a set, up to its closing brace or to what is no label.
+// eachLabel calls f for each label, up to the closing brace or invalid text.
 func eachLabel(b []byte, f func(name, text string)) {
 	for {
 		b = bytes.TrimLeft(b, ", \t")

@@ -52,9 +52,8 @@ func TestLoRA_SlotsAreOfRunningAndWaitingAdapters(t *testing.T) {
 }
 
 func FuzzLoRA_NamesAreOfThePage(f *testing.F) {
-	f.Add(
-		[]byte(
-			`vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql,chat",waiting_lora_adapters="law"} 1.7e+09`))
+	f.Add([]byte(`vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql,chat",` +
+		`waiting_lora_adapters="law"} 1.7e+09`))
 	f.Add([]byte(`vllm:lora_requests_info{running_lora_adapters="a\n\"b",max_lora="99999999999999999999"} 2`))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		r, err := parse(string(page), Metrics{})

@@ -10,51 +10,35 @@ import (
 	"strconv"
 )
 
-// setNames is what to do about a page without the series that are read.
 const setNames = "set picker.metrics in a PoolPolicy, or the label llm-d.ai/engine-type of the pods"
 
 var errNoSeries = errors.New("the page has none of the series that are read: " + setNames)
 
-// Reading holds the values of one metrics page. Several series of one name (one for each model or
-// engine of a server) are added up; of several KV caches the fullest is used.
+// Reading holds the values of one metrics page. Series of one name (one per model or engine) are
+// summed; of several KV caches the fullest counts.
 type Reading struct {
 	Queue, Running, KV float64
-	Adapters           *Adapters // nil if the page shows none
-	CacheTokens        int       // that the KV cache holds; 0 if the page does not show it
-	// PrefillTokens are the tokens of prompts that the server has computed since its start, in
-	// PrefillSeconds; 0 if the page does not show it.
+	Adapters           *Adapters // nil if the page has none
+	CacheTokens        int       // capacity of the KV cache; 0 if unknown
+	// PrefillTokens counts the prompt tokens computed since the server's start, in PrefillSeconds;
+	// 0 if unknown.
 	PrefillTokens  float64 `json:",omitempty"`
 	PrefillSeconds float64 `json:",omitempty"`
-	Prefills       float64 `json:",omitempty"` // how many prompts PrefillSeconds are of
-	// Tokens of prompts and answers that the server has computed since its start. CountsTokens
-	// means that the page has them.
+	Prefills       float64 `json:",omitempty"` // prompts included in PrefillSeconds
+	// Tokens counts the tokens of prompts and responses since the server's start, if CountsTokens.
 	Tokens       float64 `json:",omitempty"`
 	CountsTokens bool    `json:",omitempty"`
-	// Problem describes the first sample of a series other than the three whose value counts as
-	// absent, and those of the three of which the page has no sample; "" if there are none. It has
-	// at most maxProblem bytes.
+	// Problem describes the first ignored value, and missing series of Queue, Running and KV, in
+	// maxProblem bytes.
 	Problem string `json:",omitempty"`
 }
 
-// parsePage reads the series of a dialect from a page in Prometheus's text format and skips all
-// other lines. A page without the series of waiting requests is an error, and so is one with an
-// invalid value of queue, running requests or KV cache: zeros would make a wrong port, or a broken
-// server, look like an idle one. Some servers have no series of the other two.
-//
-// A line that is longer than page's buffer is skipped: it is none of them.
+// parsePage reads a dialect's series from a page in Prometheus's text format. It fails without the
+// queue series, and for an invalid queue, running requests or KV cache: as zeros, these would make
+// a broken server or a wrong port look idle. Some servers lack the latter two series. Lines longer
+// than page's buffer are skipped: no series has such a line.
 func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
-	var r Reading
-	var lora loraReader
-	var size, blocks, tokens float64
-	var has shown
-	var invalid error
-	load := func(most float64, line []byte) float64 {
-		v, problem := sampleValue(most, line)
-		if problem != "" && invalid == nil {
-			invalid = errors.New("the page shows no load: " + problem)
-		}
-		return v
-	}
+	p := pageParser{d: d}
 	for {
 		line, err := page.ReadSlice('\n')
 		for errors.Is(err, bufio.ErrBufferFull) {
@@ -62,75 +46,99 @@ func parsePage(page *bufio.Reader, d *dialect) (Reading, error) {
 			line = nil
 		}
 		if err != nil && err != io.EOF {
-			return r, err
+			return p.Reading, err
 		}
 		if len(line) == 0 && err == io.EOF {
-			break
+			return p.result()
 		}
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		if len(line) == 0 || line[0] == '#' {
-			continue
-		}
-		switch {
-		case d.queue.matches(line):
-			has.queue = true
-			r.Queue += load(maxValue, line)
-		case d.running.matches(line):
-			has.running = true
-			r.Running += load(maxValue, line)
-		case d.kv.matches(line), d.kvOld.matches(line):
-			has.kv = true
-			r.KV = max(r.KV, load(1, line))
-		case d.lora.matches(line):
-			if at, ok := r.value(line); ok {
-				lora.read(at, line)
-			}
-		case d.shape.matches(line):
-			r.CacheTokens += d.shapeTokens(line)
-		case d.size.matches(line):
-			v, _ := r.value(line)
-			size = max(size, v)
-		case d.blocks.matches(line):
-			v, _ := r.value(line)
-			blocks += v
-		case d.tokens.matches(line):
-			v, _ := r.value(line)
-			tokens += v
-		case d.read.matches(line), d.written.matches(line):
-			v, ok := r.value(line)
-			r.Tokens, r.CountsTokens = r.Tokens+v, r.CountsTokens || ok
-			if d.computed.matches(line) { // of llama.cpp both are one series
-				r.PrefillTokens += v
-			}
-		case d.computed.matches(line):
-			v, _ := r.value(line)
-			r.PrefillTokens += v
-		case d.seconds.matches(line):
-			v, _ := r.value(line)
-			r.PrefillSeconds += v
-		case d.prefills.matches(line):
-			v, _ := r.value(line)
-			r.Prefills += v
+		if line = bytes.TrimSuffix(line, []byte("\n")); len(line) > 0 && line[0] != '#' {
+			p.sample(line)
 		}
 	}
-	switch {
-	case invalid != nil:
-		return r, invalid
-	case has == shown{}:
-		return r, errNoSeries
-	case !has.queue:
-		return r, errors.New("the page has no series " + d.queue.String() + ": " + setNames)
-	}
-	r.Problem = bounded(joined(r.Problem, d.missing(has)))
-	if r.CacheTokens == 0 {
-		r.CacheTokens = cmp.Or(shape(int(size), int(blocks)), int(min(tokens, maxTokens)))
-	}
-	r.Adapters = lora.adapters()
-	return r, nil
 }
 
-// value reads the value of a line of a series other than the load's. The first one that counts as
-// absent is noted.
+// pageParser collects the samples of a page.
+type pageParser struct {
+	Reading
+	d                    *dialect
+	lora                 loraReader
+	size, blocks, tokens float64
+	has                  shown
+	invalid              error
+}
+
+func (p *pageParser) sample(line []byte) {
+	d := p.d
+	switch {
+	case d.queue.matches(line):
+		p.has.queue = true
+		p.Queue += p.load(maxValue, line)
+	case d.running.matches(line):
+		p.has.running = true
+		p.Running += p.load(maxValue, line)
+	case d.kv.matches(line), d.kvOld.matches(line):
+		p.has.kv = true
+		p.KV = max(p.KV, p.load(1, line))
+	case d.lora.matches(line):
+		if at, ok := p.value(line); ok {
+			p.lora.read(at, line)
+		}
+	case d.shape.matches(line):
+		p.CacheTokens += d.shapeTokens(line)
+	case d.size.matches(line):
+		v, _ := p.value(line)
+		p.size = max(p.size, v)
+	case d.blocks.matches(line):
+		p.add(&p.blocks, line)
+	case d.tokens.matches(line):
+		p.add(&p.tokens, line)
+	case d.read.matches(line), d.written.matches(line):
+		v, ok := p.value(line)
+		p.Tokens, p.CountsTokens = p.Tokens+v, p.CountsTokens || ok
+		if d.computed.matches(line) { // llama.cpp has one series for both
+			p.PrefillTokens += v
+		}
+	case d.computed.matches(line):
+		p.add(&p.PrefillTokens, line)
+	case d.seconds.matches(line):
+		p.add(&p.PrefillSeconds, line)
+	case d.prefills.matches(line):
+		p.add(&p.Prefills, line)
+	}
+}
+
+// load reads a sample of the load, which makes the page invalid if it is.
+func (p *pageParser) load(most float64, line []byte) float64 {
+	v, problem := sampleValue(most, line)
+	if problem != "" && p.invalid == nil {
+		p.invalid = errors.New("the page shows no load: " + problem)
+	}
+	return v
+}
+
+func (p *pageParser) add(sum *float64, line []byte) {
+	v, _ := p.value(line)
+	*sum += v
+}
+
+func (p *pageParser) result() (Reading, error) {
+	switch {
+	case p.invalid != nil:
+		return p.Reading, p.invalid
+	case p.has == shown{}:
+		return p.Reading, errNoSeries
+	case !p.has.queue:
+		return p.Reading, errors.New("the page has no series " + p.d.queue.String() + ": " + setNames)
+	}
+	p.Problem = bounded(joined(p.Problem, p.d.missing(p.has)))
+	if p.CacheTokens == 0 {
+		p.CacheTokens = cmp.Or(shape(int(p.size), int(p.blocks)), int(min(p.tokens, maxTokens)))
+	}
+	p.Adapters = p.lora.adapters()
+	return p.Reading, nil
+}
+
+// value reads a sample of other series than the load's. It notes the first invalid one.
 func (r *Reading) value(line []byte) (float64, bool) {
 	v, problem := sampleValue(maxValue, line)
 	if problem == "" {
@@ -142,12 +150,11 @@ func (r *Reading) value(line []byte) (float64, bool) {
 	return 0, false
 }
 
-// slack is by how much a value may be above its maximum, for which it counts then: blocks that are
-// counted twice for a moment make a little more.
+// slack is the tolerated excess over a maximum, which it counts as: blocks are counted twice for a
+// moment.
 const slack = 1.1
 
-// sampleValue reads the value of a line of a series whose values are at most most, or describes why
-// it is none.
+// sampleValue reads a sample's value, at most most, or returns why it is invalid.
 func sampleValue(most float64, line []byte) (v float64, problem string) {
 	text := valueText(line)
 	v, err := strconv.ParseFloat(string(text), 64)
@@ -159,8 +166,7 @@ func sampleValue(most float64, line []byte) (v float64, problem string) {
 			text, slack*most)
 }
 
-// valueText returns the text of a sample's value, which follows the labels and ends at an optional
-// timestamp; nil without one.
+// valueText returns the text between the labels and an optional timestamp, or nil.
 func valueText(line []byte) []byte {
 	rest := line
 	if open := bytes.IndexByte(line, '{'); open >= 0 {
@@ -179,8 +185,7 @@ func valueText(line []byte) []byte {
 	return rest
 }
 
-// endOfLabels returns the offset after the closing brace of a label set; label values are quoted
-// and may contain braces.
+// endOfLabels returns the offset after the closing brace. Quoted values may contain braces.
 func endOfLabels(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -196,14 +201,13 @@ func endOfLabels(b []byte) int {
 	return -1
 }
 
-// Limits of a KV cache's shape, far above any server's.
+// Far above any real server's.
 const (
 	maxBlock  = 1 << 16
 	maxBlocks = 1 << 30
 	maxTokens = 1 << 40
 )
 
-// shape returns how many tokens fit; 0 for a shape that no server has.
 func shape(size, blocks int) int {
 	if size <= 0 || blocks <= 0 || size > maxBlock || blocks > maxBlocks {
 		return 0

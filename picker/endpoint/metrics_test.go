@@ -123,7 +123,7 @@ func TestScrape_SeriesThatAPageLacksAreNamed(t *testing.T) {
 	}
 }
 
-// The value of a broken server must not look like the best one.
+// A broken server's value must not look like the best one.
 func TestScrape_PageWithAValueThatIsNoLoadIsAnError(t *testing.T) {
 	const rest = "vllm:num_requests_running 2\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0\n"
 	for _, tt := range []struct{ name, page, problem string }{
@@ -205,17 +205,18 @@ llamacpp:tokens_predicted_total 7
 			want.Tokens, want.CountsTokens = 43, true
 		}
 		for _, label := range endpointpicker.EngineLabels {
-			if got, err := parse(page, Metrics{}.of(map[string]string{label: engine})); err != nil || got != want {
+			if got, err := parse(page, Metrics{}.forServer(map[string]string{label: engine})); err != nil ||
+				got != want {
 				t.Errorf("label %s: %s: %+v %v, want %+v", label, engine, got, err, want)
 			}
 		}
-		if got, err := parse(page, Metrics{Engine: Engine(engine)}.of(nil)); err != nil || got != want {
+		if got, err := parse(page, Metrics{Engine: Engine(engine)}.forServer(nil)); err != nil || got != want {
 			t.Errorf("%s for the pool: %+v %v, want %+v", engine, got, err, want)
 		}
 	}
 	for _, name := range endpointpicker.Engines { // which translation takes for known
-		if _, known :=
-			dialects[Metrics{Engine: "?"}.of(map[string]string{endpointpicker.EngineLabels[0]: name}).Engine]; !known {
+		labels := map[string]string{endpointpicker.EngineLabels[0]: name}
+		if _, known := dialects[Metrics{Engine: "?"}.forServer(labels).Engine]; !known {
 			t.Errorf("engine %s has no dialect", name)
 		}
 	}

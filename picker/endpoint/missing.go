@@ -2,11 +2,8 @@ package endpoint
 
 import "strings"
 
-// shown is of which of a dialect's load series a page has samples, whatever their values.
 type shown struct{ queue, running, kv bool }
 
-// missing describes the load series of which a page, which has that of waiting requests, has no
-// sample; "" if it has one of each. Other series are optional.
 func (d *dialect) missing(has shown) string {
 	var names []string
 	add := func(has bool, s *series) {
@@ -26,7 +23,7 @@ func (d *dialect) missing(has shown) string {
 	return "the page has no series " + strings.Join(names, ", ") + ", which " + count + " as 0: " + setNames
 }
 
-// String returns s as a PoolPolicy has it.
+// String returns s in PoolPolicy syntax.
 func (s *series) String() string {
 	if len(s.labels) == 0 {
 		return s.name
@@ -38,7 +35,6 @@ func (s *series) String() string {
 	return s.name + "{" + strings.Join(pairs, ",") + "}"
 }
 
-// joined returns two descriptions as one; either may be "".
 func joined(first, second string) string {
 	if first == "" || second == "" {
 		return first + second

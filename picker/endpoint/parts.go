@@ -2,11 +2,11 @@ package endpoint
 
 import "time"
 
-// A request may have parts at other servers: one reads its prompt, others encode its images. Each
-// part is a lease of its own, which ends with the first token of the request, and with its end.
+// A request may have parts at other servers, which read its prompt or encode its images. Each part
+// has its own lease, which ends with the first token or the request.
 
-// AddParts makes leases parts of the request of lease, which ends them. The caller's use of them
-// ends.
+// AddParts makes leases parts of lease's request, which ends them. The caller must not use them
+// afterwards.
 func (lease *Lease) AddParts(parts ...*Lease) {
 	for _, part := range parts {
 		part.KeepUntilEnd()
@@ -19,15 +19,14 @@ func (lease *Lease) AddParts(parts ...*Lease) {
 	endParts(parts, 0)
 }
 
-// takeParts returns the parts, which the caller ends. lease.mu is held.
+// takeParts returns the parts for the caller to end. lease.mu is held.
 func (lease *Lease) takeParts() []*Lease {
 	parts := lease.parts
 	lease.parts = nil
 	return parts
 }
 
-// endParts ends parts. after is when the server sent the first token, counted from when it got the
-// request; 0 if that is unknown.
+// after is the time from the request to the first token; 0 if unknown.
 func endParts(parts []*Lease, after time.Duration) {
 	for _, part := range parts {
 		if after > 0 {
@@ -38,14 +37,14 @@ func endParts(parts []*Lease, after time.Duration) {
 	}
 }
 
-// Behind states that the request is sent to an address that passes it on to the one picked.
+// Behind records that the request is sent to an address that passes it on to the picked one.
 func (lease *Lease) Behind(front *Load) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.front = front
 }
 
-// Served returns the counters of the server behind an address that has answered the request.
+// Served returns the counters of the server that served the request behind an address.
 func (lease *Lease) Served(at *Load) *Load {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

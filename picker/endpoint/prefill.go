@@ -8,101 +8,95 @@ import (
 	"time"
 )
 
-// Limits of the learned prefill rate, in tokens a second: from a small model on a CPU to a large
-// fleet of accelerators.
+// Limits of the inferred prefill rate, in tokens a second: a small model on a CPU, a large fleet of
+// accelerators.
 const (
 	minRate = 100
 	maxRate = 200_000
 )
 
 const (
-	// learnFrom is the least number of tokens from which a rate is computed: with fewer, the time
-	// to the first byte is mostly the length of one step of the engine.
+	// learnFrom is the least number of tokens of a sample: below, the time to the first byte is
+	// mostly one step of the engine.
 	learnFrom = 256
-	// step is the shortest time from a request to its first token, whatever its prompt.
+	// step is the shortest time from a request to its first token.
 	step = 20 * time.Millisecond
-	// samples is how many rates a server's own is learned from, and enough how many it needs.
+	// samples is how many rates are kept, and enough how many a server needs.
 	samples, enough = 31, 5
 )
 
-// Work is what a request asks of the server that it is sent to.
+// Work describes the cost of a request for its server.
 type Work struct {
-	// Tokens of the prompt that the server has not cached, as far as it is known.
+	// Tokens counts the prompt's tokens that are not known to be cached.
 	Tokens int
-	// Rate is the prefill rate by which the pick was decided, in tokens a second; 0: not by
+	// Rate is the prefill rate that the pick assumed, in tokens a second; 0 if it did not use
 	// prompts.
 	Rate float64
-	// Stream means that the server sends each token as soon as it has it, so that the first byte
-	// shows the end of prefill.
+	// Stream means that the server sends each token at once, so the first byte shows the end of
+	// prefill.
 	Stream bool
-	// Early means that the server may send the first byte before it has read the prompt.
+	// Early means that the first byte may precede the reading of the prompt.
 	Early bool
-	// Measure means that the time to the first byte shows the server's prefill rate.
+	// Measure means that the time to the first byte shows the prefill rate.
 	Measure bool
-	// Generates means that the answer has tokens: requests of other APIs show nothing about
-	// progress.
+	// Generates means that the response has tokens. Other APIs' requests show no progress.
 	Generates bool
-	// First is the predicted time to the first token, and Whole to the end of an answer that is not
-	// streamed; 0: unknown. Held is how long the request was held before it was sent.
+	// First is the predicted time to the first token, and Whole to the end of a response that is
+	// not streamed; 0 if unknown. Held is how long the request was held before.
 	First, Whole, Held time.Duration
-	// Slowest is the time to the first token at the least rate that servers have, if First is by an
-	// assumed rate; else 0. Then first tokens of the servers of Pool decide whether the server is
-	// silent, by the length of the Prompt in tokens, without what is known to be cached; 0:
-	// unknown.
+	// Slowest is the time to the first token at the lowest plausible rate if First assumes a rate,
+	// else 0. The first tokens of Pool's servers then decide whether the server is silent. Prompt
+	// is the prompt's length in tokens, including cached ones; 0 if unknown.
 	Slowest time.Duration
 	Prompt  int
 	Pool    *Snapshot
-	// Adapter is the hash of the LoRA adapter that it needs, 0 for none, of which the server has
-	// room for Slots.
-	Adapter uint64
-	Slots   int
-	// Features that its latency was predicted by; zero: it is not learned from.
+	// Adapter is the hash of the LoRA adapter needed, or 0. The server has Slots for adapters.
+	Adapter  uint64
+	Slots    int
 	Features Features
-	// TokenBytes is how many bytes of a streamed response each token takes, and MaxTokens the most
-	// that it has; 0: not known.
+	// TokenBytes is the size of a token in a streamed response, and MaxTokens its maximum number; 0
+	// if unknown.
 	TokenBytes, MaxTokens int
-	// Trial means that the server is suspect, or that the request shows its speed again: at most
-	// one such request is in flight there.
+	// Trial allows at most one such request in flight at the server: it is suspect, or relearns its
+	// speed.
 	Trial bool
-	// Relearn means that the request shows the server's speed again: see Endpoint.Outdated.
+	// Relearn means that the request relearns the server's speed (Endpoint.Outdated).
 	Relearn bool
 }
 
-// prefill accounts for the prompts that were sent to a server and that it has not read, and learns
-// how fast it reads them.
-//
-// Q is the sum of the uncached tokens of all requests without a first byte. W is the same, less
-// what the server has read since at its rate. W is kept as the time at which all is read: so adding
-// a prompt and reading W are one atomic operation each, and W needs no timer.
+// prefill accounts for the prompts that a server has not read yet, and learns how fast it reads. Q
+// is the sum of the uncached tokens of all requests without a first byte, W is Q less what the
+// server has read since at its rate. W is kept as the time at which all is read, so it needs no
+// timer, and one atomic operation to add a prompt or read it.
 type prefill struct {
-	unread    atomic.Int64                             // the part of Q that this process has sent
-	confirmed atomic.Int64                             // the part of it that a report has shown to wait
-	elsewhere struct{ unread, confirmed atomic.Int64 } // those of peers
-	// when W is 0, in nanoseconds since processStart; holds only while Q > 0
+	unread    atomic.Int64                             // this process's part of Q
+	confirmed atomic.Int64                             // the part of it that a report showed to wait
+	elsewhere struct{ unread, confirmed atomic.Int64 } // peers'
+	// readBy is when W is 0, in nanoseconds since processStart; valid only while Q > 0.
 	readBy atomic.Int64
 	rate   atomic.Uint64
-	hint   atomic.Uint64 // the rate by fewer samples than enough
-	hints  atomic.Int64  // how many
-	mean   atomic.Uint64 // of the uncached tokens of a request, over the last meanOver or so; bits of a float64
-	sent   atomic.Int64  // nanoseconds that the server takes for all that this process has sent
+	hint   atomic.Uint64 // the rate by fewer than enough samples
+	hints  atomic.Int64
+	mean   atomic.Uint64 // uncached tokens per request, over about meanOver requests; bits of a float64
+	sent   atomic.Int64  // the server's nanoseconds for all prompts of this process
 
 	mu     sync.Mutex
-	rates  [samples]float64   // a ring
-	firsts [samples]firstByte // another one
+	rates  [samples]float64   // ring
+	firsts [samples]firstByte // ring
 	count  int
 	early  atomic.Bool // first bytes come after a constant time
 	spans  spans
 }
 
 const (
-	// meanOver is over how many requests or so prefill.mean is, and how many times the mean a
-	// prompt counts at most: so none doubles it.
+	// meanOver is the window of prefill.mean in requests, and a prompt's maximum as a multiple of
+	// the mean, so no prompt more than doubles it.
 	meanOver = 32
-	// firstMean is the most, in tokens, that it begins with.
+	// firstMean is the maximum of the first mean, in tokens.
 	firstMean = 4096
 )
 
-// begin accounts for a prompt. It returns how many tokens the server reads before it.
+// begin adds a prompt. It returns how many tokens the server reads first.
 func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	tokens := int64(w.Tokens)
 	if tokens <= 0 || w.Rate <= 0 {
@@ -112,21 +106,21 @@ func (p *prefill) begin(w Work, now int64) (ahead int64) {
 	took := int64(float64(tokens) / w.Rate * 1e9)
 	p.sent.Add(took)
 	from := p.extend(took, 0, before, now)
-	// A prompt of millions of tokens, which the server may well deny, would be the mean for
+	// The server may well deny a prompt of millions of tokens, which would dominate the mean for
 	// hundreds of requests.
 	mean, prompt := math.Float64frombits(p.mean.Load()), float64(tokens)
 	if mean == 0 {
 		prompt = min(prompt, firstMean)
 		mean = prompt
 	}
-	// one of two concurrent updates may be lost
+	// One of two concurrent updates may be lost.
 	p.mean.Store(math.Float64bits(mean + (min(prompt, meanOver*mean)-mean)/meanOver))
 	return min(before, int64(float64(from-now)/1e9*w.Rate))
 }
 
-// extend adds to W what the server takes for further prompts, and makes it at least reading, in
-// nanoseconds. before are the unread tokens so far. It returns when the server begins with the
-// further ones.
+// extend adds the server's time for further prompts to W, which is then at least reading, in
+// nanoseconds. before is the number of unread tokens so far. It returns when the server starts on
+// the further prompts.
 func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	for {
 		old := p.readBy.Load()
@@ -139,7 +133,6 @@ func (p *prefill) extend(took, reading, before, now int64) (from int64) {
 	}
 }
 
-// setElsewhere accounts for the prompts of peers.
 func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	before := p.unread.Load() + p.elsewhere.unread.Swap(e.Unread)
 	p.elsewhere.confirmed.Store(e.Confirmed)
@@ -151,12 +144,11 @@ func (p *prefill) setElsewhere(e Elsewhere, now int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count < enough { // this process learns from its own requests once it has some
+	if p.count < enough { // with enough samples, this process uses its own
 		p.rate.Store(math.Float64bits(min(max(e.Rate, minRate), maxRate)))
 	}
 }
 
-// learned returns the rate that this process has learned itself; 0: none.
 func (p *prefill) learned() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +158,6 @@ func (p *prefill) learned() float64 {
 	return math.Float64frombits(p.rate.Load())
 }
 
-// read sets s to what is known at a moment.
 func (p *prefill) read(s *State, now int64) {
 	s.Rate, s.Prompt = math.Float64frombits(p.rate.Load()), math.Float64frombits(p.mean.Load())
 	s.Early = p.early.Load()
@@ -182,7 +173,7 @@ func (p *prefill) read(s *State, now int64) {
 	}
 }
 
-// end accounts for the first token of a prompt, or for the end of its request.
+// end accounts for a first token, or the end of its request.
 func (p *prefill) end(tokens int64, confirmed bool) {
 	p.unread.Add(-tokens)
 	if confirmed {
@@ -190,13 +181,11 @@ func (p *prefill) end(tokens int64, confirmed bool) {
 	}
 }
 
-// learn takes the time from a request to its first token, and how many tokens the server has read
-// in it.
-//
-// The rate is the 70th percentile of the last samples, so a few slow or lying requests do not
-// change it. It is not the median, because most errors are slow: requests that other senders'
-// prompts held up. A server that sends an event before it has read the prompt shows rates above the
-// limit; while these are the percentile, none is learned.
+// learn records the time from a request to its first token, and the tokens that the server read in
+// it. The rate is the 70th percentile of the last samples, so a few slow or wrong ones do not
+// change it; the median is too low, because most errors are requests that other clients' prompts
+// delayed. A server with early events shows rates above the limit; no rate is learned while these
+// are the percentile.
 func (p *prefill) learn(tokens int64, after time.Duration) {
 	if tokens < learnFrom || after <= 0 {
 		return

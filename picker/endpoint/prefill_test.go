@@ -11,7 +11,6 @@ import (
 
 var epoch = time.Unix(1000, 0)
 
-// at reads an endpoint's state some time after the epoch.
 func at(e *Endpoint, after time.Duration) (s State) {
 	e.ReadState(&s, At(epoch.Add(after)))
 	return s
@@ -56,8 +55,7 @@ func TestPrefill_BacklogShrinksWithTimeAndEndsWithFirstToken(t *testing.T) {
 	}
 }
 
-// What servers read in the mean is what others' waiting requests, and prompts that are not known,
-// count as.
+// The mean stands for other clients' waiting requests and unknown prompts.
 func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 	_, first, _ := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -83,7 +81,7 @@ func TestPrefill_OneHugePromptIsNotTheMean(t *testing.T) {
 	}
 }
 
-// The reports of one request come from several Envoy workers and peers.
+// One request's reports come from several Envoy workers and peers.
 func TestPrefill_ConcurrentReportsLeaveNoBacklog(t *testing.T) {
 	_, first, second := twoEndpoints(nil)
 	leases := NewLeases("me", time.Hour)
@@ -213,7 +211,7 @@ func TestScrape_OthersAreWhatLeasesDoNotCount(t *testing.T) {
 	}
 }
 
-// A server reads the prompts of all processes at one rate, whichever has sent them.
+// A server reads all processes' prompts at one rate.
 func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	e := &r.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: addrA}}).Endpoints[0]
@@ -229,7 +227,7 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 		s.Reading > 2.01 {
 		t.Errorf("1 s after prompts of 3 s in all: %+v", s)
 	}
-	// One of the peers' requests gets its first token; a further one is sent.
+	// One of the peers' requests gets its first token; another one is sent.
 	r.SetElsewhere(addrA, Elsewhere{InFlight: 3, Unread: 2500, Sent: time.Second / 2}, now.Add(time.Second))
 	if s := at(time.Second); s.Unread != 3500 || s.Confirmed != 0 || s.Reading < 2.49 || s.Reading > 2.51 {
 		t.Errorf("half a second more: %+v", s)
@@ -250,7 +248,7 @@ func TestPrefill_PromptsOfPeersAreBacklog(t *testing.T) {
 	}
 }
 
-// A process that starts knows neither what its peers have sent nor how fast servers are.
+// A starting process knows neither its peers' prompts nor the servers' speeds.
 func TestPrefill_ProcessThatStartsTakesOverBacklogAndRate(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	now := time.Now()

@@ -2,16 +2,15 @@ package endpoint
 
 import "time"
 
-// promptState is how a lease's prompt counts at its endpoint.
 type promptState uint8
 
 const (
-	promptRead    promptState = iota // it does not
-	promptUnread                     // as unread
-	promptWaiting                    // as unread, confirmed by a report
+	promptRead    promptState = iota // not counted
+	promptUnread                     // counted as unread
+	promptWaiting                    // counted as unread; a report confirmed that it waits
 )
 
-// beginPrompt has the prompt count as unread at an endpoint. lease.mu is held, or the lease is new.
+// beginPrompt counts the prompt as unread at an endpoint. lease.mu is held, or the lease is new.
 func (lease *Lease) beginPrompt(at *Load, now time.Time) {
 	if lease.work.Tokens > 0 && lease.work.Rate > 0 {
 		lease.ahead = at.prefill.begin(lease.work, sinceStart(now))
@@ -20,17 +19,17 @@ func (lease *Lease) beginPrompt(at *Load, now time.Time) {
 	}
 }
 
-// endPrompt has the prompt count no more, and returns whether it did. lease.mu is held.
+// lease.mu is held.
 func (lease *Lease) endPrompt() bool {
-	was := lease.prompt
-	if lease.prompt = promptRead; was != promptRead {
-		lease.load.prefill.end(int64(lease.work.Tokens), was == promptWaiting)
+	before := lease.prompt
+	if lease.prompt = promptRead; before != promptRead {
+		lease.load.prefill.end(int64(lease.work.Tokens), before == promptWaiting)
 		lease.load.markDirty()
 	}
-	return was != promptRead
+	return before != promptRead
 }
 
-// endTrial lets the endpoint that was picked have another trial. lease.mu is held.
+// endTrial allows the picked endpoint another trial. lease.mu is held.
 func (lease *Lease) endTrial() {
 	if lease.trial {
 		lease.trial = false
@@ -38,8 +37,8 @@ func (lease *Lease) endTrial() {
 	}
 }
 
-// Begun records that the response's first token has been seen, and when the server sent it, counted
-// from when it got the request; 0 if that is unknown.
+// Begun records the response's first token. after is the time since the server got the request; 0
+// if unknown.
 func (lease *Lease) Begun(after time.Duration) {
 	lease.mu.Lock()
 	if lease.work.Early && after > 0 {
@@ -48,7 +47,7 @@ func (lease *Lease) Begun(after time.Duration) {
 		return
 	}
 	if lease.load != nil && lease.load.motion.stopped(lease.sent) {
-		after = 0 // it shows no speed
+		after = 0 // shows no speed
 	}
 	parts, first := lease.takeParts(), after
 	if !lease.work.Stream {
@@ -70,36 +69,34 @@ func (lease *Lease) Begun(after time.Duration) {
 	}
 }
 
-// Whole records that the response is no stream, whatever the request asks for: its first byte is
-// not its first token.
+// Whole records that the response is not streamed, although the request may ask for it: its first
+// byte is not its first token.
 func (lease *Lease) Whole() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.work.Stream, lease.work.Measure, lease.work.Early = false, false, false
 }
 
-// Streams reports whether the server sends each token as soon as it has it.
+// Streams reports whether the server sends each token at once.
 func (lease *Lease) Streams() bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	return lease.work.Stream
 }
 
-// Early reports whether the first byte of the response is no first token.
+// Early reports whether the response's first byte is not its first token.
 func (lease *Lease) Early() bool {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	return lease.work.Early
 }
 
-// measured reports whether the request was sent to the server that serves it by a prediction of its
-// latency. lease.mu is held.
+// measured reports whether a prediction chose the server that serves the request. lease.mu is held.
 func (lease *Lease) measured() bool {
 	return lease.load != nil && lease.load == lease.picked && lease.work.Features != Features{}
 }
 
-// Wrote records that a response has ended: its size in bytes, and how long it took after its first
-// one.
+// Wrote records the end of a response: its size in bytes, and its duration after the first byte.
 func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -115,14 +112,14 @@ func (lease *Lease) Wrote(bytes int64, took time.Duration) {
 		tokens = min(tokens, most)
 	}
 	if tokens > 0 {
-		of := lease.load.learner()
-		of.lesson.Store(lease.reached + int64(took))
-		of.sentRest(&lease.work.Features, took, tokens, lease.work.Relearn)
+		learned := lease.load.learner()
+		learned.lesson.Store(lease.reached + int64(took))
+		learned.sentRest(&lease.work.Features, took, tokens, lease.work.Relearn)
 	}
 }
 
-// Waits records a report that the first token has not been seen. If the server sends it at once,
-// the prompt is now known to be unread.
+// Waits records a report without a first token. If the server sends tokens at once, the prompt is
+// now known to be unread.
 func (lease *Lease) Waits() {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()

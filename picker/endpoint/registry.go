@@ -14,34 +14,31 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Config of a Registry. Zero values mean the defaults given.
+// Config configures a Registry. Zero values mean the defaults given.
 type Config struct {
-	// Transport reads the metrics pages that need no TLS, for tests. Default: each scraper has a
-	// connection of its own.
+	// Transport reads metrics pages that need no TLS, for tests. By default, each scraper has its
+	// own connection.
 	Transport http.RoundTripper
-	Fast      time.Duration // between scrapes, at least; default 50 ms
-	// between scrapes, at most; default 1 s. Two picks of an endpoint have its page read earlier
+	Fast      time.Duration // shortest interval between scrapes; default 50 ms
+	// Slow is the longest interval without picks; default 1 s. Two picks of an endpoint start an
+	// earlier scrape.
 	Slow      time.Duration
-	PerSecond int           // scrapes of all pages together, by all processes (Share); default 1,000
+	PerSecond int           // scrapes of all pages by all processes (see Share); default 1,000
 	IdleAfter time.Duration // how long scraping continues after the last pick; default 1 minute
-	Timeout   time.Duration // of one scrape; default 1 s
-	// StaleAfter is how many scrapes must fail in a row before an endpoint counts as stale; default
-	// 3.
+	Timeout   time.Duration // per scrape; default 1 s
+	// StaleAfter is the number of failures in a row after which an endpoint is stale; default 3.
 	StaleAfter int
-	// Concurrent is how many scrapes run at a time, each with a buffer of 8 KiB; default 256.
+	// Concurrent limits the running scrapes, each with a buffer of 8 KiB; default 256.
 	Concurrent int
-	// Never returns the kind of an address that must not be scraped; "" if it may be. Nil allows
-	// all.
+	// Never returns the kind of an address that must not be scraped, or ""; nil allows all.
 	Never func(netip.Addr) string
-	// Prefixes are the prompt prefixes that servers have cached; nil: not known.
+	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
-	// Jitter returns a number in [0,1) that stretches or shortens intervals by up to a tenth.
-	// Required.
-	Jitter func() float64
-	// Read receives what each scrape shows, for the registries of other processes; see Receive. It
-	// must not block. nil drops it.
+	Jitter   func() float64
+	// Read receives each scrape's reading, for other processes (Receive). It must not block, and
+	// may be nil.
 	Read func(addr netip.AddrPort, page uint64, r Reading)
-	// OnPanic is called when a scrape has panicked, with its page. nil drops it.
+	// OnPanic receives a panic of a page's scrape; may be nil.
 	OnPanic func(page string, value any, stack []byte)
 }
 
@@ -51,31 +48,31 @@ type Registry struct {
 
 	mu      sync.Mutex
 	loads   map[netip.AddrPort]*Load
-	peers   map[netip.AddrPort]Elsewhere     // what peers have in flight
-	headers map[netip.AddrPort]*HeaderLimits // what they have learned of headers
+	peers   map[netip.AddrPort]Elsewhere     // requests in flight of peers
+	headers map[netip.AddrPort]*HeaderLimits // learned by peers
 	sources map[sourceKey]*source
 	resumed []*source     // no longer idle; Run starts their scrapers
-	changed chan struct{} // notifies Run of resumed
+	changed chan struct{} // signals resumed
 
-	buffers  chan *bufio.Reader // those that no scrape uses
+	buffers  chan *bufio.Reader
 	failures atomic.Uint64
 	budget   budget
-	running  atomic.Int64 // scrapers
+	running  atomic.Int64
 	freshFor atomic.Int64 // how long a sample is fresh, in nanoseconds
 
 	publishing  sync.Mutex // guards unpublished; taken after mu
 	unpublished []*Load
-	counted     chan struct{} // notifies of unpublished
+	counted     chan struct{}
 
 	watching sync.Mutex // guards watched
-	watched  []*Load    // whose requests wait, or that are silent
+	watched  []*Load    // servers with waiting requests, and silent ones
 	waits    chan struct{}
 }
 
-// pageBuffer is the longest line of a metrics page that is read.
+// pageBuffer limits the lines of a metrics page, in bytes.
 const pageBuffer = 8 << 10
 
-// NewRegistry returns an empty Registry. Scrapers run while Run does.
+// NewRegistry returns an empty Registry. Scrapers run during Run.
 func NewRegistry(c Config) *Registry {
 	c.Fast = cmp.Or(c.Fast, 50*time.Millisecond)
 	c.Slow = cmp.Or(c.Slow, time.Second)
@@ -109,12 +106,12 @@ func NewRegistry(c Config) *Registry {
 	return r
 }
 
-// ScrapeFailures returns how many scrapes failed since the start.
+// ScrapeFailures returns the number of failed scrapes since the start.
 func (r *Registry) ScrapeFailures() uint64 { return r.failures.Load() }
 
 // Snapshot returns a pool's list. It holds references to the shared loads and scrapers until
-// Release. Of several specs with one address the first is used. A pool whose picks wait for ends
-// has slots; nil: they do not.
+// Release. The first of several specs with one address counts. slots is where picks wait for ends
+// of requests, or nil.
 func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 	specs = slices.Clone(specs)
 	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
@@ -138,10 +135,10 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 			load.limit(slots)
 		}
 		s.Endpoints[i] = Endpoint{Spec: spec, Text: spec.Addr.String(), load: load}
-		engine := m.of(spec.Labels).Engine
+		engine := m.forServer(spec.Labels).Engine
 		s.Endpoints[i].earlyEvents = engine == "" || engine == VLLM
 		if !m.Off {
-			s.Endpoints[i].source = r.source(spec.Addr, m.of(spec.Labels), load)
+			s.Endpoints[i].source = r.source(spec.Addr, m.forServer(spec.Labels), load)
 		}
 	}
 	return s
@@ -150,7 +147,7 @@ func (r *Registry) Snapshot(m Metrics, slots *Slots, specs []Spec) *Snapshot {
 // source returns the scraper of addr's page; a new one is idle. r.mu is held.
 func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 	by := m.Protocol
-	m.Protocol.TLS = nil // Protocol.Key stands for it: equal pages have one scraper
+	m.Protocol.TLS = nil // Protocol.Key represents it: equal pages share one scraper
 	key := sourceKey{addr, m}
 	src := r.sources[key]
 	if src == nil {
@@ -178,8 +175,8 @@ func (r *Registry) source(addr netip.AddrPort, m Metrics, load *Load) *source {
 	return src
 }
 
-// Release drops the references of s: scrapers and counters that no other Snapshot shares end. Picks
-// that still hold s stay valid.
+// Release drops the references of s. Scrapers and counters without another Snapshot end. Picks that
+// still hold s stay valid.
 func (r *Registry) Release(s *Snapshot) {
 	if s == nil {
 		return
@@ -211,7 +208,6 @@ func (r *Registry) Release(s *Snapshot) {
 	}
 }
 
-// leave has what was published of a server's headers retracted.
 func (l *Load) leave() {
 	l.gone.Store(true)
 	if l.headerLimits() != nil {
@@ -227,13 +223,12 @@ func (r *Registry) Find(addr netip.AddrPort) *Load {
 	return r.loads[addr]
 }
 
-// resume starts the scrapers of pools with new picks.
 func (r *Registry) resume(list []*source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, src := range list {
 		switch {
-		case src.refs == 0: // of a Snapshot that was released
+		case src.refs == 0: // its Snapshot was released
 		case src.idle.Load():
 			src.idle.Store(false)
 			r.resumed = append(r.resumed, src)
@@ -242,7 +237,7 @@ func (r *Registry) resume(list []*source) {
 	notify(r.changed)
 }
 
-// finishScrape runs after each scrape. It returns true if the page has become idle and its scraper
+// finishScrape runs after each scrape. It returns true if the page became idle, so its scraper
 // ends. MarkUsed sets usedAt before it takes the lock, so no pick is missed.
 func (r *Registry) finishScrape(src *source) bool {
 	r.mu.Lock()
@@ -260,7 +255,7 @@ func (r *Registry) finishScrape(src *source) bool {
 	return true
 }
 
-// pending returns channels that close when the pages of s that were idle have been scraped.
+// pending triggers scrapes of the idle pages and returns channels that close after them.
 func (r *Registry) pending(s *Snapshot) (all []<-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,7 +287,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// notify sends to a channel of capacity 1 without blocking: one pending notification is enough.
+// notify does not block: one pending notification is enough.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Processes learn by themselves, and share the trials of a server: it gets as many as from one.
+// Processes learn by themselves, and share a server's trials: it gets as many as from one.
 func TestSLO_ProcessesShareTrialsOfSpeed(t *testing.T) {
 	registry := NewRegistry(Config{})
 	e := &registry.Snapshot(Metrics{Off: true}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}}).

@@ -9,83 +9,76 @@ import (
 	"time"
 )
 
-// A server's page has the tokens of prompts that it has computed, and the seconds that this took.
-// With one prompt at a time their quotient is its rate. With several at once each second counts for
-// each of them, and vLLM adds both when a request ends. So a second reading has to agree: the
-// tokens over the time in which prompts of ours were unread there. Prompts of other senders are
-// missing in that time, and prompts that wait for a slot prolong it: then both differ, and the
-// server's earlier rate stays. Both are compared from one moment without requests to the next one,
-// or over reportedWindow where there is none.
+// Metrics pages count the prompt tokens computed and the seconds taken. With one prompt at a time,
+// their quotient is the server's rate. With several, each second counts once per prompt, and vLLM
+// adds both when a request ends. So a second reading must agree: the tokens over the time with
+// unread prompts of this control plane. It misses other clients' prompts, and includes waits for a
+// slot; then the two differ and the earlier rate stays. A window lasts from one moment without
+// requests to the next, or reportedWindow.
 //
-// The first token of an answer that is not streamed is not seen, nor is it where events precede it.
-// Such a prompt is taken to be unread for its share of the server's seconds, from when it was sent,
-// and at most until its answer ended: so both readings agree where prompts follow each other, and
-// differ where the seconds of several are the same. Pages must show no queue then, and no prompts
-// of other senders.
+// Responses that are not streamed, and early events, hide the first token. Such a prompt counts as
+// unread from when it was sent, for its share of the server's seconds, at most until its response
+// ended. So both readings agree when prompts follow each other, and differ when they overlap. Such
+// windows must show no queue and no prompts of other clients.
 const (
 	reportedWindow = 30 * time.Second
 	// agreeing is the largest quotient of two rates that agree.
 	agreeing = 1.3
-	// tokenizing is the largest quotient of a prompt's tokens as they are counted here and by a
-	// server.
+	// tokenizing is the largest quotient of a prompt's token counts here and at a server.
 	tokenizing = 4
-	// reportedFor is how long a rate counts without another one.
+	// reportedFor is how long a rate is valid.
 	reportedFor = 10 * time.Minute
-	// longFrom is the least mean of tokens that a request of a window has. By simulation of short
-	// questions about long documents, where one of 20 requests reads its document, means of 600
-	// tokens make a server of 8,000 tokens a second look like one of 3,000.
+	// longFrom is the minimum mean of tokens per request in a window. In a simulation of short
+	// questions about long documents, where one request in 20 reads its document, a mean of 600
+	// tokens makes a server with 8,000 tokens a second look like one with 3,000.
 	longFrom = 1024
-	// windows is how many rates the median is of.
+	// windows is the number of rates for the median.
 	windows = 9
 )
 
-// RateSource is how a server's rate is known.
+// RateSource is the source of a server's rate.
 type RateSource string
 
-// The sources of a rate.
 const (
-	Reported RateSource = "reported" // by the server's own series
+	Reported RateSource = "reported" // by the metrics page
 	Inferred RateSource = "inferred" // from first tokens
 )
 
-// span is a part of time, in nanoseconds since processStart.
+// In nanoseconds since processStart.
 type span struct{ from, to int64 }
 
-// progress is the evidence of first tokens about a server: for how long it had unread prompts, in
-// nanoseconds, and of how many requests, with how many tokens. hidden are the requests among them
-// whose first tokens were not seen, and answered all requests with a prompt, short ones included.
+// progress counts a server's unread prompts by first tokens: the time in nanoseconds, requests and
+// tokens. hidden requests have no visible first token; answered ones have any prompt, short ones
+// included.
 type progress struct{ unread, requests, tokens, hidden, answered int64 }
 
-// hides reports whether enough prompts until end were hidden, and were most of all.
 func (p *progress) hides(end *progress) bool {
 	hidden := end.hidden - p.hidden
 	return hidden >= fewHidden && 2*hidden >= end.requests-p.requests
 }
 
-// asked is a prompt that was unread for a span, or within it if its first token was not seen.
 type asked struct {
 	span
 	tokens int64
 	hidden bool
 }
 
-// spans add up to a progress. Responses begin in another order than they are reported in, so the
+// spans add up to a progress. Responses are not reported in the order of their beginnings, so the
 // last spans stay apart.
 type spans struct {
 	progress
-	last []span // disjoint, by time
-	// prompts is a ring of the last ones, by their number in progress.requests.
+	last []span // disjoint, sorted
+	// prompts is a ring of the last prompts, by their number in progress.requests.
 	prompts []asked
 }
 
-// maxSpans bounds spans.last. Reports of first tokens are late by 2 s at most.
+// maxSpans bounds spans.last. Reports of first tokens are at most 2 s late.
 const maxSpans = 32
 
-// maxAsked bounds spans.prompts. A window ends with fewHidden hidden prompts if they are most of
+// maxAsked bounds spans.prompts. A window also ends with fewHidden hidden prompts that are most of
 // its prompts: under load there may be no moment without requests.
 const maxAsked, fewHidden = 64, 8
 
-// prompt adds a prompt.
 func (s *spans) prompt(p asked) {
 	at := int(s.requests % maxAsked)
 	if at == len(s.prompts) {
@@ -100,26 +93,23 @@ func (s *spans) prompt(p asked) {
 	s.add(p.span)
 }
 
-// add adds a time with unread prompts.
-func (s *spans) add(is span) {
+func (s *spans) add(next span) {
 	s.last = slices.DeleteFunc(s.last, func(o span) bool {
-		if o.to < is.from || is.to < o.from {
+		if o.to < next.from || next.to < o.from {
 			return false
 		}
 		s.unread -= o.to - o.from
-		is.from, is.to = min(is.from, o.from), max(is.to, o.to)
+		next.from, next.to = min(next.from, o.from), max(next.to, o.to)
 		return true
 	})
-	s.unread += is.to - is.from
+	s.unread += next.to - next.from
 	if len(s.last) == maxSpans {
 		s.last = slices.Delete(s.last, 0, 1)
 	}
-	at, _ := slices.BinarySearchFunc(s.last, is.from, func(o span, from int64) int { return int(o.from - from) })
-	s.last = slices.Insert(s.last, at, is)
+	at, _ := slices.BinarySearchFunc(s.last, next.from, func(o span, from int64) int { return int(o.from - from) })
+	s.last = slices.Insert(s.last, at, next)
 }
 
-// begun records how long a prompt was unread at a server: until its first token, or for a part of
-// that time if it is hidden.
 func (p *prefill) begun(from int64, after time.Duration, tokens int64, hidden bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,8 +125,8 @@ func (p *prefill) progress() progress {
 	return p.spans.progress
 }
 
-// unreadBy returns for how long prompts were unread in a window, in seconds, if each hidden one was
-// for its share of the seconds that the server shows; 0: not known.
+// unreadBy returns a window's seconds with unread prompts if each hidden prompt took its share of
+// the page's seconds; 0 if unknown.
 func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,37 +144,35 @@ func (p *prefill) unreadBy(begin, end progress, seconds float64) float64 {
 	}
 	slices.SortFunc(prompts, func(a, b asked) int { return cmp.Compare(a.from, b.from) })
 	unread, until := int64(0), int64(math.MinInt64)
-	for _, is := range prompts {
-		unread += max(0, is.to-max(is.from, until))
-		until = max(until, is.to)
+	for _, p := range prompts {
+		unread += max(0, p.to-max(p.from, until))
+		until = max(until, p.to)
 	}
 	return float64(unread) / 1e9
 }
 
-// reported is the rate by a server's own series.
 type reported struct {
-	rate atomic.Uint64 // in tokens as requests are counted here; bits of a float64; 0: none
-	at   atomic.Int64  // when both readings agreed last, in nanoseconds since processStart
+	rate atomic.Uint64 // in tokens as counted here; bits of a float64; 0 if unknown
+	at   atomic.Int64  // when both readings last agreed, in nanoseconds since processStart
 
 	mu     sync.Mutex
-	page   *source // whose series count, of several pages of the server
-	last   int64   // when it was read
+	page   *source // the page that counts, if the server has several
+	last   int64
 	begin  mark
-	crowd  bool             // a page of the window shows a queue, or prompts of other senders
-	ratios [windows]float64 // tokens of the server for one of ours
+	crowd  bool             // the window shows a queue, or prompts of other clients
+	ratios [windows]float64 // tokens of the server per token counted here
 	rates  [windows]float64 // in the server's tokens
 	count  int
 }
 
-// mark is the begin of a window.
 type mark struct {
 	at              int64
-	tokens, seconds float64 // of the page
-	prefills        float64 // how many prompts its seconds are of; 0: it does not show that
+	tokens, seconds float64 // by the page
+	prefills        float64 // prompts included in seconds; 0 if unknown
 	progress
 }
 
-// read returns the rate at a moment; 0: none.
+// 0 if unknown.
 func (r *reported) read(now int64) float64 {
 	bits := r.rate.Load()
 	if bits == 0 || now-r.at.Load() > int64(reportedFor) {
@@ -193,25 +181,24 @@ func (r *reported) read(now int64) float64 {
 	return math.Float64frombits(bits)
 }
 
-// SetReported makes a rate count as one that the server has reported, for callers that know it by
-// other means than its page.
+// SetReported sets a reported rate, for callers with another source than the server's page.
 func (l *Load) SetReported(rate float64, now time.Time) {
 	l.reported.rate.Store(math.Float64bits(rate))
 	l.reported.at.Store(sinceStart(now))
 }
 
-// take takes what a page shows. quiet means that no request is there, crowd that some wait, or are
-// of other senders.
-func (r *reported) take(page *source, is *Reading, quiet, crowd bool, now int64, p *prefill) {
+// take records a page. quiet means that the server has no requests; crowd means that requests wait,
+// or that other clients send some.
+func (r *reported) take(page *source, reading *Reading, quiet, crowd bool, now int64, p *prefill) {
 	done := p.progress()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if page != r.page && r.page != nil && r.begin.tokens > 0 && now-r.last < int64(reportedWindow) {
 		return
 	}
-	next := mark{now, is.PrefillTokens, is.PrefillSeconds, is.Prefills, done}
+	next := mark{now, reading.PrefillTokens, reading.PrefillSeconds, reading.Prefills, done}
 	r.crowd = r.crowd || crowd
-	restarted := is.PrefillTokens < r.begin.tokens || is.PrefillSeconds < r.begin.seconds
+	restarted := reading.PrefillTokens < r.begin.tokens || reading.PrefillSeconds < r.begin.seconds
 	switch r.last = now; {
 	case page != r.page || restarted: // it may be another server now
 		if r.begin.tokens > 0 {
@@ -225,18 +212,17 @@ func (r *reported) take(page *source, is *Reading, quiet, crowd bool, now int64,
 	}
 }
 
-// compare ends a window. r.mu is held.
+// r.mu is held.
 func (r *reported) compare(next *mark, now int64, p *prefill) {
 	tokens, seconds := next.tokens-r.begin.tokens, next.seconds-r.begin.seconds
 	unread := float64(next.unread-r.begin.unread) / 1e9
 	requests, ours := float64(next.requests-r.begin.requests), float64(next.progress.tokens-r.begin.progress.tokens)
-	// The time of short prompts is mostly the length of a step, and of the one that they wait for.
+	// A short prompt takes mostly one step, and waits for another.
 	seconds -= requests * step.Seconds()
 	if requests == 0 || ours < longFrom*requests || tokens < longFrom*requests/2 || seconds <= 0 || unread <= 0 {
 		return
 	}
-	// A quotient beyond that of tokenizers means that the cache had more of the prompts than was
-	// believed, or less.
+	// Beyond tokenizing, the assumed cached part was wrong.
 	if tokens > tokenizing*ours || ours > tokenizing*tokens {
 		return
 	}
@@ -260,7 +246,6 @@ func (r *reported) compare(next *mark, now int64, p *prefill) {
 
 func agree(a, b float64) bool { return a <= agreeing*b && b <= agreeing*a }
 
-// median returns the median of the first n values.
 func median(values [windows]float64, n int) float64 {
 	slices.Sort(values[:n])
 	return (values[(n-1)/2] + values[n/2]) / 2

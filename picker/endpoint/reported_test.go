@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// serving is a server that reads 8,000 tokens a second as requests are counted here, each of which
-// is half of one of its own.
+// serving is a server that reads 8,000 tokens a second as counted here, each half of one of its
+// own.
 type serving struct {
 	e      *Endpoint
 	leases *Leases
@@ -25,7 +25,7 @@ func newServing() *serving {
 func (s *serving) read() { s.e.BeginScrape().Succeed(s.page, s.now) }
 
 // prompts are read at once, each as fast as alone or slower; then they end, and the page is read.
-// took is the time in which all of them are read.
+// took is the time to read all.
 func (s *serving) prompts(n, tokens int, took time.Duration) {
 	var open []*Lease
 	for range n {
@@ -44,9 +44,9 @@ func (s *serving) prompts(n, tokens int, took time.Duration) {
 	s.read()
 }
 
-func (s *serving) state() (is State) {
-	s.e.ReadState(&is, At(s.now))
-	return is
+func (s *serving) state() (state State) {
+	s.e.ReadState(&state, At(s.now))
+	return state
 }
 
 func TestReportedRate_IsWhatBothReadingsAgreeOn(t *testing.T) {
@@ -106,24 +106,23 @@ func TestReportedRate_IsWhatBothReadingsAgreeOn(t *testing.T) {
 	} {
 		s := newServing()
 		tt.serve(s)
-		is := s.state()
-		if is.RateFrom == Inferred {
-			is.Rate, is.RateFrom = 0, ""
+		state := s.state()
+		if state.RateFrom == Inferred {
+			state.Rate, state.RateFrom = 0, ""
 		}
-		if is.Rate < 0.99*tt.rate || is.Rate > 1.01*tt.rate || is.RateFrom != tt.from {
-			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, is.Rate, is.RateFrom, tt.rate, tt.from)
+		if state.Rate < 0.99*tt.rate || state.Rate > 1.01*tt.rate || state.RateFrom != tt.from {
+			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, state.Rate, state.RateFrom, tt.rate, tt.from)
 		}
 	}
 }
 
-// answer is one whose first token is not seen, beside others.
+// answer is a response with a hidden first token, beside others.
 type answer struct {
 	at, read, rest time.Duration // when it is sent, how long its prompt is read, and the rest of the answer
 	early          bool          // a stream that begins with an event at once; else no stream
 }
 
-// answers sends prompts of 2,000 tokens. The page counts each of them, and is read, when its answer
-// has ended; meanwhile it is read with what is there.
+// answers sends prompts of 2,000 tokens. The page counts each once its response has ended.
 func (s *serving) answers(all ...answer) {
 	leases, begin := make([]*Lease, len(all)), s.now
 	for at, open := time.Duration(0), len(all); open > 0; at += 10 * time.Millisecond {
@@ -225,18 +224,18 @@ func TestReportedRate_IsKnownWithoutFirstTokens(t *testing.T) {
 	} {
 		s := newServing()
 		tt.serve(s)
-		is := s.state()
-		if is.RateFrom == Inferred {
-			is.Rate, is.RateFrom = 0, ""
+		state := s.state()
+		if state.RateFrom == Inferred {
+			state.Rate, state.RateFrom = 0, ""
 		}
-		if is.Rate < 0.9*tt.rate || is.Rate > 1.1*tt.rate || is.RateFrom != tt.from {
-			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, is.Rate, is.RateFrom, tt.rate, tt.from)
+		if state.Rate < 0.9*tt.rate || state.Rate > 1.1*tt.rate || state.RateFrom != tt.from {
+			t.Errorf("%s: %.0f tokens a second, %q; want %.0f, %q", name, state.Rate, state.RateFrom, tt.rate, tt.from)
 		}
 	}
 }
 
-// First tokens that come late, as behind another gateway that holds them back, show a slow server.
-// Its own series outrank them.
+// Late first tokens, as behind another gateway that holds them back, show a slow server. Its own
+// series outrank them.
 func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	s := newServing()
 	for range 10 {
@@ -252,19 +251,20 @@ func TestReportedRate_OutranksFirstTokens(t *testing.T) {
 	s.page.PrefillTokens, s.page.PrefillSeconds = s.page.PrefillTokens+2000*samples,
 		s.page.PrefillSeconds+samples*(0.5+step.Seconds())
 	s.read()
-	if is := s.state(); is.RateFrom != Reported || is.Rate < 7900 || is.Rate > 8100 || is.Inferred > 2100 {
-		t.Errorf("%+v", is)
+	if state := s.state(); state.RateFrom != Reported || state.Rate < 7900 || state.Rate > 8100 ||
+		state.Inferred > 2100 {
+		t.Errorf("%+v", state)
 	}
 }
 
-// Reports of first tokens come in any order.
+// First tokens are reported in any order.
 func TestReportedRate_TimeWithUnreadPromptsIsTheUnionOfTheirs(t *testing.T) {
 	all := [][2]int64{{0, 10}, {5, 15}, {20, 30}, {22, 24}, {40, 41}, {30, 35}}
 	for turn := range all {
 		var s spans
 		for i := range all {
-			is := all[(i*5+turn)%len(all)]
-			s.prompt(asked{span: span{is[0], is[1]}, tokens: 1})
+			state := all[(i*5+turn)%len(all)]
+			s.prompt(asked{span: span{state[0], state[1]}, tokens: 1})
 		}
 		if s.unread != 15+15+1 || s.requests != int64(len(all)) || s.tokens != int64(len(all)) {
 			t.Errorf("turn %d: %+v", turn, s)

@@ -20,15 +20,13 @@ const (
 	LargestMaxPage = 8 << 20
 )
 
-// maxHeader is how many bytes of a response's header are read.
 const maxHeader = 64 << 10
 
-// markEvery is how often MarkUsed notifies the scrapers, at most.
 const markEvery = 100 * time.Millisecond
 
-// A scrape that takes longer than the fast interval is followed by a pause of a multiple of that
-// time: a server that is slow, or fails once, keeps a fresh sample. One that is stale after several
-// failures occupies a buffer of the registry for a sixteenth of the time.
+// A scrape slower than the fast interval is followed by a pause of a multiple of its time. A server
+// that is slow, or fails once, keeps a fresh sample; a stale one occupies a buffer for a sixteenth
+// of the time.
 const (
 	pauseAfterSlow  = 2
 	pauseAfterStale = 15
@@ -41,55 +39,53 @@ type sourceKey struct {
 	metrics Metrics
 }
 
-// source is one metrics page and its last sample.
 type source struct {
-	// What each pick reads is at the beginning, in one cache line.
+	// Fields that every pick reads come first, in one cache line.
 	sample     atomic.Pointer[sample]
 	failures   atomic.Int64 // in a row
 	staleAfter int64
 	freshFor   *atomic.Int64 // of the Registry
-	due        atomic.Uint64 // the value of Load.sent at which the page is read again
-	idle       atomic.Bool   // it has no scraper; written under Registry.mu
+	due        atomic.Uint64 // value of Load.sent that triggers the next scrape
+	idle       atomic.Bool   // without a scraper; written under Registry.mu
 
 	key       sourceKey
 	number    uint64       // Metrics.number
-	received  atomic.Int64 // when another process has read it last, as sinceStart; 0: never
+	received  atomic.Int64 // when a peer last read it, as sinceStart; 0 means never
 	url       string
-	transport http.RoundTripper // nil: a pageConn
+	transport http.RoundTripper // nil means a pageConn
 	names     dialect
 	load      *Load
-	problem   atomic.Pointer[string] // of the last scrape; nil if it succeeded and the page shows all that is read
-	// when its pool had a pick, in nanoseconds since processStart; up to markEvery late
+	problem   atomic.Pointer[string] // of the last scrape; nil if it found everything
+	// usedAt is the pool's last pick, in nanoseconds since processStart, up to markEvery late.
 	usedAt atomic.Int64
 
 	scrapeNow chan struct{}
 	gone      chan struct{} // closed when no Snapshot has it
 
 	refs    int           // guarded by Registry.mu
-	scraped chan struct{} // closed at the end of the first scrape since it was idle; guarded by Registry.mu
+	scraped chan struct{} // closed by the first scrape since it was idle; guarded by Registry.mu
 }
 
-// sample is what the last good scrape has found.
 type sample struct {
 	Reading
 	at         int64  // in nanoseconds since processStart
 	sentBefore uint64 // Load.sent when the scrape began
 	elsewhere  int64  // Load.elsewhere then
-	// The parts of Queue and Running that are other senders' requests.
+	// Other clients' parts of Queue and Running.
 	othersQueue, othersRunning float64
 }
 
-// Scrape is one reading of an endpoint's page, from its begin to its end.
+// Scrape is one reading of an endpoint's page, in progress.
 type Scrape struct {
 	src  *source
 	sent uint64 // Load.sent when it began
-	ours int64  // the requests in flight then
-	// elsewhere is the part of ours that peers have in flight.
+	ours int64  // requests in flight when it began
+	// elsewhere is the peers' part of ours.
 	elsewhere int64
 }
 
-// BeginScrape begins a reading of e's page, for callers that have pages by other means than a
-// Registry that runs. Without metrics it returns the zero value, whose methods do nothing.
+// BeginScrape begins a reading of e's page, for callers that obtain pages themselves. Without
+// metrics it returns the zero value, whose methods do nothing.
 func (e *Endpoint) BeginScrape() Scrape {
 	if e.source == nil {
 		return Scrape{}
@@ -102,8 +98,8 @@ func (src *source) begin() Scrape {
 	return Scrape{src: src, sent: src.load.sent.Load(), ours: src.load.InFlight() + elsewhere, elsewhere: elsewhere}
 }
 
-// Succeed stores what the page shows. The requests of ours that it may count are those in flight
-// when the scrape began, and those sent meanwhile: what it counts beyond them is other senders'.
+// Succeed stores a reading. It may count our requests in flight when the scrape began, and those
+// sent meanwhile. The rest belongs to other clients.
 func (s Scrape) Succeed(r Reading, now time.Time) {
 	if s.src == nil {
 		return
@@ -143,14 +139,13 @@ func (s Scrape) Fail(err error) {
 	}
 }
 
-// processStart is the zero of times kept in atomics, as monotonic nanoseconds.
+// processStart is the origin of the monotonic nanoseconds in atomics.
 var processStart = time.Now()
 
-// sinceStart is now as it is kept in atomics.
 func sinceStart(now time.Time) int64 { return int64(At(now)) }
 
-// MarkUsed records a pick from the pool, which has idle pages scraped. It is called with every
-// pick; all but ten calls a second return at once.
+// MarkUsed records a pick from the pool, and starts scrapes of idle pages. Every pick calls it; all
+// but ten calls a second return at once.
 func (s *Snapshot) MarkUsed() {
 	now := int64(time.Since(processStart))
 	last := s.used.Load()
@@ -168,8 +163,8 @@ func (s *Snapshot) MarkUsed() {
 	}
 }
 
-// ReadSoon has the pages of a pool whose requests wait read as often as those of one that sends
-// many: no pick has them read meanwhile. It does not block.
+// ReadSoon triggers scrapes for a pool with waiting requests, which has no picks to trigger them.
+// It does not block.
 func (s *Snapshot) ReadSoon() {
 	s.MarkUsed()
 	for i := range s.Endpoints {
@@ -179,8 +174,8 @@ func (s *Snapshot) ReadSoon() {
 	}
 }
 
-// Refresh has the idle pages of a pool scraped, so that its endpoints can be shown as they are now.
-// It returns when all have been scraped, or after timeout.
+// Refresh scrapes a pool's idle pages, so that its endpoints can be shown. It returns when all were
+// scraped, or after timeout.
 func (s *Snapshot) Refresh(timeout time.Duration) {
 	s.MarkUsed()
 	expired := time.NewTimer(timeout)
@@ -194,7 +189,7 @@ func (s *Snapshot) Refresh(timeout time.Duration) {
 	}
 }
 
-// scrapeUntilIdle scrapes one page until it is removed or idle, or ctx ends.
+// scrapeUntilIdle scrapes until the page is removed or idle, or ctx ends.
 func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	r.countScrapers(1)
 	defer r.countScrapers(-1)
@@ -202,7 +197,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	defer conn.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	// wait returns false if there is to be no further scrape. early ends it.
+	// wait returns false if scraping must end. early ends the wait.
 	wait := func(d time.Duration, early <-chan struct{}) bool {
 		if d <= 0 && early == nil {
 			return true
@@ -231,7 +226,7 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 			}
 		}
 		least, most := r.interval(src, took)
-		for { // each reading of another process postpones the next scrape
+		for { // each reading by a peer postpones the next scrape
 			if r.finishScrape(src) {
 				return
 			}
@@ -252,8 +247,6 @@ func (r *Registry) scrapeUntilIdle(ctx context.Context, src *source) {
 	}
 }
 
-// scrapeOnce reads a page when there is a buffer, and stores what it shows. It returns false if the
-// scraper is to end.
 func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) (took time.Duration, ok bool) {
 	var page *bufio.Reader
 	select {
@@ -263,10 +256,10 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) 
 		return 0, false
 	case page = <-r.buffers:
 	}
-	if page == nil { // its first use
+	if page == nil { // first use
 		page = bufio.NewReaderSize(nil, pageBuffer)
 	}
-	select { // picks until now are followed by this scrape
+	select { // this scrape covers all picks so far
 	case <-src.scrapeNow:
 	default:
 	}
@@ -289,8 +282,8 @@ func (r *Registry) scrapeOnce(ctx context.Context, src *source, conn *pageConn) 
 	return took, true
 }
 
-// interval returns how long the next scrape waits: at least, and if no picks call for it. While
-// scrapes fail, picks do not count. A slow scrape is followed by a pause.
+// interval returns the shortest and longest wait until the next scrape. Picks shorten it, except
+// while scrapes fail.
 func (r *Registry) interval(src *source, took time.Duration) (least, most time.Duration) {
 	failures, factor := src.failures.Load(), time.Duration(pauseAfterSlow)
 	if failures >= src.staleAfter {
@@ -303,9 +296,8 @@ func (r *Registry) interval(src *source, took time.Duration) (least, most time.D
 	return r.jittered(least), r.jittered(most)
 }
 
-// aligned prolongs a wait so that many pages are read at one time: of a pool of 100 that hardly
-// picks, the wake-ups of the process cost more than reading the pages. Short waits, as of picks,
-// stay as they are.
+// aligned prolongs a wait so that many pages are read together: in a pool of 100 servers with few
+// picks, the wake-ups cost more than the reading. Short waits, as with picks, are unchanged.
 func (r *Registry) aligned(now time.Time, wait time.Duration) time.Duration {
 	every := r.config.Fast
 	if wait < 4*every {
@@ -319,10 +311,9 @@ func (r *Registry) jittered(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*r.config.Jitter()))
 }
 
-// errPanic is the error of a scrape that panicked.
 var errPanic = errors.New("metrics page: reading it panicked")
 
-// scrape reads a page once. A panic on the way is a failed scrape.
+// scrape reads a page once. A panic counts as a failure.
 func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page *bufio.Reader) (reading Reading,
 	err error) {
 	defer func() {
@@ -350,7 +341,6 @@ func (r *Registry) scrape(ctx context.Context, src *source, conn *pageConn, page
 	return reading, nil
 }
 
-// transported reads a page over its transport.
 func (r *Registry) transported(ctx context.Context, src *source, page *bufio.Reader) (reading Reading, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
@@ -366,7 +356,6 @@ func (r *Registry) transported(ctx context.Context, src *source, page *bufio.Rea
 	return src.read(response, page)
 }
 
-// read reads a page from a response.
 func (src *source) read(response *http.Response, page *bufio.Reader) (reading Reading, err error) {
 	if response.StatusCode != http.StatusOK {
 		return reading, fmt.Errorf("status %d", response.StatusCode)
@@ -381,8 +370,8 @@ func (src *source) read(response *http.Response, page *bufio.Reader) (reading Re
 	return reading, err
 }
 
-// limitedReader fails when more than left bytes are read. The end of io.LimitedReader would look
-// like the end of the page.
+// limitedReader fails beyond left bytes. io.LimitedReader would make a truncated page look
+// complete.
 type limitedReader struct {
 	r    io.Reader
 	left int64

@@ -10,19 +10,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A page is not read while its load arrives by other means: as what another process has read, or
-// from the server itself (Push). Each process publishes what its scrapes show (Config.Read), and
-// takes over what the others do (Receive). The process that reads a page goes on to: one that takes
-// its readings over waits a quarter longer before it reads the page itself, so that it does so only
-// if the other is gone or slow, or if its own picks call for it.
+// Some loads arrive without a scrape: from a peer that read the page (Receive), or from the server
+// (Push). Each process publishes its readings (Config.Read). A receiver waits a quarter longer
+// before it reads the page itself. So one process reads each page, until it is gone or slow, or
+// another's own picks trigger a scrape.
 
-// follow returns how long a page may wait, given how long it may after a scrape, when another
-// process has read it age ago.
 func follow(least, most, age time.Duration) (time.Duration, time.Duration) {
 	return max(0, least-age), max(0, most+most/4-age)
 }
 
-// Limits of a reading of another process: those of a page.
 const (
 	maxValue    = 1e15
 	maxAdapters = 1024
@@ -31,7 +27,6 @@ const (
 
 var errReading = errors.New("not what a metrics page shows")
 
-// valid reports whether a page can show r.
 func (r *Reading) valid() bool {
 	for _, v := range []float64{r.Queue, r.Running, r.KV, r.PrefillTokens, r.PrefillSeconds, r.Prefills, r.Tokens} {
 		if math.IsNaN(v) || v < 0 || v > maxValue {
@@ -57,8 +52,8 @@ func (r *Reading) valid() bool {
 		r.Adapters.Max >= 0 && r.Adapters.Max <= maxSlots
 }
 
-// Receive takes what another process has read from a server's page. Pages that this process does
-// not read are ignored.
+// Receive stores a peer's reading of a server's page. It ignores pages that this process does not
+// read.
 func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading
@@ -67,7 +62,7 @@ func (r *Registry) Receive(addr netip.AddrPort, page uint64, reading Reading, no
 	return nil
 }
 
-// Push takes what a server has published of its own load, in place of what its pages show.
+// Push stores the load that a server published, in place of its pages.
 func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) error {
 	if !reading.valid() {
 		return errReading
@@ -76,9 +71,7 @@ func (r *Registry) Push(addr netip.AddrPort, reading Reading, now time.Time) err
 	return nil
 }
 
-// receive stores a reading that is not of a scrape for some of a server's pages, which are not read
-// soon.
-func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, of func(*source) bool) {
+func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, match func(*source) bool) {
 	load := r.Find(addr)
 	if load == nil {
 		return
@@ -88,7 +81,7 @@ func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, 
 		return
 	}
 	for _, src := range *list {
-		if of(src) {
+		if match(src) {
 			mark := src.begin()
 			src.due.Store(mark.sent + picksPerScrape)
 			mark.Succeed(reading, now)
@@ -97,10 +90,10 @@ func (r *Registry) receive(addr netip.AddrPort, reading Reading, now time.Time, 
 	}
 }
 
-// Share sets how many processes read the pages: they have one budget.
+// Share sets how many processes share the budget of scrapes.
 func (r *Registry) Share(processes int) { r.budget.share.Store(int64(max(processes, 1))) }
 
-// number identifies a page, in all processes: by how it is read, and what is read from it.
+// number identifies how a page is read, and what is read, across processes.
 func (m *Metrics) number() uint64 {
-	return xxhash.Sum64String(fmt.Sprintf("%+v", *m)) // TLS is nil: TLSKey stands for it
+	return xxhash.Sum64String(fmt.Sprintf("%+v", *m)) // TLS is nil: TLSKey represents it
 }

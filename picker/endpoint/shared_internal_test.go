@@ -37,7 +37,7 @@ type process struct {
 	gone     atomic.Bool
 }
 
-// processes run until the end of the test. What one of them reads reaches the others after 30 ms.
+// processes run until the end of the test. A reading of one reaches the others after 30 ms.
 func processes(t *testing.T, n int, specs []Spec) (all []*process) {
 	var running sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +71,7 @@ func processes(t *testing.T, n int, specs []Spec) (all []*process) {
 	return all
 }
 
-// bubble runs a test with a clock of its own.
+// bubble runs a test with its own clock.
 func bubble(t *testing.T, run func(t *testing.T)) {
 	start := processStart
 	defer func() { processStart = start }()

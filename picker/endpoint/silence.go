@@ -8,46 +8,42 @@ import (
 	"time"
 )
 
-// An engine that hangs behind a healthy API server accepts requests, sends headers and no token.
-// Such a server is silent, and so suspect, once requests there have waited far longer than
-// predicted for their first token while nothing of the server moved: no body byte of any request,
-// and no counter of tokens on its page. A long answer moves counters, so it makes no server silent.
-// Without counters an answer that is not streamed shows nothing until its end: then only the
-// predicted time of the whole answer counts, and streams that wait beside such answers show
-// nothing.
-//
-// Reports of waiting requests arrive every 2 s, and late ends of requests whose clients gave up
-// count, too. A silent server is probed (Registry.Silent), and serves again once a probe gets a
-// token or something moves.
+// An engine that hangs behind a healthy API server accepts requests and sends headers but no
+// tokens. A server is silent, and so suspect, when requests wait far longer than predicted for
+// their first token while it shows no progress: no body byte of any request, and no change of its
+// page's token counters. A long response changes the counters. Without counters, a response that is
+// not streamed shows nothing until its end, so only its predicted total time counts, and streams
+// beside it show nothing. Reports of waiting requests arrive every 2 s. Late ends of requests whose
+// clients gave up count, too. A silent server is probed (Registry.Silent), and serves again once a
+// probe gets a token or it shows progress.
 const (
-	// beyond is how many times the predicted time a request waits before its server is silent.
+	// beyond is the factor on the predicted time.
 	beyond = 4
-	// leastWait is the least time that counts, leastBlind the same where no page has counters:
-	// bytes of streams are reported every 2 s.
+	// leastWait is the minimum wait; leastBlind where no page has counters, because streams report
+	// their bytes every 2 s.
 	leastWait, leastBlind = 2 * time.Second, 4500 * time.Millisecond
-	// unknownWait counts where nothing is predicted and few first tokens were seen.
+	// unknownWait applies without a prediction and with few first tokens.
 	unknownWait = 20 * time.Second
-	// forgetWait is how long a wait counts towards a later one without requests in between.
+	// forgetWait is the longest gap between requests whose waits are added up.
 	forgetWait = 30 * time.Second
-	// reportGap is the most between two reports of a request.
+	// reportGap is the longest time between two reports of a request.
 	reportGap = 2500 * time.Millisecond
-	// MaxGiven is how many requests a silent server gets while all others are full.
-	MaxGiven = 3
+	MaxGiven  = 3
 )
 
-// Silence is why a server is suspect that answers no request. It never changes.
+// Silence is why an unresponsive server is suspect. It is immutable.
 type Silence struct {
-	// Since is from when on nothing has moved.
+	// Since is when the server last showed progress.
 	Since time.Time `json:"since"`
-	// Headers means that it has sent response headers, and nothing else.
+	// Headers means that it sent headers and nothing else.
 	Headers bool `json:"headersOnly,omitempty"`
-	// Probe is the outcome of the last probe; "" before.
+	// Probe is the outcome of the last probe; "" before the first.
 	Probe string `json:"probe,omitempty"`
 
 	from int64
 }
 
-// String describes the silence for a reader.
+// String describes the silence to users.
 func (s *Silence) String() string {
 	text := "no answer"
 	if s.Headers {
@@ -60,45 +56,43 @@ func (s *Silence) String() string {
 	return text
 }
 
-// motion has what requests and pages show of a server's progress.
 type motion struct {
-	silence atomic.Pointer[Silence] // nil: the server is not silent
+	silence atomic.Pointer[Silence] // nil if not silent
 	given   atomic.Int64            // requests sent to the silent server
-	plain   atomic.Int64            // requests in flight whose answers are not streamed
-	page    atomic.Int64            // when a page last moved
-	blind   atomic.Bool             // bytes of a stream moved since, and no page
-	began   atomic.Int64            // when the last silence was found; 0: none was
+	plain   atomic.Int64            // requests in flight without streaming
+	page    atomic.Int64            // when a page last showed progress
+	blind   atomic.Bool             // a stream progressed since, but no page did
+	began   atomic.Int64            // when the last silence was found; 0 means never
 
 	mu     sync.Mutex
-	moved  int64 // when the server last moved
+	moved  int64 // when the server last showed progress
 	proven int64 // when a probe last got a token
-	// Requests have waited from and to these moments, with a gap cut out; from is 0 if none has.
-	// limit is the longest that one of them may wait.
+	// Requests have waited between from and to, less a gap; from is 0 if none has. limit is the
+	// longest allowed wait of one.
 	from, to, limit int64
-	// overdue is when one of them has waited too long alone, and reported when it last was in
-	// flight.
+	// overdue is when a request exceeds its own limit, reported when it was last in flight.
 	overdue, reported int64
 	headers           bool
-	model             string // of one of them
-	tries             int    // requests of users that tried the server because probes are denied
+	model             string // of a waiting request
+	tries             int    // user requests sent as trials because probes are denied
 	denied            bool
-	retry             int64 // when the next such request may be sent
+	retry             int64 // when the next trial may be sent
 	firsts            firstTokens
-	watched           bool // the Registry has it in watched
+	watched           bool
 }
 
-// Progress has what a report shows of a request.
+// Progress is a report of a request.
 type Progress struct {
 	Status   int
-	Bytes    int64         // of the response's body
-	Sent     time.Duration // from the request's start until the server had it; 0: it has not
-	First    time.Duration // from then to the first byte of the body; 0: unknown
-	Streams  bool          // its headers have come, and show no answer that comes as a whole
+	Bytes    int64         // of the response body
+	Sent     time.Duration // from the request's start until the server had it; 0 if it does not have it yet
+	First    time.Duration // from then to the first body byte; 0 if unknown
+	Streams  bool          // the headers arrived and allow a stream
 	Ended    bool
-	Canceled bool // by the client or a time limit
+	Canceled bool // by the client or a timeout
 }
 
-// Progress takes a report of the request.
+// Progress records a report of the request.
 func (lease *Lease) Progress(p Progress, now time.Time) {
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
@@ -107,41 +101,41 @@ func (lease *Lease) Progress(p Progress, now time.Time) {
 		return
 	}
 	if p.Status >= 400 {
-		p.Bytes = 0 // an error, perhaps of Envoy's own, is no progress
+		p.Bytes = 0 // an error, perhaps from Envoy, is no progress
 	}
-	at, was, before := sinceStart(now), lease.bytes, lease.shown
+	at, bytes, before := sinceStart(now), lease.bytes, lease.shown
 	lease.bytes, lease.shown = p.Bytes, at
 	if p.Streams = p.Streams || lease.work.Stream; p.Streams {
-		lease.movePlain(nil) // of a body that was not read
+		lease.movePlain(nil) // its body was not read
 	}
-	event := lease.work.Early && !p.Ended // its first byte is no token
+	event := lease.work.Early && !p.Ended // its first byte is not a token
 	switch {
 	case p.Status >= 400 && !p.Canceled:
-	case p.Bytes > was && was == 0 && event:
-	case p.Bytes > was:
+	case p.Bytes > bytes && bytes == 0 && event:
+	case p.Bytes > bytes:
 		moved := at
-		if page := load.motion.page.Load(); was > 0 && p.Streams && (page == 0 || page < before-int64(leastWait)) {
+		if page := load.motion.page.Load(); bytes > 0 && p.Streams && (page == 0 || page < before-int64(leastWait)) {
 			load.motion.blind.Store(true)
 		}
 		if p.Streams && load.counts(at) != nil {
-			if moved = before; was == 0 {
+			if moved = before; bytes == 0 {
 				moved = lease.sent + int64(p.First)
 			}
 		}
 		load.moves(moved)
-		if was == 0 && p.Streams && !lease.work.Early && p.First > 0 && !load.motion.stopped(lease.sent) {
+		if bytes == 0 && p.Streams && !lease.work.Early && p.First > 0 && !load.motion.stopped(lease.sent) {
 			load.motion.first(lease.work.Prompt, p.First)
 		}
 	case p.Bytes > 0 && !event:
 	case p.Ended && !p.Canceled:
 	case p.Sent == 0:
-		lease.sent = at // it is being uploaded
+		lease.sent = at // still being uploaded
 	default:
 		lease.waits(p, at)
 	}
 }
 
-// waits takes that the request has no token so far. lease.mu is held.
+// waits records that the request has no token yet. lease.mu is held.
 func (lease *Lease) waits(p Progress, at int64) {
 	w := wait{
 		from: lease.sent + int64(max(0, p.Sent-lease.work.Held)), headers: p.Status > 0 && p.Status < 400,
@@ -152,14 +146,14 @@ func (lease *Lease) waits(p Progress, at int64) {
 		expected := load.expected(&lease.work)
 		first := max(leastWait, beyond*expected)
 		w.limit = int64(load.longest(first, lease.work.Whole, p.Streams, at, load == lease.load))
-		late := !p.Ended || at-w.from >= int64(expected) // a client that gives up before that shows nothing
+		late := !p.Ended || at-w.from >= int64(expected) // earlier, a client that gives up shows nothing
 		if w.limit > 0 && late {
 			load.waits(w, at)
 		}
 	}
 }
 
-// movePlain has an answer that is not streamed count elsewhere; nil: nowhere. lease.mu is held.
+// movePlain moves the count of a response that is not streamed; nil removes it. lease.mu is held.
 func (lease *Lease) movePlain(to *Load) {
 	if !lease.plain {
 		return
@@ -170,7 +164,7 @@ func (lease *Lease) movePlain(to *Load) {
 	}
 }
 
-// waitsAt are the servers that the first token waits for. lease.mu is held.
+// waitsAt returns the servers that the first token waits for. lease.mu is held.
 func (lease *Lease) waitsAt() []*Load {
 	all := []*Load{lease.load}
 	for _, part := range lease.parts {
@@ -179,9 +173,9 @@ func (lease *Lease) waitsAt() []*Load {
 	return all
 }
 
-// longest is how long a request may wait for a token before a server is silent; 0: for ever. first
-// is how long by its first token, and whole the predicted time to its end. own means that the
-// server answers it, and does not read the prompt for another one.
+// longest is how long a request may wait for a token before the server is silent; 0 means forever.
+// first is the limit by its first token, whole the predicted time to its end. own means that the
+// server generates the response, beyond reading the prompt.
 func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own bool) time.Duration {
 	switch {
 	case l.counts(at) != nil:
@@ -195,15 +189,14 @@ func (l *Load) longest(first, whole time.Duration, streams bool, at int64, own b
 	}
 }
 
-// stopped reports whether the server was found silent after a moment: requests since then show no
-// speed.
+// stopped reports whether the server became silent after a moment. Later requests show no speed.
 func (m *motion) stopped(since int64) bool {
 	began := m.began.Load()
 	return began != 0 && began >= since
 }
 
-// read compares two samples of a page. The use of the KV cache moves with the engine's steps, as
-// counters of tokens do.
+// read compares two samples of a page. KV cache usage changes with the engine's steps, as token
+// counters do.
 func (m *motion) read(l *Load, old, next *sample) {
 	if old == nil || !old.CountsTokens || !next.CountsTokens {
 		return
@@ -215,8 +208,8 @@ func (m *motion) read(l *Load, old, next *sample) {
 	}
 }
 
-// counts returns the last sample of a page that has counters of tokens, if it is fresh and they
-// follow the bytes of streams; else nil.
+// counts returns the last sample of a page if it is fresh and has token counters that follow the
+// bytes of streams; else nil.
 func (l *Load) counts(at int64) *sample {
 	list := l.sources.Load()
 	if list == nil || l.motion.blind.Load() {
@@ -231,7 +224,6 @@ func (l *Load) counts(at int64) *sample {
 	return nil
 }
 
-// moves takes that the server has moved at a moment.
 func (l *Load) moves(at int64) {
 	m := &l.motion
 	m.mu.Lock()
@@ -250,27 +242,26 @@ func (l *Load) moves(at int64) {
 	}
 }
 
-// clear ends the silence. m.mu is held.
+// m.mu is held.
 func (m *motion) clear() {
 	m.silence.Store(nil)
 	m.given.Store(0)
 	m.denied, m.tries, m.retry, m.overdue = false, 0, 0, 0
 }
 
-// wait is a time in which a request got no token.
 type wait struct {
 	from, limit    int64
 	headers, ended bool
 	model          string
 }
 
-// waits takes that a request waits, or has waited until its client gave up.
+// waits records that a request waits, or waited until its client gave up.
 func (l *Load) waits(w wait, now int64) {
 	m := &l.motion
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.proven != 0 && w.from < m.proven {
-		return // a later probe was answered: the request is lost, and not the server
+		return // a later probe succeeded: only the request is lost
 	}
 	from := w.from
 	if m.moved != 0 {
@@ -301,8 +292,8 @@ func (l *Load) waits(w wait, now int64) {
 	}
 }
 
-// judge decides whether a server whose requests wait is silent. It has the page read if that shows
-// it.
+// judge decides whether a server with waiting requests is silent, after another scrape if its page
+// can show that.
 func (l *Load) judge(now int64) {
 	m := &l.motion
 	m.mu.Lock()
@@ -317,7 +308,7 @@ func (l *Load) judge(now int64) {
 	together := m.from + m.limit
 	silent := m.to >= together || m.overdue != 0 && m.to >= m.overdue
 	if page := l.counts(now); page != nil {
-		// The page shows that those in flight at the last report wait still.
+		// The page shows whether requests in flight at the last report still wait.
 		waiting := m.overdue != 0 && now >= m.overdue && now-m.reported < int64(reportGap) && l.Total() > 0
 		due := together
 		if m.overdue != 0 {
@@ -333,7 +324,7 @@ func (l *Load) judge(now int64) {
 	}
 }
 
-// fallSilent makes the server silent. m.mu is held.
+// m.mu is held.
 func (m *motion) fallSilent(now int64) {
 	from := cmp.Or(m.from, now)
 	m.given.Store(0)
@@ -341,7 +332,6 @@ func (m *motion) fallSilent(now int64) {
 	m.silence.Store(&Silence{Since: processStart.Add(time.Duration(from)), Headers: m.headers, from: from})
 }
 
-// readSoon has the pages of the server read.
 func (l *Load) readSoon() {
 	if list := l.sources.Load(); list != nil {
 		for _, src := range *list {
@@ -350,7 +340,7 @@ func (l *Load) readSoon() {
 	}
 }
 
-// Suspect makes the server silent until it is probed. Tests of other packages begin with it.
+// Suspect makes the server silent until it is probed, for tests of other packages.
 func (l *Load) Suspect(now time.Time) {
 	if l.registry == nil {
 		return
@@ -367,20 +357,20 @@ func (l *Load) Suspect(now time.Time) {
 	}
 }
 
-// Silence returns why the server is silent; nil: it is not.
+// Silence returns why the server is silent, or nil.
 func (l *Load) Silence() *Silence { return l.motion.silence.Load() }
 
-// Addr is the address of the server.
+// Addr returns the server's address.
 func (l *Load) Addr() netip.AddrPort { return l.addr }
 
-// Model is one that a waiting request asks for; "" if none is known.
+// Model returns the model of a waiting request; "" if unknown.
 func (l *Load) Model() string {
 	l.motion.mu.Lock()
 	defer l.motion.mu.Unlock()
 	return l.motion.model
 }
 
-// Answers records that a probe that was sent at a moment got a token: the server serves.
+// Answers records that a probe sent at a moment got a token: the server serves.
 func (l *Load) Answers(sent, now time.Time) {
 	l.moves(sinceStart(now))
 	l.health.succeed(sinceStart(now))
@@ -390,8 +380,8 @@ func (l *Load) Answers(sent, now time.Time) {
 	m.proven = sinceStart(sent)
 }
 
-// Probed records a probe without a token. denied means that the server answers no probe at all:
-// then single requests of users try it, at growing intervals.
+// Probed records a probe without a token. denied means that the server denies all probes: then
+// single user requests try it, at growing intervals.
 func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	m := &l.motion
 	m.mu.Lock()
@@ -408,14 +398,12 @@ func (l *Load) Probed(outcome string, denied bool, now time.Time) {
 	}
 }
 
-// trialDue reports whether a request of a user may try the silent server.
 func (m *motion) trialDue(now int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.denied && now >= m.retry
 }
 
-// sentTo counts a request to the server, if that is silent.
 func (m *motion) sentTo(trial bool, now int64) {
 	if m.silence.Load() == nil {
 		return
@@ -430,7 +418,6 @@ func (m *motion) sentTo(trial bool, now int64) {
 	m.retry = now + int64(min(firstTrial<<min(m.tries, 10), lastTrial))
 }
 
-// watch has Silent look at a server.
 func (r *Registry) watch(l *Load) {
 	r.watching.Lock()
 	r.watched = append(r.watched, l)
@@ -438,15 +425,15 @@ func (r *Registry) watch(l *Load) {
 	notify(r.waits)
 }
 
-// Waiting receives a value when a server begins to be watched: see Silent.
+// Waiting receives a value when Silent has a new server to judge.
 func (r *Registry) Waiting() <-chan struct{} { return r.waits }
 
-// Silent judges the servers whose requests wait, and returns the silent ones, which are to be
-// probed. more means that servers are still watched: call it again in a moment.
+// Silent judges the servers with waiting requests, and returns the silent ones to be probed. more
+// means that servers are still watched, so the caller must call again soon.
 func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	r.watching.Lock()
 	list := r.watched
-	r.watched = nil // a server that waits anew is added to it
+	r.watched = nil // watch may add to it meanwhile
 	r.watching.Unlock()
 	at, kept := sinceStart(now), list[:0]
 	for _, l := range list {
@@ -464,8 +451,7 @@ func (r *Registry) Silent(now time.Time) (silent []*Load, more bool) {
 	return silent, len(r.watched) > 0
 }
 
-// stays reports whether a server is still to be watched. A server that left all pools is not
-// silent.
+// stays reports whether to keep watching a server. A server outside all pools is not silent.
 func (l *Load) stays(in bool) bool {
 	m := &l.motion
 	m.mu.Lock()

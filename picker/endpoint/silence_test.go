@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// motionRig is a server whose requests and page a test plays, in seconds from its begin.
+// motionRig is a server whose requests and page a test plays, in seconds from its start.
 type motionRig struct {
 	*Registry
 	e      *Endpoint
@@ -26,7 +26,7 @@ func (m *motionRig) at(seconds float64) time.Time {
 	return m.begin.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// page is a reading of the metrics page, after so many further tokens.
+// page is a reading of the metrics page after further tokens.
 func (m *motionRig) page(at, tokens float64) {
 	m.tokens += tokens
 	m.e.BeginScrape().Succeed(Reading{Running: 1, Tokens: m.tokens, CountsTokens: true}, m.at(at))
@@ -36,7 +36,6 @@ func (m *motionRig) send(at float64, w Work) *Lease {
 	return m.leases.Open(m.e, Holder{}, w, 0, m.at(at))
 }
 
-// silent reports whether the server is silent.
 func (m *motionRig) silent(at float64) bool {
 	silent, _ := m.Registry.Silent(m.at(at))
 	return len(silent) == 1
@@ -45,8 +44,7 @@ func (m *motionRig) silent(at float64) bool {
 var (
 	stream = Work{Generates: true, Stream: true, First: 100 * time.Millisecond}
 	plain  = Work{Generates: true, First: 100 * time.Millisecond}
-	// answered is the report of a response that has answered, waiting one of a request without
-	// them.
+	// answered reports a response, waiting a request without one.
 	answered  = Progress{Status: 200, Sent: time.Millisecond}
 	streaming = Progress{Status: 200, Sent: time.Millisecond, Streams: true}
 	begun     = Progress{Status: 200, Sent: time.Millisecond, First: time.Millisecond, Bytes: 9}
@@ -54,8 +52,8 @@ var (
 	gaveUp    = Progress{Status: 200, Sent: time.Millisecond, Ended: true, Canceled: true}
 )
 
-// follow has a request reported every 2 s, and the page read every second after so many tokens
-// each, until a moment. It returns when the server is silent first; 0: never.
+// follow reports a request every 2 s, and reads the page every second after further tokens, until a
+// moment. It returns when the server becomes silent, or 0.
 func (m *motionRig) follow(until, tokens float64, report Progress, leases ...*Lease) float64 {
 	for i := 1; ; i++ {
 		at := float64(i) / 10
@@ -78,8 +76,7 @@ func (m *motionRig) follow(until, tokens float64, report Progress, leases ...*Le
 
 const noPage = -1
 
-// A server is silent when requests wait far longer than predicted while nothing moves, and only
-// then.
+// A server is silent only when requests wait far longer than predicted without any progress.
 func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 	with := func(w Work, change func(*Work)) Work {
 		change(&w)
@@ -134,7 +131,7 @@ func TestSilent_OnlyServerThatMovesNothing(t *testing.T) {
 	}
 }
 
-// Bytes of one stream show that a server works which lets another one wait.
+// Bytes of one stream show that the server of another waiting one works.
 func TestSilent_BytesOfAnotherStreamAreMotion(t *testing.T) {
 	for _, page := range []bool{true, false} {
 		m := newMotionRig()
@@ -156,7 +153,7 @@ func TestSilent_BytesOfAnotherStreamAreMotion(t *testing.T) {
 	}
 }
 
-// Without a prediction the first tokens of others decide.
+// Without a prediction, other servers' first tokens decide.
 func TestSilent_UnpredictedRequestIsComparedWithOthers(t *testing.T) {
 	m := newMotionRig()
 	unknown := Work{Generates: true, Stream: true}
@@ -172,8 +169,8 @@ func TestSilent_UnpredictedRequestIsComparedWithOthers(t *testing.T) {
 	}
 }
 
-// A server is found silent, too, if no client waits long enough to show it, but not if clients
-// leave before a token can come.
+// A server is silent also if no client waits long enough to show it, but not if clients leave
+// before a token can come.
 func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
 	for _, tt := range []struct {
 		lasts, gap, want float64
@@ -206,8 +203,8 @@ func TestSilent_ClientsThatGiveUpShowIt(t *testing.T) {
 	}
 }
 
-// A silent server serves again once anything moves, or a probe gets a token. A request that it has
-// lost makes it silent no second time.
+// A silent server serves again upon progress, or after a probe with a token. A lost request makes
+// it silent only once.
 func TestSilent_EndsOnceSomethingMoves(t *testing.T) {
 	for name, move := range map[string]func(*motionRig, *Lease){
 		"counters": func(m *motionRig, _ *Lease) { m.page(5, 1) },
@@ -236,7 +233,7 @@ func TestSilent_EndsOnceSomethingMoves(t *testing.T) {
 	}
 }
 
-// A silent server whose probes are denied is tried by single requests, at growing intervals.
+// A silent server that denies probes gets single requests at growing intervals.
 func TestSilent_ServerThatDeniesProbesIsTriedBySingleRequests(t *testing.T) {
 	m := newMotionRig()
 	m.e.Load().Suspect(m.at(0))
@@ -263,7 +260,7 @@ func TestSilent_ServerThatDeniesProbesIsTriedBySingleRequests(t *testing.T) {
 	}
 }
 
-// A server that has left all pools is neither silent nor watched.
+// A server outside all pools is neither silent nor watched.
 func TestSilent_ServerThatLeavesIsForgotten(t *testing.T) {
 	r := NewRegistry(Config{Jitter: func() float64 { return 0 }})
 	s := r.Snapshot(Metrics{}, nil, []Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:80")}})
@@ -277,8 +274,8 @@ func TestSilent_ServerThatLeavesIsForgotten(t *testing.T) {
 	}
 }
 
-// A first token that a stopped server sends after all shows nothing about its speed: the time would
-// be the prediction of the next requests, which would wait as long when it stops again.
+// A stopped server's late first token shows no speed: otherwise it would be the prediction of the
+// next requests, which would wait as long at the next stop.
 func TestSilent_TokensAfterItShowNoSpeed(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		m := newMotionRig()

@@ -7,21 +7,19 @@ import (
 	"time"
 )
 
-// maxWaiting bounds the picks of one pool that wait for the end of a request.
 const maxWaiting = 1024
 
-// Slots are where picks of a pool wait until a request ends. The reports of ends come late: by the
-// access log's interval, and by the way from peers. Without the wait, the next request of a client
-// would find its pool full, or its server busy, after the request before it has ended.
+// Slots lets picks of a pool wait until a request ends. Ends are reported late, by the access log's
+// interval and the delay from peers. Without the wait, a client's next request would find the pool
+// full, or its server busy, although its previous request has ended.
 type Slots struct {
 	mu      sync.Mutex
-	waiting []chan struct{} // the first waits longest
+	waiting []chan struct{} // longest wait first
 }
 
-// Wait calls try, which reports whether a slot was found, each time that one may have become free.
-// It returns when try has returned true, or when timeout or ctx is over. A slot that try does not
-// take is passed on to the picks that wait behind this one. Wait returns false at once if
-// maxWaiting picks wait already.
+// Wait calls try whenever a slot may have become free, until try returns true, or timeout or ctx
+// ends. A slot that try does not take passes to the next waiting pick. Wait returns false at once
+// if maxWaiting picks already wait.
 func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool) bool {
 	freed := make(chan struct{}, 1)
 	s.mu.Lock()
@@ -34,7 +32,7 @@ func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool
 	defer s.leave(freed)
 	over := time.NewTimer(timeout)
 	defer over.Stop()
-	if try() { // a slot that became free before this pick waited frees none again
+	if try() { // a slot that was freed before this pick waited sends no notification
 		return true
 	}
 	for {
@@ -52,15 +50,13 @@ func (s *Slots) Wait(ctx context.Context, timeout time.Duration, try func() bool
 	}
 }
 
-// passOn notifies the next pick behind one that is not notified yet.
+// passOn notifies the next waiting pick after from.
 func (s *Slots) passOn(from chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	notifyFirst(s.waiting[slices.Index(s.waiting, from)+1:])
 }
 
-// leave removes a pick. One that was notified and found no slot, or needs it no more, passes the
-// notification on.
 func (s *Slots) leave(freed chan struct{}) {
 	s.mu.Lock()
 	for i, c := range s.waiting {
@@ -77,14 +73,12 @@ func (s *Slots) leave(freed chan struct{}) {
 	}
 }
 
-// free notifies the pick that waits longest and is not notified yet.
 func (s *Slots) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	notifyFirst(s.waiting)
 }
 
-// notifyFirst notifies the first of picks that is not notified yet.
 func notifyFirst(waiting []chan struct{}) {
 	for _, c := range waiting {
 		select {

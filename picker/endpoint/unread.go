@@ -8,18 +8,17 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Unread is a prompt that a pick has sent to servers, until the first of them begins to answer.
+// Unread is a prompt that was sent to servers, until the first response begins.
 type Unread struct {
 	Pool   objectid.Target
-	Stream bool // the answer is one
-	// To are the endpoint that the pick names first, and the server that reads the prompt for it.
-	// The zero value is none.
+	Stream bool
+	// To are the pick's first endpoint, and the server that reads the prompt for it, or zero.
 	To     [2]UnreadAt
-	blocks int // of chain
+	blocks int
 	chain  [prefix.MaxBlocks]uint64
 }
 
-// UnreadAt is a server that was sent the prompt.
+// UnreadAt is a server that got the prompt.
 type UnreadAt struct {
 	At     netip.AddrPort
 	Server *prefix.Server
@@ -27,14 +26,14 @@ type UnreadAt struct {
 
 var unreads = sync.Pool{New: func() any { return new(Unread) }}
 
-// NewUnread returns a prompt of a pool with a chain, which it copies.
+// NewUnread returns a prompt of a pool. It copies chain.
 func NewUnread(pool objectid.Target, stream bool, chain prefix.Chain) *Unread {
 	u := unreads.Get().(*Unread)
 	u.Pool, u.Stream, u.To, u.blocks = pool, stream, [2]UnreadAt{}, copy(u.chain[:], chain)
 	return u
 }
 
-// Chain returns the prompt's chain, until End.
+// Chain returns the prompt's chain, valid until End.
 func (u *Unread) Chain() prefix.Chain { return u.chain[:u.blocks] }
 
 // End ends the use of the prompt.

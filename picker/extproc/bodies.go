@@ -6,34 +6,32 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// DefaultBodies is the default of NewBodies: 256 MiB.
+// DefaultBodies is the default limit of NewBodies, in bytes.
 const DefaultBodies = 256 << 20
 
-// ReasonOverloaded is the reason of a 503: the bodies that all streams hold are at their limit, and
-// the pool's picker cannot do without this one.
+// ReasonOverloaded is the reason of a 503: too many bodies are held, and the pool's picker needs
+// this one.
 const ReasonOverloaded = "picker_overloaded"
 
 const (
-	// A chunk of a few bytes occupies a pooled buffer, and its view.
-	chunkBytes = 512
-	// A request.Scanner.
-	scannerBytes = 44 << 10
+	chunkBytes   = 512      // of a pooled buffer and its view, for a chunk of a few bytes
+	scannerBytes = 44 << 10 // of a request.Scanner
 )
 
-// Bodies bounds the bodies that the streams of a process hold while picks wait for them. Above the
-// bound picks do without bodies.
+// Bodies bounds the memory of bodies that the streams of a process hold until their picks. Above
+// the bound, picks do without bodies.
 //
-// gRPC holds a message until it is whole, before it is counted here. Envoy sends a body in BUFFERED
-// once it has all of it, and once its headers are answered: it is not asked for a body that would
-// not fit. What it was asked for before, and what is in flight, is bounded by what Envoys may hold
-// of large bodies (package upload), and by 32 MiB a message.
+// gRPC holds a message until it is complete, before it is counted here. In BUFFERED, Envoy sends a
+// whole body after the response to its headers, so it is not asked for one that would not fit.
+// Bodies in flight are bounded by what Envoys may hold of large bodies (package upload), and by 32
+// MiB a message.
 type Bodies struct {
 	limit            int64
 	held             atomic.Int64
 	unread, rejected atomic.Uint64
 }
 
-// NewBodies returns a bound in bytes; 0 is DefaultBodies.
+// NewBodies returns a bound in bytes; 0 means DefaultBodies.
 func NewBodies(limit int64) *Bodies {
 	if limit == 0 {
 		limit = DefaultBodies
@@ -41,33 +39,31 @@ func NewBodies(limit int64) *Bodies {
 	return &Bodies{limit: limit}
 }
 
-// Held returns the bytes held now, with what holding them takes.
+// Held returns the bytes held now, overhead included.
 func (b *Bodies) Held() int64 { return b.held.Load() }
 
-// Unread returns how many picks did without a body because of the bound, Rejected how many requests
-// were answered 503.
+// Unread counts picks that did without a body because of the bound. Rejected counts requests
+// answered with 503.
 func (b *Bodies) Unread() uint64   { return b.unread.Load() }
 func (b *Bodies) Rejected() uint64 { return b.rejected.Load() }
 
-// take adds n to what a stream holds. It returns false, and adds nothing, if that is too much.
-func (b *Bodies) take(n int64, of *int64) bool {
+func (b *Bodies) take(n int64, share *int64) bool {
 	if b.held.Add(n) > b.limit {
 		b.held.Add(-n)
 		return false
 	}
-	*of += n
+	*share += n
 	return true
 }
 
-// room reports whether a body of n bytes would fit now; one of unknown length, 0, may. It reserves
-// nothing: a client may declare a body and send none.
+// room reports whether a body of n bytes (0: unknown) would fit. It reserves nothing: a client may
+// declare a body and send none.
 func (b *Bodies) room(n int64) bool { return n == 0 || b.held.Load()+n+scannerBytes <= b.limit }
 
-// give returns n of what a stream holds.
-func (b *Bodies) give(n int64, of *int64) {
+func (b *Bodies) give(n int64, share *int64) {
 	b.held.Add(-n)
-	*of -= n
+	*share -= n
 }
 
-// charged is what a chunk counts for.
+// charged is a chunk's size with overhead.
 func charged(chunk mem.BufferSlice) int64 { return int64(chunk.Len() + chunkBytes*len(chunk)) }

@@ -5,12 +5,11 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// stalled are uploads of size bytes each that never end, for which picks wait.
+// stalled are endless uploads of size bytes each, for which picks wait.
 func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ...string) client) {
 	c := start(t, p)
 	for range uploads {
@@ -26,8 +25,8 @@ func stalled(t *testing.T, p *fakePicker, uploads, size int) (conn func(pairs ..
 	return func(pairs ...string) client { return open(t, c, pairs...) }
 }
 
-// TestBodies_StalledUploadsTakeBoundedMemory: what does not fit is picked for without its body,
-// which is sent back at once.
+// TestBodies_StalledUploadsTakeBoundedMemory: a body that does not fit is returned at once, and
+// picked for without.
 func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	const limit = 1 << 20
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(limit),
@@ -57,7 +56,7 @@ func TestBodies_StalledUploadsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestBodies_OtherClustersTakeNoRoomFromOurGateways: their bodies have a bound of their own.
+// TestBodies_OtherClustersTakeNoRoomFromOurGateways: their bodies have their own bound.
 func TestBodies_OtherClustersTakeNoRoomFromOurGateways(t *testing.T) {
 	p := &fakePicker{policy: BodyPolicy{Wait: true, Limit: 32 << 20}, held: NewBodies(1 << 20),
 		answer: func(*Request) Answer { return Answer{Endpoints: List{"10.0.0.1:8000"}} }}
@@ -87,8 +86,8 @@ func TestBodies_BodyThatAPickerNeedsIsRejected(t *testing.T) {
 	}
 }
 
-// TestBodies_BodyThatWouldNotFitIsNotSent: its headers are answered with the pick, so that neither
-// Envoy nor gRPC has to hold it.
+// TestBodies_BodyThatWouldNotFitIsNotSent: the pick answers its headers, so that neither Envoy nor
+// gRPC has to hold it.
 func TestBodies_BodyThatWouldNotFitIsNotSent(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		p := &fakePicker{policy: BodyPolicy{Wait: true, Whole: whole, Limit: 32 << 20}, held: NewBodies(1 << 20),
@@ -161,7 +160,7 @@ func TestBodies_NothingIsHeldAfterward(t *testing.T) {
 	}
 }
 
-// TestExtProc_FactsAreOfTheRequestsPath: the prompt is read as the path's API has it.
+// TestExtProc_FactsAreOfTheRequestsPath: the path's API determines the prompt.
 func TestExtProc_FactsAreOfTheRequestsPath(t *testing.T) {
 	blocks := -1
 	p := &fakePicker{policy: BodyPolicy{Wait: true}, answer: func(r *Request) Answer {
@@ -172,7 +171,7 @@ func TestExtProc_FactsAreOfTheRequestsPath(t *testing.T) {
 	for path, want := range map[string]int{"/v1/completions": 3, "/v1/unknown": 0} {
 		k := open(t, c)
 		headers := headersOf(modeBuffered, false)
-		headers.Request.(*extprocv3.ProcessingRequest_RequestHeaders).RequestHeaders.Headers.Headers[0].RawValue = []byte(path)
+		headers.GetRequestHeaders().Headers.Headers[0].RawValue = []byte(path)
 		k.send(headers)
 		k.receive()
 		k.send(bodyOf(`{"prompt":"`+strings.Repeat("p", 1000)+`"}`, true))

@@ -8,50 +8,50 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// MaxCalls is how many calls of one other cluster a process has open at a time. Each has a stream
-// and a goroutine as long as its request lasts.
+// MaxCalls bounds the open calls of another cluster at one process. Each has a stream and a
+// goroutine until its request ends.
 const MaxCalls = 16384
 
-// Calls bounds the calls that other clusters have open, each cluster's on its own: a member of a
-// cluster set is no more trusted than that. Those whose connections prove no cluster have the bound
-// together. The Gateways of this cluster have none.
+// Calls bounds the open calls of each other cluster separately, because a member of a cluster set
+// is not trusted further. Calls whose connections prove no cluster share one bound. This cluster's
+// Gateways have none.
 type Calls struct {
 	limit  int
 	excess atomic.Uint64
 
-	mu sync.Mutex
-	of map[string]int // by cluster
+	mu   sync.Mutex
+	open map[string]int
 }
 
-// NewCalls returns a bound; 0 is MaxCalls.
+// NewCalls returns a bound; 0 means MaxCalls.
 func NewCalls(limit int) *Calls {
 	if limit == 0 {
 		limit = MaxCalls
 	}
-	return &Calls{limit: limit, of: map[string]int{}}
+	return &Calls{limit: limit, open: map[string]int{}}
 }
 
-// Excess returns how many calls were one too many.
+// Excess returns the number of calls above the limit.
 func (c *Calls) Excess() uint64 { return c.excess.Load() }
 
-// begin counts a call until end is called, or returns the error that ends it.
+// begin counts a call until end, or returns the error that ends it.
 func (c *Calls) begin(cluster string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[cluster] >= c.limit {
+	if c.open[cluster] >= c.limit {
 		c.excess.Add(1)
 		return status.Errorf(codes.ResourceExhausted,
 			"a cluster may have %d calls open at a process: ask another picker, or wait until requests have ended",
 			c.limit)
 	}
-	c.of[cluster]++
+	c.open[cluster]++
 	return nil
 }
 
 func (c *Calls) end(cluster string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[cluster]--; c.of[cluster] == 0 {
-		delete(c.of, cluster)
+	if c.open[cluster]--; c.open[cluster] == 0 {
+		delete(c.open, cluster)
 	}
 }

@@ -24,7 +24,7 @@ func TestCalls_BoundOfOneClusterIsNotThatOfAnother(t *testing.T) {
 	for _, cluster := range []string{"a", "a", "b", ""} {
 		c.end(cluster)
 	}
-	if len(c.of) != 0 {
-		t.Errorf("kept: %v", c.of)
+	if len(c.open) != 0 {
+		t.Errorf("kept: %v", c.open)
 	}
 }

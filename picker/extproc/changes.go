@@ -14,26 +14,24 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Bounds of what a remote picker may change in a request.
+// Bounds of a remote picker's changes to a request.
 const (
 	maxChangedHeaders = 64
 	maxChangedBytes   = 32 << 10 // of names and values
-	// maxBodyGrowth is how much longer a body may become, in bytes: by the token IDs of a long
-	// prompt.
+	// maxBodyGrowth is by how much a body may grow, in bytes: the token IDs of a long prompt.
 	maxBodyGrowth = 4 << 20
 )
 
-// Changes are what a remote picker changes in a request, beside naming endpoints.
+// Changes are a remote picker's changes to a request, apart from its endpoints.
 type Changes struct {
-	headers *extprocv3.HeaderMutation // nil: none
-	body    []byte
-	// replaced: the request has body instead of its own.
-	replaced bool
-	bytes    int // of names and values
+	headers  *extprocv3.HeaderMutation // may be nil
+	body     []byte
+	replaced bool // body replaces the request's own
+	bytes    int  // of names and values
 }
 
-// connectionHeaders decide about the connection and how a message is read, ownHeaders are the
-// gateway's own. No remote picker changes either.
+// connectionHeaders control the connection and message framing; ownHeaders are the gateway's. No
+// remote picker may change either.
 var (
 	connectionHeaders = []string{"host", "content-length", "connection", "keep-alive", "proxy-authenticate",
 		"proxy-authorization", "proxy-connection", "te", "trailer", "trailers",
@@ -41,19 +39,17 @@ var (
 	ownHeaders = []string{headerModel, keyDestination, keyServed, keySubset}
 )
 
-// reserved reports whether a header has a meaning of its own for every gateway. The name is in
-// lower case.
+// reserved reports whether a header (in lower case) has its own meaning for every gateway.
 func reserved(name string) bool {
 	return strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, "x-penstock-") ||
 		slices.Contains(connectionHeaders, name)
 }
 
-// changeable reports whether a remote picker may change a header.
 func (n *Names) changeable(name string) bool {
 	if name == "" || reserved(name) || slices.Contains(ownHeaders, name) || name == strings.ToLower(n.Destination) {
 		return false
 	}
-	for i := range len(name) { // pseudo-headers have a colon
+	for i := range len(name) { // excludes pseudo-headers
 		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
 			return false
 		}
@@ -63,7 +59,6 @@ func (n *Names) changeable(name string) bool {
 
 var errManyChanges = errors.New("it changes too many headers")
 
-// count bounds the changes.
 func (c *Changes) count(bytes int) error {
 	c.bytes += bytes
 	n := len(c.headers.GetSetHeaders()) + len(c.headers.GetRemoveHeaders())
@@ -76,7 +71,6 @@ func (c *Changes) count(bytes int) error {
 	return nil
 }
 
-// add adds what m changes and a remote picker may change, of each field that a gateway reads.
 func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
 	for _, option := range m.GetSetHeaders() {
 		name, value := strings.ToLower(option.GetHeader().GetKey()), headerValue(option.GetHeader())
@@ -109,8 +103,6 @@ func (c *Changes) add(m *extprocv3.HeaderMutation, names *Names) error {
 	return nil
 }
 
-// write writes the changes of headers into a HeaderMutation: encoded messages one after the other
-// are merged.
 func (c *Changes) write(w *writer) {
 	if c.headers != nil {
 		b, _ := proto.Marshal(c.headers) // cannot fail: names are in ASCII
@@ -118,23 +110,22 @@ func (c *Changes) write(w *writer) {
 	}
 }
 
-// sets reports whether a header is set.
 func (c *Changes) sets(name string) bool {
 	return slices.ContainsFunc(c.headers.GetSetHeaders(), func(h *corev3.HeaderValueOption) bool {
 		return h.GetHeader().GetKey() == name
 	})
 }
 
-// returned is the body that a remote picker sends back, compared with what it was sent: only a
-// changed one takes memory.
+// returned compares the body that a remote picker returns with the sent one. Only a changed body
+// takes memory.
 type returned struct {
 	sent    mem.BufferSlice
 	size    int // of sent
-	same    int // the bytes so far that are those of sent
+	same    int // length of the unchanged beginning
 	own     []byte
 	changed bool
 	begun   bool
-	take    func(bytes int) bool // of the memory for bodies
+	take    func(bytes int) bool // reserves memory for bodies
 }
 
 func (b *returned) write(chunk []byte) error {
@@ -160,7 +151,6 @@ func (b *returned) write(chunk []byte) error {
 
 var errBodies = errors.New("this picker holds as many bodies as it may, and the remote picker has changed this one")
 
-// change begins a body of its own.
 func (b *returned) change() bool {
 	if !b.take(b.same) {
 		return false
@@ -174,7 +164,6 @@ func (b *returned) change() bool {
 	return true
 }
 
-// end is the end of the body.
 func (b *returned) end() error {
 	if !b.changed && b.same < b.size && !b.change() {
 		return errBodies
@@ -185,7 +174,6 @@ func (b *returned) end() error {
 	return nil
 }
 
-// matches reports whether a chunk is what follows in the body that was sent.
 func (b *returned) matches(chunk []byte) bool {
 	at := b.same
 	for _, buf := range b.sent {

@@ -8,12 +8,11 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes the external
-// processing messages of gateways itself and everything else (health, reflection, the access log,
-// the calls of remote pickers) as ordinary proto messages.
+// Codec returns the gRPC server's codec, for grpc.ForceServerCodecV2. It encodes gateways' external
+// processing messages itself, and all else (health, reflection, the access log, calls of remote
+// pickers) as ordinary proto messages.
 func Codec() encoding.CodecV2 { return codec{proto: encoding.GetCodecV2("proto")} }
 
-// codec is proto, but for the types of this package.
 type codec struct{ proto encoding.CodecV2 }
 
 // Name implements encoding.CodecV2: the content subtype that clients send.

@@ -10,15 +10,13 @@ import (
 
 var errTruncated = errors.New("message ends inside a field")
 
-// maxGroupDepth bounds the nesting of unknown groups that are skipped; no message of this protocol
-// has a group.
+// maxGroupDepth bounds the nesting of skipped unknown groups. This protocol has no groups.
 const maxGroupDepth = 32
 
-// cursor reads the protobuf wire format from buffers as gRPC received them, without joining them
-// first.
+// cursor reads protobuf from gRPC's buffers without joining them.
 type cursor struct {
 	bufs mem.BufferSlice
-	cur  []byte // what is left of bufs[idx]
+	cur  []byte // rest of bufs[idx]
 	idx  int
 	left int // bytes left in all buffers
 }
@@ -72,7 +70,7 @@ func (c *cursor) tag() (protowire.Number, protowire.Type, error) {
 	return num, typ, nil
 }
 
-// length reads the length of a length-delimited field that must fit in what is left.
+// length reads the length of a length-delimited field, at most the bytes left.
 func (c *cursor) length() (int, error) {
 	v, err := c.varint()
 	if err != nil {
@@ -84,7 +82,7 @@ func (c *cursor) length() (int, error) {
 	return int(v), nil
 }
 
-// bytes returns the next n bytes: a view if they are in one buffer, a copy otherwise.
+// bytes returns the next n bytes: a view of one buffer, or a copy.
 func (c *cursor) bytes(n int) []byte {
 	if n == 0 {
 		return nil
@@ -136,7 +134,6 @@ func (c *cursor) discard(n int) error {
 	return nil
 }
 
-// skip skips the value of an unknown field.
 func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error {
 	switch typ {
 	case protowire.VarintType:
@@ -176,7 +173,7 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type, depth int) error
 }
 
 // fields calls f for every field of the flat message b: val is the payload of length-delimited
-// fields, num64 the value of varints. Fields of other wire types are skipped.
+// fields, num64 the value of varints. Other wire types are skipped.
 func fields(b []byte, f func(num protowire.Number, val []byte, num64 uint64, typ protowire.Type) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

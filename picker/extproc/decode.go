@@ -7,13 +7,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Kind is the phase of a request or a response that a Message belongs to: the oneof of
-// ProcessingRequest.
+// Kind is the phase that a Message belongs to: the oneof of ProcessingRequest.
 type Kind uint8
 
 // The kinds, numbered as the fields of ProcessingRequest.
 const (
-	NoKind           Kind = 0 // a message without a phase, such as a flow control update
+	NoKind           Kind = 0 // without a phase, such as a flow control update
 	RequestHeaders   Kind = 2
 	ResponseHeaders  Kind = 3
 	RequestBody      Kind = 4
@@ -25,8 +24,8 @@ const (
 // Mode is how a gateway sends bodies: ProcessingMode.BodySendMode.
 type Mode int8
 
-// The modes, numbered as in ProcessingMode. ModeUnknown is a gateway that doesn't send its mode
-// (Envoy before 1.33, other data planes).
+// Numbered as in ProcessingMode. Gateways that do not send their mode (Envoy before 1.33, other
+// data planes) have ModeUnknown.
 const (
 	ModeUnknown            Mode = -1
 	ModeNone               Mode = 0
@@ -36,32 +35,32 @@ const (
 	ModeFullDuplexStreamed Mode = 4
 )
 
-// Message is one ProcessingRequest, reduced to what a picker reads. Views into it are valid until
-// Free.
+// Message is one ProcessingRequest, reduced to the fields that a picker reads. Views into it are
+// valid until Free.
 type Message struct {
 	Kind        Kind
-	EndOfStream bool // of headers or a body chunk; also set by a body's end_of_stream_without_message
-	// Observe is the filter's observability_mode: no response may be sent.
+	EndOfStream bool // of headers or a body chunk; also for a body's end_of_stream_without_message
+	// Observe is observability_mode: no response may be sent.
 	Observe bool
-	// RequestMode and ResponseMode are ModeUnknown on all but the first message of a stream.
+	// RequestMode and ResponseMode are ModeUnknown except in a stream's first message.
 	RequestMode, ResponseMode Mode
-	// Body views the chunk's bytes; each view holds a reference until Free or TakeBody.
+	// Body views the chunk; each view holds a reference until Free or TakeBody.
 	Body mem.BufferSlice
 
 	bodyEnd, bodyEndAlone bool // end_of_stream and end_of_stream_without_message
 
-	raw     mem.BufferSlice // the whole message, one reference each
+	raw     mem.BufferSlice // the whole message
 	headers [][]byte        // encoded HeaderMaps
-	named   [names][]byte   // first values of the headers that nameOf has; nil without one
-	context [][]byte        // encoded Metadata
-	routing bool            // headers has one of endpointpicker.RoutingHeaders
+	named   [names][]byte   // first values of the headers in nameOf; nil if absent
+	context [][]byte
+	routing bool // headers has one of endpointpicker.RoutingHeaders
 }
 
 var messages = sync.Pool{New: func() any { return new(Message) }}
 
 func newMessage() *Message { return messages.Get().(*Message) }
 
-// Free frees every buffer that m holds, and returns m to its pool.
+// Free frees m's buffers and returns m to its pool.
 func (m *Message) Free() {
 	m.Body.Free()
 	m.raw.Free()
@@ -82,7 +81,7 @@ func (m *Message) DropBody() {
 	m.Body, m.raw = m.Body[:0], m.raw[:0]
 }
 
-// TakeBody moves the body's views, with their references, to the end of dst.
+// TakeBody moves the body's views and references to the end of dst.
 func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	dst = append(dst, m.Body...)
 	clear(m.Body)
@@ -90,8 +89,7 @@ func (m *Message) TakeBody(dst mem.BufferSlice) mem.BufferSlice {
 	return dst
 }
 
-// unmarshal reads data and keeps references to it. After an error m holds part of the message; the
-// caller frees it.
+// unmarshal reads data and keeps references to it. After an error the caller frees m.
 func (m *Message) unmarshal(data mem.BufferSlice) error {
 	m.RequestMode, m.ResponseMode = ModeUnknown, ModeUnknown
 	data.Ref()
@@ -130,8 +128,8 @@ func (m *Message) unmarshal(data mem.BufferSlice) error {
 	return nil
 }
 
-// phase reads one member of the oneof. As in every protobuf reader, a later member replaces another
-// one and is merged with an earlier value of the same one.
+// phase reads one member of the oneof. As in all protobuf readers, a later member replaces another
+// one, or merges with an earlier one of the same number.
 func (m *Message) phase(c *cursor, kind Kind) error {
 	n, err := c.length()
 	if err != nil {
@@ -170,7 +168,7 @@ func (m *Message) body(c *cursor, rest int) error {
 				if c.left-n < rest {
 					return errTruncated
 				}
-				m.Body.Free() // a later value of a singular field replaces the earlier one
+				m.Body.Free() // in a singular field, the last value counts
 				m.Body = c.slice(m.Body[:0], n)
 			}
 		case num == 2 && typ == protowire.VarintType:

@@ -1,34 +1,31 @@
-// Package extproc implements Envoy's external processing protocol for the picker: it reads the few
-// fields that a pick needs, keeps the request's body as the buffers that gRPC received, and encodes
-// responses without building messages first.
+// Package extproc implements Envoy's external processing protocol for the picker. It reads the few
+// fields that a pick needs, keeps the request's body in gRPC's buffers, and encodes responses
+// without building messages.
 //
-// The package owns the wire: which response each message gets in every body mode (NONE, BUFFERED,
+// The package owns the wire: the response to each message in every body mode (NONE, BUFFERED,
 // BUFFERED_PARTIAL, STREAMED, FULL_DUPLEX_STREAMED). The Picker in its Config decides the contents.
 // Remote is the protocol's client side: it asks another picker. Only package picker calls this one.
 //
 // Invariants:
-//   - A body is changed by splices alone, which leave all other bytes as they are, and only gRPC
-//     itself copies it.
-//   - Every buffer that a Message holds is freed on every path (Message.Free).
+//   - Only splices change a body; only gRPC copies it.
+//   - Every path frees all buffers of a Message (Message.Free).
 //   - A pick allocates nothing here. An exchange and its Request end with the call; a reply ends
-//     when gRPC has sent it, which may be later.
+//     when gRPC has sent it, possibly later.
 //   - A stream that Envoy resets is a request that ended, not an error.
-//   - Services on the same gRPC server other than this one use the ordinary proto codec; Codec
-//     falls back to it.
+//   - Other services on the same gRPC server use the ordinary proto codec, to which Codec falls
+//     back.
 //
-// What a call costs, by profiles behind an Envoy with one saturated worker, on connections of
-// package net: of 50 us for headers alone, 33 are grpc-go's own, measured with a handler that
-// answers constants with this codec (0.67 of an echo with the default codec; 0.61 for a body of 1
-// KB, 0.43 for 100 KB and for 400 KB). Of the 33, about half are wake-ups: of the connection's
-// reader, of the stream's goroutine and of the writer, and the scheduler's search for work in
-// between. Connections of package socket take 0.1 to 0.2 of an echo from that, and no handler
-// brings a pick below the rest inside grpc-go. NumStreamWorkers saves 0.12 of an echo; larger read
-// buffers, no write buffer, or ending a call with its pick change nothing that could be measured.
-// The rest is the handler: it takes 3 us in a loop, and several times as much where other processes
-// have displaced its memory from the caches. Reading the servers' pages 20 times a second takes
-// 0.05 to 0.08 of an echo.
+// Cost of a call, profiled behind an Envoy with one saturated worker, on connections of package
+// net: of 50 us for headers alone, grpc-go itself takes 33, measured with a handler that returns
+// constants with this codec (0.67 of an echo with the default codec; 0.61 for a body of 1 KB, 0.43
+// for 100 KB and 400 KB). About half of the 33 are wake-ups of the connection's reader, the
+// stream's goroutine and the writer, and the scheduler's search for work in between. Connections of
+// package socket save 0.1 to 0.2 of an echo; no handler can reduce the rest of grpc-go.
+// NumStreamWorkers saves 0.12 of an echo. Larger read buffers, no write buffer, or ending a call
+// with its pick have no measurable effect. The handler takes 3 us in a loop, and several times as
+// much when other processes displace its memory from the caches. Reading the servers' pages 20
+// times a second takes 0.05 to 0.08 of an echo.
 //
-// Tests: go test ./picker/extproc; the codec for gateways is compared with the generated messages
-// by FuzzMessage_EqualsGenerated, FuzzAnswer_EqualsGenerated and FuzzEcho_EqualsGenerated. Remote
-// uses the generated messages.
+// Tests: go test ./picker/extproc. FuzzMessage_EqualsGenerated, FuzzAnswer_EqualsGenerated and
+// FuzzEcho_EqualsGenerated compare the codec with the generated messages, which Remote uses.
 package extproc

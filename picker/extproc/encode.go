@@ -11,78 +11,76 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// MaxChunk is how many bytes of a body one StreamedBodyResponse carries at most. Envoy's limit for
-// a message of the ext_proc stream is 64 KiB; the rest is for framing.
+// MaxChunk bounds the body bytes in one StreamedBodyResponse. Envoy limits an ext_proc message to
+// 64 KiB; the rest is for framing.
 const MaxChunk = 62 << 10
 
 // Answer is a Picker's decision about one request.
 type Answer struct {
-	// Status is 0 for a pick, else the HTTP status of an immediate response (429 or 503 by the
-	// protocol; 413 for a body above the limit, 400 for an invalid one; 200 with a Body).
+	// Status is 0 for a pick, else an immediate response's: 429 or 503 by the protocol, 413 for a
+	// too large body, 400 for an invalid one, 200 with a Body.
 	Status int
-	// Endpoints is the pick: "ip:port", also "envoy://hops/NAME" for a hop. Its memory is the
-	// Picker's until Track's End.
+	// Endpoints is the pick: "ip:port", or "envoy://hops/NAME" for a hop. The Picker owns its
+	// memory until Track's End.
 	Endpoints List
-	// MaxRetries is the value of x-envoy-max-retries; negative leaves the header alone.
+	// MaxRetries is x-envoy-max-retries; if negative, the header is unchanged.
 	MaxRetries int
-	// HeadersLimit is how long an endpoint may take for the headers of its response before the next
-	// one is asked beside it; 0: as long as it likes.
+	// HeadersLimit is how long an endpoint may take for its headers before the next one is tried in
+	// parallel; 0 means no limit.
 	HeadersLimit time.Duration
-	// Headers are set in the request: those of endpointpicker.RoutingHeaders. The others of them
+	// Headers are set in the request, from endpointpicker.RoutingHeaders; the others of that list
 	// are removed.
 	Headers []Header
-	// TokenData is the prompt as token IDs, a JSON array, for the body's nvext.token_data; nil: the
-	// body has none. Without a body that is read (BodyPolicy.OwnWorkers) it has no effect.
+	// TokenData is a JSON array of token IDs for the body's nvext.token_data, or nil. It needs a
+	// body that is read (BodyPolicy.OwnWorkers).
 	TokenData []byte
-	// TokenIDs is the same for the body's "token_ids", in place of those that it has. It needs
-	// BodyPolicy.Process.
+	// TokenIDs likewise replaces the body's "token_ids". It needs BodyPolicy.Process.
 	TokenIDs []byte
-	// Changes are those of a remote picker.
+	// Changes are a remote picker's.
 	Changes Changes
-	// Pool and Lease are sent in the metadata namespace "penstock" and return in the access log.
-	// Without a lease the namespace is not set.
+	// Pool and Lease return in the access log, by the metadata namespace "penstock"; unset without
+	// a lease.
 	Pool  string
 	Lease Lease
-	// Keeps means that the server keeps the response, so that the gateway reads its ID
+	// Keeps means that the server stores the response, so the gateway reads its ID
 	// (translator/envoy, response.lua).
 	Keeps bool
 	// Reason is short and stable ("pool_full"), for x-penstock-reason; Message is for display. Both
-	// are used only with a Status.
+	// need a Status.
 	Reason, Message string
-	// Body is the whole JSON body of an immediate response with Status 200, which has no Reason.
+	// Body is the JSON body of an immediate response with Status 200 and no Reason.
 	Body string
-	// RetryAfter is the value of the header Retry-After, rounded up to seconds, and Dropped that of
-	// x-llm-d-request-dropped-reason. Both are used only with a Status; zero: without the header.
+	// RetryAfter is the header Retry-After, rounded up to seconds, Dropped
+	// x-llm-d-request-dropped-reason. Both need a Status; zero omits them.
 	RetryAfter time.Duration
 	Dropped    string
-	// ServedNamespace is the metadata namespace in which the gateway reports the endpoint that
-	// served; "" for that of Config.Names.
+	// ServedNamespace is the metadata namespace of the endpoint that served; "" means
+	// Config.Names'.
 	ServedNamespace string
 	// Track receives the response's outcome and the stream's end; may be nil.
 	Track Tracker
-	// Unavailable ends the call with gRPC's UNAVAILABLE and Message instead of an answer. The
-	// gateway then asks another picker or, if it has none, proceeds as without a picker.
+	// Unavailable ends the call with gRPC's UNAVAILABLE and Message. The gateway then asks another
+	// picker, or continues without a pick.
 	Unavailable bool
-	// Pass sends the request on as it is, with no pick, if the call has only its headers yet.
+	// Pass forwards the request unchanged and without a pick, if the call has only headers yet.
 	Pass bool
-	// Passthrough is an encoded ImmediateResponse of a remote picker. It is sent unchanged, in
-	// place of Status's response.
+	// Passthrough is a remote picker's encoded ImmediateResponse, sent in place of Status's.
 	Passthrough []byte
 }
 
-// List is a pick's endpoints in order. On the wire commas separate them.
+// List is a pick's endpoints in order.
 type List []string
 
-// String returns the list as it is on the wire.
+// String returns the list comma-separated, as on the wire.
 func (l List) String() string { return strings.Join(l, ",") }
 
-// Lease is the ID of a request in flight; the zero value is none.
+// Lease is the ID of a request in flight; the zero value is no lease.
 type Lease struct {
-	Owner  string // who opened it; without a dot
+	Owner  string // without a dot
 	Number uint64
 }
 
-// String returns the ID as it is on the wire, such as "owner.1z"; "" for none.
+// String returns the ID as on the wire, such as "owner.1z"; "" for the zero value.
 func (l Lease) String() string {
 	if l == (Lease{}) {
 		return ""
@@ -93,36 +91,31 @@ func (l Lease) String() string {
 // Header is a header of a request or a response.
 type Header struct{ Name, Value string }
 
-// Response is what a picker reads of a response's headers.
+// Response is the part of a response's headers that a picker reads.
 type Response struct {
-	Status int
-	Served string // the endpoint that served; "" if none did
-	Token  string // x-session-token, of another picker behind; "" without
-	// ContentType is valid during the call.
+	Status      int
+	Served      string // endpoint that served; "" if none did
+	Token       string // x-session-token of another picker behind; "" if absent
 	ContentType []byte
 }
 
-// Tracker follows one request after its pick. Calls come from the stream's goroutine, End last.
+// Tracker follows one request after its pick. The stream's goroutine calls it, End last.
 type Tracker interface {
-	// Response reports the response's headers. It returns a header to set in the response; the zero
-	// Header is none.
+	// Response reports the response's headers, and returns a header to set, or the zero Header.
 	Response(Response) Header
-	// Begun reports the first byte of the response's body. Gateways that hold the body back, or do
-	// not send it, never report it.
+	// Begun reports the first body byte, from gateways that send bodies as they arrive.
 	Begun()
-	// End reports that the stream ended. In modes that skip the response this is soon after the
-	// pick.
+	// End reports the end of the stream; in modes that skip the response, soon after the pick.
 	End()
 }
 
-// BodyTracker is a Tracker that reads the response's body, from gateways that send it.
+// BodyTracker is a Tracker that reads response bodies, from gateways that send them.
 type BodyTracker interface {
 	Tracker
-	// Piece reports a part of the body, which is valid during the call.
+	// Piece reports a part of the body, valid during the call.
 	Piece(mem.BufferSlice)
 }
 
-// Field numbers of ProcessingResponse.
 const (
 	replyRequestHeaders   protowire.Number = 1
 	replyResponseHeaders  protowire.Number = 2
@@ -135,11 +128,11 @@ const (
 	replyTimeout          protowire.Number = 10
 )
 
-// writer encodes a message from its end to its beginning: a nested message's length is known when
-// its tag is written.
+// writer encodes a message backwards, so a nested message's length is known when its tag is
+// written.
 type writer struct {
 	buf []byte
-	at  int // the first byte written
+	at  int // offset of the first byte written
 }
 
 func (w *writer) len() int { return len(w.buf) - w.at }
@@ -171,7 +164,6 @@ func (w *writer) tag(num protowire.Number, typ protowire.Type) {
 	w.varint(protowire.EncodeTag(num, typ))
 }
 
-// close makes what was written since mark (a value of len) the payload of field num.
 func (w *writer) close(num protowire.Number, mark int) {
 	w.varint(uint64(w.len() - mark))
 	w.tag(num, protowire.BytesType)
@@ -198,7 +190,7 @@ func (w *writer) uint(num protowire.Number, v uint64) {
 	w.tag(num, protowire.VarintType)
 }
 
-// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers) that replaces the
+// header writes a HeaderValueOption into field 1 (HeaderMutation.set_headers). It replaces the
 // header's values.
 func (w *writer) header(name string, value ...string) {
 	option := w.len()
@@ -210,7 +202,6 @@ func (w *writer) header(name string, value ...string) {
 	w.close(1, option)
 }
 
-// field writes one entry of Struct.fields with a string value.
 func (w *writer) field(key string, value ...string) {
 	entry := w.len()
 	v := w.len()
@@ -220,7 +211,7 @@ func (w *writer) field(key string, value ...string) {
 	w.close(1, entry)
 }
 
-// namespace makes the fields written since mark a Struct under name in dynamic_metadata.
+// namespace makes the fields since mark a Struct called name in dynamic_metadata.
 func (w *writer) namespace(name string, mark int) {
 	w.close(5, mark) // Value.struct_value: the fields are the payload of the Struct
 	w.close(2, mark)
@@ -229,7 +220,7 @@ func (w *writer) namespace(name string, mark int) {
 }
 
 // pickReply answers phase (request headers, body or trailers) with a pick. Trailers have no header
-// mutation; there only the metadata carries the pick.
+// mutation, only metadata.
 func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *reply {
 	if c.replaced {
 		w := newWriter(replyBytes)
@@ -244,7 +235,7 @@ func pickReply(phase protowire.Number, a *Answer, c *change, names *Names) *repl
 	return r.set(&w)
 }
 
-// pick writes a message that ends with the oneof: a new body is behind it.
+// pick writes a message that ends with the oneof, so that a new body can follow.
 func (w *writer) pick(phase protowire.Number, a *Answer, c *change, names *Names) {
 	if phase == replyRequestTrailers {
 		w.varint(0)
@@ -282,7 +273,7 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	}
 	if a.HeadersLimit > 0 {
 		w.header("x-envoy-upstream-rq-per-try-timeout-ms", strconv.FormatInt(a.HeadersLimit.Milliseconds(), 10))
-		w.header("x-envoy-hedge-on-per-try-timeout", "true") // no attempt ends by it, not even the last one
+		w.header("x-envoy-hedge-on-per-try-timeout", "true") // no timeout ends an attempt, even the last
 	}
 	w.header(names.Destination, a.Endpoints...)
 	c.headers(w)
@@ -293,9 +284,8 @@ func (w *writer) oneof(phase protowire.Number, a *Answer, c *change, names *Name
 	w.tag(phase, protowire.BytesType) // the oneof
 }
 
-// lease writes the entry of a lease.
 func (w *writer) lease(l Lease) {
-	var memory [13]byte // the length of the largest number
+	var memory [13]byte // fits the largest number
 	digits := strconv.AppendUint(memory[:0], l.Number, 36)
 	entry := w.len()
 	w.text(string(digits))
@@ -307,7 +297,7 @@ func (w *writer) lease(l Lease) {
 	w.close(1, entry)
 }
 
-// Dynamic metadata that returns a pick's pool and lease in the access log. The filter's
+// Dynamic metadata with a pick's pool and lease for the access log. The filter's
 // receiving_namespaces must list MetadataNamespace and envoy.lb.
 const (
 	MetadataNamespace = "penstock"
@@ -316,8 +306,7 @@ const (
 	MetadataKeeps     = "keeps" // "true" with Answer.Keeps
 )
 
-// immediateReply answers with a.Status and an error body in the form of OpenAI's API, or of
-// Anthropic's for a request of that.
+// immediateReply answers with a.Status and an error as in OpenAI's or Anthropic's API.
 func immediateReply(a *Answer, anthropic bool) *reply {
 	if a.Passthrough != nil {
 		w := newWriter(len(a.Passthrough) + 16)
@@ -372,8 +361,8 @@ func errorBody(a *Answer, anthropic bool) string {
 	return string(body)
 }
 
-// Responses that change nothing: an empty member of the oneof, shared by all streams. They hold no
-// pooled memory, so gRPC's Free has no effect on them.
+// Responses without changes: an empty member of the oneof, shared by all streams. They hold no
+// pooled memory, so gRPC's Free has no effect.
 var (
 	passRequestHeaders   = passReply(replyRequestHeaders)
 	passResponseHeaders  = passReply(replyResponseHeaders)
@@ -383,7 +372,6 @@ var (
 	passResponseTrailers = passReply(replyResponseTrailers)
 )
 
-// headerReply answers a response's headers with one more.
 func headerReply(h Header) *reply {
 	r := newReply()
 	w := r.writer()
@@ -395,7 +383,6 @@ func headerReply(h Header) *reply {
 	return r.set(&w)
 }
 
-// timeoutReply asks the gateway to wait longer for the answer to its last message.
 func timeoutReply(d time.Duration) *reply {
 	w := newWriter(32)
 	mark := w.len()
@@ -419,8 +406,8 @@ func passReply(phase protowire.Number) *reply {
 func echoReply(phase protowire.Number, chunk mem.BufferSlice, end bool) *reply {
 	size := chunk.Len()
 	w := newWriter(48)
-	// The body is the last field of every enclosing message, so that everything before its bytes is
-	// one short buffer.
+	// The body is the last field of every enclosing message, so one short buffer precedes its
+	// bytes.
 	lengths := func(n int) { w.varint(uint64(n)) }
 	lengths(size)
 	w.tag(1, protowire.BytesType) // StreamedBodyResponse.body

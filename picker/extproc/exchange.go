@@ -18,62 +18,61 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Request is an HTTP request at the time of its pick.
+// Request is an HTTP request at its pick.
 type Request struct {
 	Gateway     string   // whose key the call has, "namespace/name"; "" if calls need none
-	Member      string   // the other cluster whose gateway it is, as the connection proves; "" if that proves none
-	Pool        string   // as the gateway named it; "" if it named none
-	Open        bool     // MetadataKeyOpen
-	Imported    bool     // the gateway is another cluster's, where the pool is imported
-	One         bool     // the gateway may read one address alone: Envoy's ORIGINAL_DST clusters read no list
-	Retries     int      // of the route's own retry policy
-	Fixed       bool     // MetadataKeyTries: the route states how long an attempt takes
-	Spill       []string // spill targets, in order
-	Subset      string   // label selector of the endpoints to choose among; "" for all
-	Pools       []string // of the route's rule; nil unless the gateway names them
-	Last        bool     // the request was spilled already
-	Bodyless    bool     // the request ended with its headers
-	TraceParent string   // W3C trace context of the ext_proc call; "" if the gateway does not trace it
+	Member      string   // the other cluster that the connection proves; "" if it proves none
+	Pool        string   // "" if the gateway named none
+	Open        bool     // see MetadataKeyOpen
+	Imported    bool     // from another cluster's gateway, which imports the pool
+	One         bool     // the gateway reads a single address: Envoy's ORIGINAL_DST clusters read no list
+	Retries     int      // by the route's own retry policy
+	Fixed       bool     // see MetadataKeyTries
+	Spill       []string // targets, in order
+	Subset      string   // label selector of the endpoints; "" for all
+	Pools       []string // of the route's rule; nil if the gateway does not list them
+	Last        bool     // was spilled already
+	Bodyless    bool     // ended with its headers
+	TraceParent string   // W3C trace context of the ext_proc call; "" without tracing
 	Headers     *Message
-	// Body is the body in BUFFERED and FULL_DUPLEX_STREAMED if the pool needs it whole
-	// (BodyPolicy.Whole) or keeps it, and else empty. Only with Whole it is never a part.
+	// Body is set in BUFFERED and FULL_DUPLEX_STREAMED if the pool requires (BodyPolicy.Whole) or
+	// keeps it, maybe incomplete without Whole.
 	Body mem.BufferSlice
-	// Facts are read from the body; zero without a body, and if too many bodies are held to read
-	// this one. Their Chain is valid during Pick.
+	// Facts are zero without a body, or if too many bodies are held. Their Chain is valid during
+	// Pick.
 	Facts request.Facts
 
-	exchange *exchange // that it is part of
+	exchange *exchange
 	extended bool
 }
 
-// Reported means that an access log reports the request's end: the gateway is one that Penstock
-// configures here. Of any other one the end of the call is the best known end of the request.
+// Reported means that an access log reports the request's end, because Penstock configures the
+// gateway here. For other gateways, the call's end is the best known end of the request.
 func (r *Request) Reported() bool { return r.Pool != "" && !r.Imported }
 
-// MaxExtension is the most that Extend asks for: below what Envoy is configured to grant
-// (translator/envoy, maxMessageTimeout).
+// MaxExtension bounds Extend, below Envoy's configured maximum (translator/envoy,
+// maxMessageTimeout).
 const MaxExtension = 290 * time.Second
 
-// Extend asks the gateway to wait for the answer to its last message for up to d from now, which is
-// more than the 2 s that it waits otherwise. It does so once for a request, as Envoy takes it once
-// for a message. In FULL_DUPLEX_STREAMED it does nothing: there no answer has a timeout.
+// Extend makes the gateway wait up to d from now for the next response, instead of 2 s. It works
+// once per request, because Envoy accepts it once per message. It does nothing in
+// FULL_DUPLEX_STREAMED, where responses have no timeout.
 func (r *Request) Extend(d time.Duration) {
 	x := r.exchange
 	if x == nil || r.extended || x.requestMode == ModeFullDuplexStreamed {
 		return
 	}
 	r.extended = true
-	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway has ended the call, as ctx shows
+	_ = x.send(timeoutReply(min(d, MaxExtension))) // fails if the gateway ended the call, as ctx shows
 }
 
-// ShowsFirstByte means that the gateway sends the response's body here as it arrives.
+// ShowsFirstByte means that the gateway sends the response body as it arrives.
 func (r *Request) ShowsFirstByte() bool { return r.exchange != nil && r.exchange.showsFirstByte() }
 
 func (x *exchange) showsFirstByte() bool {
 	return x.responseMode == ModeStreamed || x.responseMode == ModeFullDuplexStreamed
 }
 
-// exchange is the state of one stream: one HTTP request and its response.
 type exchange struct {
 	pick   Pick // nil if the call was not admitted
 	bodies *Bodies
@@ -88,29 +87,26 @@ type exchange struct {
 	responseMode Mode
 	observe      bool
 
-	waiting bool             // the pick waits for the body
-	size    int              // of the body so far, in bytes
-	held    int64            // what x takes of bodies
-	scanner *request.Scanner // of the body; nil before its first bytes
-	spread  *request.Spread  // the same; nil if the pool needs none
-	change  change           // of the request, by its pick
-	sent    mem.BufferSlice  // the body before it was changed, if the pick's answer may change it further; else nil
-	renamed mem.BufferSlice  // the same with the replaced model, for the pool's processor; nil if no model was replaced
+	waiting bool // for the body
+	size    int
+	held    int64            // share of bodies
+	scanner *request.Scanner // nil before the first body bytes
+	spread  *request.Spread  // likewise; nil if the pool needs none
+	change  change           // to the request
+	sent    mem.BufferSlice  // body before changes, if the pick's answer may change it further; else nil
+	renamed mem.BufferSlice  // sent with the replaced model, for the pool's processor; nil if unchanged
 	rewrite *request.Rewriter
 
 	done        bool // the call may end
-	rejected    bool // an immediate response was sent: no message is answered after it
+	rejected    bool // an immediate response was sent: no further replies
 	requestEnd  bool // the request's end was sent back to Envoy (FULL_DUPLEX_STREAMED)
 	responseEnd bool
-	begun       bool // the first byte of the response's body has arrived
+	begun       bool // first byte of the response body arrived
 	track       Tracker
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-func newExchange() *exchange { return exchanges.Get().(*exchange) }
-
-// close ends the use of x, and of its Request.
 func (x *exchange) close() {
 	if x.track != nil {
 		x.track.End()
@@ -132,8 +128,7 @@ func (x *exchange) close() {
 
 func (x *exchange) send(r *reply) error { return x.stream.SendMsg(r) }
 
-// handle answers one message and frees it, except the request's headers, which live as long as the
-// stream.
+// handle answers one message and frees it; the request's headers live as long as the stream.
 func (x *exchange) handle(m *Message) error {
 	x.learnModes(m)
 	if m.Kind == RequestHeaders && x.request.Headers == nil {
@@ -165,7 +160,6 @@ func (x *exchange) handle(m *Message) error {
 	return nil
 }
 
-// learnModes takes the body modes from a stream's first message.
 func (x *exchange) learnModes(m *Message) {
 	x.observe = x.observe || m.Observe
 	if m.RequestMode != ModeUnknown {
@@ -195,7 +189,7 @@ func (x *exchange) requestHeaders(m *Message) error {
 	}
 	if !x.waits(m) {
 		// Envoy buffers the body for the picker unless the call ends. Other gateways send no access
-		// log: there the end of the call is the end of the request.
+		// log, so there the call's end is the request's end.
 		x.done = x.request.Reported() && !x.policy.Whole &&
 			(x.requestMode == ModeBuffered || x.requestMode == ModeBufferedPartial)
 		return x.choose(replyRequestHeaders)
@@ -203,13 +197,13 @@ func (x *exchange) requestHeaders(m *Message) error {
 	switch x.requestMode {
 	case ModeBuffered, ModeBufferedPartial:
 		if !x.bodies.room(declared(m)) {
-			// gRPC receives a message as a whole before it is counted: a body that finds no room
-			// must not be sent. Nor could a member for the picker be removed from one that Envoy
-			// does not send here.
+			// gRPC receives a whole message before it is counted, so Envoy must not send a body
+			// without room. The picker's members cannot be removed from a body that Envoy does not
+			// send here.
 			if problem := x.overloaded(x.policy.Process && x.request.Reported()); problem != nil {
 				return x.answer(replyRequestHeaders, problem)
 			}
-			if x.done = x.request.Reported(); !x.done { // the gateway sends the body all the same
+			if x.done = x.request.Reported(); !x.done { // the gateway sends the body anyway
 				x.passUnread()
 			}
 			return x.choose(replyRequestHeaders)
@@ -218,14 +212,14 @@ func (x *exchange) requestHeaders(m *Message) error {
 		return x.send(passRequestHeaders)
 	case ModeFullDuplexStreamed:
 		x.waiting = true
-		return nil // the pick answers the headers, after the body has been read
+		return nil // the pick answers the headers once the body was read
 	}
 	x.rewriteChunks()
 	return x.choose(replyRequestHeaders)
 }
 
-// waits reports whether the pick of a request waits for its body. Streams would wait forever:
-// upgrades, and gRPC other than calls of one message that have a prompt. A multipart body has none.
+// waits reports whether a request's pick waits for its body. Streams might never end: upgrades and
+// gRPC, except unary calls with a prompt. Multipart bodies have no prompt.
 func (x *exchange) waits(headers *Message) bool {
 	if !x.policy.Wait && !x.policy.Prompts {
 		return false
@@ -244,22 +238,20 @@ func (x *exchange) waits(headers *Message) bool {
 	return x.policy.Wait || kind != request.OtherKind
 }
 
-// prefixed reports whether a header's value begins with a text in lower case.
 func prefixed(value []byte, text string) bool {
 	return len(value) >= len(text) && bytes.EqualFold(value[:len(text)], []byte(text))
 }
 
-// choose answers a phase with the pick.
 func (x *exchange) choose(phase protowire.Number) error {
 	x.waiting = false
 	a := x.pick.Answer()
-	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace) // close ends it from here on
+	x.track, x.served = a.Track, cmp.Or(a.ServedNamespace, x.names.Namespace) // ended by close from here on
 	x.edit(&a)
 	x.endScan()
 	return x.answer(phase, &a)
 }
 
-// endScan releases the scanner, whose memory the chain is in.
+// endScan releases the scanner, which owns the chain's memory.
 func (x *exchange) endScan() {
 	if x.spread != nil {
 		x.spread.Release()
@@ -291,7 +283,7 @@ func (x *exchange) answer(phase protowire.Number, a *Answer) error {
 	return x.send(pickReply(phase, a, x.changed(phase), x.names))
 }
 
-// ofAnthropic reports whether a request is of Anthropic's API, which has errors of another form.
+// ofAnthropic reports whether a request uses Anthropic's API, with its own form of errors.
 func ofAnthropic(headers *Message) bool {
 	return request.KindOf(headers.Header(":path")) == request.Messages
 }
@@ -314,7 +306,7 @@ func (x *exchange) requestBody(m *Message) error {
 	case !x.waiting && !streamed:
 		return x.send(passRequestBody)
 	case !x.waiting && x.requestEnd:
-		return nil // a second end of the body; the first one was answered
+		return nil // a repeated end of the body, already answered
 	case !x.waiting:
 		x.requestEnd = m.EndOfStream
 		return x.echo(replyRequestBody, m.TakeBody(nil), m.EndOfStream)
@@ -324,8 +316,8 @@ func (x *exchange) requestBody(m *Message) error {
 	case problem != nil:
 		return x.answer(replyRequestBody, problem)
 	case !streamed:
-		// A gateway with an access log needs the call no more. A request of another cluster counts
-		// until its call ends.
+		// The access log reports the request's end, so the call is no longer needed. An imported
+		// request counts until its call ends.
 		x.done = x.request.Reported() && !x.request.Imported
 		err := x.choose(replyRequestBody)
 		x.dropBody()
@@ -336,8 +328,8 @@ func (x *exchange) requestBody(m *Message) error {
 	return x.pickAndReturnBody(m.EndOfStream)
 }
 
-// overloaded counts a body that is not read because too many are held. It returns the answer of a
-// request that cannot do without: where needed is set, or the pool's policy needs the body.
+// overloaded counts a body that is not read because too many are held. It returns an answer if the
+// body is required, by needed or the pool's policy.
 func (x *exchange) overloaded(needed bool) *Answer {
 	if needed || x.policy.Whole || x.policy.Rewrite || x.policy.OwnWorkers {
 		x.bodies.rejected.Add(1)
@@ -348,24 +340,11 @@ func (x *exchange) overloaded(needed bool) *Answer {
 	return nil
 }
 
-// declared is the length that a request's headers give its body, in bytes; 0 if they give none.
-func declared(m *Message) (n int64) {
-	text := m.Header("content-length")
-	if len(text) > 12 {
-		return 0
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return n
-}
+func declared(m *Message) int64 { return int64(Digits(m.Header("content-length"), 12)) }
 
-// read reads a chunk of the body that the pick waits for, and holds it if it is needed further on.
-// It returns an answer if the body is too large. If all streams hold too much, whole is false: the
-// pick must do without the body, or there is an answer.
+// read reads a chunk of the body that the pick waits for, and holds it if needed later. It returns
+// an answer for a too large body. If too many bodies are held, whole is false: the pick does
+// without the body, or read returns an answer.
 func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer) {
 	if x.size += m.Body.Len(); x.size > x.policy.Limit {
 		return false, &Answer{Status: 413, Reason: "body_too_large",
@@ -412,8 +391,8 @@ func (x *exchange) read(m *Message, streamed bool) (whole bool, problem *Answer)
 	return true, nil
 }
 
-// pickAndReturnBody answers the headers of a FULL_DUPLEX_STREAMED request with a pick, and then
-// sends the held body back.
+// pickAndReturnBody answers a FULL_DUPLEX_STREAMED request's headers with a pick, then returns the
+// held body.
 func (x *exchange) pickAndReturnBody(end bool) error {
 	if err := x.choose(replyRequestHeaders); err != nil || x.rejected {
 		return err
@@ -431,7 +410,7 @@ func (x *exchange) pickAndReturnBody(end bool) error {
 	return x.echo(replyRequestBody, body, end)
 }
 
-// echo sends body back in chunks. It consumes body's references, on errors too.
+// echo sends body back in chunks. It consumes body's references, also on errors.
 func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) error {
 	if len(body) == 0 && !end {
 		return nil
@@ -450,7 +429,6 @@ func (x *exchange) echo(phase protowire.Number, body mem.BufferSlice, end bool) 
 	}
 }
 
-// cut splits b after at most n bytes, moving its references.
 func cut(b mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
 	for i, buf := range b {
 		if size := buf.Len(); size <= n {
@@ -480,8 +458,7 @@ func (x *exchange) requestTrailers() error {
 			}
 		}
 		if x.requestMode != ModeFullDuplexStreamed {
-			// BUFFERED with trailers and no body: the trailers are the last message that can be
-			// answered.
+			// BUFFERED with trailers and no body: the trailers are the last message to answer.
 			return x.choose(replyRequestTrailers)
 		}
 		if err := x.pickAndReturnBody(false); err != nil || x.rejected {
@@ -489,7 +466,7 @@ func (x *exchange) requestTrailers() error {
 		}
 	}
 	if x.rewrite != nil && x.requestMode == ModeFullDuplexStreamed && !x.requestEnd {
-		if body, ok := x.rewrite.Write(nil, true); ok && len(body) > 0 { // what was held back of a body that is no JSON
+		if body, ok := x.rewrite.Write(nil, true); ok && len(body) > 0 { // held back from a body that is not JSON
 			if err := x.echo(replyRequestBody, body, false); err != nil {
 				return err
 			}

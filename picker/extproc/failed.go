@@ -7,21 +7,21 @@ import (
 	"google.golang.org/grpc"
 )
 
-// HeaderDead is in a response whose server is dead: the gateway sends the request to another one.
+// HeaderDead marks the response of a dead server: the gateway retries the request on another one.
 const HeaderDead = "penstock-server-dead"
 
-// Failures judges responses that show a failure.
+// Failures judges failed responses.
 type Failures interface {
-	// Dead reports whether a server of a pool that a Gateway picks from is dead. It may wait.
+	// Dead reports whether a server of a pool is dead, for a Gateway that picks from it. It may
+	// block.
 	Dead(ctx context.Context, gateway, pool string, server netip.AddrPort) bool
 }
 
-// working takes every server for one that works.
+// working considers every server alive.
 type working struct{}
 
 func (working) Dead(context.Context, string, string, netip.AddrPort) bool { return false }
 
-// failed serves the call about one response, from its headers on.
 func (s *Server) failed(stream grpc.ServerStream, c *call) error {
 	m := newMessage()
 	err := stream.RecvMsg(m)
@@ -35,6 +35,6 @@ func (s *Server) failed(stream grpc.ServerStream, c *call) error {
 	if err == nil && s.Failures.Dead(stream.Context(), s.Gateway(stream.Context()), c.pool, server) {
 		answer = headerReply(Header{HeaderDead, "1"})
 	}
-	_ = stream.SendMsg(answer) // it fails if the request has ended
+	_ = stream.SendMsg(answer) // fails if the request has ended
 	return nil
 }

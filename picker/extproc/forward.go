@@ -14,31 +14,28 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// conversation is one call of a remote picker.
 type conversation struct {
 	stream extprocv3.ExternalProcessor_ProcessClient
 	remote *Remote
 	peer   *peer
 	q      *Request
 	cancel func()
-	extend func(time.Duration) // receives how long the remote picker wants to have
+	extend func(time.Duration) // receives the time that the remote picker asks for
 	answer RemoteAnswer
 	body   returned
-	quit   chan struct{} // closed when no message matters any more
+	quit   chan struct{} // closed when no further message matters
 }
 
-// silence is how long a remote picker that has named endpoints may take to begin to send the body
-// back, unless it has done so for another request. The protocol demands it, and not all do.
+// silence bounds the time between a remote picker's pick and the returned body, which the protocol
+// demands, but not all pickers send.
 const silence = 250 * time.Millisecond
 
-// received is a message, or the end of the call.
 type received struct {
 	message encoded
 	err     error
 }
 
-// converse sends the request and reads its answer. What the remote picker sends after it is
-// discarded.
+// converse sends the request and reads its answer, without later messages.
 func (c *conversation) converse() (RemoteAnswer, error) {
 	if err := c.send(); err != nil {
 		return RemoteAnswer{}, err
@@ -91,15 +88,15 @@ func (c *conversation) send() error {
 			RequestBody: &extprocv3.HttpBody{Body: chunk, EndOfStream: body.Remaining() == 0},
 		}
 		if c.stream.Send(&extprocv3.ProcessingRequest{Request: m}) != nil {
-			break // the remote ended the stream; RecvMsg returns its answer or its error
+			break // the remote ended the stream; RecvMsg returns its answer or error
 		}
 	}
 	return nil
 }
 
-// receive reads messages until the call ends. After the answer, it discards them: a remote picker
-// that is blocked by unread messages would not read the response's headers. More than a body and a
-// message more end the call.
+// receive reads until the call ends, and discards messages after the answer: unread ones would
+// block a remote picker from reading the response headers. More than a body and a message more end
+// the call.
 func (c *conversation) receive(messages chan<- received) {
 	limit := c.body.size + maxMessage
 	for {
@@ -128,7 +125,6 @@ func (c *conversation) receive(messages chan<- received) {
 	}
 }
 
-// take takes a message into the answer, and reports whether that is complete.
 func (c *conversation) take(r received) (done bool, err error) {
 	var m remoteMessage
 	if r.err == nil {
@@ -136,7 +132,7 @@ func (c *conversation) take(r received) (done bool, err error) {
 	}
 	switch {
 	case r.err != nil && len(c.answer.Endpoints) > 0 && !c.body.begun:
-		return true, nil // it does not send the body back
+		return true, nil // it does not return the body
 	case r.err != nil:
 		return false, fmt.Errorf("no pick: %w", r.err)
 	case len(m.immediate) > maxImmediate:
@@ -153,7 +149,7 @@ func (c *conversation) take(r received) (done bool, err error) {
 	if len(c.answer.Endpoints) == 0 {
 		c.answer.Endpoints = m.endpoints
 	}
-	// Some pickers acknowledge bodies, and do not send them back.
+	// Some pickers acknowledge bodies without returning them.
 	end := len(c.q.Body) == 0 || m.body && m.chunk == nil && !c.body.begun
 	if m.chunk != nil {
 		if err := c.body.write(m.chunk.GetBody()); err != nil {
@@ -170,26 +166,23 @@ func (c *conversation) take(r received) (done bool, err error) {
 	return end && len(c.answer.Endpoints) > 0, nil
 }
 
-// Limits of what a remote picker may send in answer to a request.
 const (
-	maxEndpoints    = 16       // of a list; those behind are left out
-	maxEndpointText = 64       // bytes of one; the longest IPv6 address with its port has 47
-	maxImmediate    = 64 << 10 // bytes of an immediate response
+	maxEndpoints    = 16       // of a list; the rest is dropped
+	maxEndpointText = 64       // in bytes each; the longest IPv6 address with port has 47
+	maxImmediate    = 64 << 10 // in bytes
 	maxMessages     = 64       // before the pick
 )
 
-// endpoints splits a list. Of an entry that is too long for an address the beginning remains, for
-// reports.
+// endpoints splits a list, and truncates entries that are too long for an address.
 func endpoints(list string) []string {
 	out := strings.SplitN(list, ",", maxEndpoints+1)
 	out = out[:min(len(out), maxEndpoints)]
 	for i, text := range out {
-		out[i] = strings.Clone(text[:min(len(text), maxEndpointText)]) // the list itself may be long
+		out[i] = strings.Clone(text[:min(len(text), maxEndpointText)]) // releases the possibly long list
 	}
 	return out
 }
 
-// forwardHeaders returns the message as the gateway sent it, with another body mode.
 func forwardHeaders(m *Message, end bool) (*extprocv3.ProcessingRequest, error) {
 	r := &extprocv3.ProcessingRequest{}
 	if err := proto.Unmarshal(m.raw.Materialize(), r); err != nil {
@@ -206,7 +199,6 @@ func forwardHeaders(m *Message, end bool) (*extprocv3.ProcessingRequest, error) 
 	return r, nil
 }
 
-// remoteTracker follows a request on the call of a remote picker.
 type remoteTracker struct {
 	stream extprocv3.ExternalProcessor_ProcessClient
 	cancel func()
@@ -217,13 +209,13 @@ type remoteTracker struct {
 }
 
 // Response implements Tracker.
-func (t *remoteTracker) Response(of Response) Header {
-	status := &corev3.HeaderValue{Key: ":status", RawValue: fmt.Append(nil, of.Status)}
+func (t *remoteTracker) Response(r Response) Header {
+	status := &corev3.HeaderValue{Key: ":status", RawValue: fmt.Append(nil, r.Status)}
 	m := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{
 		ResponseHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{status}}},
 	}}
-	if of.Served != "" {
-		served := &structpb.Struct{Fields: map[string]*structpb.Value{keyServed: structpb.NewStringValue(of.Served)}}
+	if r.Served != "" {
+		served := &structpb.Struct{Fields: map[string]*structpb.Value{keyServed: structpb.NewStringValue(r.Served)}}
 		m.MetadataContext = &corev3.Metadata{
 			FilterMetadata: map[string]*structpb.Struct{t.remote.names.Namespace: served},
 		}
@@ -231,15 +223,15 @@ func (t *remoteTracker) Response(of Response) Header {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
-		_ = t.stream.Send(m) // fails if the remote is gone, which then needs no report
+		_ = t.stream.Send(m) // fails if the remote is gone and needs no report
 	}
 	return Header{}
 }
 
-// Begun implements Tracker. Remote pickers are not sent bodies.
+// Begun implements Tracker. Remote pickers receive no response bodies.
 func (*remoteTracker) Begun() {}
 
-// End implements Tracker. It may be called from any goroutine, and more than once.
+// End implements Tracker. It may be called from any goroutine, repeatedly.
 func (t *remoteTracker) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,26 +244,23 @@ func (t *remoteTracker) End() {
 	t.remote.release()
 }
 
-// encoded is a message that was received and is not decoded yet.
 type encoded []byte
 
-// discarded is a message of which only the size in bytes counts.
 type discarded int
 
-// remoteMessage has the fields of a ProcessingResponse that a relay reads, except changes of
-// headers.
+// remoteMessage has a ProcessingResponse's fields for a relay, except header changes.
 type remoteMessage struct {
 	endpoints []string
-	problem   error                           // with the changes of headers
-	immediate []byte                          // an encoded ImmediateResponse; nil without one
-	status    int                             // of the immediate response
-	timeout   time.Duration                   // that it asks for
-	body      bool                            // it is about the body
-	chunk     *extprocv3.StreamedBodyResponse // of the body; nil without one
+	problem   error
+	immediate []byte        // encoded ImmediateResponse, or nil
+	status    int           // of the immediate response
+	timeout   time.Duration // requested extension
+	body      bool
+	chunk     *extprocv3.StreamedBodyResponse // of the body, or nil
 }
 
-// read decodes a message, and takes the changes of headers into the answer. A message of many small
-// fields takes many times its size once it is decoded: a Remote decodes one at a time.
+// read decodes a message, and adds its header changes to the answer. A Remote decodes one message
+// at a time, because many small fields decode to many times their size.
 func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 	c.remote.decoding.Lock()
 	defer c.remote.decoding.Unlock()
@@ -285,7 +274,7 @@ func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 		return m, err
 	}
 	if m.timeout = r.GetOverrideMessageTimeout().AsDuration(); m.timeout > 0 {
-		return m, nil // of such a message a gateway reads nothing else
+		return m, nil // gateways ignore such a message's other fields
 	}
 	common := r.GetRequestHeaders().GetResponse()
 	if body := r.GetRequestBody(); body != nil {
@@ -300,8 +289,6 @@ func (c *conversation) read(b encoded) (m remoteMessage, err error) {
 	return m, nil
 }
 
-// destination returns the endpoints that a message names. Envoy follows the metadata, so that comes
-// before the header.
 func destination(r *extprocv3.ProcessingResponse, mutation *extprocv3.HeaderMutation, names *Names) (named string) {
 	namespace := r.GetDynamicMetadata().GetFields()[names.Namespace].GetStructValue()
 	if named = namespace.GetFields()[names.Destination].GetStringValue(); named != "" {
@@ -315,7 +302,7 @@ func destination(r *extprocv3.ProcessingResponse, mutation *extprocv3.HeaderMuta
 	return named
 }
 
-// headerValue is the value of a header. Current pickers send it in raw_value.
+// Current pickers use raw_value.
 func headerValue(h *corev3.HeaderValue) []byte {
 	if len(h.GetRawValue()) > 0 {
 		return h.GetRawValue()

@@ -26,7 +26,7 @@ func TestFrames_BuffersHaveTheLengthThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// A body that takes new memory for each frame would be garbage at the rate of all prompts.
+// New memory for each frame of a body would be garbage at the rate of all prompts.
 func TestFrames_AreUsedAgainWithoutClearing(t *testing.T) {
 	var f extproc.Frames
 	again := false

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// pooled cuts data into buffers of n bytes, as HTTP/2 frames arrive. The pool counts the ones that
-// were not freed.
+// pooled cuts data into buffers of n bytes, like HTTP/2 frames. The pool counts buffers that were
+// not freed.
 func pooled(data []byte, n int) (mem.BufferSlice, *countingPool) {
 	pool := &countingPool{}
 	var bufs mem.BufferSlice
@@ -39,13 +39,13 @@ func (p *countingPool) Put(b *[]byte) {
 	clear((*b)[:cap(*b)]) // so that a use after free shows
 }
 
-// lookedUp are headers that have a place in Message.named, and one that has none.
+// lookedUp are headers with a place in Message.named, and one without.
 var lookedUp = []string{":path", ":status", "upgrade", "cookie", "content-type", "content-length", "x-request-id",
 	"traceparent", "x-session-id", "x-session-token",
 	"x-envoy-max-retries", "x-gateway-model-name", "x-llm-d-slo-ttft-ms", "x-llm-d-slo-tpot-ms", "x-slo-ttft-ms",
 	"x-slo-tpot-ms", "x-other"}
 
-// view is the part of a message that both decoders are compared on.
+// view has the fields of a message on which both decoders are compared.
 type view struct {
 	Kind                      Kind
 	End, Observe              bool
@@ -165,7 +165,7 @@ func seeds(t testing.TB) [][]byte {
 		}
 		out = append(out, b)
 	}
-	// Members of the oneof given twice, and one after another.
+	// Members of the oneof twice, and one after another.
 	return append(out, slices.Concat(out[0], out[1]), slices.Concat(out[3], out[4]), slices.Concat(out[3], out[3]))
 }
 
@@ -272,7 +272,7 @@ func FuzzAnswer_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// expect adds the headers that c sets to want, and compares what it removes, and the body.
+// expect adds the headers of c to want, and compares its removals and the body.
 func (c *change) expect(t *testing.T, want map[string]string, got *extprocv3.CommonResponse) {
 	t.Helper()
 	var removed []string
@@ -316,8 +316,8 @@ func FuzzEcho_EqualsGenerated(f *testing.F) {
 	})
 }
 
-// FuzzRemoteChanges_AreBounded: a message changes at most so many headers, and none that only
-// gateways change; the pick has all of them.
+// FuzzRemoteChanges_AreBounded: a message changes a bounded number of headers, and none that are
+// the gateway's; the pick has all of them.
 func FuzzRemoteChanges_AreBounded(f *testing.F) {
 	mutation := &extprocv3.HeaderMutation{RemoveHeaders: []string{"X-Gone", "host"}}
 	for _, name := range []string{"X-A", "x-b", keyDestination, ":path", "x-envoy-a"} {
@@ -372,8 +372,7 @@ func FuzzRemoteChanges_AreBounded(f *testing.F) {
 	})
 }
 
-// FuzzRemoteList_IsBounded: of a list that a remote picker sends, the first entries are used, each
-// as it was sent or cut.
+// FuzzRemoteList_IsBounded: the first entries of a remote picker's list count, unchanged or cut.
 func FuzzRemoteList_IsBounded(f *testing.F) {
 	for _, s := range []string{"", ",", "10.0.0.1:80", "10.0.0.1:80, [::1]:80", strings.Repeat("10.0.0.1:80,", 17),
 		strings.Repeat("1", 65) + ",2", strings.Repeat(",", 100)} {

@@ -6,9 +6,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Subset returns the endpoints of the subset hint in a metadata namespace, and whether the data
-// plane set a hint. A hint that is set but empty allows no endpoint. Entries are strings, "ip:port"
-// or "ip"; values of other types are skipped.
+// Subset returns the endpoints of the subset hint in a metadata namespace, and whether there is a
+// hint. An empty hint allows no endpoint. Entries are strings, "ip:port" or "ip"; other types are
+// skipped.
 func (m *Message) Subset(namespace string) (entries []string, set bool) {
 	value, ok := m.metadata(namespace, keySubset)
 	if !ok {
@@ -39,8 +39,8 @@ func (m *Message) Subset(namespace string) (entries []string, set bool) {
 }
 
 // Served returns the endpoint that served the request ("ip:port"), which Envoy sends with the
-// response's headers. It returns nil if none did. A data plane that uses another namespace for
-// picks may still report in the protocol's own.
+// response headers, or nil. A data plane with its own namespace for picks may still report in the
+// protocol's.
 func (m *Message) Served(namespace string) []byte {
 	value, ok := m.metadata(namespace, keyServed)
 	if !ok && namespace != namespaceLB {
@@ -55,14 +55,13 @@ func (m *Message) Served(namespace string) []byte {
 	return nil
 }
 
-// metadata finds filter_metadata[namespace].fields[key] in the metadata context: an encoded Value.
+// metadata finds the encoded Value filter_metadata[namespace].fields[key].
 func (m *Message) metadata(namespace, key string) ([]byte, bool) {
 	var found []byte
 	var set bool
 	for _, block := range m.context {
 		eachEntry(block, namespace, func(object []byte) {
-			// Of two entries with one key the later one is used, so a value found before is
-			// dropped.
+			// Of two entries with one key, the later one counts.
 			found, set = nil, false
 			eachEntry(object, key, func(value []byte) { found, set = value, true })
 		})
@@ -70,7 +69,6 @@ func (m *Message) metadata(namespace, key string) ([]byte, bool) {
 	return found, set
 }
 
-// eachEntry calls f with the value of every entry of the map in field 1 whose key is key.
 func eachEntry(b []byte, key string, f func(value []byte)) {
 	_ = fields(b, func(num protowire.Number, entry []byte, _ uint64, typ protowire.Type) error {
 		if num != 1 || typ != protowire.BytesType {
@@ -85,7 +83,7 @@ func eachEntry(b []byte, key string, f func(value []byte)) {
 				case 2:
 					if v == nil {
 						v = val
-					} else { // a repeated message field is merged, and merging is appending
+					} else { // repeated message fields merge by concatenation
 						v = append(v[:len(v):len(v)], val...)
 					}
 				}
@@ -99,20 +97,18 @@ func eachEntry(b []byte, key string, f func(value []byte)) {
 	})
 }
 
-// Members of google.protobuf.Value that a picker reads.
 const (
 	valueString = 3
 	valueList   = 6
 )
 
-// valueTypes are the wire types of Value's members. A known number with another wire type is an
-// unknown field.
+// A member with another wire type is an unknown field.
 var valueTypes = [...]protowire.Type{1: protowire.VarintType, 2: protowire.Fixed64Type,
 	valueString: protowire.BytesType,
 	4:           protowire.VarintType, 5: protowire.BytesType, valueList: protowire.BytesType}
 
-// structValue returns which member of google.protobuf.Value is set (0 for none), and its payload
-// for a string or a list.
+// structValue returns the set member of google.protobuf.Value (0 for none), and the payload of a
+// string or list.
 func structValue(b []byte) (kind protowire.Number, payload []byte) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeField(b)
@@ -132,7 +128,7 @@ func structValue(b []byte) (kind protowire.Number, payload []byte) {
 		}
 		_, _, head := protowire.ConsumeTag(field)
 		v, _ := protowire.ConsumeBytes(field[head:])
-		if num == valueList { // a repeated message field is merged
+		if num == valueList { // repeated message fields merge
 			v = append(payload[:len(payload):len(payload)], v...)
 		}
 		payload = v

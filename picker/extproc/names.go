@@ -5,16 +5,14 @@ import (
 	"strings"
 )
 
-// Names are the names by which a data plane and a picker exchange endpoints. The zero value has
-// those of the endpoint picker protocol.
+// Names are the names by which a data plane and a picker exchange endpoints. The zero value has the
+// endpoint picker protocol's names.
 type Names struct {
-	// Destination is the header and the metadata key of a pick. Default:
-	// x-gateway-destination-endpoint.
+	// Destination is the header and metadata key of a pick; default x-gateway-destination-endpoint.
 	Destination string
-	// Namespace is the metadata namespace of a pick, and of the endpoint that served. Default:
-	// envoy.lb.
+	// Namespace is the metadata namespace of picks and serving endpoints; default envoy.lb.
 	Namespace string
-	// Subset is the metadata namespace of the endpoints among which a picker must choose. Default:
+	// Subset is the metadata namespace of the endpoints to choose among; default
 	// envoy.lb.subset_hint.
 	Subset string
 }
@@ -34,9 +32,9 @@ func (n Names) WithDefaults() Names {
 		cmp.Or(n.Subset, namespaceSubset)}
 }
 
-// Reserved reports whether Destination is a header with a meaning of its own, such as host: a
-// gateway would take the pick for that.
+// Reserved reports whether Destination has its own meaning, such as host, so that a gateway would
+// misread the pick.
 func (n Names) Reserved() bool { return reserved(strings.ToLower(n.Destination)) }
 
-// DefaultNames are those of the endpoint picker protocol.
+// DefaultNames returns the endpoint picker protocol's names.
 func DefaultNames() Names { return Names{}.WithDefaults() }

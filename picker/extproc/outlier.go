@@ -5,27 +5,25 @@ import (
 	"time"
 )
 
-// How long a picker that did not answer in time is left out: firstEjection, then twice as long with
-// each further failure.
+// The first ejection lasts firstEjection, each further one twice as long.
 const (
 	firstEjection = time.Second
 	maxEjection   = 30 * time.Second
 )
 
-// outlier remembers that a picker did not answer in time, so that this costs one request its time
-// and not every request. Envoy's outlier detection is the model: an ejected picker gets no request;
-// when its time is over it gets one, whose outcome decides. Failures that take no time, such as a
-// connection that the peer closes, eject nothing.
+// outlier ejects a picker that did not answer in time, so that only one request waits for it. As in
+// Envoy's outlier detection, an ejected picker gets no requests, then one trial. Immediate
+// failures, such as a closed connection, do not eject.
 type outlier struct {
 	mu       sync.Mutex
-	failures int // in a row
+	failures int
 	until    time.Time
-	trial    bool  // the one request after an ejection is in flight
-	err      error // the last failure
+	trial    bool // the trial request is in flight
+	err      error
 }
 
-// admit returns why no request may be sent now, or nil; trial is set for the one request after an
-// ejection. The caller calls done with the outcome of each request that was admitted.
+// admit returns why no request may be sent now, or nil. trial is set for the request after an
+// ejection. The caller passes each admitted request's outcome to done.
 func (o *outlier) admit(now time.Time) (trial bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -39,20 +37,18 @@ func (o *outlier) admit(now time.Time) (trial bool, err error) {
 	return true, nil
 }
 
-// open reports whether admit would admit a request.
 func (o *outlier) open(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.failures == 0 || !o.trial && !now.Before(o.until)
 }
 
-// outcome is how a request to a picker ended.
 type outcome int
 
 const (
 	answered outcome = iota // or failed at once: the picker is not stalled
 	late                    // no answer in time
-	canceled                // the client has gone: this shows nothing
+	canceled                // by the client; shows nothing
 )
 
 func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {
@@ -65,7 +61,7 @@ func (o *outlier) done(now time.Time, trial bool, how outcome, err error) {
 	case answered:
 		o.failures, o.err = 0, nil
 	case late:
-		if o.failures > 0 && !trial { // one of several that were in flight
+		if o.failures > 0 && !trial { // one of several in flight
 			return
 		}
 		o.until = now.Add(min(firstEjection<<min(o.failures, 10), maxEjection))

@@ -21,30 +21,26 @@ import (
 )
 
 const (
-	// connectTimeout is how long connecting to a remote picker may take before the next one is
-	// tried.
 	connectTimeout = 500 * time.Millisecond
-	// turnTimeout is how long a remote picker may take in all while there is another one to ask.
+	// turnTimeout bounds a remote picker's answer while another one can be asked.
 	turnTimeout = 700 * time.Millisecond
-	// answerTimeout bounds Ask. It is below the 2 s that Envoy waits for this picker's response, so
-	// that a request which a stalled picker costs its time can still be spilled or answered.
+	// answerTimeout bounds Ask, below Envoy's 2 s, so that a request can still be spilled or
+	// answered.
 	answerTimeout = 1700 * time.Millisecond
-	// maxMessage is the largest message that a remote picker may send, in bytes: a pick, or a chunk
-	// of a body.
+	// maxMessage bounds a remote picker's messages, in bytes: a pick, or a chunk of a body.
 	maxMessage = 1 << 20
 )
 
-// pings notice a remote picker that is frozen, or behind a cut wire, while calls are open. Servers
-// made with gRPC-Go's defaults close the connection of a client that pings more often for long;
-// gRPC-Go then pings less often by itself.
+// pings detect a frozen or disconnected remote picker while calls are open. gRPC-Go's servers close
+// the connections of clients that ping more often by default; gRPC-Go then pings less often.
 var pings = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 2 * time.Second}
 
 // RemoteConfig locates a remote picker.
 type RemoteConfig struct {
 	Addrs []dial.Address // tried in order; required
-	TLS   dial.TLS       // for those that are not Cleartext
-	Names Names          // that the remote picker uses
-	Pool  string         // is named to a remote picker that serves several; "" names none
+	TLS   dial.TLS       // for addresses that are not Cleartext
+	Names Names          // used by the remote picker
+	Pool  string         // sent to a remote picker with several pools; "" sends none
 }
 
 // Remote is the client side of the protocol: it forwards a gateway's request to another picker.
@@ -52,22 +48,20 @@ type Remote struct {
 	peers []*peer
 	names Names
 	pool  string
-	users atomic.Int64 // open calls, and one for the owner until Close
+	users atomic.Int64 // open calls, plus one until Close
 
-	decoding sync.Mutex // held while a message is decoded
+	decoding sync.Mutex
 }
 
-// peer is one address of a remote picker.
 type peer struct {
 	*grpc.ClientConn
 	outlier outlier
-	returns atomic.Bool // it has sent a body back
+	returns atomic.Bool // it returned a body before
 }
 
 // ErrClosed is Ask's error after Close.
 var ErrClosed = errors.New("the connections to this picker were closed")
 
-// errLate is why a picker is left out for a while.
 var errLate = errors.New("no answer in time")
 
 // NewRemote returns a Remote, which connects at the first Ask. The caller closes it.
@@ -86,7 +80,7 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 	return r, nil
 }
 
-// Close closes all connections once the calls that use them have ended. Call it once.
+// Close closes all connections once their calls have ended. Call it once.
 func (r *Remote) Close() { r.release() }
 
 // use keeps the connections open until release. It returns false after Close.
@@ -113,36 +107,34 @@ func (r *Remote) release() {
 
 // RemoteAnswer is a remote picker's response.
 type RemoteAnswer struct {
-	Endpoints []string // the pick, in order, at most maxEndpoints; empty with an immediate response
-	Immediate []byte   // an encoded ImmediateResponse, for Answer.Passthrough; nil with a pick
-	Status    int      // of the immediate response
-	// Changes are what it changes in the request, for Answer.Changes.
+	Endpoints []string // the pick, in order, at most maxEndpoints; empty with Immediate
+	Immediate []byte   // encoded ImmediateResponse, for Answer.Passthrough; nil with a pick
+	Status    int
+	// Changes are the changes to the request, for Answer.Changes.
 	Changes Changes
-	// Track forwards the response's headers to the remote picker, if the gateway sends them, and
-	// ends its call. End may be called from any goroutine, and more than once; the call lasts until
-	// then.
+	// Track forwards the response headers to the remote picker, if the gateway sends them, and ends
+	// its call. End may be called from any goroutine, repeatedly.
 	Track Tracker
 }
 
-// maxFollowed bounds the calls of a remote picker that outlive their gateway's.
 const maxFollowed = 1 << 14
 
-// Crowded reports that so many calls are open that none should outlive its gateway's.
+// Crowded reports that too many calls are open for one to outlive its gateway's.
 func (r *Remote) Crowded() bool { return r.users.Load() > maxFollowed }
 
-// Open returns how many calls are open.
+// Open returns the number of open calls.
 func (r *Remote) Open() int64 { return max(r.users.Load()-1, 0) }
 
-// Ask forwards q's headers and body, and returns the remote picker's answer. Whatever mode the
-// gateway uses, the remote sees FULL_DUPLEX_STREAMED, the only mode that every picker of this
-// protocol supports. A request whose body was not read is sent as one without a body, because the
-// remote would wait for it in vain.
+// Ask forwards q's headers and body, and returns the remote picker's answer. The remote picker
+// always sees FULL_DUPLEX_STREAMED, the only mode that every picker of this protocol supports. A
+// request whose body was not read is sent without a body, because the remote would wait for it in
+// vain.
 //
-// A remote picker that needs longer, as one that queues requests does, may ask for it once with
-// override_message_timeout; the gateway is asked for the same, and a little more.
+// A remote picker that needs longer, for example to queue requests, may extend the timeout once
+// with override_message_timeout. The gateway's timeout is then extended a little further.
 //
-// An address that does not answer in time is left out for a while (outlier), and the next one is
-// asked. If all are left out, Ask fails at once.
+// An address that does not answer in time is ejected for a while (outlier), and the next one is
+// asked. Ask fails at once if all are ejected.
 func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 	if !r.use() {
 		return RemoteAnswer{}, ErrClosed
@@ -174,7 +166,7 @@ func (r *Remote) Ask(ctx context.Context, q *Request) (RemoteAnswer, error) {
 
 // turn asks one address until a limit.
 func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request) (RemoteAnswer, outcome, error) {
-	// it outlives the gateway's call, which may end with the pick
+	// The call outlives the gateway's, which may end with the pick.
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	timer := time.AfterFunc(time.Until(limit), func() { cancel(errLate) })
@@ -207,7 +199,6 @@ func (r *Remote) turn(ctx context.Context, p *peer, limit time.Time, q *Request)
 
 var errSlow = errors.New("not reachable in time")
 
-// connected waits until conn is ready.
 func connected(ctx context.Context, conn *grpc.ClientConn) error {
 	if conn.GetState() == connectivity.Ready {
 		return nil
@@ -232,9 +223,8 @@ func connected(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// unreachable returns why a connection failed: a call on it fails at once with the reason.
 func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the call if conn has become ready
+	ctx, cancel := context.WithCancel(ctx) // ends the call if conn is ready by now
 	defer cancel()
 	if _, err := extprocv3.NewExternalProcessorClient(conn).Process(ctx); err != nil {
 		return err
@@ -242,19 +232,17 @@ func unreachable(ctx context.Context, conn *grpc.ClientConn) error {
 	return errors.New("not reachable")
 }
 
-// What Reason returns if only one of the two sides uses TLS, and if nothing listens at the address.
+// Results of Reason if only one side uses TLS, and if no process listens at the address.
 const (
 	ReasonCleartext  = "it answers in cleartext to a TLS handshake"
 	ReasonHandshake  = "the TLS handshake fails"
 	ReasonClosedPort = "connection refused"
 )
 
-// ephemeral matches the parts of gRPC's errors that differ between attempts, and those that carry
-// no information.
 var ephemeral = regexp.MustCompile(
 	`(read|write) tcp \S+->|rpc error: code = \w+ desc = |connection error: desc = |transport: |passthrough:///`)
 
-// Reason returns why Ask failed, for display: the same text for the same cause.
+// Reason returns why Ask failed, for display. The same cause gives the same text.
 func Reason(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ part, reason string }{
@@ -269,8 +257,8 @@ func Reason(err error) string {
 	return strings.Join(strings.Fields(ephemeral.ReplaceAllString(text, "")), " ")
 }
 
-// ask calls one remote picker. On success the call's end calls cancel and releases r; on an error
-// the caller does both. extend receives how long the remote picker wants to have.
+// ask calls one remote picker. After success the call's end calls cancel and releases r; after an
+// error the caller does. extend receives the time that the remote picker asks for.
 func (r *Remote) ask(ctx context.Context, cancel func(), p *peer, q *Request, extend func(time.Duration)) (RemoteAnswer,
 	error) {
 	if q.TraceParent != "" {

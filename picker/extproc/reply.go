@@ -6,21 +6,19 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// replyBytes is what nearly all replies fit in.
 const replyBytes = 1 << 10
 
-// reply is one encoded ProcessingResponse; gRPC frees its buffers once they are sent.
+// reply is one encoded ProcessingResponse, whose buffers gRPC frees once sent.
 type reply struct{ bufs mem.BufferSlice }
 
 // pooledReply is a reply for one stream. It returns to its pool when gRPC frees its only buffer,
-// which may be after the end of the stream: gRPC's writer runs beside it. After the last Free gRPC
-// reads neither the buffer nor bufs.
+// possibly after the stream's end: gRPC's writer runs concurrently. After the last Free, gRPC reads
+// neither the buffer nor bufs.
 type pooledReply struct {
 	reply
-	one  [1]mem.Buffer // bufs
-	view []byte        // of memory
-	// The second half is there because gRPC pools no buffer of less capacity. Nothing is written to
-	// it.
+	one  [1]mem.Buffer
+	view []byte
+	// The unused second half exists because gRPC pools no smaller buffer.
 	memory [2*replyBytes + 1]byte
 }
 
@@ -28,12 +26,10 @@ var replies = sync.Pool{New: func() any { return new(pooledReply) }}
 
 func newReply() *pooledReply { return replies.Get().(*pooledReply) }
 
-// writer returns a writer for the message, which set takes.
 func (r *pooledReply) writer() writer { return writer{buf: r.memory[:replyBytes], at: replyBytes} }
 
-// set completes the reply. The caller may use it until it is sent.
 func (r *pooledReply) set(w *writer) *reply {
-	if len(w.buf) != replyBytes { // it did not fit
+	if len(w.buf) != replyBytes {
 		replies.Put(r)
 		return w.done()
 	}
@@ -43,13 +39,13 @@ func (r *pooledReply) set(w *writer) *reply {
 	return &r.reply
 }
 
-// Put implements mem.BufferPool: gRPC has freed the buffer.
+// Put implements mem.BufferPool: gRPC freed the buffer.
 func (r *pooledReply) Put(*[]byte) {
 	r.bufs, r.one[0], r.view = nil, nil, nil
 	replies.Put(r)
 }
 
-// Get implements mem.BufferPool, of which a reply uses Put alone.
+// Get implements mem.BufferPool. It is unused.
 func (*pooledReply) Get(length int) *[]byte {
 	b := make([]byte, length)
 	return &b
@@ -57,7 +53,7 @@ func (*pooledReply) Get(length int) *[]byte {
 
 func newWriter(size int) writer { return writer{buf: make([]byte, size), at: size} }
 
-// done returns a reply that is not pooled, and that several streams may send.
+// done returns an unpooled reply, which several streams may send.
 func (w *writer) done() *reply {
 	return &reply{bufs: mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}}
 }

@@ -10,27 +10,24 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// headerModel has the model that the client asked for. It comes from the body.
+// headerModel is the model that the client asked for, by the body.
 const headerModel = "x-gateway-model-name"
 
-// maxModelHeader bounds the value of headerModel, in bytes, as the script that chooses routes by it
-// does.
+// maxModelHeader bounds headerModel, in bytes, as in the script that routes by it.
 const maxModelHeader = 1024
 
-// change is what a pick changes in its request, beside naming endpoints.
 type change struct {
-	model      string // of headerModel; "" leaves it alone
-	length     int    // of the new body, for content-length; 0 leaves it alone
-	dropModel  bool   // removes headerModel
-	dropLength bool   // removes content-length
+	model      string // value of headerModel; "" leaves it
+	length     int    // new content-length; 0 leaves it
+	dropModel  bool   // remove headerModel
+	dropLength bool   // remove content-length
 	set        []Header
 	remote     Changes  // of a remote picker
-	remove     []string // headers
-	replaced   bool     // the body is replaced by body, in this message
+	remove     []string // headers to remove
+	replaced   bool     // body replaces the body, in this message
 	body       mem.BufferSlice
 }
 
-// headers writes into a HeaderMutation.
 func (c *change) headers(w *writer) {
 	if c.dropModel {
 		w.str(2, headerModel)
@@ -53,18 +50,18 @@ func (c *change) headers(w *writer) {
 	}
 }
 
-// tooManyModels answers a body of which a server might read another model than we replace.
+// tooManyModels rejects a body from which a server might read a model that was not replaced.
 var tooManyModels = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\"", MaxRetries: -1}
 
-// notUTF8 answers a body in which a server would find a model, or what is for the picker alone, and
-// we do not.
+// notUTF8 rejects a body in which a server, but not this picker, would find a model or the picker's
+// members.
 var notUTF8 = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: write JSON in UTF-8", MaxRetries: -1}
 
-// rewriteBody replaces the model in a body that is read, and removes the workers that its client
-// names, and what is for the picker alone. It returns the model that the client asked for. The
-// scanner's facts are then those of the new body.
+// rewriteBody replaces the model in a body that is read, and removes the client's workers and the
+// picker's own members. It returns the client's model. The scanner's facts then describe the new
+// body.
 func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	if x.scanner.NotUTF8() && (x.policy.Rewrite || x.policy.OwnWorkers || x.policy.Process) {
 		return "", &notUTF8
@@ -99,13 +96,12 @@ func (x *exchange) rewriteBody() (model string, problem *Answer) {
 	return model, nil
 }
 
-// replaceBody sets the body to one with splices. It consumes body's references.
+// replaceBody applies splices to a body. It consumes body's references.
 func (x *exchange) replaceBody(body mem.BufferSlice, splices []request.Splice) {
 	x.request.Body = request.Apply(body, splices)
 	x.change.replaced, x.change.length = true, x.size+request.Grown(splices)
 }
 
-// edit adds to a body that is read what the pick's answer has for it.
 func (x *exchange) edit(a *Answer) {
 	if by := &a.Changes; by.replaced && len(x.request.Body) > 0 {
 		x.request.Body.Free()
@@ -129,15 +125,15 @@ func (x *exchange) edit(a *Answer) {
 	}
 }
 
-// takeBody takes memory for a body that a remote picker has changed. It returns false if too many
-// bodies are held.
+// takeBody reserves memory for a body that a remote picker changed; false means too many bodies are
+// held.
 func (r *Request) takeBody(bytes int) bool {
 	x := r.exchange
 	return x == nil || x.bodies.take(int64(bytes), &x.held)
 }
 
-// Sent is the body as the client sent it, but with the model that the server gets, of a pool with
-// BodyPolicy.Process whose request's body is read. It is valid during Pick.
+// Sent is the client's body with the replaced model, for a pool with BodyPolicy.Process. It is
+// valid during Pick.
 func (r *Request) Sent() mem.BufferSlice {
 	switch x := r.exchange; {
 	case x != nil && x.renamed != nil:
@@ -148,8 +144,8 @@ func (r *Request) Sent() mem.BufferSlice {
 	return r.Body
 }
 
-// Valid reports whether Sent is one JSON value. It reports false if too many bodies are held to
-// copy this one.
+// Valid reports whether Sent is one JSON value. It is false if too many bodies are held to copy
+// this one.
 func (r *Request) Valid() bool {
 	body := r.Sent()
 	if len(body) == 1 {
@@ -165,16 +161,13 @@ func (r *Request) Valid() bool {
 	return request.Check(body.Materialize()) == nil
 }
 
-// tooManyRoutes answers a body that names what is for the picker too often.
 var tooManyRoutes = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"route\" or \"token_ids\"", MaxRetries: -1}
 
-// tooManyWorkers is the same of workers.
 var tooManyWorkers = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: its member \"nvext\" names too many workers", MaxRetries: -1}
 
-// replaceModel draws the target of a request whose body is read. It returns the model that the
-// client asked for.
+// replaceModel replaces the model in a body that is read. It returns the client's model.
 func (x *exchange) replaceModel() (model string, problem *Answer) {
 	served := x.scanner.Model()
 	if !x.policy.Rewrite || served == "" {
@@ -194,9 +187,9 @@ func (x *exchange) replaceModel() (model string, problem *Answer) {
 	return model, nil
 }
 
-// clientsModel is the model that the client asked for. Behind a hop, the body may have another one:
-// that of an earlier pick for the same pool, which was lost. Its picker has set the header, and on
-// the edge the one of a client is removed.
+// clientsModel is the model that the client asked for. Behind a hop, the body may have the model of
+// an earlier, lost pick for the same pool, which set the header; the edge removes a client's
+// header.
 func (x *exchange) clientsModel(served string) string {
 	if name := x.request.Headers.Header(headerModel); x.request.Last && len(name) > 0 {
 		return string(name)
@@ -204,7 +197,6 @@ func (x *exchange) clientsModel(served string) string {
 	return served
 }
 
-// noteModel sets headerModel to what the body has, and removes the one of a client.
 func (x *exchange) noteModel() {
 	model, given := x.request.Facts.Model, x.request.Headers.Header(headerModel)
 	switch {
@@ -216,7 +208,6 @@ func (x *exchange) noteModel() {
 	}
 }
 
-// validHeader reports whether Envoy takes a text as the value of a header.
 func validHeader(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == 0x7f {
@@ -226,32 +217,32 @@ func validHeader(text string) bool {
 	return text != "" && len(text) <= maxModelHeader && text[0] != ' ' && text[len(text)-1] != ' '
 }
 
-// changed returns the changes for the answer to a phase, and takes the new body out of the request
-// if it belongs there.
+// changed returns the changes for the reply to a phase. If the reply carries the new body, it moves
+// out of the request.
 func (x *exchange) changed(phase protowire.Number) *change {
 	c := &x.change
 	if !x.request.Reported() && x.request.Facts.Size == 0 && x.request.Headers.Header(headerModel) != nil {
-		c.dropModel = true // of a gateway that does not remove it
+		c.dropModel = true // this gateway does not remove it
 	}
 	if c.replaced {
 		if phase == replyRequestBody {
 			c.body, x.request.Body = x.request.Body, nil
 		} else {
-			c.replaced = false // the body is sent back behind the headers
+			c.replaced = false // sent back after the headers
 		}
 		if x.request.Headers.Header("content-length") == nil {
 			c.length = 0
 		}
-		if x.requestMode == ModeBufferedPartial { // the rest of the body is not known
+		if x.requestMode == ModeBufferedPartial { // its rest is unknown
 			c.length, c.dropLength = 0, true
 		}
 	}
 	return c
 }
 
-// rewriteChunks begins to replace models, and to remove what is for the picker, in a body that is
-// passed on chunk by chunk, after the pick: in STREAMED. The pick goes by the model in the header
-// where headers are trusted: a client could name one that is Critical.
+// rewriteChunks starts to replace models, and to remove the picker's members, in a body that passes
+// in chunks after the pick (STREAMED). The pick uses the header's model only if headers are
+// trusted: a client could name a Critical one.
 func (x *exchange) rewriteChunks() {
 	if x.requestMode != ModeStreamed {
 		return
@@ -268,15 +259,15 @@ func (x *exchange) rewriteChunks() {
 	}
 	last, drawn := f.Model, f.Target
 	x.rewrite = request.NewRewriter(func(model string) *request.Target {
-		if model != last { // a name that the body repeats is replaced by one target
+		if model != last { // one target for a repeated name
 			last, drawn = model, x.pick.Replacement(model)
 		}
 		return drawn
 	}, x.policy.Process)
 }
 
-// passUnread begins to remove what is for the picker from a body that no pick waits for, and that
-// is passed on chunk by chunk.
+// passUnread starts to remove the picker's members from a body that passes in chunks without being
+// read.
 func (x *exchange) passUnread() {
 	if x.policy.Process {
 		x.change.dropLength = true
@@ -284,15 +275,15 @@ func (x *exchange) passUnread() {
 	}
 }
 
-// readNothing has a request go on without its body, of which too much is held. It returns an answer
-// if that is no way to go on.
+// readNothing continues without the body because too many are held. It returns an answer if the
+// body is required.
 func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	switch problem = x.overloaded(false); {
 	case problem != nil:
 	case streamed:
-		x.request.Body = m.TakeBody(x.request.Body) // to be sent back with the pick
+		x.request.Body = m.TakeBody(x.request.Body) // sent back with the pick
 		x.passUnread()
-	case x.policy.Process: // m has all of the body: nothing is held but this message
+	case x.policy.Process: // m has the whole body: only this message is held
 		size, rewriter := m.Body.Len(), request.NewRewriter(nil, true)
 		defer rewriter.Release()
 		body, ok := rewriter.Write(m.TakeBody(nil), true)
@@ -306,19 +297,16 @@ func (x *exchange) readNothing(m *Message, streamed bool) (problem *Answer) {
 	return problem
 }
 
-// tooManyMembers answers a body that is passed on chunk by chunk, and has too many of the members
-// that are replaced or removed.
+// tooManyMembers rejects a body in chunks with too many members to replace or remove.
 var tooManyMembers = Answer{Status: 400, Reason: ReasonInvalidBody,
 	Message: "the request's body is invalid: it has too many members \"model\", \"route\" or \"token_ids\", or is " +
 		"not in UTF-8", MaxRetries: -1}
 
-// rewriteChunk answers a chunk of a body that is passed on chunk by chunk. In BUFFERED it is all of
-// the body.
 func (x *exchange) rewriteChunk(m *Message) error {
 	switch x.requestMode {
 	case ModeFullDuplexStreamed:
 		if x.requestEnd {
-			return nil // a second end of the body; the first one was answered
+			return nil // a repeated end of the body, already answered
 		}
 		x.requestEnd = m.EndOfStream
 		return x.echoRewritten(m.TakeBody(nil), m.EndOfStream)
@@ -333,7 +321,6 @@ func (x *exchange) rewriteChunk(m *Message) error {
 	return x.send(bodyReply(body))
 }
 
-// echoRewritten is echo of a chunk that is rewritten.
 func (x *exchange) echoRewritten(chunk mem.BufferSlice, end bool) error {
 	body, ok := x.rewrite.Write(chunk, end)
 	if !ok {
@@ -343,7 +330,7 @@ func (x *exchange) echoRewritten(chunk mem.BufferSlice, end bool) error {
 	return x.echo(replyRequestBody, body, end)
 }
 
-// bodyReply replaces a chunk of a request's body. body's references move to the reply.
+// bodyReply replaces a chunk of the body, whose references move to the reply.
 func bodyReply(body mem.BufferSlice) *reply {
 	size := body.Len()
 	w := newWriter(48)

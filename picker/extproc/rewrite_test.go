@@ -19,7 +19,7 @@ const (
 	rewritten = `{"model":"v1","seed":9007199254740993,"prompt":"<b>"}`
 )
 
-// headersWith are headersOf with more of them.
+// headersWith adds headers to headersOf.
 func headersWith(r *extprocv3.ProcessingRequest, pairs ...string) *extprocv3.ProcessingRequest {
 	m := r.GetRequestHeaders().Headers
 	for i := 0; i < len(pairs); i += 2 {
@@ -79,7 +79,7 @@ func TestRewrite_DuplexBodyIsReplacedBehindItsHeaders(t *testing.T) {
 	}
 }
 
-// The pick is made before the body arrives.
+// The pick precedes the body.
 func TestRewrite_StreamedBodyIsReplacedChunkByChunk(t *testing.T) {
 	p := &fakePicker{policy: rewriting}
 	k := open(t, start(t, p))
@@ -130,7 +130,7 @@ func TestRewrite_TooManyModelsAreInvalid(t *testing.T) {
 	}
 }
 
-// A body that cannot be held would reach a server with a model that it does not have.
+// A body that cannot be held would reach a server with an unknown model.
 func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	p := &fakePicker{policy: rewriting, held: NewBodies(1)}
 	k := open(t, start(t, p))
@@ -142,8 +142,8 @@ func TestRewrite_BodyThatCannotBeHeldIsAnswered503(t *testing.T) {
 	}
 }
 
-// A hop to the pool itself, where a pick was lost after the model was replaced: the edge's picker
-// has set the header.
+// A hop to the pool itself, after a pick was lost that replaced the model: the edge's picker set
+// the header.
 func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 	for header, want := range map[string]string{"public": rewritten,
 		"client's": strings.Replace(asked, "public", "client's", 1)} {
@@ -159,7 +159,7 @@ func TestRewrite_BehindAHopTheClientsModelCounts(t *testing.T) {
 	}
 }
 
-// A client could choose what a server takes for its model.
+// A client could choose the model that a server sees.
 func TestModelHeader_OfAClientIsStripped(t *testing.T) {
 	for text, want := range map[string]string{`{"model":"a\nb"}`: headerModel, `{"model":5}`: headerModel,
 		`[]`: headerModel, `{"model":"m"}`: ""} {
@@ -180,8 +180,7 @@ const (
 	ownedWorkers = `{"model":"v1","nvext":{"token_data":[1,2],"dp_rank":null,"annotations":[]}}`
 )
 
-// Workers that a client names are removed with the model's replacement, and token IDs of the pick
-// are added.
+// A client's workers are removed with the model's replacement, and the pick's token IDs added.
 func TestNvext_BodyHasTheWorkersOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.OwnWorkers = true
@@ -222,8 +221,7 @@ const (
 	routedToken = `{"token_ids":[1,2],"model":"v1","seed":9007199254740993}`
 )
 
-// The picker gets what the client sent with the server's model, and the server what the pick makes
-// of it.
+// The picker gets the client's body with the server's model, and the server the pick's edits of it.
 func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	policy := rewriting
 	policy.Process = true
@@ -267,8 +265,7 @@ func TestTokenIDs_BodyHasThoseOfThePick(t *testing.T) {
 	}
 }
 
-// The pick is made before the body arrives: no token IDs are added, and the member for the picker
-// is removed.
+// The pick precedes the body: no token IDs are added, and the picker's member is removed.
 func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
 	for name, rewrite := range map[string]bool{routedGone: true,
 		strings.Replace(routedGone, "v1", "public", 1): false} {
@@ -291,8 +288,8 @@ func TestTokenIDs_StreamedBodyHasNoRoute(t *testing.T) {
 	}
 }
 
-// Too many bodies are held: the request is picked for without its body, of which nothing is held
-// back but the member for the picker.
+// Too many bodies are held: the pick does without the body, which passes without the picker's
+// member.
 func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	want := strings.Replace(routedGone, "v1", "public", 1)
 	held := NewBodies(1)
@@ -327,7 +324,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 	if got := k.readBody(false); got != `{"a":1,"route":` {
 		t.Errorf("with trailers: %s", got)
 	}
-	// a gateway that names no pool sends the body whatever the answer to its headers
+	// A gateway that sends no pool sends the body whatever the answer to its headers.
 	for _, length := range []string{"", "70"} {
 		k := open(t, c)
 		headers := headersWith(headersOf(modeBuffered, false), "x-other", "a")
@@ -345,7 +342,7 @@ func TestTokenIDs_UnreadBodyHasNoRoute(t *testing.T) {
 			t.Errorf("answered %v", first)
 		}
 	}
-	// an Envoy that Penstock configures would send no body after the pick
+	// An Envoy that Penstock configures would send no body after the pick.
 	k = open(t, start(t, p), MetadataKeyPool, "ns/pool")
 	k.send(headersWith(headersOf(modeBuffered, false), "content-length", "70"))
 	if i := k.receive().GetImmediateResponse(); i.GetStatus().GetCode() != 503 ||

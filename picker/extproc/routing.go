@@ -8,8 +8,8 @@ import (
 
 var routingHeaders = endpointpicker.RoutingHeaders()
 
-// route has a request name the further servers of its pick, and no others: a client's own could
-// have a server send the request to any address. Edges and hops of ours have removed them.
+// route sets the pick's routing headers and removes a client's own, which could make a server send
+// the request to any address. Our edges and hops removed them already.
 func (x *exchange) route(a *Answer) {
 	x.change.set, x.change.remote = a.Headers, a.Changes
 	m := x.request.Headers

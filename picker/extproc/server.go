@@ -10,95 +10,88 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// Picker decides about requests. Its methods are called by many streams concurrently.
+// Picker decides about requests. Many streams call it concurrently.
 type Picker interface {
-	// Begin begins the pick of a call's request, of which no message is read yet. Its error ends
-	// the call: the gateway may not pick from the pool. It may set r.Imported.
+	// Begin begins the pick of a call's request, before any message. An error ends the call: the
+	// gateway may not pick from the pool. It may set r.Imported.
 	Begin(ctx context.Context, r *Request) (Pick, error)
 }
 
-// Pick decides about one request, whose stream calls it.
+// Pick decides about one stream's request.
 type Pick interface {
-	// Body returns what the pick needs of the request's body, and the mode that is assumed for
-	// gateways that don't send theirs. The headers have arrived.
+	// Body returns the need of the request's body, and the mode assumed for gateways that do not
+	// send theirs. The headers have arrived.
 	Body() BodyPolicy
-	// Replacement returns what replaces a model that the body names; nil if it stays. It is called
-	// with BodyPolicy.Rewrite alone, in STREAMED also after Answer.
+	// Replacement returns the replacement of a model in the body, or nil. It needs
+	// BodyPolicy.Rewrite; in STREAMED it is called after Answer, too.
 	Replacement(model string) *request.Target
-	// Answer answers the request, once. It must not keep the request or anything in it after
-	// Answer.Track's End.
+	// Answer answers the request, once. It must not keep any part of it after Answer.Track's End.
 	Answer() Answer
 	// End ends the use of the Pick.
 	End()
 }
 
-// BodyPolicy is what a pool needs of request bodies.
+// BodyPolicy is a pool's need of request bodies.
 type BodyPolicy struct {
-	// Wait delays the pick until the body has been read, in modes that allow it (not NONE and
-	// STREAMED), unless the body is a stream. Prompts does so only for requests of an API whose
-	// prompts are known.
+	// Wait delays the pick until the body has been read, except in NONE and STREAMED and for
+	// streams. Prompts does so only for APIs with known prompts.
 	Wait, Prompts bool
 	// Whole means that Pick needs the body itself, not only its Facts.
 	Whole bool
-	// Keep means that Pick can use the body itself, and does without if too many are held.
+	// Keep means that Pick can use the body, and does without if too many are held.
 	Keep bool
-	// Valid answers a request of an API whose prompts are known 400 if its body is no JSON: Pick
-	// has nothing else to go by. It needs Keep.
+	// Valid rejects with 400 bodies that are not JSON, for APIs with known prompts. It needs Keep.
 	Valid bool
-	// Rewrite has Pick.Replacement replace the models of bodies. They are held, in modes that allow
-	// it: a request whose body cannot be held is answered 503.
+	// Rewrite replaces models by Pick.Replacement. Bodies are held in modes that allow it; a
+	// request whose body cannot be held gets a 503.
 	Rewrite bool
-	// TrustHeaders has a pick in STREAMED, which precedes the body, go by the model in the header
-	// x-gateway-model-name.
+	// TrustHeaders makes a pick in STREAMED, before the body, use x-gateway-model-name.
 	TrustHeaders bool
-	// OwnWorkers removes the workers and token IDs that a body names in nvext: the pick decides
-	// about them. As with Rewrite, bodies are held. In STREAMED they pass as they are.
+	// OwnWorkers removes the workers and token IDs in a body's nvext, because the pick decides
+	// about them. Bodies are held as with Rewrite. In STREAMED they pass unchanged.
 	OwnWorkers bool
-	// Process means that Pick sends the body elsewhere (Request.Sent), and may add token IDs to it.
-	// The member "route" is removed: it is for the picker. As with Keep, a request does without if
-	// too many bodies are held; the member is removed there too, but for a body in BUFFERED that
-	// the gateway is not asked for: it would be sent in one piece, which is what there is no room
-	// for.
+	// Process means that Pick sends the body elsewhere (Request.Sent) and may add token IDs. The
+	// member "route", which is for the picker, is removed. As with Keep, a request continues if too
+	// many bodies are held. The member is then still removed, except in BUFFERED from a body that
+	// the gateway is not asked for, because it would arrive in one piece.
 	Process bool
-	// UserMessages of a chat completion are in the key of which Facts.Spread is the hash; 0: it is
-	// not computed. A chat completion that is no JSON is answered 400.
+	// UserMessages is how many user messages of a chat completion Facts.Spread hashes; 0 means
+	// none. A chat completion that is not JSON gets a 400.
 	UserMessages int
-	// Assume is the mode of gateways that don't send theirs: ModeNone, ModeBuffered or
+	// Assume is the mode of gateways that do not send theirs: ModeNone, ModeBuffered or
 	// ModeFullDuplexStreamed.
 	Assume Mode
-	// Limit is the largest body, in bytes, that is held for a pick; larger ones are answered 413.
+	// Limit bounds a body held for a pick, in bytes; larger ones get a 413.
 	Limit int
-	// Unavailable ends the call as Answer.Unavailable does, but before its first response: Envoy
-	// doesn't retry a call that was answered in part.
+	// Unavailable is like Answer.Unavailable, before the first response: Envoy does not retry a
+	// partly answered call.
 	Unavailable bool
 }
 
-// Config of a Server.
+// Config configures a Server.
 type Config struct {
 	Picker Picker  // required
-	Bodies *Bodies // of this cluster's Gateways; default: NewBodies(0)
-	// ImportBodies are those of calls from other clusters, which so take no room from Bodies;
-	// default: NewBodies(0).
+	Bodies *Bodies // for this cluster's Gateways; default: NewBodies(0)
+	// ImportBodies are for calls from other clusters, which take no room from Bodies; default
+	// NewBodies(0).
 	ImportBodies *Bodies
-	Calls        *Calls // of other clusters; default: NewCalls(0)
+	Calls        *Calls // for other clusters; default: NewCalls(0)
 	// Gateway returns the Gateway whose key a call has; "" if calls need none.
 	Gateway func(context.Context) string
-	// Member returns the other cluster whose gateway makes a call, as its connection proves; nil:
-	// none does.
-	Member  func(context.Context) string
-	Uploads Uploads // nil: all are taken
-	// Failures judges responses; nil: no server is dead.
+	// Member returns the other cluster that a call's connection proves; may be nil.
+	Member   func(context.Context) string
+	Uploads  Uploads // nil means no limit
 	Failures Failures
 	Names    Names
-	// Pool is the only pool of this server's callers, who are of another cluster and need not name
-	// it; "": they name one.
+	// Pool is the only pool that this server's callers, from another cluster, may pick from,
+	// without naming it; "" means that they name one.
 	Pool string
 }
 
-// Server is envoy.service.ext_proc.v3.ExternalProcessor. Its state is that of Config.
+// Server is envoy.service.ext_proc.v3.ExternalProcessor. Its state is in Config.
 type Server struct{ Config }
 
-// New returns a Server.
+// New returns a Server with defaults in place of c's zero values.
 func New(c Config) *Server {
 	if c.Gateway == nil {
 		c.Gateway = func(context.Context) string { return "" }
@@ -130,7 +123,7 @@ const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 const processMethod = "/" + ServiceName + "/Process"
 
-// Register adds the service to a gRPC server, which must have been made with Codec.
+// Register adds the service to a gRPC server, which must use Codec.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&grpc.ServiceDesc{
 		ServiceName: ServiceName,
@@ -164,7 +157,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	if call.failed != "" {
 		return s.failed(stream, call)
 	}
-	x := newExchange()
+	x := exchanges.Get().(*exchange)
 	defer x.close()
 	x.request.exchange = x
 	x.bodies, x.names, x.stream, x.ctx = s.Bodies, &s.Names, stream, ctx
@@ -180,7 +173,7 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	if x.pick, err = s.Picker.Begin(ctx, &x.request); err != nil {
 		return err
 	}
-	if x.request.Imported { // what else a call names is about the routes of this cluster
+	if x.request.Imported { // the other fields are about this cluster's routes
 		x.request.Pools, x.request.Retries, x.request.Spill, x.request.Last, x.request.Subset, x.request.Open = nil, 0,
 			nil, false, "", false
 		x.request.Fixed = false
@@ -208,13 +201,14 @@ func (s *Server) process(stream grpc.ServerStream) error {
 	}
 }
 
-// Number parses a decimal of up to four digits, such as a status or a number of retries. It returns
-// 0 for anything else.
-func Number[T string | []byte](text T) int {
-	if len(text) == 0 || len(text) > 4 {
+// Number parses up to four decimal digits, such as a status or a number of retries, else 0.
+func Number[T string | []byte](text T) int { return Digits(text, 4) }
+
+// Digits parses up to most decimal digits, else 0.
+func Digits[T string | []byte](text T, most int) (n int) {
+	if len(text) > most {
 		return 0
 	}
-	n := 0
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
 			return 0

@@ -2,12 +2,10 @@ package extproc
 
 import "github.com/penstock-project/penstock/picker/request"
 
-// ReasonInvalidBody is the reason of a 400: the pool's strategy needs the body, which is no JSON or
-// nests too deep.
+// ReasonInvalidBody is the reason of a 400: the pool's strategy needs the body, which is not JSON
+// or nests too deep.
 const ReasonInvalidBody = "invalid_body"
 
-// readFacts reads the facts of the body. It returns an answer if the body is invalid and the pool
-// needs it.
 func (x *exchange) readFacts() *Answer {
 	model, problem := x.rewriteBody()
 	if problem != nil {
@@ -37,8 +35,7 @@ func invalidBody(err error) *Answer {
 		MaxRetries: -1}
 }
 
-// check returns why the whole body is invalid. It passes if too many bodies are held to copy this
-// one.
+// check returns why the body is invalid. It passes if too many bodies are held to copy this one.
 func (x *exchange) check() error {
 	if len(x.request.Body) == 1 {
 		return request.Check(x.request.Body[0].ReadOnlyData())
@@ -52,13 +49,12 @@ func (x *exchange) check() error {
 	return request.Check(x.request.Body.Materialize())
 }
 
-// spreadOfNothing is the Facts.Spread of a request without a body.
 func (x *exchange) spreadOfNothing() uint64 {
 	if x.policy.UserMessages == 0 {
 		return 0
 	}
 	s := request.NewSpread(request.OtherKind, x.policy.UserMessages)
 	defer s.Release()
-	hash, _ := s.Sum() // of no chat completion: there is no error
+	hash, _ := s.Sum() // no error without a chat completion
 	return hash
 }

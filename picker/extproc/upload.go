@@ -7,34 +7,33 @@ import (
 	"google.golang.org/grpc"
 )
 
-// headerChunked has the Transfer-Encoding of a request at the edge.
+// headerChunked is the Transfer-Encoding of a request at the edge.
 const headerChunked = "x-penstock-chunked"
 
-// Uploads decides which requests with large bodies an Envoy may take.
+// Uploads decides which requests with large bodies an Envoy may accept.
 type Uploads interface {
-	// Upload begins one of an Envoy that may hold limit bytes in all.
+	// Upload begins an upload at an Envoy that may hold limit bytes in all.
 	Upload(ctx context.Context, gateway string, limit int64) Upload
 }
 
-// Upload is the share of one request in what its Envoy holds.
+// Upload is one request's share of its Envoy's memory.
 type Upload interface {
-	Take(n int64) bool // reports whether there is room for n more bytes
-	Close()            // returns what was taken
+	Take(n int64) bool // reserves n more bytes, if there is room
+	Close()            // returns the reserved bytes
 }
 
-// unlimited takes every upload.
 type unlimited struct{}
 
 func (unlimited) Upload(context.Context, string, int64) Upload { return unlimited{} }
 func (unlimited) Take(int64) bool                              { return true }
 func (unlimited) Close()                                       {}
 
-// maxHeld is how much of one body an Envoy holds at most: it answers 413 to a larger one, or sends
-// it on without a way to repeat it (translator/envoy, maxBody).
+// maxHeld bounds the part of a body that an Envoy holds. It rejects a larger one with 413, or
+// forwards it without retries (translator/envoy, maxBody).
 const maxHeld = 32 << 20
 
-// upload serves one HTTP request until it ends. A declared length is taken at once; a body without
-// one is watched as it arrives.
+// upload serves one HTTP request. A declared length is reserved at once; other bodies count as they
+// arrive.
 func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	u := s.Uploads.Upload(stream.Context(), s.Gateway(stream.Context()), limit)
 	defer u.Close()
@@ -63,7 +62,6 @@ func (s *Server) upload(stream grpc.ServerStream, limit int64) error {
 	}
 }
 
-// size is how many bytes of the body a message announces or has.
 func size(m *Message) int64 {
 	length := m.Header("content-length")
 	switch {
@@ -79,7 +77,6 @@ func size(m *Message) int64 {
 	return n
 }
 
-// passUpload lets a request go on. It is nil for a message that gets no answer.
 func passUpload(m *Message) *reply {
 	switch m.Kind {
 	case RequestHeaders:
@@ -99,13 +96,11 @@ func passUpload(m *Message) *reply {
 	return nil
 }
 
-// noRoom answers an upload for which there is no room.
 var noRoom = Answer{Status: 503, Reason: "too_many_uploads",
 	Message: "this gateway holds too many large requests: send a smaller one, or try again later"}
 
-// watchBody passes headers, and has the body sent here as it arrives
-// (ProcessingResponse.mode_override). The other modes stay those of the filter. The header by which
-// Envoy notes such a request is removed.
+// watchBody passes headers and requests the body as it arrives (ProcessingResponse.mode_override).
+// It removes the header by which Envoy marks such a request.
 var watchBody = func() *reply {
 	w := newWriter(16)
 	mode := w.len()

@@ -10,7 +10,6 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
 
-// room is Uploads with so many bytes left.
 type room struct {
 	left, limit int64
 	gateway     string
@@ -32,7 +31,6 @@ func (r *room) Take(n int64) bool {
 
 func (r *room) Close() { close(r.closed) }
 
-// openUpload begins a call about an upload with some headers.
 func openUpload(t *testing.T, r *room, pairs ...string) client {
 	t.Helper()
 	r.closed = make(chan struct{})
@@ -105,7 +103,7 @@ func TestUpload_BodyOfUnknownLengthIsWatched(t *testing.T) {
 	}
 }
 
-// Envoy sends on, and does not hold, what exceeds its limit.
+// Envoy passes on, and does not hold, bytes beyond its limit.
 func TestUpload_CountsNoMoreThanEnvoyHolds(t *testing.T) {
 	r := &room{left: maxHeld}
 	k := openUpload(t, r, headerChunked, "chunked")

@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-project/penstock/picker/request"
 )
 
-// fakePicker returns the configured answer and records the requests.
 type fakePicker struct {
 	policy BodyPolicy
 	answer func(*Request) Answer
@@ -49,7 +48,6 @@ type fakePick struct {
 
 func (f fakePick) Body() BodyPolicy { return f.p.policy }
 
-// Replacement replaces the model "public" by "v1".
 func (f fakePick) Replacement(model string) *request.Target {
 	if model == "public" {
 		return request.NewTarget("v1")
@@ -72,10 +70,10 @@ func (f fakePick) Answer() Answer {
 		Lease: Lease{"me", 1}, Track: p}
 }
 
-func (p *fakePicker) Response(of Response) Header {
+func (p *fakePicker) Response(response Response) Header {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.statuses, p.served = append(p.statuses, of.Status), append(p.served, of.Served)
+	p.statuses, p.served = append(p.statuses, response.Status), append(p.served, response.Served)
 	return p.set
 }
 
@@ -120,7 +118,6 @@ func startWith(t testing.TB, p *fakePicker, c Config) *grpc.ClientConn {
 	return conn
 }
 
-// client is a gateway's side of one stream.
 type client struct {
 	extprocv3.ExternalProcessor_ProcessClient
 	t      testing.TB
@@ -260,7 +257,6 @@ func TestExtProc_BufferedTrailersWithoutBodyAreAnswered(t *testing.T) {
 	}
 }
 
-// readBody collects streamed chunks until the end of the stream.
 func (k client) readBody(end bool) string {
 	k.t.Helper()
 	var body bytes.Buffer
@@ -389,7 +385,6 @@ func TestExtProc_ServedEndpointIsReportedToTracker(t *testing.T) {
 	}
 }
 
-// A body that the gateway holds back shows its end, and not its first byte.
 func TestExtProc_FirstByteIsThatOfABodyThatArrives(t *testing.T) {
 	for mode, want := range map[filterv3.ProcessingMode_BodySendMode]int{
 		modeStreamed: 1, modeDuplex: 1, modeBuffered: 0, filterv3.ProcessingMode_BUFFERED_PARTIAL: 0,

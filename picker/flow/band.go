@@ -5,11 +5,10 @@ import (
 	"container/list"
 )
 
-// band has the requests of one priority that wait.
 type band struct {
 	priority int
 	byID     map[string]*flow
-	order    *list.List // of *flow: whose turn is next
+	order    *list.List // of *flow, by turn
 	all      map[*Request]struct{}
 	bytes    int64
 }
@@ -18,49 +17,44 @@ func newBand(priority int) *band {
 	return &band{priority: priority, byID: map[string]*flow{}, order: list.New(), all: map[*Request]struct{}{}}
 }
 
-// sharedID is the flow of the fairness IDs beyond maxFlows. No header's value has a NUL.
+// sharedID is the flow of fairness IDs beyond maxFlows. No header value contains a NUL.
 const sharedID = "\x00"
 
-// flow has the requests of one fairness ID that wait, as a heap.
+// flow has the waiting requests of one fairness ID, as a heap.
 type flow struct {
 	id       string
 	at       *list.Element // in band.order
 	requests []*Request
 }
 
-// next returns the request that goes next. The band has one.
 func (b *band) next() *Request { return b.order.Front().Value.(*flow).requests[0] }
 
-// Waiting is what waits of one priority.
+// Waiting sums up the waiting requests of one priority.
 type Waiting struct {
 	Requests int
-	Bytes    int64 // of their bodies, and of the body of the request that arrived then
+	Bytes    int64
 }
 
-// Full returns what waited of a request's priority when one more arrived than may wait, so that the
-// request was Rejected.
+// Full returns the queue that made the request Rejected.
 func (r *Request) Full() Waiting { return r.full }
 
-// waiting returns what waits when a request arrives.
 func (b *band) waiting(r *Request) Waiting {
 	return Waiting{Requests: len(b.all), Bytes: b.bytes + r.Bytes}
 }
 
-// turn puts a flow that had its turn behind the others.
 func (b *band) turn(f *flow) {
 	if len(f.requests) > 0 {
 		b.order.MoveToBack(f.at)
 	}
 }
 
-// longest returns the flow with the most requests; nil if there is none.
-func (b *band) longest() (of *flow) {
+func (b *band) longest() (longest *flow) {
 	for _, f := range b.byID {
-		if of == nil || len(f.requests) > len(of.requests) {
-			of = f
+		if longest == nil || len(f.requests) > len(longest.requests) {
+			longest = f
 		}
 	}
-	return of
+	return longest
 }
 
 func (f *flow) add(r *Request)    { heap.Push(f, r) }

@@ -14,17 +14,15 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// server is a pool that takes requests as long as it has room.
 type server struct{ room, sheddable, endpoints int }
 
 func (s *server) measure(time.Time) flow.Room {
 	return flow.Room{Endpoints: s.endpoints, Requests: s.room, Sheddable: min(s.room, s.sheddable)}
 }
 
-// full is a saturated pool.
 func full() *server { return &server{endpoints: 1} }
 
-// enter has requests queue, which are named in the order of admission.
+// requests are named in the order of admission.
 type requests struct {
 	t     *testing.T
 	queue *flow.Queue
@@ -44,7 +42,7 @@ func (q *requests) enter(name string, r flow.Request) flow.Outcome {
 	return o
 }
 
-// admitted lets one request in after the other, and returns their names.
+// admitted admits one request after the other, and returns their names.
 func (q *requests) admitted(s *server) (names []string) {
 	for len(q.all) > 0 {
 		time.Sleep(10 * time.Millisecond)
@@ -264,8 +262,8 @@ func TestFlowControl_WaitingRequestGoesWhenThereIsRoom(t *testing.T) {
 	})
 }
 
-// The choice of an endpoint may take seconds, as when a service outside is asked first: its request
-// takes room meanwhile.
+// The choice of an endpoint may take seconds, as with an external service: its request takes room
+// meanwhile.
 func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{room: 2, sheddable: 1, endpoints: 1}
@@ -303,8 +301,7 @@ func TestFlowControl_RoomOfAdmittedRequestIsNotGivenAwayAgain(t *testing.T) {
 	})
 }
 
-// shared is a pool whose room two processes measure; each one sees what the other has placed after
-// a delay.
+// shared is a pool measured by two processes; each sees the other's placed requests after a delay.
 type shared struct {
 	admitted [2][]time.Time
 	mu       sync.Mutex // choices that end at the same instant are placed by goroutines of their own
@@ -330,7 +327,7 @@ func (s *shared) measure(process int) func(time.Time) flow.Room {
 	}
 }
 
-// admit notes that a process has admitted a request, whose choice takes a time.
+// admit records an admitted request, whose choice takes a time.
 func (s *shared) admit(process int, choice time.Duration) {
 	s.admitted[process] = append(s.admitted[process], time.Now())
 	place := func() {
@@ -401,7 +398,7 @@ func admitTogether(t *testing.T, choice time.Duration) {
 	}
 }
 
-// Requests of a priority with a time of its own wait that long, and others the pool's.
+// Requests of a priority with its own time wait that long, others the pool's.
 func TestFlowControl_PrioritiesWaitTheirOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := flow.Limits{TTL: time.Minute, TTLs: []flow.BandTTL{

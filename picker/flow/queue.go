@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Defaults of Limits: those of llm-d's router.
+// Defaults of Limits, as in llm-d's router.
 const (
 	DefaultRequests = 5000
 	DefaultBytes    = 1_000_000_000
@@ -19,24 +19,22 @@ const (
 )
 
 const (
-	// maxFlows bounds the flows of a pool. Fairness IDs beyond it share one flow.
+	// maxFlows bounds a pool's flows. Further fairness IDs share one.
 	maxFlows = 1000
-	// maxBands bounds the bands of a pool. Priorities beyond it share the lowest.
+	// maxBands bounds a pool's bands. Further priorities share the lowest.
 	maxBands = 64
-	// interval is how often a pool is measured, at most, and how often requests that wait are
-	// tried.
+	// interval is the shortest time between measurements, and the interval of attempts to admit.
 	interval = 5 * time.Millisecond
 	// emptyInterval is how often requests for a pool without endpoints are checked.
 	emptyInterval = 100 * time.Millisecond
-	// lag is how long it takes until other processes count what this one places, and it counts what
-	// they do.
+	// lag is the time until processes count each other's placed requests.
 	lag = 64 * time.Millisecond
 )
 
-// Order is which request of a flow goes first.
+// Order determines which request of a flow goes first.
 type Order string
 
-// The orders. Deadline is by Request.Deadline; a request without one goes after all that have one.
+// The orders. With Deadline, requests without Request.Deadline go last.
 const (
 	FCFS     Order = "FCFS"
 	Deadline Order = "Deadline"
@@ -44,23 +42,23 @@ const (
 
 // Limits of a Queue. Zero values mean the defaults.
 type Limits struct {
-	Requests int           // of each band that wait
-	Bytes    int64         // of their bodies
-	TTL      time.Duration // how long a request waits
-	TTLs     []BandTTL     // in place of TTL
-	EmptyTTL time.Duration // how long while the pool has no endpoint
+	Requests int // waiting in each band
+	Bytes    int64
+	TTL      time.Duration // maximum wait
+	TTLs     []BandTTL     // replace TTL by priority
+	EmptyTTL time.Duration // maximum wait while the pool has no endpoint
 	Order    Order
 }
 
-// BandTTL is how long requests of one priority wait; Negative: of each priority below 0 without one
-// of its own.
+// BandTTL is the maximum wait of one priority. Negative applies to each priority below 0 without
+// its own.
 type BandTTL struct {
 	Priority int
 	Negative bool
 	TTL      time.Duration
 }
 
-// Wait returns how long a request of a priority waits.
+// Wait returns the maximum wait of a request of a priority.
 func (l Limits) Wait(priority int) time.Duration {
 	wait := l.TTL
 	for _, b := range l.TTLs {
@@ -81,27 +79,26 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Room is how much a pool takes at one moment.
+// Room is a pool's room at one moment.
 type Room struct {
-	Endpoints int // that take requests
-	// Requests is how many more the pool takes, and Sheddable how many of them may be of a priority
-	// below 0.
+	Endpoints int // that accept requests
+	// Requests is how many more requests the pool accepts, Sheddable how many below priority 0.
 	Requests, Sheddable int
-	// Saturation of the pool: 1 and more is saturated.
+	// Saturation of the pool; saturated from 1 on.
 	Saturation float64
-	// Others is how many other processes admit requests to the same servers, and First reports
-	// whether this one goes before them.
+	// Others counts the other processes that admit requests to the same servers, all after this one
+	// if First.
 	Others int
 	First  bool
 }
 
-// Request is one that asks to be admitted.
+// Request asks to be admitted.
 type Request struct {
-	Priority int       // higher goes first; below 0 is sheddable
-	Fairness string    // the ID of its flow
-	Bytes    int64     // of its body
-	Deadline time.Time // zero: none
-	Model    string    // that it asks for, for Each
+	Priority int // higher goes first; below 0 is sheddable
+	Fairness string
+	Bytes    int64
+	Deadline time.Time // zero without one
+	Model    string
 
 	full    Waiting
 	state   Outcome // guarded by Queue.mu
@@ -113,7 +110,7 @@ type Request struct {
 	index   int // in flow.requests
 }
 
-// Outcome is what became of a request.
+// Outcome is the outcome of a request.
 type Outcome int
 
 // The outcomes. All but Queued are final.
@@ -121,40 +118,40 @@ const (
 	Queued      Outcome = iota
 	Admitted            // its endpoint may be chosen now
 	Rejected            // its band is full
-	Expired             // it has waited for its TTL
-	NoEndpoints         // it has waited for EmptyTTL, and the pool has no endpoint
-	Canceled            // its client has left
+	Expired             // it waited for its TTL
+	NoEndpoints         // it waited for EmptyTTL, and the pool has no endpoint
+	Canceled
 )
 
 var outcomes = [...]string{"queued", "admitted", "rejected", "expired", "no_endpoints", "canceled"}
 
-// String is the outcome as metrics have it.
+// String is the outcome in metrics.
 func (o Outcome) String() string { return outcomes[o] }
 
-// Queue holds the requests of one pool that wait.
+// Queue holds the waiting requests of one pool.
 type Queue struct {
 	waiting   atomic.Int64
-	room      atomic.Int64 // how many more requests may be admitted until the next measurement
-	sheddable atomic.Int64 // of them
-	measured  atomic.Int64 // when, in nanoseconds since begin
-	admitted  atomic.Int64 // requests, in all
-	placed    atomic.Int64 // those of them that Placed was called for
+	room      atomic.Int64 // requests to admit until the next measurement
+	sheddable atomic.Int64 // sheddable part of room
+	measured  atomic.Int64 // time in nanoseconds since begin
+	admitted  atomic.Int64 // total number of requests
+	placed    atomic.Int64 // number of calls of Placed
 	settings  atomic.Pointer[settings]
 	last      atomic.Pointer[Room]
-	begin     time.Time // with a monotonic clock: one that jumps moves nothing
+	begin     time.Time // monotonic: jumps of the clock have no effect
 
 	mu      sync.Mutex
-	bands   []*band // by priority, the highest first; none is empty
+	bands   []*band // non-empty, highest priority first
 	flows   int     // of all bands
 	number  uint64
 	pumping bool
-	delay   time.Duration // how long the request that was admitted last has waited
-	emptyAt time.Time     // when expireEmpty was called last
-	granted mix           // the room of the last measurement
-	usual   mix           // what was admitted over the last seconds
-	counted int64         // of placed, in lately
+	delay   time.Duration
+	emptyAt time.Time
+	granted mix   // room by the last measurement
+	usual   mix   // admissions over the last seconds
+	counted int64 // part of placed that is in lately
 	lately  [2]struct {
-		window int64 // of length lag; since begin
+		window int64 // of length lag, since begin
 		placed int
 	}
 }
@@ -164,8 +161,8 @@ type settings struct {
 	measure func(now time.Time) Room
 }
 
-// New returns an empty Queue. measure returns the pool's Room; it is called while the Queue is
-// locked, at most every few milliseconds, and must not block.
+// New returns an empty Queue. measure returns the pool's Room. It is called with the Queue locked,
+// at most every few milliseconds, and must not block.
 func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	q := &Queue{begin: now}
 	q.measured.Store(-int64(interval))
@@ -173,24 +170,24 @@ func New(l Limits, measure func(now time.Time) Room, now time.Time) *Queue {
 	return q
 }
 
-// Set replaces limits and measure. Requests that wait stay.
+// Set replaces limits and measure. Waiting requests stay.
 func (q *Queue) Set(l Limits, measure func(now time.Time) Room) {
 	q.settings.Store(&settings{l.withDefaults(), measure})
 }
 
-// Limits returns those in force.
+// Limits returns the current limits.
 func (q *Queue) Limits() Limits { return q.settings.Load().Limits }
 
-// On reports whether there is flow control: a pool without it has no Queue.
+// On reports whether there is flow control: otherwise the Queue is nil.
 func (q *Queue) On() bool { return q != nil }
 
-// Pass admits a request if none waits and there is room, and takes no lock. Most requests pass; one
-// that does not has to Enter.
+// Pass admits a request without a lock if none waits and there is room, as for most requests.
+// Otherwise Enter must be called.
 func (q *Queue) Pass(priority int, now time.Time) bool {
 	if q.waiting.Load() > 0 || q.due(now) {
 		return false
 	}
-	q.admitted.Add(1) // before its room is taken, so that each measurement counts one or the other
+	q.admitted.Add(1) // before taking room, so that each measurement counts one or the other
 	if !q.take(priority) {
 		q.admitted.Add(-1)
 		return false
@@ -248,25 +245,25 @@ func (q *Queue) Await(ctx context.Context, r *Request) Outcome {
 	return r.state
 }
 
-// Placed ends the time in which an admitted request counts beside what is measured: from now on it
-// is measured, or it is not sent. It is called once for each request that is admitted.
+// Placed records that an admitted request is measured from now on, or not sent. Call it once for
+// each admitted request.
 func (q *Queue) Placed() { q.placed.Add(1) }
 
-// Unplaced returns how many requests are admitted and not placed.
+// Unplaced returns the number of admitted requests before Placed.
 func (q *Queue) Unplaced() int { return int(q.admitted.Load() - q.placed.Load()) }
 
-// Remove takes a queued request out, which is not sent.
+// Remove removes a queued request, which is not sent.
 func (q *Queue) Remove(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.state == Admitted { // since Enter queued it
+	if r.state == Admitted { // after Enter had queued it
 		q.Placed()
 		return
 	}
 	q.finish(r, Canceled)
 }
 
-// Admit admits the requests that the pool has room for at a time, and returns how many wait then.
+// Admit admits requests for which there is room, and returns how many still wait.
 func (q *Queue) Admit(now time.Time) (waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -274,7 +271,7 @@ func (q *Queue) Admit(now time.Time) (waiting int) {
 	return int(q.waiting.Load())
 }
 
-// Room returns what was measured last.
+// Room returns the last measurement.
 func (q *Queue) Room() Room {
 	if last := q.last.Load(); last != nil {
 		return *last
@@ -282,14 +279,14 @@ func (q *Queue) Room() Room {
 	return Room{}
 }
 
-// Delay returns how long the request that was admitted last has waited.
+// Delay returns the wait of the last admitted request.
 func (q *Queue) Delay() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.delay
 }
 
-// Band is what waits of one priority.
+// Band describes the waiting requests of one priority.
 type Band struct {
 	Priority int       `json:"priority"`
 	Requests int       `json:"requests"`
@@ -298,7 +295,7 @@ type Band struct {
 	Oldest   time.Time `json:"oldest"`
 }
 
-// Bands returns what waits, the highest priority first.
+// Bands returns the waiting requests by priority, highest first.
 func (q *Queue) Bands() []Band {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -315,14 +312,14 @@ func (q *Queue) Bands() []Band {
 	return out
 }
 
-// Ahead is what waits that goes before a request.
+// Ahead sums up the waiting requests that precede a request.
 type Ahead struct {
 	Requests int
-	Bytes    int64         // of their bodies
-	Oldest   time.Duration // since the first of them arrived
+	Bytes    int64
+	Oldest   time.Duration
 }
 
-// Ahead returns what waits of a priority and of higher ones.
+// Ahead returns the waiting requests of a priority and higher ones.
 func (q *Queue) Ahead(priority int, now time.Time) (a Ahead) {
 	if q.waiting.Load() == 0 {
 		return a
@@ -335,7 +332,7 @@ func (q *Queue) Ahead(priority int, now time.Time) (a Ahead) {
 	return a
 }
 
-// Each calls f for each request that waits. f must not call the Queue.
+// Each calls f for each waiting request. f must not call the Queue.
 func (q *Queue) Each(f func(*Request)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -346,12 +343,10 @@ func (q *Queue) Each(f func(*Request)) {
 	}
 }
 
-// due reports whether the room was measured too long ago.
 func (q *Queue) due(now time.Time) bool {
 	return int64(now.Sub(q.begin))-q.measured.Load() >= int64(interval)
 }
 
-// take takes one place of the room.
 func (q *Queue) take(priority int) bool {
 	if priority < 0 && q.sheddable.Add(-1) < 0 || q.room.Add(-1) < 0 {
 		return false
@@ -359,7 +354,7 @@ func (q *Queue) take(priority int) bool {
 	return true
 }
 
-// admit admits what there is room for. q.mu is held.
+// q.mu is held.
 func (q *Queue) admit(now time.Time) {
 	if q.due(now) {
 		q.measure(now)
@@ -376,11 +371,11 @@ func (q *Queue) admit(now time.Time) {
 	}
 }
 
-// measure sets the room. q.mu is held.
+// q.mu is held.
 func (q *Queue) measure(now time.Time) {
 	s := q.settings.Load()
 	at := int64(now.Sub(q.begin))
-	placed := q.placed.Load() // before measure: a request that is placed meanwhile counts twice, and not never
+	placed := q.placed.Load() // before measure: a request placed meanwhile then counts twice rather than never
 	m := s.measure(now)
 	q.roll(at)
 	taken := mix{q.granted.all - float64(max(q.room.Load(), 0)),
@@ -402,21 +397,20 @@ func (q *Queue) measure(now time.Time) {
 	}
 }
 
-// mix is how many requests were admitted, and how many of them were sheddable.
 type mix struct{ all, sheddable float64 }
 
-// usualTime is how long an admission counts for what is usual.
+// usualTime is the time constant of usual.
 const usualTime = 5 * time.Second
 
-// add adds what was admitted in a time, in which what was admitted before lost weight.
+// add adds admissions; earlier ones lose weight with time.
 func (m *mix) add(taken mix, after time.Duration) {
 	kept := math.Exp(-after.Seconds() / usualTime.Seconds())
 	m.all, m.sheddable = m.all*kept+taken.all, m.sheddable*kept+taken.sheddable
 }
 
-// reserve is how many servers are kept free of sheddable prompts: the share of other requests among
-// those that are admitted, and half of them at most. A server reads one prompt after the other, so
-// a request that arrives while all read sheddable ones waits for one.
+// reserve is the number of servers kept free of sheddable prompts: the share of other requests
+// among the admitted ones, at most half. A server reads prompts one by one, so a request that
+// arrives while all read sheddable ones must wait.
 func (m *mix) reserve(servers int) int {
 	if m.all <= 0 {
 		return 0
@@ -424,9 +418,8 @@ func (m *mix) reserve(servers int) int {
 	return int(min(1-m.sheddable/m.all, 0.5) * float64(servers))
 }
 
-// share returns this process's part of a room of which it has given away what is unplaced: the
-// others have the same, and have given away and placed as much in the time that reports between
-// processes take.
+// share returns this process's share of a room after its unplaced requests, assuming equal numbers
+// of unplaced and recently placed requests in the other processes.
 func (q *Queue) share(n, unplaced int, m *Room) int {
 	if n -= unplaced; m.Others == 0 || n <= 0 {
 		return n
@@ -442,7 +435,6 @@ func (q *Queue) share(n, unplaced int, m *Room) int {
 	return part
 }
 
-// roll begins a new window of what was placed lately.
 func (q *Queue) roll(at int64) {
 	window := at / int64(lag)
 	switch window - q.lately[0].window {
@@ -456,8 +448,7 @@ func (q *Queue) roll(at int64) {
 	q.lately[0].window, q.lately[0].placed = window, 0
 }
 
-// expireEmpty ends the requests of a pool without endpoints that have waited for EmptyTTL. q.mu is
-// held.
+// expireEmpty ends requests that waited EmptyTTL for a pool without endpoints. q.mu is held.
 func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	var over []*Request
 	for _, b := range q.bands {
@@ -472,7 +463,7 @@ func (q *Queue) expireEmpty(s *settings, now time.Time) {
 	}
 }
 
-// finish removes a request that waits, and sets its outcome. q.mu is held.
+// finish removes a waiting request. q.mu is held.
 func (q *Queue) finish(r *Request, o Outcome) {
 	if r.state != Queued {
 		return
@@ -494,7 +485,6 @@ func (q *Queue) finish(r *Request, o Outcome) {
 	r.result <- struct{}{}
 }
 
-// pump has Admit called while requests wait.
 func (q *Queue) pump() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -518,7 +508,7 @@ func (q *Queue) pump() {
 	}()
 }
 
-// band returns that of a priority. q.mu is held.
+// q.mu is held.
 func (q *Queue) band(priority int) *band {
 	i, ok := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return cmp.Compare(p, b.priority) })
 	switch {
@@ -532,7 +522,7 @@ func (q *Queue) band(priority int) *band {
 	return b
 }
 
-// drop removes a band without requests. q.mu is held.
+// q.mu is held.
 func (q *Queue) drop(b *band) {
 	if len(b.all) > 0 {
 		return
@@ -542,7 +532,7 @@ func (q *Queue) drop(b *band) {
 	}
 }
 
-// add puts a request into its band. q.mu is held.
+// q.mu is held.
 func (q *Queue) add(b *band, r *Request) {
 	f := b.byID[r.Fairness]
 	if f == nil {
@@ -564,9 +554,9 @@ func (q *Queue) add(b *band, r *Request) {
 	q.waiting.Add(1)
 }
 
-// makePlace rejects a request of the band's longest flow, so that a flow that sends more than all
-// others does not take their places. It returns false if r would be of that flow, or if one place
-// is not enough. q.mu is held.
+// makePlace rejects a request of the band's longest flow in favor of r, so that no flow takes the
+// places of others. It returns false if r belongs to that flow, or one place is not enough. q.mu is
+// held.
 func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	longest := b.longest()
 	if longest == nil || longest.id == r.Fairness {
@@ -584,7 +574,7 @@ func (q *Queue) makePlace(b *band, r *Request, s *settings) bool {
 	return true
 }
 
-// Outcome returns what has become of a request that Enter has seen.
+// Outcome returns the outcome of a request after Enter.
 func (q *Queue) Outcome(r *Request) Outcome {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,31 +8,30 @@ import (
 )
 
 const (
-	// DefaultQueue and DefaultKV are the waiting requests and the use of the KV cache at which a
-	// server is saturated.
+	// DefaultQueue and DefaultKV are the waiting requests and the KV cache usage of a saturated
+	// server.
 	DefaultQueue = 5
 	DefaultKV    = 0.8
-	// sheddableQueue is the same for requests of a priority below 0: what a server has queued is
-	// what a more urgent request waits for.
+	// sheddableQueue is for sheddable requests: more urgent ones wait for a server's queue.
 	sheddableQueue = 1
-	// prefillRate, in tokens a second, stands for a rate that is not learned yet.
+	// prefillRate, in tokens a second, replaces an unknown rate.
 	prefillRate = 4000
 )
 
-// Saturation is when a server is saturated. Zero values mean the defaults.
+// Saturation configures when a server is saturated. Zero values mean the defaults.
 type Saturation struct {
-	Queue    float64 // waiting requests
-	KV       float64 // use of the KV cache, 0 to 1
-	InFlight int64   // requests in flight; 0: any number
+	Queue    float64
+	KV       float64 // usage, 0 to 1
+	InFlight int64   // 0 means no limit
 }
 
-// Measure returns how much the endpoints take. A pool's saturation is the mean of its servers', a
-// server's is max(queue / Queue, KV / KV). It has room while that is below 1, for as many requests
-// as raise it to 1 if each one is queued. With InFlight the saturation is at least the part of the
-// requests in flight that the pool may have.
+// Measure returns the room of the endpoints. A server's saturation is max(queue / Queue, KV / KV),
+// and a pool's is the mean. Below 1, it has room for as many requests as raise it to 1 if all are
+// queued. With InFlight, the saturation is at least the used part of the allowed requests in
+// flight.
 //
-// A server's queue is what its page shows, and what was sent there since the page was read. A
-// server whose page is stale has the queue that its requests in flight make it have.
+// A server's queue is its page's plus the requests sent since. With a stale page, it is estimated
+// from the requests in flight.
 func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	if s.Queue <= 0 {
 		s.Queue = DefaultQueue
@@ -79,7 +78,6 @@ func (s Saturation) Measure(list []endpoint.Endpoint, now time.Time) Room {
 	return room
 }
 
-// places is how many requests a number of free places in queues is: at least one if it is not 0.
 func places(free float64) int {
 	if free <= 1e-9 {
 		return 0
@@ -87,14 +85,12 @@ func places(free float64) int {
 	return int(max(1, math.Floor(free+1e-9)))
 }
 
-// queued estimates how many requests wait at a server.
 func queued(s *endpoint.State) float64 {
 	unread := float64(s.Unseen + s.UnseenElsewhere)
 	if !s.Fresh {
 		unread = max(0, float64(s.InFlight)-s.Running)
 	}
-	// Prompts sent there are accounted for, and those that have been read run. A server whose
-	// requests wait has no place for more to run.
+	// Sent prompts are accounted for, and read ones run. A server with a queue cannot run more.
 	if s.Prompt > 0 && !(s.Fresh && s.Queue > 0) {
 		rate := s.Rate
 		if rate <= 0 {

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// pool has servers, each with what its page shows.
 type pool struct {
 	registry *endpoint.Registry
 	snapshot *endpoint.Snapshot
@@ -37,7 +36,6 @@ func address(i int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)
 }
 
-// send sends a server requests of so many prompt tokens each.
 func (p *pool) send(server, n, tokens int) {
 	for range n {
 		p.leases.Open(&p.snapshot.Endpoints[server], endpoint.Holder{}, endpoint.Work{Tokens: tokens, Rate: 4000}, 0,
@@ -55,12 +53,12 @@ func TestSaturation_IsTheMeanOfQueueAndKVCache(t *testing.T) {
 		want      float64
 		room, low int
 	}{
-		"idle":                            {[]*endpoint.Reading{{}, {}}, 0, 10, 2},
-		"queue and cache":                 {[]*endpoint.Reading{{Queue: 5, KV: 0.1}, {Queue: 1, KV: 0.4}}, 0.75, 2, 0},
-		"one has more than its share":     {[]*endpoint.Reading{{Queue: 20}, {}}, 2, 0, 0},
-		"the cache is full":               {[]*endpoint.Reading{{KV: 0.8}}, 1, 0, 0},
-		"running requests alone are none": {[]*endpoint.Reading{{Running: 200}}, 0, 5, 1},
-		"one waits":                       {[]*endpoint.Reading{{Queue: 1}, {}}, 0.1, 9, 1},
+		"idle":                        {[]*endpoint.Reading{{}, {}}, 0, 10, 2},
+		"queue and cache":             {[]*endpoint.Reading{{Queue: 5, KV: 0.1}, {Queue: 1, KV: 0.4}}, 0.75, 2, 0},
+		"one has more than its share": {[]*endpoint.Reading{{Queue: 20}, {}}, 2, 0, 0},
+		"the cache is full":           {[]*endpoint.Reading{{KV: 0.8}}, 1, 0, 0},
+		"only running requests":       {[]*endpoint.Reading{{Running: 200}}, 0, 5, 1},
+		"one waits":                   {[]*endpoint.Reading{{Queue: 1}, {}}, 0.1, 9, 1},
 	} {
 		got := newPool(c.pages...).measure(flow.Saturation{})
 		if math.Abs(got.Saturation-c.want) > 1e-9 || got.Requests != c.room || got.Sheddable != c.low ||

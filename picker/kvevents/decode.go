@@ -8,35 +8,34 @@ import (
 
 var errBatch = errors.New("KV events: a batch is not the MessagePack of [timestamp, events, rank]")
 
-// event is one event: the bytes of its fields, nil where the event lacks one.
+// event has an event's encoded fields; nil where absent.
 type event struct {
 	tag                                                   string
 	hashes, parent, tokens, size, loraID, loraName, extra []byte
 	medium, group                                         []byte
 }
 
-// Fields of events, in the order in which arrays have them. Newer engines append further ones.
+// In the order of arrays. Newer engines append further ones.
 var (
 	storedFields = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
 		"lora_name", "extra_keys", "group_idx"}
 	removedFields = [...]string{"block_hashes", "medium", "group_idx"}
 )
 
-// Tags of events.
 const (
 	blockStored      = "BlockStored"
 	blockRemoved     = "BlockRemoved"
 	allBlocksCleared = "AllBlocksCleared"
 )
 
-// decode calls f for each event of a batch. An event of an unknown form is passed over: its blocks
-// count as not cached.
+// decode calls f for each event of a batch. It skips unknown events: their blocks count as not
+// cached.
 func decode(batch []byte, f func(*event)) error {
 	r := reader{p: batch}
 	if head := r.head(); head.kind != array || head.n < 2 {
 		return errBatch
 	}
-	r.skip() // the timestamp
+	r.skip()
 	events := r.head()
 	if events.kind != array {
 		return errBatch
@@ -104,7 +103,6 @@ func readMap(r *reader, n int) (e event, ok bool) {
 	return e, !r.bad && e.tag != ""
 }
 
-// set keeps the bytes of a field, unless it is null.
 func (e *event) set(name string, raw []byte) {
 	if len(raw) == 0 || raw[0] == 0xc0 {
 		return
@@ -131,7 +129,7 @@ func (e *event) set(name string, raw []byte) {
 	}
 }
 
-// list returns a reader at the first element of an array, and how many there are.
+// list returns a reader at an array's first element, and the number of elements.
 func list(raw []byte) (r reader, n int) {
 	r = reader{p: raw}
 	if head := r.head(); head.kind == array {
@@ -140,7 +138,7 @@ func list(raw []byte) (r reader, n int) {
 	return reader{bad: true}, 0
 }
 
-// number returns an integer field; -1 if it is none that an engine sends.
+// -1 if implausible.
 func number(raw []byte) int {
 	r := reader{p: raw}
 	if head := r.head(); head.kind == integer && head.n < 1<<31 {
@@ -149,7 +147,7 @@ func number(raw []byte) int {
 	return -1
 }
 
-// blockHash reads the engine's hash of a block: an integer, or the bytes of a longer hash.
+// blockHash reads the engine's hash of a block: an integer, or a longer hash's bytes.
 func (r *reader) blockHash() (hash uint64, ok bool) {
 	switch v := r.head(); v.kind {
 	case integer:
@@ -157,7 +155,7 @@ func (r *reader) blockHash() (hash uint64, ok bool) {
 	case text:
 		return prefix.NameHash(r.take(int(v.n))), !r.bad
 	case array:
-		for range v.n { // it may be a list, of several groups for instance
+		for range v.n { // it may be a list, for example of several groups
 			r.skip()
 		}
 	case mapping:
@@ -168,7 +166,7 @@ func (r *reader) blockHash() (hash uint64, ok bool) {
 	return 0, false
 }
 
-// adapter returns the hash of the event's LoRA adapter, 0 for none.
+// adapter returns the LoRA adapter's hash; 0 without one.
 func (e *event) adapter() uint64 {
 	if name := e.adapterName(); len(name) > 0 {
 		return prefix.NameHash(name)

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// engine publishes events as a model server does: blocks of some size, with hashes of its own.
+// engine publishes events as a model server does: blocks of some size, with its own hashes.
 type engine struct {
 	size  int
 	asMap bool
@@ -18,7 +18,7 @@ type engine struct {
 	seed  uint64
 }
 
-// hash is the engine's own: it has nothing to do with Penstock's keys.
+// hash is the engine's own, unrelated to Penstock's keys.
 func (e *engine) hash(tokens []uint32) any {
 	h := e.seed
 	for _, id := range tokens {
@@ -30,7 +30,6 @@ func (e *engine) hash(tokens []uint32) any {
 	return h
 }
 
-// options of a BlockStored event.
 type options struct {
 	parent int // blocks that precede; they are part of the tokens
 	lora   string
@@ -95,7 +94,6 @@ func batch(t testing.TB, events ...any) []byte {
 	return b
 }
 
-// ids are n token IDs.
 func ids(n int, seed uint32) []uint32 {
 	out := make([]uint32, n)
 	for i := range out {
@@ -131,7 +129,6 @@ func (w *world) publish(events ...any) {
 	w.seq++
 }
 
-// cached is how many tokens of a prompt the server reports.
 func (w *world) cached(tokens []uint32, model string, salt uint64) int {
 	return cachedAt(w.index, w.server, tokens, model, salt)
 }
@@ -155,8 +152,7 @@ func (w *world) want(what string, got, want int) {
 	}
 }
 
-// An engine's events are followed whatever their form, the size of its blocks and the kind of its
-// hashes.
+// Events work in any form, with any block size and kind of hash.
 func TestKVEvents_ShowWhatAServerHasCached(t *testing.T) {
 	for _, size := range []int{1, 16, 48, 64, 100, 256, 512} {
 		for _, e := range []engine{{size: size}, {size: size, asMap: true, seed: 7}, {size: size, bytes: true}} {

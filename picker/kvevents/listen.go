@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	maxConns  = 4096 // of publishers that dial
-	maxOfHost = 32   // of one address
-	// againAfter is how long the place of a connection stays taken that has not been a good one: a
-	// publisher of broken events can connect so many times a second and no more.
+	maxConns  = 4096 // of dialing publishers
+	maxOfHost = 32   // per address
+	// againAfter is how long a short connection keeps its place, which limits connections with
+	// broken events.
 	againAfter = 5 * time.Second
 )
 
-// accept serves publishers that dial until ctx ends.
 func (s *Subscriber) accept(ctx context.Context, listener net.Listener) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
@@ -81,14 +80,12 @@ func hostOf(nc net.Conn) netip.Addr {
 	return addr.Addr().Unmap().WithZone("")
 }
 
-// expects reports whether publishers of a host's model servers dial.
 func (s *Subscriber) expects(host netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.dialled[host]) > 0
 }
 
-// publisher reads one connection of a publisher that dialled.
 func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr) error {
 	c, free, err := s.handshake(ctx, nc, host, zmtp.Sub, 0)
 	if err != nil {
@@ -118,7 +115,6 @@ func (s *Subscriber) publisher(ctx context.Context, nc net.Conn, host netip.Addr
 	return err
 }
 
-// identify reads the first message of a publisher's connection, which shows of which server it is.
 func (s *Subscriber) identify(c *zmtp.Conn, host netip.Addr) (src *source, frames [][]byte, err error) {
 	if err := c.Subscribe(""); err != nil {
 		return nil, nil, err
@@ -134,7 +130,6 @@ func (s *Subscriber) identify(c *zmtp.Conn, host netip.Addr) (src *source, frame
 	return src, frames, err
 }
 
-// failAt records why the servers of a host that have no connection have none.
 func (s *Subscriber) failAt(host netip.Addr, err error) {
 	s.mu.Lock()
 	list := slices.Clone(s.dialled[host])
@@ -147,8 +142,8 @@ func (s *Subscriber) failAt(host netip.Addr, err error) {
 	}
 }
 
-// publishedBy returns the server at a host that a topic names: kv@POD@MODEL, where POD is an
-// address or the name of a pod. The topic does not matter if there is one server only.
+// publishedBy returns a host's server by topic: kv@POD@MODEL, where POD is an address or a pod's
+// name. A host's only server matches any topic.
 func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +163,6 @@ func (s *Subscriber) publishedBy(host netip.Addr, topic string) (*source, error)
 				"kv@ADDRESS:PORT@MODEL", len(list), host, topic)
 }
 
-// podOf returns the POD of kv@POD@MODEL; "" if there is none.
 func podOf(topic string) string {
 	rest, ok := bytes.CutPrefix([]byte(topic), []byte("kv@"))
 	if !ok {

@@ -12,42 +12,38 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// SGLang publishes the load of each scheduler at a PUB socket beside that of its KV events
-// (--load-publish-endpoint, since 0.5.19; scheduler_components/load_publisher.py). A message has
-// the frames of a KV event: the topic "load", a sequence number, and the MessagePack of
-// ["LoadStat", running, waiting, tokens in use, tokens that fit, rank]. It is sent when the load
-// has changed, and every second.
+// SGLang publishes each scheduler's load at a second PUB socket (--load-publish-endpoint, since
+// 0.5.19; scheduler_components/load_publisher.py), upon changes and every second. A message has the
+// frames of a KV event: the topic "load", a sequence number, and the MessagePack of ["LoadStat",
+// running, waiting, tokens in use, tokens that fit, rank].
 
 // LoadSource is a model server that publishes its load.
 type LoadSource struct {
-	Server    netip.AddrPort // as picks name it
-	Publisher netip.AddrPort // its PUB socket
+	Server    netip.AddrPort // as in picks
+	Publisher netip.AddrPort // PUB socket
 }
 
-// Load is what a server publishes.
+// Load is a server's published load.
 type Load struct {
-	Running, Waiting int // requests
-	Tokens, Fit      int // that the KV cache has in use, and that fit; Fit is 0 if it is not known
+	Running, Waiting int
+	Tokens, Fit      int // in the KV cache: tokens in use and capacity, 0 if unknown
 }
 
-// loadTopic is the beginning of the topics that are read.
-const loadTopic = "load"
+const loadTopic = "load" // prefix of the topics to read
 
-// maxLoad is the size of the largest message, in bytes; those of SGLang have less than 100.
+// maxLoad bounds a message, in bytes. SGLang's have less than 100.
 const maxLoad = 4 << 10
 
-// maxCount is the largest number in a load.
-const maxCount = 1 << 40
+const maxCount = 1 << 40 // maximum of a number in a load
 
-// loadSource is a LoadSource and its connection.
 type loadSource struct {
 	LoadSource
-	refs    int                    // of LoadSubscriptions; guarded by Subscriber.mu
-	gone    chan struct{}          // closed when there are none
-	problem atomic.Pointer[string] // why there are no loads; nil while they arrive
+	refs    int
+	gone    chan struct{}          // closed without subscriptions
+	problem atomic.Pointer[string] // why no loads arrive; nil while they do
 }
 
-// LoadSubscription is the load sources of one pool.
+// LoadSubscription has the load sources of one pool.
 type LoadSubscription struct {
 	subscriber *Subscriber
 	sources    []*loadSource
@@ -73,7 +69,7 @@ func (s *Subscriber) SubscribeLoads(list []LoadSource) *LoadSubscription {
 	return out
 }
 
-// Release ends the subscription: the loads of servers that no other one has are read no longer.
+// Release ends the subscription. Sources without another one are no longer read.
 func (n *LoadSubscription) Release() {
 	if n == nil {
 		return
@@ -89,8 +85,7 @@ func (n *LoadSubscription) Release() {
 	}
 }
 
-// Problem returns why a server's load does not arrive; "" if it does, or if it is not subscribed
-// to.
+// Problem returns why a server's load does not arrive; "" if it does, or without a subscription.
 func (n *LoadSubscription) Problem(server netip.AddrPort) string {
 	if n == nil {
 		return ""
@@ -108,7 +103,6 @@ func (s *loadSource) fail(err error) {
 	s.problem.Store(&text)
 }
 
-// serveLoads reads a source until it is released.
 func (s *Subscriber) serveLoads(ctx context.Context, src *loadSource) {
 	s.keepConnected(ctx, src.gone, func(ctx context.Context) error { return s.readLoads(ctx, src) }, func(err error) {
 		src.fail(err)
@@ -117,7 +111,6 @@ func (s *Subscriber) serveLoads(ctx context.Context, src *loadSource) {
 	})
 }
 
-// readLoads dials once, and reads until the connection ends.
 func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -146,7 +139,7 @@ func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error)
 		if err != nil {
 			return err
 		}
-		if string(topic) == loadTopic { // a PUB socket may send more than what was subscribed to
+		if string(topic) == loadTopic { // a PUB socket may send other topics, too
 			load, ok := decodeLoad(stat)
 			if !ok {
 				return errors.New("a message is not SGLang's LoadStat")
@@ -164,7 +157,6 @@ func (s *Subscriber) readLoads(ctx context.Context, src *loadSource) (err error)
 	}
 }
 
-// decodeLoad reads a LoadStat. Later versions may append fields.
 func decodeLoad(raw []byte) (l Load, ok bool) {
 	r := reader{p: raw}
 	if head := r.head(); head.kind != array || head.n < 5 || string(r.text()) != "LoadStat" {

@@ -57,7 +57,7 @@ func TestLoadStat_IsReadFromSGLangsSocket(t *testing.T) {
 	if problem := sub.Problem(model1); problem != "" {
 		t.Errorf("problem %q while loads arrive", problem)
 	}
-	poll.Until(t, "a message that is none ends the connection", func() bool {
+	poll.Until(t, "an invalid load ends the connection", func() bool {
 		send(t, socket, "load", 2, loadStat(t, -1, 0, 0, 0))
 		return strings.Contains(sub.Problem(model1), "not SGLang's LoadStat")
 	})

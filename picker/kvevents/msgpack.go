@@ -5,9 +5,8 @@ import (
 	"math"
 )
 
-// reader reads MessagePack from bytes that are in memory. It allocates nothing, and it trusts no
-// length: an array of n elements needs at least n bytes. After an error, bad is true and all
-// results are zero.
+// reader reads MessagePack from memory, without allocations. It trusts no length: an array of n
+// elements needs at least n bytes. After an error, bad is true and all results are zero.
 type reader struct {
 	p   []byte
 	at  int
@@ -18,7 +17,6 @@ func (r *reader) fail() { r.bad, r.at = true, len(r.p) }
 
 func (r *reader) left() int { return len(r.p) - r.at }
 
-// take returns the next n bytes.
 func (r *reader) take(n int) []byte {
 	if n < 0 || n > r.left() {
 		r.fail()
@@ -28,7 +26,6 @@ func (r *reader) take(n int) []byte {
 	return r.p[r.at-n : r.at]
 }
 
-// number returns a big-endian number of size bytes.
 func (r *reader) number(size int) uint64 {
 	b := r.take(size)
 	switch len(b) {
@@ -44,7 +41,6 @@ func (r *reader) number(size int) uint64 {
 	return 0
 }
 
-// kind is the type of a value.
 type kind uint8
 
 const (
@@ -57,14 +53,12 @@ const (
 	other
 )
 
-// value is the head of a value: its number, or how many bytes or elements follow. The bytes of
-// other values are skipped.
+// value is the head of a value: its number, or the number of following bytes or elements.
 type value struct {
 	kind kind
 	n    uint64
 }
 
-// head reads the head of the next value.
 func (r *reader) head() value {
 	b := r.take(1)
 	if r.bad {
@@ -130,7 +124,6 @@ func (r *reader) skipped(n int) value {
 	return value{kind: other}
 }
 
-// skip passes over the next value, and returns its bytes.
 func (r *reader) skip() []byte {
 	from := r.at
 	for pending := uint64(1); pending > 0 && !r.bad; pending-- {
@@ -152,7 +145,7 @@ func (r *reader) skip() []byte {
 	return r.p[from:r.at]
 }
 
-// text returns a string or binary value; nil if the next value is another one.
+// text returns a string or binary value, or nil.
 func (r *reader) text() []byte {
 	v := r.head()
 	if v.kind != text {

@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// router is a replay endpoint: it sends the messages that answer returns, without the identity in
-// front.
+// router is a replay endpoint with answer's messages, without the identity in front.
 func router(t *testing.T, answer func(from uint64) [][][]byte) netip.AddrPort {
 	t.Helper()
 	socket := zmq4.NewRouter(context.Background())
@@ -57,7 +56,7 @@ func withTopic(seq uint64, b []byte) [][]byte {
 	return [][]byte{nil, []byte("kv-events"), number64(seq), b}
 }
 
-// replays answers with the batches from a number on, and the end. It notes the numbers in asked.
+// replays answers with the batches from a number on, and the end. It records the numbers in asked.
 func replays(frame framing, asked *[]uint64, batches ...[]byte) func(from uint64) [][][]byte {
 	return func(from uint64) (out [][][]byte) {
 		*asked = append(*asked, from)
@@ -68,7 +67,6 @@ func replays(frame framing, asked *[]uint64, batches ...[]byte) func(from uint64
 	}
 }
 
-// reported waits until a server reports all that it has.
 func reported(t *testing.T, sub *Subscription, server netip.AddrPort) {
 	t.Helper()
 	poll.NoError(t, "all events are read", poll.Limit, func() error {
@@ -96,7 +94,7 @@ func TestKVEvents_ReplayFillsAGap(t *testing.T) {
 			})
 			s := subscriber(t, Config{})
 			sub := s.Subscribe([]Source{{Server: model1, Publisher: at, Replay: replay}})
-			// Without a message, what the server replays at the beginning shows what it has.
+			// Without a message, the replay at the beginning shows the cache.
 			eventually(t, s, model1, lost, 256, nil)
 			reported(t, sub, model1)
 			seq := uint64(2)
@@ -111,8 +109,7 @@ func TestKVEvents_ReplayFillsAGap(t *testing.T) {
 	}
 }
 
-// A gap that follows the first replay at once is filled, too: nothing asks for these messages
-// later.
+// A gap right after the first replay is filled, too: these messages are not requested later.
 func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 	socket, at := zmq(t)
 	e := engine{size: 16}
@@ -138,7 +135,7 @@ func TestKVEvents_GapRightAfterAReplayIsFilled(t *testing.T) {
 	reported(t, sub, model1)
 }
 
-// The ROUTER socket of a publisher drops messages of a long replay.
+// A publisher's ROUTER socket drops messages of a long replay.
 func TestKVEvents_ReplayWithDroppedMessagesIsAskedForAgain(t *testing.T) {
 	for name, dropped := range map[string]func(i, n int) bool{
 		"in the middle": func(i, n int) bool { return i >= 3 && i < 6 },
@@ -192,7 +189,7 @@ func recorded(t *testing.T, file string) (messages [][][]byte) {
 	return messages
 }
 
-// The replay is of vLLM 0.32 with blocks of 32 tokens, after prompts of the tokens 100 to 169: of
+// The replay is from vLLM 0.32 with blocks of 32 tokens, after prompts of the tokens 100 to 169: of
 // the base model, of an adapter, with the salt s1, and of the base model again, which generated
 // tokens beyond the prompt's last block.
 func TestKVEvents_ReplayOfVLLMIsRead(t *testing.T) {
@@ -208,16 +205,16 @@ func TestKVEvents_ReplayOfVLLMIsRead(t *testing.T) {
 	}
 	handle := s.config.Prefixes.Server(model1)
 	defer s.config.Prefixes.Release(handle)
-	for _, of := range []struct {
+	for _, tt := range []struct {
 		model, salt string
 		want        int
 	}{{"tiny", "", 64}, {"adapter-a", "", 64}, {"tiny", "s1", 64}, {"tiny", "s2", 0}} {
 		salt := uint64(0)
-		if of.salt != "" {
-			salt = prefix.NameHash([]byte(of.salt))
+		if tt.salt != "" {
+			salt = prefix.NameHash([]byte(tt.salt))
 		}
-		if got := cachedAt(s.config.Prefixes, handle, prompt, of.model, salt); got != of.want {
-			t.Errorf("%+v: %d tokens count as cached", of, got)
+		if got := cachedAt(s.config.Prefixes, handle, prompt, tt.model, salt); got != tt.want {
+			t.Errorf("%+v: %d tokens count as cached", tt, got)
 		}
 	}
 }

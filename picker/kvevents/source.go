@@ -16,47 +16,45 @@ import (
 
 // Source is a model server that publishes KV events.
 type Source struct {
-	Server netip.AddrPort // as picks name it
-	Pod    string         // the name of its pod, which a topic may have in place of an address
-	// Publisher is the server's PUB socket; the zero value: the publisher dials.
+	Server netip.AddrPort // as in picks
+	Pod    string         // name of its pod, which a topic may have instead of an address
+	// Publisher is the server's PUB socket; zero if the publisher dials.
 	Publisher netip.AddrPort
-	// Replay is the server's ROUTER socket for messages that were lost; the zero value: it has
-	// none.
+	// Replay is the server's ROUTER socket for lost messages; zero without one.
 	Replay netip.AddrPort
-	// Topic is the beginning of the topics to read; "" reads all.
+	// Topic is the prefix of the topics to read; "" reads all.
 	Topic string
 }
 
-// source is a Source and what it has reported.
 type source struct {
 	Source
-	refs  int           // of Subscriptions; guarded by Subscriber.mu
-	ended bool          // its prefix.Server is released; guarded by reading
-	gone  chan struct{} // closed when there are none
+	refs  int
+	ended bool // its prefix.Server was released; guarded by reading
+	gone  chan struct{}
 
-	restart  atomic.Bool            // another source of the server has ended, with what both have reported
-	problem  atomic.Pointer[string] // why there are no events; nil while a connection is open
-	failures atomic.Uint64          // how often there was a problem
-	// unreplayed is why the last replay failed; nil if it did not.
+	restart  atomic.Bool            // another source of the server ended and dropped the reports of both
+	problem  atomic.Pointer[string] // why no events arrive; nil while a connection is open
+	failures atomic.Uint64          // number of problems
+	// unreplayed is why the last replay failed, or nil.
 	unreplayed atomic.Pointer[string]
 
 	reading  sync.Mutex // held by the one connection that is read
-	stream   stream     // guarded by reading
-	pace     pace       // guarded by reading
-	replayed time.Time  // when the last replay was asked for; guarded by reading
+	stream   stream
+	pace     pace
+	replayed time.Time // time of the last replay; guarded by reading
 
 	mu     sync.Mutex
-	conn   *zmtp.Conn // nil while there is none
-	lostAt time.Time  // when the last connection ended; zero if what it reported was dropped since
+	conn   *zmtp.Conn
+	lostAt time.Time // when the last connection ended; zero once its reports were dropped
 }
 
 const (
-	// lostAfter is how long a server without a connection keeps what it has reported. A server is
-	// not restarted in this time.
+	// lostAfter is how long a server without a connection keeps its reports. No server restarts
+	// within it.
 	lostAfter = 10 * time.Second
-	// replayEvery is the least time between two replays of a server.
+	// replayEvery is the shortest time between two replays of a server.
 	replayEvery = time.Second
-	// tried is how long a connection must last to count as a good one.
+	// tried is the minimum duration of a good connection.
 	tried = 10 * time.Second
 )
 
@@ -65,7 +63,6 @@ var (
 	errPace     = errors.New("KV events: the server sends faster than its events are read")
 )
 
-// pace bounds what the messages of one server cost: what exceeds the bound waits in the publisher.
 type pace struct {
 	last time.Time
 	debt time.Duration
@@ -73,12 +70,11 @@ type pace struct {
 
 const (
 	bytesPerSecond = 8 << 20
-	messageBytes   = 256 // what reading the smallest message costs, in bytes of a large one
+	messageBytes   = 256 // cost of the smallest message, in bytes of a large one
 	cpuShare       = 5   // a server takes at most a fifth of a core
 	maxDebt        = 8 * time.Second
 )
 
-// wait returns how long to wait after a message of some size, which took some time.
 func (p *pace) wait(size int, took time.Duration, now time.Time) time.Duration {
 	if !p.last.IsZero() {
 		p.debt = max(0, p.debt-now.Sub(p.last))
@@ -88,8 +84,6 @@ func (p *pace) wait(size int, took time.Duration, now time.Time) time.Duration {
 	return max(0, p.debt-maxDebt)
 }
 
-// paid counts what a message costs, which took some time to apply, and returns how long to wait
-// after it.
 func (s *source) paid(frames [][]byte, took time.Duration) time.Duration {
 	size := messageBytes
 	for _, f := range frames {
@@ -98,7 +92,6 @@ func (s *source) paid(frames [][]byte, took time.Duration) time.Duration {
 	return s.pace.wait(size, took, time.Now())
 }
 
-// disconnect ends the source's connection.
 func (s *source) disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +100,6 @@ func (s *source) disconnect() {
 	}
 }
 
-// attach makes c the source's connection, in place of another one, which ends.
 func (s *source) attach(c *zmtp.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +117,7 @@ func (s *source) detach(c *zmtp.Conn) {
 	}
 }
 
-// lapse drops what the server has reported if it has no connection for too long.
+// lapse drops a server's reports after too long without a connection.
 func (s *source) lapse(now time.Time) {
 	s.stream.tree.server.Expire(now)
 	s.mu.Lock()
@@ -140,14 +132,12 @@ func (s *source) lapse(now time.Time) {
 	}
 }
 
-// fail records why there are no events.
 func (s *source) fail(err error) {
 	text := err.Error()
 	s.problem.Store(&text)
 	s.failures.Add(1)
 }
 
-// incomplete is why a connected server does not report all that it has cached.
 func (s *source) incomplete(known prefix.Knowledge) string {
 	if text := s.unreplayed.Load(); text != nil {
 		return *text
@@ -167,7 +157,7 @@ func (s *source) connected() bool {
 	return s.conn != nil
 }
 
-// follow reads a connection until it ends. first, if not nil, is a message that was read already.
+// follow reads a connection until it ends, after first if not nil.
 func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, first [][]byte) (err error) {
 	src.attach(c)
 	src.reading.Lock()
@@ -183,7 +173,7 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	if src.ended {
 		return errReleased
 	}
-	if src.pace.wait(0, 0, time.Now()) > 0 { // it connects again in place of waiting
+	if src.pace.wait(0, 0, time.Now()) > 0 { // reconnects instead of waiting
 		return errPace
 	}
 	if src.restart.Swap(false) {
@@ -214,8 +204,8 @@ func (s *Subscriber) follow(ctx context.Context, src *source, c *zmtp.Conn, firs
 	}
 }
 
-// receive applies one message, after those that are missing before it, and returns how long to wait
-// until the next one is read.
+// receive applies one message, after missing earlier ones, and returns the pause until the next
+// read.
 func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) (wait time.Duration, err error) {
 	_, seq, batch, err := parse(frames)
 	if err != nil {
@@ -230,9 +220,9 @@ func (s *Subscriber) receive(ctx context.Context, src *source, frames [][]byte) 
 	return src.paid(frames, time.Since(began)), err
 }
 
-// replay asks a server for its messages from a number on. If that fails, what was reported stays
-// until the next message shows a gap. A gap that follows the last replay closely waits: it is not
-// asked for again later.
+// replay requests a server's messages from a number on. If that fails, the reports stay until the
+// next message shows a gap. A gap soon after the last replay waits, because it is not requested
+// again later.
 func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 	select {
 	case <-ctx.Done():
@@ -253,16 +243,16 @@ func (s *Subscriber) replay(ctx context.Context, src *source, from uint64) {
 }
 
 const (
-	maxReplayed   = 10_000 // messages of an answer: vLLM keeps as many
+	maxReplayed   = 10_000 // messages of an answer: as many as vLLM keeps
 	replayTimeout = 10 * time.Second
-	// replayIdle is how long the next message of an answer takes at most. A publisher's ROUTER
-	// socket drops messages, the end of the answer too, when 1,000 wait for a connection: of 9,000
-	// a slow reader gets 6,000.
+	// replayIdle bounds the wait for an answer's next message. A publisher's ROUTER socket drops
+	// messages, even the end of the answer, when 1,000 wait for a connection: a slow reader gets
+	// 6,000 of 9,000.
 	replayIdle    = 2 * time.Second
 	replayAnswers = 16
 )
 
-// readReplay asks again while the server drops messages of a replay.
+// readReplay repeats the request while the server drops messages of a replay.
 func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
 	defer cancel()
@@ -276,8 +266,7 @@ func (s *Subscriber) readReplay(ctx context.Context, src *source, from uint64) e
 	return fmt.Errorf("it is incomplete after %d answers", replayAnswers)
 }
 
-// readReplayed reads one answer, until its end or the first gap in it. It reports whether to ask
-// for more.
+// readReplayed reads one answer, until its end or first gap. It reports whether to request more.
 func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64) (more bool, err error) {
 	c, free, err := s.dial(ctx, src.Replay, zmtp.Dealer, 0)
 	if err != nil {
@@ -300,7 +289,7 @@ func (s *Subscriber) readReplayed(ctx context.Context, src *source, from uint64)
 			}
 			return false, err
 		}
-		if len(frames) == 4 && len(frames[0]) == 0 { // vLLM 0.32 has the topic behind the empty frame
+		if len(frames) == 4 && len(frames[0]) == 0 { // vLLM 0.32 has the topic after the empty frame
 			frames = frames[1:]
 		}
 		_, seq, batch, err := parse(frames)

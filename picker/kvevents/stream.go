@@ -13,15 +13,15 @@ var errMessage = errors.New("KV events: a message is not a topic, a sequence num
 type stream struct {
 	tree    tree
 	started bool
-	// complete means that all messages since the publisher's first one, or since its cache was
-	// cleared, have been read.
+	// complete means that all messages since the publisher's first, or the last clearing of its
+	// cache, were read.
 	complete bool
-	next     uint64 // the expected number
-	replayed uint64 // a replay ended before this number: the messages below it may arrive again
+	next     uint64
+	replayed uint64 // messages below the end of a replay may arrive again
 }
 
-// parse returns the parts of a message: a topic is in front, or an empty frame in the replays of
-// older engines.
+// parse returns a message's parts. The first is a topic, or an empty frame in older engines'
+// replays.
 func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) {
 	if len(frames) != 3 || len(frames[1]) != 8 {
 		return nil, 0, nil, errMessage
@@ -29,8 +29,8 @@ func parse(frames [][]byte) (topic []byte, seq uint64, batch []byte, err error) 
 	return frames[0], binary.BigEndian.Uint64(frames[1]), frames[2], nil
 }
 
-// missing reports whether messages before number seq are missing, and from which number on. A
-// publisher that counts from the beginning again has been restarted: its cache is empty.
+// missing reports whether messages before seq are missing, and from which number on. A publisher
+// that counts from the beginning again has restarted with an empty cache.
 func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	if s.started && seq < s.next && seq >= s.replayed {
 		s.forget()
@@ -41,10 +41,10 @@ func (s *stream) missing(seq uint64) (from uint64, missing bool) {
 	return s.next, seq > s.next
 }
 
-// message applies a message. What was reported before a gap is dropped.
+// message applies a message. Reports before a gap are dropped.
 func (s *stream) message(seq uint64, batch []byte) error {
 	if s.started && seq < s.next && seq < s.replayed {
-		return nil // it arrives again
+		return nil // repeated
 	}
 	if s.started && seq != s.next {
 		s.forget()
@@ -69,7 +69,6 @@ func (s *stream) message(seq uint64, batch []byte) error {
 	return nil
 }
 
-// forget drops all that the server has reported.
 func (s *stream) forget() {
 	s.tree.server.SetKnowledge(prefix.Guessed)
 	s.tree.clear()

@@ -18,58 +18,55 @@ import (
 	"github.com/penstock-project/penstock/picker/zmtp"
 )
 
-// DefaultBlocks is the default of Config.Blocks. They take about 200 MiB once they are all in use.
+// DefaultBlocks is the default of Config.Blocks. When all are in use, they take about 200 MiB.
 const DefaultBlocks = 4 << 20
 
-// Config of a Subscriber. Zero values mean the defaults given.
+// Config configures a Subscriber. Zero values mean the defaults given.
 type Config struct {
 	Prefixes *prefix.Index // required
-	// Listener accepts publishers that dial; nil: none. Run closes it.
+	// Listener accepts dialing publishers; may be nil. Run closes it.
 	Listener net.Listener
-	// Blocks of the engines that are kept, of all servers together; default DefaultBlocks.
+	// Blocks bounds the engines' blocks of all servers; default DefaultBlocks.
 	Blocks int
-	// Load receives each load that a model server publishes (LoadSource). nil drops it.
+	// Load receives each published load (LoadSource); may be nil.
 	Load func(server netip.AddrPort, l Load)
-	// Never returns the kind of an address that must not be dialled; "" if it may be. Nil allows
-	// all.
+	// Never returns the kind of an address that must not be dialed, or ""; nil allows all.
 	Never func(netip.Addr) string
-	// Retry is the time between two attempts to connect, at first; default 1 s. It doubles with
-	// each failure, up to 30 s.
+	// Retry is the initial pause between attempts to connect, which doubles up to 30 s; default 1
+	// s.
 	Retry time.Duration
 	Log   *slog.Logger // default: slog.Default()
-	// OnPanic is called when reading events has panicked. nil drops it.
+	// OnPanic receives panics of reading events; may be nil.
 	OnPanic func(source string, value any, stack []byte)
 }
 
-// Subscriber reads the KV events of model servers while Run runs.
+// Subscriber reads the KV events of model servers during Run.
 type Subscriber struct {
 	config  Config
 	quota   quota
-	large   chan struct{} // places of large messages
-	changed chan struct{} // notifies Run of added
+	large   chan struct{}
+	changed chan struct{}
 
 	mu      sync.Mutex
 	sources map[Source]*source
-	added   []*source                // Run is to start
-	dialled map[netip.Addr][]*source // those whose publishers dial, by address
-	own     map[netip.Addr]*places   // places of the large messages of one address
+	added   []*source
+	dialled map[netip.Addr][]*source // with dialing publishers, by address
+	own     map[netip.Addr]*places   // places of large messages, by address
 	loads   map[LoadSource]*loadSource
-	begun   []*loadSource // Run is to start
+	begun   []*loadSource
 }
 
-// places are those of the large messages of the connections with one address.
 type places struct {
 	taken chan struct{}
 	conns int
 }
 
-// readers is how many large messages are read at a time, and ownReaders how many of one address.
+// readers bounds the large messages read at a time, and ownReaders per address.
 const (
 	readers    = 16
 	ownReaders = 4
 )
 
-// expireEvery is how often Run looks for what has expired.
 const expireEvery = 500 * time.Millisecond
 
 // New returns a Subscriber without sources.
@@ -93,7 +90,6 @@ func New(c Config) *Subscriber {
 	return s
 }
 
-// notify has Run look for sources that it is to start.
 func (s *Subscriber) notify() {
 	select {
 	case s.changed <- struct{}{}:
@@ -101,7 +97,7 @@ func (s *Subscriber) notify() {
 	}
 }
 
-// Subscription is the sources of one pool.
+// Subscription has the sources of one pool.
 type Subscription struct {
 	subscriber *Subscriber
 	sources    []*source
@@ -135,8 +131,8 @@ func (s *Subscriber) Subscribe(list []Source) *Subscription {
 	return out
 }
 
-// Release ends the subscription: the events of servers that no other one has are read no longer,
-// and what they reported is dropped.
+// Release ends the subscription. Sources without another one are no longer read, and their reports
+// are dropped.
 func (n *Subscription) Release() {
 	if n == nil {
 		return
@@ -172,8 +168,7 @@ func (s *Subscriber) forgetDialled(src *source) {
 	}
 }
 
-// Problem returns why a server does not report all that it has, "" if it does, and how far its
-// events show that.
+// Problem returns why a server's reports are incomplete, or "", and their Knowledge.
 func (n *Subscription) Problem(server netip.AddrPort) (problem string, known prefix.Knowledge) {
 	if n == nil {
 		return "", prefix.Guessed
@@ -194,8 +189,8 @@ func (n *Subscription) Problem(server netip.AddrPort) (problem string, known pre
 	return "", prefix.Guessed
 }
 
-// Failures calls f for each server of a subscription, with how often its connection could not be
-// made or has ended.
+// Failures calls f for each server of a subscription, with the number of failed or ended
+// connections.
 func (n *Subscription) Failures(f func(server netip.AddrPort, times uint64)) {
 	if n == nil {
 		return
@@ -253,7 +248,6 @@ func (s *Subscriber) list() (all []*source) {
 	return all
 }
 
-// serve runs for each source that was added, and again for each that was released.
 func (s *Subscriber) serve(ctx context.Context, src *source) {
 	select {
 	case <-src.gone:
@@ -269,7 +263,6 @@ func (s *Subscriber) serve(ctx context.Context, src *source) {
 	}
 }
 
-// end releases what a source has.
 func (s *Subscriber) end(src *source) {
 	src.disconnect()
 	src.reading.Lock()
@@ -278,15 +271,14 @@ func (s *Subscriber) end(src *source) {
 	src.ended = true
 	s.config.Prefixes.Release(src.stream.tree.server)
 	for _, other := range s.list() {
-		if other.Server == src.Server { // its settings have changed
+		if other.Server == src.Server { // its settings changed
 			other.restart.Store(true)
 			other.disconnect()
 		}
 	}
 }
 
-// keepConnected calls connect, which dials a publisher and reads what it sends, again and again
-// until gone closes. failed receives why each connection has ended.
+// keepConnected repeats connect until gone closes. failed receives each connection's error.
 func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, connect func(context.Context) error,
 	failed func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -319,7 +311,6 @@ func (s *Subscriber) keepConnected(ctx context.Context, gone <-chan struct{}, co
 	}
 }
 
-// connect dials once, and reads until the connection ends.
 func (s *Subscriber) connect(ctx context.Context, src *source) error {
 	c, free, err := s.dial(ctx, src.Publisher, zmtp.Sub, 0)
 	if err != nil {
@@ -340,8 +331,8 @@ func (s *Subscriber) connect(ctx context.Context, src *source) error {
 
 const dialTimeout = 3 * time.Second
 
-// dial connects to a socket whose messages have up to most bytes; 0: zmtp.DefaultMessage. The
-// caller frees the connection at its end.
+// dial connects to a socket with messages of up to most bytes; 0 means zmtp.DefaultMessage. The
+// caller frees the connection.
 func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType string, most int) (c *zmtp.Conn,
 	free func(), err error) {
 	if s.config.Never != nil {
@@ -357,7 +348,7 @@ func (s *Subscriber) dial(ctx context.Context, to netip.AddrPort, socketType str
 	return s.handshake(ctx, nc, to.Addr().Unmap(), socketType, most)
 }
 
-// handshake makes a connection with a host. The caller frees it at its end.
+// The caller frees the connection.
 func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr, socketType string,
 	most int) (c *zmtp.Conn, free func(), err error) {
 	s.mu.Lock()
@@ -384,7 +375,7 @@ func (s *Subscriber) handshake(ctx context.Context, nc net.Conn, host netip.Addr
 	return c, func() { c.Free(); leave() }, nil
 }
 
-// endOfReplay is the number of the message after the last one of a replay.
+// endOfReplay is the number of the message that ends a replay.
 const endOfReplay = math.MaxUint64
 
 func number64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// subscriber runs a Subscriber until the test ends.
 func subscriber(t *testing.T, c Config) *Subscriber {
 	t.Helper()
 	c.Prefixes, c.Retry = prefix.New(prefix.Config{Seed: 1}), 20*time.Millisecond
@@ -29,7 +28,7 @@ func subscriber(t *testing.T, c Config) *Subscriber {
 	return s
 }
 
-// zmq is a PUB socket of github.com/go-zeromq/zmq4 that listens.
+// zmq is a listening PUB socket of github.com/go-zeromq/zmq4.
 func zmq(t *testing.T) (zmq4.Socket, netip.AddrPort) {
 	t.Helper()
 	socket := zmq4.NewPub(context.Background())
@@ -48,7 +47,7 @@ func send(t *testing.T, socket zmq4.Socket, topic string, seq uint64, batch []by
 	}
 }
 
-// eventually waits until a server reports as many tokens of a prompt. Between attempts it calls
+// eventually waits until a server reports that many tokens of a prompt. Between attempts it calls
 // again, if given.
 func eventually(t *testing.T, s *Subscriber, server netip.AddrPort, tokens []uint32, want int, again func()) {
 	t.Helper()

@@ -8,19 +8,17 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// tree is the blocks that one server has reported, by the engine's hashes.
+// tree has one server's reported blocks, by the engine's hashes.
 type tree struct {
 	index  *prefix.Index
 	server *prefix.Server
 	quota  *quota
 	blocks map[uint64]block
-	// inner are the keys of prefix blocks that end within a block of the engine; those at its end
-	// need no place here.
+	// inner are the keys of prefix blocks that end within an engine's block, not at its end.
 	inner   map[uint64][]uint64
-	dropped uint64 // blocks that could not be recorded: their parents are unknown, or there are too many
+	dropped uint64 // blocks that were not recorded: unknown parents, or too many
 }
 
-// block is a block of the engine.
 type block struct {
 	seed  uint64 // of its prompt
 	end   prefix.Place
@@ -28,23 +26,22 @@ type block struct {
 	held  bool // prefix.Server has the key of its end
 }
 
-// media are where a block is: one bit each.
+// media are the places of a block, one bit each.
 type media uint8
 
 const (
 	gpu media = 1 << iota
 	cpu
-	elsewhere // such as a disk
+	elsewhere // for example a disk
 )
 
-// quota bounds the blocks of all servers together.
 type quota struct {
 	limit   int64
 	used    atomic.Int64
 	servers atomic.Int64
 }
 
-// take takes room for a block of a server that has n. Each server may have an equal share.
+// take reserves room for a block of a server with n blocks, at most an equal share per server.
 func (q *quota) take(n int) bool {
 	if int64(n) >= q.limit/max(q.servers.Load(), 1) {
 		return false
@@ -56,10 +53,10 @@ func (q *quota) take(n int) bool {
 	return true
 }
 
-// maxBlockSize is the largest block of an engine, in tokens.
+// maxBlockSize bounds an engine's block size, in tokens.
 const maxBlockSize = 1 << 16
 
-// apply records an event. It reports whether the server's cache is empty now.
+// apply records an event. It reports whether the server's cache is now empty.
 func (t *tree) apply(e *event) (cleared bool) {
 	if e.tag == allBlocksCleared {
 		t.clear()
@@ -91,13 +88,12 @@ func medium(raw []byte) media {
 	return elsewhere
 }
 
-// store records blocks that follow one another.
 func (t *tree) store(e *event) {
 	at := medium(e.medium)
 	hashes, n := list(e.hashes)
 	tokens, count := list(e.tokens)
 	size := number(e.size)
-	if count == 0 { // blocks that the engine copied to another medium
+	if count == 0 { // the engine copied blocks to another medium
 		for range n {
 			hash, ok := hashes.blockHash()
 			if b, known := t.blocks[hash]; ok && known {
@@ -133,7 +129,7 @@ func (t *tree) store(e *event) {
 	}
 }
 
-// parent returns where the blocks of an event begin.
+// parent returns where an event's blocks begin.
 func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64, root, ok bool) {
 	if e.parent != nil {
 		r := reader{p: e.parent}
@@ -148,9 +144,9 @@ func (t *tree) parent(e *event, adapter uint64) (place prefix.Place, seed uint64
 	return place, t.index.ReportSeed(adapter, 0), true, true
 }
 
-// mixExtra makes the extra keys of a block part of its prompt. The adapter's name is part of the
-// seed already. A text in the first block is a cache salt, with which requests are seeded, too.
-// Others, such as the hashes of images, match no request's tokens.
+// mixExtra adds a block's extra keys to its prompt. The adapter's name is already in the seed. A
+// text in the first block is a cache salt, which also seeds requests. Other keys, such as images'
+// hashes, match no request's tokens.
 func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint64, first bool) {
 	raw := extra.skip()
 	keys, n := list(raw)
@@ -172,7 +168,6 @@ func (t *tree) mixExtra(extra *reader, e *event, place *prefix.Place, seed *uint
 	}
 }
 
-// add records one block, and moves place behind it.
 func (t *tree) add(hash uint64, tokens *reader, size int, place *prefix.Place, seed uint64, at media) bool {
 	if b, known := t.blocks[hash]; known { // the same block again, or in another medium
 		for range size {
@@ -244,7 +239,6 @@ func (t *tree) remove(e *event) {
 	}
 }
 
-// clear removes all blocks.
 func (t *tree) clear() {
 	t.quota.used.Add(-int64(len(t.blocks)))
 	t.blocks, t.inner = nil, nil

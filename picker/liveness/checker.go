@@ -15,22 +15,21 @@ import (
 )
 
 const (
-	// Within is how long a server that answers may take to show that it is dead; silence is how
-	// long one that does not answer may take: an engine that dies has better to do. A probe takes
-	// Within at most, so that Dead returns after both together.
+	// Within is the time for a responsive server to prove dead, and silence for an unresponsive
+	// one, because a dying engine answers late. A probe takes at most Within, so Dead returns after
+	// at most their sum.
 	Within, silence = 500 * time.Millisecond, 2 * time.Second
-	// pause is the time from one probe of a server to the next.
-	pause = 50 * time.Millisecond
-	// maxProbes run at a time; maxWaiting requests wait at a time. Beyond them, no server is dead.
+	pause           = 50 * time.Millisecond
+	// maxProbes bounds concurrent probes, maxWaiting waiting requests. Beyond them, no server is
+	// dead.
 	maxProbes, maxWaiting = 64, 4096
 )
 
-// Config of a Checker. Zero values mean the defaults given.
+// Config configures a Checker. Zero values mean the defaults given.
 type Config struct {
-	// Never returns the kind of an address that is never called; "" for others. nil: all may be
-	// called.
+	// Never returns the kind of an address that must not be called, or ""; nil allows all.
 	Never func(netip.Addr) string
-	// Transport sends probes. Default: one that keeps no connections.
+	// Transport sends probes. By default, it keeps no connections.
 	Transport func(upstream.Protocol) http.RoundTripper
 }
 
@@ -41,24 +40,22 @@ type Checker struct {
 
 	mu      sync.Mutex
 	waiting int
-	servers map[netip.AddrPort]*server // for which requests wait
+	servers map[netip.AddrPort]*server // with waiting requests
 }
 
-// server is one for which requests wait.
 type server struct {
-	waiting int           // requests
-	running chan struct{} // closed at the end of the probe that runs; nil if none does
-	ended   time.Time     // when the last probe ended
-	last    result        // of the last probe
+	waiting int
+	running chan struct{} // closes at the end of the current probe; nil without one
+	ended   time.Time
+	last    result
 }
 
-// result of a probe.
 type result uint8
 
 const (
 	silent      result = iota // no answer in time
-	works                     // an answer that shows no failure
-	unreachable               // no connection, perhaps from here only
+	works                     // an answer without a failure
+	unreachable               // no connection, possibly from here only
 	dead
 )
 
@@ -74,7 +71,7 @@ func New(c Config) *Checker {
 }
 
 // Dead reports whether a server is dead. It returns when a probe shows that, after Within, or later
-// if the server is silent. by is how the server is called.
+// if the server is silent. by is the server's protocol.
 func (c *Checker) Dead(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) bool {
 	if c.config.Never(addr.Addr()) != "" {
 		return false
@@ -131,8 +128,6 @@ func (c *Checker) leave(addr netip.AddrPort, s *server) {
 	}
 }
 
-// probed returns the result of the probe that runs, of the last one if it is recent, or of a new
-// one.
 func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by upstream.Protocol) (found result) {
 	c.mu.Lock()
 	running := s.running
@@ -161,7 +156,7 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 		s.running, s.ended, s.last = nil, time.Now(), found
 		close(running)
 	}()
-	// The probe is not of this request alone: it does not end with it.
+	// The probe is shared, so it does not end with this request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Within)
 	defer cancel()
 	select {
@@ -175,9 +170,8 @@ func (c *Checker) probed(ctx context.Context, s *server, addr netip.AddrPort, by
 	return found
 }
 
-// probe reads a server's /health, and describes what shows no working server. A status of 500 or
-// more shows that the server is dead, and so does the system's "connection refused". Other statuses
-// and other protocols show that it works.
+// probe reads a server's /health. A status of 500 or more, and the system's "connection refused",
+// show a dead server; other statuses and protocols a working one.
 func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Protocol) (found result, why string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, by.URL(addr)+"/health", nil)
 	if err != nil {
@@ -195,7 +189,6 @@ func (c *Checker) probe(ctx context.Context, addr netip.AddrPort, by upstream.Pr
 	return works, ""
 }
 
-// failure returns what an error of a probe shows; that it works if there is none.
 func failure(ctx context.Context, err error) (found result, why string) {
 	var dial *net.OpError
 	dialing := errors.As(err, &dial) && dial.Op == "dial"

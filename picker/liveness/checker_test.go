@@ -21,7 +21,7 @@ import (
 
 var at = netip.MustParseAddrPort("10.0.0.1:8000")
 
-// replies answers probes without a network; err is what connecting fails with.
+// replies answers probes without a network; err is the error of connecting.
 type replies struct {
 	probes, running, most atomic.Int32
 	reply                 func() (status int, err error)
@@ -87,7 +87,6 @@ func TestLiveness_DeadServerIsFound(t *testing.T) {
 	}
 }
 
-// However many responses of a server fail, it gets twenty probes a second, one at a time.
 func TestLiveness_RequestsShareProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &replies{reply: func() (int, error) {
@@ -110,7 +109,6 @@ func TestLiveness_RequestsShareProbes(t *testing.T) {
 	})
 }
 
-// The client of one request may leave while others wait for its probe.
 func TestLiveness_ProbeOutlivesItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &replies{reply: func() (int, error) {
@@ -188,7 +186,7 @@ func TestLiveness_OfProcesses(t *testing.T) {
 	}
 }
 
-// A server that speaks h2c alone resets a call in HTTP/1.1, dead or not.
+// A server that speaks only h2c resets calls in HTTP/1.1, dead or not.
 func TestLiveness_OfProcessesThatSpeakH2C(t *testing.T) {
 	var health atomic.Int64
 	health.Store(http.StatusOK)
@@ -217,7 +215,7 @@ func TestLiveness_OfProcessesThatSpeakH2C(t *testing.T) {
 	}
 }
 
-// An engine that dies prints its stack before it answers anything.
+// A dying engine prints its stack before it answers.
 func TestLiveness_SilentServerIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -9,27 +9,26 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// lookTime is how long a probe of Look waits for an answer.
 const lookTime = 700 * time.Millisecond
 
-// Sight keeps the results of one server's probes. Its zero value has none. It is not safe for
+// Sight keeps the results of one server's probes. Its zero value is empty. It is not safe for
 // concurrent use.
 type Sight struct {
-	answered bool // the server has answered a probe
-	misled   bool // requests succeed although probes fail: they fail from here only
+	answered bool // the server answered a probe
+	misled   bool // requests succeed although probes fail, which therefore only fail from here
 	began    time.Time
-	why      string // of the last probe; "" if that showed a working server
+	why      string // of the last probe; "" if it showed a working server
 	since    time.Time
 }
 
 // Shown is further evidence that a server works.
 type Shown struct {
-	Good time.Time // when a request last succeeded there; zero: never
+	Good time.Time // last successful request; zero means never
 	Read bool      // its metrics page was read
 }
 
-// Look probes a server once. take records the result, and returns whether the sight now shows that
-// the server works, and whether it is up again.
+// Look probes a server once. take records the result, and returns whether the sight now shows a
+// working server, and whether it is up again.
 func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	by upstream.Protocol) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
@@ -42,8 +41,8 @@ func (c *Checker) Look(ctx context.Context, addr netip.AddrPort,
 	return taking(found, why, began)
 }
 
-// Reach is Look for a gateway of another cluster: it connects, and sends no request, which the
-// gateway would log.
+// Reach is Look for a gateway of another cluster: it only connects, because the gateway would log a
+// request.
 func (c *Checker) Reach(ctx context.Context, addr netip.AddrPort) (take func(*Sight, Shown) (up, again bool)) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -63,9 +62,8 @@ func taking(found result, why string, began time.Time) func(*Sight, Shown) (up, 
 	return func(s *Sight, shown Shown) (up, again bool) { return s.take(found, why, began, shown) }
 }
 
-// take records the result of a probe. One without an answer shows a server that is down only if the
-// server was reached before: it may speak a protocol that has no answer, or not be reachable from
-// here.
+// take records a probe's result. Without an answer, it shows a dead server only if the server was
+// reached before: its protocol may lack an answer, or it may be unreachable from here.
 func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up, again bool) {
 	before := s.why
 	if s.misled = s.misled || before != "" && shown.Good.After(s.began); found == works {
@@ -85,8 +83,8 @@ func (s *Sight) take(found result, why string, began time.Time, shown Shown) (up
 // Probed reports whether the server was probed.
 func (s *Sight) Probed() bool { return s != nil && !s.began.IsZero() }
 
-// Down describes why the server is down, and since when the probes show it; "" if it is not. A
-// request that has succeeded since the last probe shows a working server.
+// Down describes why the server is down, and since when; "" if it is not. A successful request
+// since the last probe shows a working server.
 func (s *Sight) Down(good time.Time) (why string, since time.Time) {
 	if s == nil || s.why == "" || good.After(s.began) {
 		return "", time.Time{}

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream"
 )
 
-// A server is down by what its probes meet, while no request succeeds there. A probe without an
-// answer shows that only of a server that was reached before.
+// Probes show that a server is down while no request succeeds there; unanswered ones only if the
+// server was reached before.
 func TestSight_ServerIsDownByItsProbes(t *testing.T) {
 	closed := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	noRoute := &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}

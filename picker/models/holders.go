@@ -13,57 +13,53 @@ import (
 )
 
 const (
-	// Lists are read every readAfter while the pool has picks, and at once, readGap apart, for a
-	// name that no list has and after a 404. A server without a list is asked again after askAfter.
+	// Lists are read every readAfter while the pool has picks, and at once, at least readGap apart,
+	// for an unlisted name and after a 404. A server without a list is queried again after
+	// askAfter.
 	readAfter, askAfter, readGap = 5 * time.Second, 10 * time.Second, 250 * time.Millisecond
-	// perServer bounds how often a large pool's lists are read: 50 a second.
+	// perServer bounds the readings of a large pool's lists: 50 a second.
 	perServer = 20 * time.Millisecond
-	// maxRead bounds the servers of one reading. They are the servers that were asked least
-	// recently.
+	// maxRead bounds the servers of a reading, least recently queried first.
 	maxRead = 64
-	// awaitLists bounds how long a request for a name that no list has waits for a reading. A name
-	// waits once in forget.
+	// awaitLists bounds a request's wait for an unlisted name. A name waits once in forget.
 	awaitLists, forget = 400 * time.Millisecond, 30 * time.Second
-	// markFor bounds how long a 404 counts at a server whose list cannot be read.
+	// markFor bounds the effect of a 404 at a server with an unreadable list.
 	markFor = time.Minute
-	// staleAfter is how long a list counts after the last answer of its server.
+	// staleAfter is how long a list is used after its server's last answer.
 	staleAfter = time.Minute
-	// Limits of a pool: names of all lists, marks, answers, names that no list has.
+	// Limits of a pool: listed names, marks, answers, unlisted names.
 	maxListed, maxMarks, maxUnlisted = 16 << 10, 256, 256
 )
 
-// Holders finds which servers of one pool lack a model that another one has: by the servers' lists,
-// by their 404s, and by what they answer although no list has it.
+// Holders finds which servers of one pool lack a model that others have: by the servers' lists,
+// their 404s, and successes without a listed model.
 type Holders struct {
 	lister *Lister
 	view   atomic.Pointer[view]
-	alone  atomic.Bool  // the pool has one server at most: there is nothing to choose
+	alone  atomic.Bool  // the pool has at most one server: no choice
 	next   atomic.Int64 // when lists are read again, in Unix nanoseconds
 
 	mu       sync.Mutex
 	pool     Pool
 	servers  map[netip.AddrPort]*holder
-	marks    []mark // 404s, the oldest first
-	answers  []mark // of models that a list lacks, or that another server answers with 404
+	marks    []mark
+	answers  []mark // successes for models that a list lacks, or that another server answers with 404
 	unlisted map[string]awaited
-	began    time.Time     // the last reading
-	reading  chan struct{} // closed when it ends; nil: none is open
+	began    time.Time
+	reading  chan struct{} // closed when it ends; nil without one
 }
 
-// holder is a server of the pool.
 type holder struct {
 	asked, good time.Time
-	again       time.Time // when it is asked again
-	names       []string  // of its list, sorted; nil: it has none
-	// strict means that it has answered 404 for a model that its list lacks, and no such request
-	// with success.
+	again       time.Time
+	names       []string // its list, sorted; nil without one
+	// strict means that it answered 404 for an unlisted model, and never with success.
 	strict bool
 }
 
-// awaited is a name that no list had when a request named it.
 type awaited struct {
 	at   time.Time
-	done chan struct{} // closed when the lists have been read for it
+	done chan struct{}
 }
 
 type mark struct {
@@ -77,8 +73,7 @@ func (l *Lister) Holders() *Holders {
 	return &Holders{lister: l, servers: map[netip.AddrPort]*holder{}, unlisted: map[string]awaited{}}
 }
 
-// Set replaces the pool's servers, and how they are called. New servers are asked with the next
-// pick.
+// Set replaces the pool's servers and protocol. The next pick queries new servers.
 func (h *Holders) Set(p Pool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,18 +92,18 @@ func (h *Holders) Set(p Pool) {
 	h.rebuild()
 }
 
-// List returns the models that a server lists, sorted; nil if its list is not known.
+// List returns a server's models, sorted; nil if unknown.
 func (h *Holders) List(server netip.AddrPort) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if of := h.servers[server]; of != nil {
-		return of.names
+	if s := h.servers[server]; s != nil {
+		return s.names
 	}
 	return nil
 }
 
-// Lacking returns the servers that lack a model; nil if none does, or if no other server has it. It
-// has the lists read when it is time to. A request for a name that no list has waits for them.
+// Lacking returns the servers that lack a model; nil if none lacks it, or no other server has it.
+// It triggers due readings of the lists, and waits for them if no list has the name.
 func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lacking {
 	if h.alone.Load() {
 		return nil
@@ -123,7 +118,7 @@ func (h *Holders) Lacking(ctx context.Context, model string, now time.Time) *Lac
 	return h.Known(model)
 }
 
-// Known is Lacking by what is known now.
+// Known is Lacking without a reading.
 func (h *Holders) Known(model string) *Lacking {
 	v := h.view.Load()
 	if v == nil {
@@ -135,7 +130,6 @@ func (h *Holders) Known(model string) *Lacking {
 	return nil
 }
 
-// await has the lists read for a name that none of them has, and waits for them.
 func (h *Holders) await(ctx context.Context, model string, now time.Time) {
 	pause, open, done := h.awaiting(model, now)
 	if done == nil && closed(open) {
@@ -177,7 +171,6 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// wait waits for a channel that closes.
 func wait(ctx context.Context, closes <-chan struct{}) {
 	select {
 	case <-closes:
@@ -185,8 +178,8 @@ func wait(ctx context.Context, closes <-chan struct{}) {
 	}
 }
 
-// awaiting returns what a request for a name that no list has waits for: before it has the lists
-// read a pause and the reading that is open, or, without done, a reading alone.
+// awaiting returns what a request for an unlisted name waits for: a pause and an open reading
+// before its own reading or, without done, only a reading.
 func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, open <-chan struct{},
 	done chan struct{}) {
 	due := now.UnixNano() >= h.next.Load()
@@ -220,24 +213,24 @@ func (h *Holders) awaiting(model string, now time.Time) (pause time.Duration, op
 	return readGap - now.Sub(h.began), open, done
 }
 
-// NotFound records that a server has answered 404 to a request for a model, and has its list read.
+// NotFound records a server's 404 for a model, and triggers a reading of its list.
 func (h *Holders) NotFound(model string, server netip.AddrPort, now time.Time) {
 	if !named(model) {
 		return
 	}
 	h.mu.Lock()
-	of := h.servers[server]
-	if of == nil || len(h.servers) < 2 {
+	s := h.servers[server]
+	if s == nil || len(h.servers) < 2 {
 		h.mu.Unlock()
 		return
 	}
 	h.answers = without(h.answers, server, model)
 	var dropped []string
 	h.marks, dropped = with(without(h.marks, server, model), mark{server, model, now})
-	if of.names != nil && !slices.Contains(of.names, model) {
-		of.strict = true
+	if s.names != nil && !slices.Contains(s.names, model) {
+		s.strict = true
 	}
-	of.again = time.Time{}
+	s.again = time.Time{}
 	h.refresh(append(dropped, model)...)
 	gap := now.Sub(h.began) >= readGap
 	h.mu.Unlock()
@@ -248,8 +241,7 @@ func (h *Holders) NotFound(model string, server netip.AddrPort, now time.Time) {
 	}
 }
 
-// Answered records that a server has served a model. It does nothing for one that is known to have
-// it.
+// Answered records that a server served a model, unless it is known to have it.
 func (h *Holders) Answered(model string, server netip.AddrPort, now time.Time) {
 	v := h.view.Load()
 	if v == nil {
@@ -261,22 +253,22 @@ func (h *Holders) Answered(model string, server netip.AddrPort, now time.Time) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	of := h.servers[server]
-	if of == nil {
+	s := h.servers[server]
+	if s == nil {
 		return
 	}
 	h.marks = without(h.marks, server, model)
 	var dropped []string
 	h.answers, dropped = with(without(h.answers, server, model), mark{server, model, now})
-	if of.strict {
-		of.strict = false
+	if s.strict {
+		s.strict = false
 		h.rebuild()
 		return
 	}
 	h.refresh(append(dropped, model)...)
 }
 
-// with adds to a list, and returns the models of the marks that it drops for that.
+// with adds to a list, and returns the models of dropped marks.
 func with(list []mark, next mark) (_ []mark, dropped []string) {
 	for list = append(list, next); len(list) > maxMarks; list = slices.Delete(list, 0, 1) {
 		dropped = append(dropped, list[0].model)
@@ -288,7 +280,7 @@ func without(list []mark, server netip.AddrPort, model string) []mark {
 	return slices.DeleteFunc(list, func(m mark) bool { return m.server == server && m.model == model })
 }
 
-// read has lists read, unless they are being read, and returns a channel that closes when they are.
+// read starts a reading of the lists, unless one is open. The channel closes when it ends.
 func (h *Holders) read(now time.Time) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -303,8 +295,8 @@ func (h *Holders) readLocked(now time.Time) <-chan struct{} {
 	done := make(chan struct{})
 	h.reading, h.began = done, now
 	servers := slices.DeleteFunc(slices.Clone(h.pool.Servers), func(s Server) bool {
-		of := h.servers[s.Addr]
-		return of.names == nil && now.Before(of.again)
+		known := h.servers[s.Addr]
+		return known.names == nil && now.Before(known.again)
 	})
 	slices.SortStableFunc(servers, func(a, b Server) int {
 		return h.servers[a.Addr].asked.Compare(h.servers[b.Addr].asked)
@@ -322,12 +314,12 @@ func (h *Holders) readLocked(now time.Time) <-chan struct{} {
 	return done
 }
 
-// every is how long after a reading a server is asked again: longer in large pools. h.mu is held.
+// every is the interval between queries of a server, longer in large pools. h.mu is held.
 func (h *Holders) every() time.Duration {
 	return max(readAfter, time.Duration(len(h.servers))*perServer)
 }
 
-// ask reads lists, and stores each when it arrives: a server that hangs delays no other.
+// ask stores each list when it arrives, so that a hanging server delays no other.
 func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -346,7 +338,7 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 		calls.Go(func() error {
 			list, err := h.lister.ask(ctx, p.Protocol, s.Addr, &p)
 			var names []string
-			if err == nil && len(list) < maxAnswer { // else there may be more
+			if err == nil && len(list) < maxAnswer { // otherwise there may be more
 				for _, m := range list {
 					names = append(names, m.ID)
 				}
@@ -357,30 +349,30 @@ func (h *Holders) ask(p Pool, servers []Server, done chan struct{}) {
 			return nil
 		})
 	}
-	_ = calls.Wait() // they return no error
+	_ = calls.Wait() // no call returns an error
 }
 
-// store takes the list of a server over; nil: it has not answered with one. A changed list ends the
-// server's marks. h.mu is held.
+// store stores a server's list, or nil without a valid answer. A changed list ends the server's
+// marks. h.mu is held.
 func (h *Holders) store(s Server, names []string, now time.Time) {
-	of := h.servers[s.Addr]
-	if of == nil {
+	known := h.servers[s.Addr]
+	if known == nil {
 		return
 	}
 	changes := h.view.Load() == nil
 	if names == nil {
-		if of.again = now.Add(askAfter); now.Sub(of.good) > staleAfter {
-			changes = changes || of.names != nil
-			of.names = nil
+		if known.again = now.Add(askAfter); now.Sub(known.good) > staleAfter {
+			changes = changes || known.names != nil
+			known.names = nil
 		}
 	} else {
-		changes = h.takeOver(s, of, names, now) || changes
+		changes = h.takeOver(s, known, names, now) || changes
 	}
 	kept := len(h.marks)
 	h.marks = slices.DeleteFunc(h.marks, func(m mark) bool { return now.Sub(m.at) > markFor })
 	changes = changes || len(h.marks) < kept
-	for _, of := range h.servers {
-		if of.again.Before(now) {
+	for _, other := range h.servers {
+		if other.again.Before(now) {
 			h.next.Store(now.Add(readGap).UnixNano())
 			break
 		}
@@ -390,20 +382,20 @@ func (h *Holders) store(s Server, names []string, now time.Time) {
 	}
 }
 
-// takeOver stores a server's list, and reports whether that changes which servers lack a model.
-// h.mu is held.
-func (h *Holders) takeOver(s Server, of *holder, names []string, now time.Time) (changes bool) {
-	of.good, of.again = now, now.Add(h.every())
+// takeOver stores a server's list, and reports whether other servers now lack a model. h.mu is
+// held.
+func (h *Holders) takeOver(s Server, known *holder, names []string, now time.Time) (changes bool) {
+	known.good, known.again = now, now.Add(h.every())
 	slices.Sort(names)
-	changed := !slices.Equal(names, of.names)
-	of.names, changes = names, changed
+	changed := !slices.Equal(names, known.names)
+	known.names, changes = names, changed
 	ends := func(m mark) bool {
 		read := m.server == s.Addr && !m.at.After(h.began)
 		return read && (changed || slices.Contains(names, m.model))
 	}
 	for _, m := range h.marks {
 		if m.server == s.Addr {
-			of.strict, changes = of.strict || !slices.Contains(names, m.model), true
+			known.strict, changes = known.strict || !slices.Contains(names, m.model), true
 		}
 	}
 	h.marks, h.answers = slices.DeleteFunc(h.marks, ends), slices.DeleteFunc(h.answers, ends)

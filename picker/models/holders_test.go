@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// lister is a server with a list of models; "" for one without.
 type lister struct {
 	addr  netip.AddrPort
 	list  atomic.Pointer[string]
@@ -46,7 +45,6 @@ func newLister(t *testing.T, list string) *lister {
 	return l
 }
 
-// holders are of a pool with some servers.
 func holders(all ...*lister) *Holders {
 	h := New(Config{}).Holders()
 	var p Pool
@@ -57,7 +55,7 @@ func holders(all ...*lister) *Holders {
 	return h
 }
 
-// kept reports which servers are left for a model, as a text of the letters a, b and so on.
+// kept returns the servers left for a model, as letters a, b and so on.
 func kept(h *Holders, model string, all ...*lister) (text string) {
 	l := h.Known(model)
 	for i, s := range all {
@@ -120,7 +118,7 @@ func TestHolders_404CountsUntilTheListChanges(t *testing.T) {
 	})
 }
 
-// A 404 of a path that no server has, such as one of embeddings, concerns no model.
+// A 404 of a path that no server has, such as embeddings, concerns no model.
 func TestHolders_404OfAServerThatListsTheModelEnds(t *testing.T) {
 	a, b := newLister(t, "base"), newLister(t, "base")
 	h := holders(a, b)
@@ -159,8 +157,8 @@ func TestHolders_ServerThatAnswersHasTheModel(t *testing.T) {
 	}
 }
 
-// A 404 at a server that lists the model may be for something else: then the server comes before
-// one that is suspect. The mark ends when its list is read, whatever another server does.
+// A 404 at a server that lists the model may have another cause: the server then precedes a suspect
+// one. The mark ends when its list is read, whatever another server does.
 func TestHolders_404OfAServerThatListsTheModelIsWeak(t *testing.T) {
 	a, b := newLister(t, "base"), newLister(t, "base")
 	h := holders(a, b)

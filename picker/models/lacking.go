@@ -7,19 +7,18 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// view has the parts that picks read.
 type view struct {
 	listed  map[string]bool
 	lacking map[string]*Lacking
 }
 
-// Lacking are the servers of a pool that lack a model. It never changes.
+// Lacking are the servers of a pool that lack a model. It is immutable.
 type Lacking struct {
-	Unlisted, NotFound int  // how many lack it by their lists, and by a 404
+	Unlisted, NotFound int  // by their lists, and by a 404
 	Strict             bool // all of them are known to answer 404
 	has                map[netip.AddrPort]bool
 	lacks              map[netip.AddrPort]bool // by a 404
-	unknown            map[netip.AddrPort]bool // servers without a list; shared by all models
+	unknown            map[netip.AddrPort]bool // without a list; shared by all models
 	others             func(*endpoint.Endpoint) bool
 	keep               func(*endpoint.Endpoint) bool
 }
@@ -34,18 +33,18 @@ func (l *Lacking) keeps(server netip.AddrPort) bool {
 	return !l.lacks[server] && (l.has[server] || l.unknown[server])
 }
 
-// rebuild makes the view anew. h.mu is held.
+// h.mu is held.
 func (h *Holders) rebuild() {
 	v := &view{listed: map[string]bool{}, lacking: map[string]*Lacking{}}
 	holders, unknown, total := map[string]map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}, 0
 	read := false
-	for server, of := range h.servers {
-		read = read || !of.asked.IsZero()
-		if total += len(of.names); len(of.names) == 0 || total > maxListed {
+	for server, s := range h.servers {
+		read = read || !s.asked.IsZero()
+		if total += len(s.names); len(s.names) == 0 || total > maxListed {
 			unknown[server] = true
 			continue
 		}
-		for _, name := range of.names {
+		for _, name := range s.names {
 			if holders[name] == nil {
 				holders[name] = map[netip.AddrPort]bool{}
 			}
@@ -70,7 +69,7 @@ func (h *Holders) rebuild() {
 	h.view.Store(v)
 }
 
-// refresh makes the view of some models anew. h.mu is held.
+// h.mu is held.
 func (h *Holders) refresh(models ...string) {
 	old := h.view.Load()
 	if old == nil {
@@ -83,10 +82,10 @@ func (h *Holders) refresh(models ...string) {
 	}
 	for _, model := range models {
 		has, unknown := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
-		for server, of := range h.servers {
-			if len(of.names) == 0 {
+		for server, s := range h.servers {
+			if len(s.names) == 0 {
 				unknown[server] = true
-			} else if _, found := slices.BinarySearch(of.names, model); found {
+			} else if _, found := slices.BinarySearch(s.names, model); found {
 				has[server] = true
 			}
 		}
@@ -98,7 +97,7 @@ func (h *Holders) refresh(models ...string) {
 	h.view.Store(next)
 }
 
-// lack returns which servers lack a model, given which list it; nil if none does. h.mu is held.
+// lack returns which servers lack a model, given the servers that list it, or nil. h.mu is held.
 func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lacking {
 	l := &Lacking{has: has, unknown: unknown, lacks: map[netip.AddrPort]bool{}, Strict: true}
 	for _, m := range h.answers {
@@ -112,16 +111,16 @@ func (h *Holders) lack(model string, has, unknown map[netip.AddrPort]bool) *Lack
 			delete(has, m.server)
 		}
 	}
-	for server, of := range h.servers {
+	for server, s := range h.servers {
 		switch {
 		case l.lacks[server]:
 			l.NotFound++
-			if _, listed := slices.BinarySearch(of.names, model); listed {
+			if _, listed := slices.BinarySearch(s.names, model); listed {
 				l.Strict = false // the list is old, or the 404 was for something else
 			}
 		case !l.keeps(server):
 			l.Unlisted++
-			l.Strict = l.Strict && of.strict
+			l.Strict = l.Strict && s.strict
 		}
 	}
 	if l.Unlisted+l.NotFound == 0 {

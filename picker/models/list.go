@@ -6,25 +6,24 @@ import (
 	"slices"
 )
 
-// Model is a base model or a LoRA adapter, in the form of OpenAI's API.
+// Model is a base model or a LoRA adapter, as in OpenAI's API.
 type Model struct {
 	ID      string `json:"id"`
-	Object  string `json:"object"` // "model"
+	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
-	Parent  string `json:"parent,omitempty"` // the base model of an adapter, as vLLM and SGLang report it
+	Parent  string `json:"parent,omitempty"` // base model of an adapter, as vLLM and SGLang report it
 }
 
 // Limits of names, in bytes, and of numbers of models.
 const (
 	maxName   = 256
-	maxAnswer = 256     // of one server; a gateway may list as many as a list has
-	maxPool   = 4096    // of the answers that are kept of one pool
+	maxAnswer = 256     // of one server; a gateway may list maxList
+	maxPool   = 4096    // of a pool's kept answers
 	maxList   = 1000    // of a list
 	maxBytes  = 1 << 20 // of an answer
 )
 
-// parse reads up to limit models of a server's list. Entries without a usable ID are left out.
 func parse(body []byte, limit int) ([]Model, error) {
 	var list struct {
 		Data []struct {
@@ -57,15 +56,14 @@ func parse(body []byte, limit int) ([]Model, error) {
 	return out, nil
 }
 
-// named reports whether a text can be a name: not empty, not too long, and without control
-// characters.
+// named reports whether a name is neither empty, nor too long, and has no control characters.
 func named(text string) bool {
 	return text != "" && len(text) <= maxName && !slices.ContainsFunc([]byte(text),
 		func(c byte) bool { return c < ' ' || c == 0x7f })
 }
 
-// Encode returns a list as the response of GET /v1/models. Of several models with one ID the first
-// stays.
+// Encode returns a list as the response of GET /v1/models. Of several models with one ID, the first
+// counts.
 func Encode(list []Model) string {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Model) int { return cmp.Compare(a.ID, b.ID) })

@@ -19,38 +19,34 @@ import (
 )
 
 const (
-	// A pool's servers are asked every refreshAfter at most, and retryAfter while none has
+	// A pool's servers are queried at most every refreshAfter, or retryAfter while none has
 	// answered.
 	refreshAfter, retryAfter = 30 * time.Second, 2 * time.Second
-	// keepFor is how long the answer of a server is used that does not answer any more, or is not
-	// asked again.
+	// keepFor is how long an answer is used after its server stopped answering or being queried.
 	keepFor = 10 * time.Minute
-	// askTimeout bounds a call. It is below Envoy's timeout of a pick (2 s).
+	// askTimeout bounds a call, below Envoy's timeout of a pick (2 s).
 	askTimeout = time.Second
-	// maxAsked servers are asked at a time for a list; maxCalls calls run at a time for all pools.
+	// maxAsked bounds the servers queried for a list, maxCalls the concurrent calls for all pools.
 	maxAsked, maxCalls = 8, 64
-	// maxParts bounds the parts of a pool whose answers are kept: its subsets, or what clients ask
-	// its gateways for. For a further one another is dropped whose servers have not been asked for
-	// refreshAfter; without such a one it has no models.
+	// maxParts bounds the parts of a pool with kept answers: its subsets, or requests to its
+	// gateways. A further one replaces a part not queried for refreshAfter; otherwise it has no
+	// models.
 	maxParts = 16
-	// via is how a gateway of another cluster recognizes a call, as it does a request that this one
-	// sends on (translator/envoy).
+	// via marks calls for gateways of other clusters, like forwarded requests (translator/envoy).
 	via = "1.1 penstock"
 )
 
-// Config of a Lister. Zero values mean the defaults given.
+// Config configures a Lister. Zero values mean the defaults given.
 type Config struct {
-	// Transport asks servers that are called over HTTP/1.1 in cleartext. Default: one that keeps no
-	// connections.
+	// Transport calls servers over HTTP/1.1 in cleartext. By default, it keeps no connections.
 	Transport http.RoundTripper
-	// Never returns the kind of an address that is never called; "" for others. nil: all may be
-	// called.
+	// Never returns the kind of an address that must not be called, or ""; nil allows all.
 	Never func(netip.Addr) string
-	// OnPanic is called when reading a pool's lists for Holders has panicked. nil drops it.
+	// OnPanic receives panics of reading a pool's lists for Holders; may be nil.
 	OnPanic func(pool string, value any, stack []byte)
 }
 
-// Lister keeps what the servers of all pools have answered.
+// Lister keeps the answers of all pools' servers.
 type Lister struct {
 	transport http.RoundTripper
 	never     func(netip.Addr) string
@@ -58,32 +54,29 @@ type Lister struct {
 	calls     chan struct{}
 
 	mu    sync.Mutex
-	pools map[string]map[part]*pool // by name
+	pools map[string]map[part]*pool
 }
 
-// part is one of the lists that a pool has.
 type part struct{ subset, host, path string }
 
-// Pool is a pool whose models are asked for, or a part of it.
+// Pool is a pool, or a part of it, to query for models.
 type Pool struct {
 	Name    string
 	Servers []Server
-	// Subset is what selects Servers among those of the pool; "" for all.
+	// Subset selects Servers in the pool; "" for all.
 	Subset string
-	// Host and Path are those of the request if Servers are the gateways of another cluster, which
-	// answer by their routes; else "".
+	// Host and Path are the request's if Servers are gateways of another cluster, which answer by
+	// their routes; else "".
 	Host, Path string
-	// Names are further models of the pool: names that requests may give, and that its picker
-	// replaces by those of its servers.
+	// Names are further models of the pool, which its picker replaces by the servers'.
 	Names []string
-	// Protocol is how the servers are called.
+	// Protocol is used to call the servers.
 	Protocol upstream.Protocol
-	// Picker asks the pool's picker in another cluster, which has names of its own, for its list as
-	// JSON; nil: there is none to ask. It counts as one more server, without an address.
+	// Picker queries the pool's picker in another cluster, with its own names, for its list as
+	// JSON; may be nil. It counts as a server without an address.
 	Picker func(context.Context) ([]byte, error)
 }
 
-// servers are those that are asked.
 func (p *Pool) servers() []Server {
 	if p.Picker == nil {
 		return p.Servers
@@ -94,26 +87,25 @@ func (p *Pool) servers() []Server {
 // Server is a model server of a Pool.
 type Server struct {
 	Addr      netip.AddrPort
-	Adapters  []string // that its metrics page shows
-	Cleartext bool     // it is called without TLS, whatever Pool.Protocol
+	Adapters  []string // on its metrics page
+	Cleartext bool     // without TLS, whatever Pool.Protocol
 }
 
-// pool is what a Pool's servers have answered.
 type pool struct {
-	used    time.Time // by the last list; Lister.mu guards it
+	used    time.Time
 	mu      sync.Mutex
-	next    time.Time     // when its servers may be asked again
-	asking  chan struct{} // closed when those that are being asked have answered; nil if none is
+	next    time.Time
+	asking  chan struct{}
 	answers map[netip.AddrPort]answer
 }
 
 type answer struct {
-	at     time.Time // when the server was asked last
-	good   time.Time // when it answered last
+	at     time.Time
+	good   time.Time
 	models []Model
 }
 
-// New returns a Lister.
+// New returns a Lister without answers.
 func New(c Config) *Lister {
 	if c.Transport == nil {
 		c.Transport = upstream.Protocol{}.Transport(0)
@@ -130,15 +122,15 @@ func New(c Config) *Lister {
 	}
 }
 
-// Forget drops the answers of a pool that is gone.
+// Forget drops the answers of a removed pool.
 func (l *Lister) Forget(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.pools, name)
 }
 
-// List returns the models of some pools; those that no server reports are missing. Within
-// askTimeout it asks servers, if it is time to.
+// List returns the models of some pools that a server reports. It queries servers if due, within
+// askTimeout.
 func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 	found := make([][]Model, len(pools))
 	var asked errgroup.Group
@@ -148,7 +140,7 @@ func (l *Lister) List(ctx context.Context, pools []Pool) []Model {
 			return nil
 		})
 	}
-	_ = asked.Wait() // they return no error
+	_ = asked.Wait() // no call returns an error
 	return slices.Concat(found...)
 }
 
@@ -178,7 +170,7 @@ func (l *Lister) models(ctx context.Context, p *Pool) []Model {
 	return known.merge(p)
 }
 
-// pool returns what is known of a pool; nil if it has too many parts already.
+// pool returns a pool's answers; nil if it has too many parts.
 func (l *Lister) pool(p *Pool, now time.Time) *pool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,26 +179,26 @@ func (l *Lister) pool(p *Pool, now time.Time) *pool {
 		parts = map[part]*pool{}
 		l.pools[p.Name] = parts
 	}
-	is := part{p.Subset, p.Host, p.Path}
-	known := parts[is]
+	key := part{p.Subset, p.Host, p.Path}
+	known := parts[key]
 	if known == nil {
 		if len(parts) >= maxParts && !dropUnused(parts, now) {
 			return nil
 		}
 		known = &pool{answers: map[netip.AddrPort]answer{}}
-		parts[is] = known
+		parts[key] = known
 	}
 	known.used = now
 	return known
 }
 
-// dropUnused drops the part that was used least recently, unless it was used within refreshAfter.
+// dropUnused drops the least recently used part, unless used within refreshAfter.
 func dropUnused(parts map[part]*pool, now time.Time) bool {
 	var oldest part
 	var at time.Time
-	for is, known := range parts {
+	for key, known := range parts {
 		if at.IsZero() || known.used.Before(at) {
-			oldest, at = is, known.used
+			oldest, at = key, known.used
 		}
 	}
 	if now.Sub(at) < refreshAfter {
@@ -216,7 +208,7 @@ func dropUnused(parts map[part]*pool, now time.Time) bool {
 	return true
 }
 
-// refresh asks some servers of a pool, and then closes done.
+// refresh queries some servers of a pool, and then closes done.
 func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan struct{}) {
 	defer func() {
 		known.mu.Lock()
@@ -224,12 +216,12 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 		known.asking = nil
 		close(done)
 	}()
-	// Of a client that goes away, the answers serve the next one.
+	// The answers outlive a client that goes away.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	by := p.Protocol
 	if config := by.TLS; config != nil && config.ServerName == "" && p.Host != "" {
-		by.TLS = config.Clone() // a gateway chooses its certificate by the host that is asked for
+		by.TLS = config.Clone() // a gateway chooses its certificate by host
 		by.TLS.ServerName, _, _ = strings.Cut(p.Host, ":")
 	}
 	servers := known.due(p)
@@ -248,11 +240,10 @@ func (l *Lister) refresh(ctx context.Context, known *pool, p *Pool, done chan st
 			return nil
 		})
 	}
-	_ = calls.Wait() // they return no error
+	_ = calls.Wait() // no call returns an error
 	known.store(p, servers, answers)
 }
 
-// due returns the servers that are asked next: those that were asked least recently.
 func (known *pool) due(p *Pool) []Server {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -263,7 +254,6 @@ func (known *pool) due(p *Pool) []Server {
 	return servers[:min(len(servers), maxAsked)]
 }
 
-// store keeps answers, and drops those that are too old or of servers that the pool does not have.
 func (known *pool) store(p *Pool, servers []Server, answers []answer) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -297,7 +287,7 @@ func (known *pool) store(p *Pool, servers []Server, answers []answer) {
 	}
 }
 
-// merge returns the models of a pool's servers by what is known, and the adapters of their pages.
+// merge returns the known models of a pool's servers, and the adapters on their pages.
 func (known *pool) merge(p *Pool) (list []Model) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -318,14 +308,14 @@ func (known *pool) merge(p *Pool) (list []Model) {
 			}
 			has[name] = true
 			adapter := Model{ID: name, Object: "model"}
-			if len(bases) == 1 { // else the page does not show whose adapter it is
+			if len(bases) == 1 { // otherwise the adapter's base is unknown
 				adapter.Parent, adapter.Created, adapter.OwnedBy = bases[0].ID, bases[0].Created, bases[0].OwnedBy
 			}
 			list = append(list, adapter)
 		}
 	}
 	if len(list) == 0 {
-		return nil // names alone would be a list of models that no server has
+		return nil // Names alone would list models that no server has
 	}
 	for _, name := range p.Names {
 		if !has[name] && named(name) && len(list) < maxPool {
@@ -338,7 +328,6 @@ func (known *pool) merge(p *Pool) (list []Model) {
 
 var errCalls = errors.New("too many calls for lists of models are open")
 
-// ask asks one server of a pool.
 func (l *Lister) ask(ctx context.Context, by upstream.Protocol, server netip.AddrPort, p *Pool) ([]Model, error) {
 	if kind := l.never(server.Addr()); kind != "" && server.IsValid() {
 		return nil, fmt.Errorf("%s: %s is never called", server, kind)
@@ -366,7 +355,7 @@ func (l *Lister) ask(ctx context.Context, by upstream.Protocol, server netip.Add
 	}
 	transport := l.transport
 	if by.TLS != nil || by.HTTP2 {
-		transport = by.Transport(0) // lists are asked for twice a minute
+		transport = by.Transport(0) // lists are queried only twice a minute
 	}
 	response, err := transport.RoundTrip(call)
 	if err != nil {

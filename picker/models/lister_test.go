@@ -112,8 +112,8 @@ func TestModels_ServersAreAskedRarelyAndTheirAnswersKept(t *testing.T) {
 	})
 }
 
-// A client chooses what the gateways of another cluster are asked for: however many paths it tries,
-// few are asked and kept.
+// Clients choose the path for another cluster's gateways: however many they try, few are queried
+// and kept.
 func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
@@ -152,7 +152,6 @@ func TestModels_GatewaysAreAskedForFewPathsAtATime(t *testing.T) {
 	})
 }
 
-// roundTrip answers calls with lists, without a network.
 type roundTrip func(*http.Request) string
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -230,7 +229,8 @@ func TestModels_AdaptersOfPagesHaveTheirServersBase(t *testing.T) {
 	pool := Pool{Name: "p", Servers: []Server{{Addr: at(0), Adapters: []string{"sql", "base", "sql"}}}}
 	text := Encode(l.List(t.Context(), []Pool{pool, pool}))
 	want :=
-		`{"object":"list","data":[{"id":"base","object":"model","created":7,"owned_by":"vllm"},{"id":"sql","object":"model","created":7,"owned_by":"vllm","parent":"base"}]}`
+		`{"object":"list","data":[{"id":"base","object":"model","created":7,"owned_by":"vllm"},{"id":"sql",` +
+			`"object":"model","created":7,"owned_by":"vllm","parent":"base"}]}`
 	if text != want {
 		t.Errorf("%s, want %s", text, want)
 	}

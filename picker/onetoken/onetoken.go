@@ -16,11 +16,10 @@ const (
 	maxList   = 1 << 20
 )
 
-// ErrDenied is the error of a server that answers no such question, whatever its engine does: it
-// lacks the API or the model, or wants a credential.
+// ErrDenied means that the server never answers such a request: it lacks the API or the model, or
+// requires a credential.
 var ErrDenied = errors.New("the server denies probes")
 
-// question is a request for one token.
 type question struct {
 	Model     string    `json:"model,omitempty"`
 	Prompt    string    `json:"prompt,omitempty"`
@@ -33,8 +32,8 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// Ask returns nil once the server at base, a URL without a path, has computed a token. For a model
-// "" it asks for the first one that the server lists.
+// Ask returns nil once the server at base, a URL without a path, has computed a token. For model ""
+// it uses the first one that the server lists.
 func Ask(ctx context.Context, by http.RoundTripper, base, model string) error {
 	if model == "" {
 		model = first(ctx, by, base)
@@ -47,7 +46,6 @@ func Ask(ctx context.Context, by http.RoundTripper, base, model string) error {
 	return ask(ctx, by, base, "/v1/chat/completions", chat)
 }
 
-// ask sends one question.
 func ask(ctx context.Context, by http.RoundTripper, base, path string, q question) error {
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -58,10 +56,10 @@ func ask(ctx context.Context, by http.RoundTripper, base, path string, q questio
 	case err != nil:
 		return err
 	case status == http.StatusOK:
-		var is struct {
+		var completion struct {
 			Choices []json.RawMessage `json:"choices"`
 		}
-		if err := json.Unmarshal(answer, &is); err != nil || len(is.Choices) == 0 {
+		if err := json.Unmarshal(answer, &completion); err != nil || len(completion.Choices) == 0 {
 			return errors.New("the answer to a probe has no choices")
 		}
 		return nil
@@ -73,7 +71,6 @@ func ask(ctx context.Context, by http.RoundTripper, base, path string, q questio
 	}
 }
 
-// first returns the first model that a server lists; "" if it lists none.
 func first(ctx context.Context, by http.RoundTripper, base string) string {
 	status, answer, err := call(ctx, by, http.MethodGet, base+"/v1/models", nil, maxList)
 	var list struct {
@@ -87,7 +84,6 @@ func first(ctx context.Context, by http.RoundTripper, base string) string {
 	return list.Data[0].ID
 }
 
-// call returns a response's status and body, which has most bytes at most.
 func call(ctx context.Context, by http.RoundTripper, method, url string, body []byte, most int64) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {

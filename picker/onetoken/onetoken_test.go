@@ -15,8 +15,7 @@ import (
 
 const token = `{"choices":[{"text":"1"}],"usage":{"completion_tokens":1}}`
 
-// one are the answers of a server with completions alone, and both the answers of one with chat,
-// too.
+// one and both are the answers of servers with completions only, and with chat, too.
 func one(completions string) map[string]string {
 	return map[string]string{"/v1/completions": completions}
 }
@@ -25,8 +24,8 @@ func both(completions, chat string) map[string]string {
 	return map[string]string{"/v1/completions": completions, "/v1/chat/completions": chat}
 }
 
-// A probe finds a token where there is one, asks for a model that the server has, and distinguishes
-// a server that answers no probe from one that has no token.
+// A probe gets a token if possible, requests a model of the server, and distinguishes servers that
+// deny probes from ones without a token.
 func TestSilent_ProbeFindsAToken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model  string

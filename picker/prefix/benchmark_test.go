@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fleet returns an Index with n servers that share the first blocks of a chain: each has the whole
-// of it up to a depth of its own, as after a conversation that went from server to server.
+// fleet returns an Index with n servers that share the first blocks of a chain, each to its own
+// depth, like a conversation that went from server to server.
 func fleet(n int, c Chain, depth func(i int) int) (*Index, []*Server) {
 	x := New(Config{})
 	servers := make([]*Server, n)
@@ -76,8 +76,7 @@ func (w *world) grow0(blocks int) Chain {
 	return w.grow(0, 0, blocks)
 }
 
-// fullFleet returns n servers whose blocks are all of those that an Index has, without common
-// prefixes.
+// fullFleet returns n servers that fill an Index with their blocks, without common prefixes.
 func fullFleet(n int) *Index {
 	x := New(Config{})
 	var servers []*Server

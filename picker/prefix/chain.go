@@ -7,17 +7,17 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Chain is a prompt as hashes of its blocks. Element i is the hash of everything up to and
-// including block i, and of the prompt's seed. What follows the last full block has no element.
+// Chain is a prompt as hashes of its blocks. Element i covers the prompt's seed and everything
+// through block i. The rest after the last full block has no element.
 type Chain []uint64
 
 const (
-	// MaxBlocks is the length of the longest Chain, MaxTokens what it covers.
+	// MaxBlocks is the maximum length of a Chain, which covers MaxTokens.
 	MaxBlocks = 512
 	MaxTokens = 131072
 
-	// BytesPerToken is the length of a token in text. Tokenizers of today's models make tokens of 3
-	// to 5 bytes.
+	// BytesPerToken is the assumed length of a token in text. Current tokenizers average 3 to 5
+	// bytes.
 	BytesPerToken = 4
 
 	pieceTokens = 64
@@ -25,13 +25,12 @@ const (
 	maxPieces   = MaxTokens / pieceTokens
 )
 
-// spans is the schedule of blocks: small ones first, because most prompts are short, and larger
-// ones further on, so that a chain stays short. A block is at most a sixty-fourth of what precedes
-// it, once more than 64 blocks precede it.
+// spans is the schedule of block sizes: small first, because most prompts are short, then larger,
+// so that chains stay short. After 64 blocks, a block is at most a sixty-fourth of the preceding
+// ones.
 var spans = [...]struct{ blocks, pieces int }{{128, 1}, {128, 2}, {128, 4}, {128, 9}}
 
-// End returns the number of tokens up to and including block i, for i from 0 to MaxBlocks-1; 0 for
-// i below 0.
+// End returns the number of tokens through block i, for i up to MaxBlocks-1; 0 for negative i.
 func End(i int) int {
 	pieces := 0
 	for n, left := 0, i+1; left > 0 && n < len(spans); n++ {
@@ -45,21 +44,21 @@ func End(i int) int {
 // blockPieces is the size of block i in pieces of 64 tokens.
 func blockPieces(i int) int { return spans[min(i/spans[0].blocks, len(spans)-1)].pieces }
 
-// Builder hashes a text that arrives in parts. Of a part it keeps no more than the bytes of an
-// unfinished piece of 64 tokens. The zero value is ready.
+// Builder hashes a text that arrives in parts. It keeps at most an unfinished piece of 64 tokens.
+// The zero value is ready.
 type Builder struct {
-	size   int    // bytes written
+	size   int
 	hash   uint64 // of all pieces so far
 	pieces int
-	filled int               // bytes in rest
-	hashes [maxPieces]uint64 // hash after each piece
+	filled int // bytes in rest
+	hashes [maxPieces]uint64
 	rest   [pieceBytes]byte
 }
 
 // Reset prepares b for the next text.
 func (b *Builder) Reset() { b.size, b.hash, b.pieces, b.filled = 0, 0, 0, 0 }
 
-// Size returns the bytes written. Text beyond MaxTokens counts, although no Chain has it.
+// Size returns the bytes written, including text beyond MaxTokens, which no Chain covers.
 func (b *Builder) Size() int { return b.size }
 
 // Empty reports whether nothing was added.
@@ -87,7 +86,7 @@ func (b *Builder) Write(p []byte) {
 	}
 }
 
-// WriteToken adds the ID of a token.
+// WriteToken adds a token's ID.
 func (b *Builder) WriteToken(id uint32) {
 	if b.pieces < maxPieces && b.filled+BytesPerToken < pieceBytes {
 		binary.LittleEndian.PutUint32(b.rest[b.filled:], id)
@@ -100,8 +99,7 @@ func (b *Builder) WriteToken(id uint32) {
 	b.Write(p[:])
 }
 
-// Mix adds something that is part of the prompt but not text, such as the hash of an image. It
-// takes no tokens.
+// Mix adds a part of the prompt that is not text, such as the hash of an image. It takes no tokens.
 func (b *Builder) Mix(hash uint64) { b.hash = mix(b.hash^uint64(b.filled), hash) }
 
 func (b *Builder) piece(p []byte) {
@@ -111,12 +109,12 @@ func (b *Builder) piece(p []byte) {
 	b.filled = 0
 }
 
-// sum is the hash of everything, of an unfinished piece too.
+// sum includes an unfinished piece.
 func (b *Builder) sum() uint64 { return mix(b.hash, xxhash.Sum64(b.rest[:b.filled])) }
 
-// Join makes the chain of a prompt, in memory that the caller has for it. The prompt is a front
-// (tools, instructions) and what follows. They are two Builders because a body may have the front
-// behind the rest. seed distinguishes prompts of different models, adapters and salts.
+// Join makes a prompt's chain in the caller's memory. The prompt is a front (tools, instructions)
+// and the rest. They are two Builders because a body may have the front last. seed distinguishes
+// models, adapters and salts.
 func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	restSeed := mix(front.sum(), seed)
 	pieces := 0
@@ -134,16 +132,16 @@ func Join(memory *[MaxBlocks]uint64, seed uint64, front, rest *Builder) Chain {
 	return memory[:]
 }
 
-// PromptHash returns the hash of a whole prompt, of what follows its last full block too. Of text
-// beyond MaxTokens it has the length.
+// PromptHash returns the hash of a whole prompt, including the rest after its last full block. Text
+// beyond MaxTokens counts by its length.
 func PromptHash(seed uint64, front, rest *Builder) uint64 {
 	return mix(mix(mix(seed, front.sum()), rest.sum()), uint64(front.size+rest.size))
 }
 
-// Seed adds a name to a seed; the first seed is 0. The order of names matters, and where one ends.
+// Seed adds a name to a seed, starting with 0. The order and boundaries of names matter.
 func Seed(seed uint64, name []byte) uint64 { return mix(seed+1, xxhash.Sum64(name)) }
 
-// mix combines two hashes; the order matters. It is the folded multiplication of wyhash.
+// mix combines two hashes, not commutatively, by wyhash's folded multiplication.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xe7037ed1a0b428db)
 	return high ^ low ^ bits.RotateLeft64(b, 32)

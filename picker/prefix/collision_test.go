@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A client chooses its prompts, and so the hashes of their blocks. Hashes that agree in the bits
-// that a table's size keeps must not stand in one run, whatever the secret.
+// Clients choose prompts, and so their blocks' hashes. Hashes with equal low bits must not form one
+// run, whatever the secret.
 func TestPrefix_ChosenHashesDoNotCollide(t *testing.T) {
 	before := secret
 	defer func() { secret = before }()
@@ -32,8 +32,8 @@ func collide(t *testing.T) {
 					longestRun(len(table.slots), func(i int) bool { return table.slots[i].key.Load() != 0 }))
 			}
 		}
-		// Places at random make short runs in a table that is half full; places in one run make one
-		// of thousands of slots.
+		// Random places make short runs in a table that is half full; one run would have thousands
+		// of slots.
 		if n := longestRun(len(s.slots), func(i int) bool { return s.slots[i] != 0 }); n > 150 || longest > 100 {
 			t.Errorf("hashes that differ from bit %d on: runs of %d slots of the server, and %d of a shard", shift, n,
 				longest)

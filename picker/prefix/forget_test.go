@@ -5,8 +5,6 @@ import (
 	"testing"
 )
 
-// What a server has denied counts no more; what it was sent by other picks stays, in whatever order
-// the picks are denied.
 func TestForget_LeavesWhatOtherPicksHaveSent(t *testing.T) {
 	x := New(Config{})
 	s := x.Server(key(1))
@@ -43,8 +41,8 @@ func TestForget_LeavesWhatOtherPicksHaveSent(t *testing.T) {
 	}
 }
 
-// A peer may send a denial without the pick that it takes back: then a block loses its predecessor.
-// The next pick restores it.
+// A peer may send a denial without its pick: then a block loses its predecessor. The next pick
+// restores it.
 func TestForget_WithoutAddIsRepaired(t *testing.T) {
 	x := New(Config{})
 	s := x.Server(key(1))
@@ -61,7 +59,6 @@ func TestForget_WithoutAddIsRepaired(t *testing.T) {
 	}
 }
 
-// No denial in this process shows that what another one knows is wrong.
 func TestForget_LeavesWhatASnapshotHas(t *testing.T) {
 	x, y := New(Config{}), New(Config{})
 	c := Chain{1, 2, 3}

@@ -5,25 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// former leads from a block that no server has any more to its former home: the server that evicted
-// the last copy. It is a table with one place for a block, so a later block replaces an earlier
-// one. Places follow from blocks alone: simulations give equal results in all processes. Clients
-// who make blocks collide lose hints, as by many prompts. An entry has the upper bits of the
-// block's place, and the server's ID plus 1; 0 is none.
+// former maps a block without servers to its former home, the server that evicted the last copy.
+// Each block has one place, so later blocks replace earlier ones. Places depend on blocks alone, so
+// simulations are reproducible across processes; clients that make blocks collide only lose hints.
+// An entry has the upper bits of the block's place, and the server's ID plus 1; 0 is empty.
 type former struct {
 	table atomic.Pointer[[]atomic.Uint64]
 }
 
 const (
-	minFormer = 1 << 10 // entries
+	minFormer = 1 << 10
 	maxFormer = 1 << 20
-	// formerIDs bounds the IDs of servers in entries. The bits that select one of maxFormer places
-	// are not kept.
+	// formerIDs bounds the server IDs in entries, which omit the bits that select one of maxFormer
+	// places.
 	formerIDs = 1 << 20
 )
 
-// add records the former home of a block. held is how many blocks all servers have: the table has
-// up to twice as many places, and a larger one begins empty.
+// held is the number of blocks of all servers: the table has up to twice as many places, and a
+// larger one starts empty.
 func (f *former) add(key uint64, id uint32, held int64) {
 	if id+1 >= formerIDs {
 		return
@@ -40,8 +39,7 @@ func (f *former) add(key uint64, id uint32, held int64) {
 	(*t)[at&uint64(len(*t)-1)].Store(at&^(formerIDs-1) | uint64(id+1))
 }
 
-// of returns the ID of a block's former home.
-func (f *former) of(key uint64) (id uint32, ok bool) {
+func (f *former) home(key uint64) (id uint32, ok bool) {
 	t := f.table.Load()
 	if t == nil {
 		return 0, false
@@ -54,9 +52,8 @@ func (f *former) of(key uint64) (id uint32, ok bool) {
 	return uint32(entry&(formerIDs-1)) - 1, true
 }
 
-// Former returns which of servers is the former home of what follows the first tokens of a prompt,
-// and up to which token; ok is false if there is none. No server has more of the prompt than these
-// first tokens.
+// Former returns which of servers is the former home of the prompt after its first tokens, and up
+// to which token. No server has more of the prompt than these tokens.
 func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until int, ok bool) {
 	first := blocksIn(tokens)
 	if first >= len(c) {
@@ -74,8 +71,8 @@ func (x *Index) Former(c Chain, tokens int, servers []*Server) (server, until in
 	return 0, 0, false
 }
 
-// formerEnd returns the last block after first that has the same former home. The end of a prompt
-// is evicted first, so such blocks follow each other.
+// formerEnd returns the last block after first with the same former home. A prompt's end is evicted
+// first, so such blocks are contiguous.
 func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	low, high := first, len(c)
 	for high-low > 1 {
@@ -89,16 +86,15 @@ func (x *Index) formerEnd(c Chain, first int, id uint32) int {
 	return low
 }
 
-// near returns the former home of a block, or of one of the next two: later blocks may have taken
-// its place.
+// near returns the former home of a block, or of one of the next two: a later block may have
+// replaced its entry.
 func (f *former) near(c Chain, block int) (id uint32, ok bool) {
 	for i := block; i < min(block+3, len(c)) && !ok; i++ {
-		id, ok = f.of(c[i])
+		id, ok = f.home(c[i])
 	}
 	return id, ok
 }
 
-// blocksIn returns how many whole blocks a number of tokens has.
 func blocksIn(tokens int) int {
 	n, pieces := 0, tokens/pieceTokens
 	for _, s := range spans {

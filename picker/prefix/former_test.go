@@ -2,7 +2,7 @@ package prefix
 
 import "testing"
 
-// tiny returns an Index of servers whose caches have room for so many blocks of 64 tokens.
+// tiny returns an Index of servers with room for that many blocks of 64 tokens.
 func tiny(servers, blocks int) (*Index, []*Server) {
 	x := New(Config{})
 	all := make([]*Server, servers)
@@ -13,7 +13,6 @@ func tiny(servers, blocks int) (*Index, []*Server) {
 	return x, all
 }
 
-// document is a prompt of its own.
 func document(document, blocks int) Chain {
 	c := make(Chain, blocks)
 	for i := range c {
@@ -60,7 +59,7 @@ func TestFormer_IsTheServerThatHadAPromptLast(t *testing.T) {
 	}
 }
 
-// A denied prompt was not read there.
+// The server has not read a denied prompt.
 func TestFormer_IsNoServerThatDeniedThePrompt(t *testing.T) {
 	x, servers := tiny(1, 10)
 	c := document(1, 8)
@@ -89,10 +88,10 @@ func TestFormer_TakesNoMoreThanItsBound(t *testing.T) {
 		t.Errorf("%d entries at most", n)
 	}
 	f.add(2, formerIDs, 1) // not recorded
-	if _, ok := f.of(2); ok {
+	if _, ok := f.home(2); ok {
 		t.Error("an ID that does not fit is recorded")
 	}
-	if id, ok := f.of(1); !ok || id != 1 {
+	if id, ok := f.home(1); !ok || id != 1 {
 		t.Errorf("%d %v", id, ok)
 	}
 }

@@ -7,40 +7,37 @@ import (
 	"sync/atomic"
 )
 
-// holders leads from a block to the servers that have it. It is divided into shards so that a table
-// that grows is copied in a fraction of a millisecond.
+// holders maps a block to its servers. It has shards so that copying a growing table takes a
+// fraction of a millisecond.
 type holders struct{ shards [256]shard }
 
-// shard is a hash table with open addressing, which writers change under a lock and readers read
-// without.
 type shard struct {
 	mu sync.Mutex
-	// version is odd while entries move. A reader that sees it change reads again.
+	// version is odd while entries move. A reader that sees it change starts over.
 	version atomic.Uint32
 	table   atomic.Pointer[table] // nil without entries
 }
 
 // table is replaced as a whole when it grows or shrinks.
 type table struct {
-	slots []slot // a power of two
+	slots []slot
 	// arrays holds the sets that do not fit into a slot, each a power of two of groups.
 	arrays []atomic.Uint64
 
-	// The rest is for writers.
 	entries int
-	used    int         // arrays[used:] was never used
+	used    int         // arrays[used:] are unused
 	free    [32]freeSet // by the logarithm of the size
 }
 
-// freeSet is the offset of a free array, which contains the next one, plus 1; 0 at the end.
+// freeSet is the offset of a free array plus 1, or 0; the array contains the next freeSet.
 type freeSet uint64
 
-// slot is an entry: a block, and the set of servers that have it. A set is a group if its servers
-// are in one group, and else a reference to an array of groups.
+// slot maps a block to its servers: a group if that suffices, else a reference to an array of
+// groups.
 type slot struct{ key, set atomic.Uint64 }
 
-// group is a number of 31 bits, and 32 bits for the servers with the IDs 32 x number to 32 x number
-// + 31. Servers of a pool are added together, so they share few groups.
+// group is a number of 31 bits, and 32 bits for the servers with IDs 32 x number to 32 x number +
+// 31. A pool's servers are added together, so they share few groups.
 type group uint64
 
 func groupOf(id uint32) group             { return group(id/32)<<32 | 1<<(id%32) }
@@ -49,7 +46,7 @@ func (g group) members() uint32           { return uint32(g) }
 func (g group) same(other group) bool     { return g>>32 == other>>32 }
 func (g group) without(other group) group { return g &^ (other & (1<<32 - 1)) }
 
-// A reference to an array: its size and offset.
+// isArray marks a reference to an array, by size and offset.
 const isArray = 1 << 63
 
 func arrayRef(log uint, offset int) uint64      { return isArray | uint64(log)<<32 | uint64(offset) }
@@ -57,23 +54,21 @@ func arrayAt(set uint64) (log uint, offset int) { return uint(set>>32) & 31, int
 
 const (
 	minSlots = 16
-	maxReads = 8 // after which a reader gives up, as if the table lacked the block
+	maxReads = 8 // then a reader assumes that the table lacks the block
 )
 
-// secret decides where blocks are in tables. Their keys are hashes of prompts, which clients write:
-// one who knew the places could have all blocks in one run of slots, so that each look-up reads
-// them all.
+// secret randomizes places in tables. Clients write prompts, and so keys: with known places, a
+// client could put all blocks into one run of slots that each look-up reads.
 var secret = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// home is the place of a block, before it is reduced to the size of a table. With one
-// multiplication, keys in an arithmetic progression stood in one run of most slots with some
-// secrets.
+// home is a block's place before reduction to a table's size. With one multiplication and some
+// secrets, keys in an arithmetic progression formed one run over most slots.
 func home(key uint64) uint64 { return mix(mix(key^secret[0], secret[1]), secret[0]) }
 
 func (h *holders) shard(key uint64) *shard { return &h.shards[home(key)>>56] }
 
 // intersect sets out to the servers of in that have a block, and reports whether there are any. Bit
-// k of word i is the server with the ID 32 x (first + i) + k.
+// k of word i is the server with ID 32 x (first + i) + k.
 func (h *holders) intersect(key uint64, first uint32, in, out []uint32) (found bool) {
 	s := h.shard(key)
 	for range maxReads {
@@ -104,7 +99,7 @@ func (t *table) intersect(key uint64, first uint32, in, out []uint32) (found boo
 		return intersectGroup(group(set), first, in, out)
 	}
 	log, offset := arrayAt(set)
-	if offset+1<<log > len(t.arrays) { // read while the slot changed
+	if offset+1<<log > len(t.arrays) { // read during a change of the slot
 		return false
 	}
 	for i := range t.arrays[offset : offset+1<<log] {
@@ -125,7 +120,6 @@ func intersectGroup(g group, first uint32, in, out []uint32) bool {
 	return members != 0
 }
 
-// find returns the place of a block, or the free place where it belongs.
 func (t *table) find(key uint64) int {
 	mask := len(t.slots) - 1
 	for at := int(home(key)) & mask; ; at = (at + 1) & mask {
@@ -135,7 +129,6 @@ func (t *table) find(key uint64) int {
 	}
 }
 
-// add adds a server to a block.
 func (h *holders) add(key uint64, id uint32) {
 	s := h.shard(key)
 	s.mu.Lock()
@@ -171,7 +164,7 @@ func (h *holders) add(key uint64, id uint32) {
 	s.version.Add(1)
 }
 
-// join adds a server to a set that has room for it.
+// join adds a server to a set with room.
 func (t *table) join(set uint64, g group) (joined uint64, ok bool) {
 	if set&isArray == 0 {
 		if group(set).same(g) {
@@ -197,7 +190,6 @@ func (t *table) join(set uint64, g group) (joined uint64, ok bool) {
 	return set, true
 }
 
-// larger is the logarithm of the size of the array that a set needs next.
 func larger(set uint64) uint {
 	if set&isArray == 0 {
 		return 1
@@ -206,7 +198,7 @@ func larger(set uint64) uint {
 	return log + 1
 }
 
-// room reports whether enlarge can take an array.
+// room reports whether enlarge can allocate an array.
 func (t *table) room(set uint64) bool {
 	log := larger(set)
 	return t.free[log] != 0 || t.used+1<<log <= len(t.arrays)
@@ -250,7 +242,7 @@ func (t *table) release(set uint64) {
 	t.free[log] = freeSet(offset + 1)
 }
 
-// remove removes a server from a block, and reports whether it was the last one that had it.
+// remove removes a server from a block, and reports whether it was the last one.
 func (h *holders) remove(key uint64, id uint32) (last bool) {
 	s := h.shard(key)
 	s.mu.Lock()
@@ -319,8 +311,7 @@ func (t *table) leave(set uint64, g group) (left uint64, changed bool) {
 	return set, true
 }
 
-// delete frees a slot, and moves later entries of its run so that each stays reachable from its own
-// place.
+// delete frees a slot, and moves later entries of its run so that each stays reachable.
 func (t *table) delete(at int) {
 	mask := len(t.slots) - 1
 	for next := at; ; {
@@ -330,7 +321,7 @@ func (t *table) delete(at int) {
 			break
 		}
 		if from := int(home(key)) & mask; (next-from)&mask < (next-at)&mask {
-			continue // its place is behind the free one
+			continue // its place is after the free one
 		}
 		t.slots[at].set.Store(t.slots[next].set.Load())
 		t.slots[at].key.Store(key)
@@ -341,8 +332,8 @@ func (t *table) delete(at int) {
 	t.entries--
 }
 
-// rebuild makes a table with another number of slots, twice the arrays that are in use, and an
-// array of a size besides. Readers go on in the old one until they read the pointer again.
+// rebuild makes a table with another number of slots, twice the arrays in use, and array more
+// groups. Readers keep the old one until they read the pointer again.
 func (s *shard) rebuild(old *table, slots, array int) *table {
 	next := &table{slots: make([]slot, slots)}
 	if old != nil {
@@ -372,7 +363,6 @@ func (t *table) each(f func(key, set uint64)) {
 	}
 }
 
-// groups is the number of groups in an array.
 func (t *table) groups(set uint64) (n int) {
 	log, offset := arrayAt(set)
 	for i := range t.arrays[offset : offset+1<<log] {
@@ -383,7 +373,6 @@ func (t *table) groups(set uint64) (n int) {
 	return n
 }
 
-// arrayLog is the logarithm of the size of an array for n groups.
 func arrayLog(n int) uint { return uint(bits.Len(uint(max(n, 2) - 1))) }
 
 func (t *table) copySet(old *table, set uint64) uint64 {

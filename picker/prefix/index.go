@@ -9,51 +9,50 @@ import (
 	"time"
 )
 
-// DefaultBlocks is the default of Config.Blocks: with a thousand servers, 268,000 to 2.3 million
-// tokens each. They take about 250 MiB once they are all in use.
+// DefaultBlocks is the default of Config.Blocks: for a thousand servers, 268,000 to 2.3 million
+// tokens each. When full, they take about 250 MiB.
 const DefaultBlocks = 4 << 20
 
-// Config of an Index. Zero values mean the defaults given.
+// Config configures an Index. Zero values mean the defaults given.
 type Config struct {
-	Blocks int // of all servers together; default DefaultBlocks
-	// Seed of the keys of reported blocks: a random number, so that no server can choose tokens
-	// that collide in the tables.
+	Blocks int // of all servers; default DefaultBlocks
+	// Seed is random, so that no server can choose tokens whose keys collide in the tables.
 	Seed uint64
 }
 
-// Index is what the model servers of a process have cached. Servers of several pools with one
-// address are one.
+// Index tracks the caches of a process's model servers. Servers of several pools with one address
+// are one.
 type Index struct {
 	blocks    int
 	seed      uint64
 	holders   holders
 	former    former
-	count     atomic.Int64 // of servers
-	held      atomic.Int64 // blocks of all servers together, by picks
-	reported  atomic.Int64 // blocks of all servers together, by reports
+	count     atomic.Int64
+	held      atomic.Int64 // blocks of all servers, by picks
+	reported  atomic.Int64 // blocks of all servers, by reports
 	reporting atomic.Int64 // servers that are not Guessed
 
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*Server
-	ids     []*Server     // by ID; nil if free
-	cleared []*Server     // released, with blocks that Run is to remove
-	changed chan struct{} // notifies Run of cleared and pending
+	ids     []*Server     // by ID; nil means free
+	cleared []*Server     // released, with blocks for Run to remove
+	changed chan struct{} // signals cleared and pending
 
-	pending      map[netip.AddrPort][]byte // snapshots that Run is to restore
+	pending      map[netip.AddrPort][]byte // snapshots for Run to restore
 	pendingBytes int
 }
 
-// New returns an Index without servers.
+// New returns an empty Index.
 func New(c Config) *Index {
 	return &Index{blocks: cmp.Or(c.Blocks, DefaultBlocks), seed: c.Seed, servers: map[netip.AddrPort]*Server{},
 		changed: make(chan struct{}, 1), pending: map[netip.AddrPort][]byte{}}
 }
 
-// share is how many blocks a server may have.
+// share is a server's maximum number of blocks.
 func (x *Index) share() int { return max(x.blocks/int(max(x.count.Load(), 1)), 1) }
 
-// Server returns the server with an address. Each call needs a Release; after the last one the
-// server is forgotten.
+// Server returns the server with an address. Each call needs a Release; the last one removes the
+// server.
 func (x *Index) Server(key netip.AddrPort) *Server {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -68,7 +67,7 @@ func (x *Index) Server(key netip.AddrPort) *Server {
 		x.notify()
 	}
 	x.count.Store(int64(len(x.servers)))
-	if x.held.Load() > int64(x.share()) { // else no server has more than its new share
+	if x.held.Load() > int64(x.share()) { // otherwise no server exceeds its new share
 		for _, other := range x.ids {
 			if other != nil {
 				other.compact()
@@ -78,7 +77,6 @@ func (x *Index) Server(key netip.AddrPort) *Server {
 	return s
 }
 
-// freeID returns the smallest ID that no server has.
 func (x *Index) freeID() uint32 {
 	if len(x.servers)+len(x.cleared) < len(x.ids) {
 		for id, s := range x.ids {
@@ -104,7 +102,6 @@ func (x *Index) Release(s *Server) {
 	x.notify()
 }
 
-// notify has Run look at cleared and pending.
 func (x *Index) notify() {
 	select {
 	case x.changed <- struct{}{}:
@@ -112,8 +109,8 @@ func (x *Index) notify() {
 	}
 }
 
-// Run removes the blocks of released servers, and restores snapshots, until ctx ends. It does so
-// beside the path of changes: a server with all its blocks takes milliseconds.
+// Run removes the blocks of released servers and restores snapshots, until ctx ends. Changes do not
+// wait for it, because a full server takes milliseconds.
 func (x *Index) Run(ctx context.Context) error {
 	late := time.NewTimer(pendingFor)
 	defer late.Stop()
@@ -133,7 +130,6 @@ func (x *Index) Run(ctx context.Context) error {
 	}
 }
 
-// sweep removes the blocks of the servers released so far. Their IDs become free only then.
 func (x *Index) sweep() {
 	x.mu.Lock()
 	cleared := x.cleared
@@ -154,15 +150,15 @@ func (x *Index) sweep() {
 	x.cleared = append([]*Server(nil), x.cleared[len(cleared):]...)
 }
 
-// Add makes a server have a chain: it was sent the prompt, or is about to be.
+// Add records that a server was or is about to be sent a prompt.
 func (x *Index) Add(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.add(c)
 	}
 }
 
-// Forget takes back an Add: the server has not read the prompt. Blocks that another Add has too
-// stay. What the Add has evicted does not come back.
+// Forget reverts an Add: the server has not read the prompt. Blocks of other Adds stay. Evictions
+// are not reverted.
 func (x *Index) Forget(s *Server, c Chain) {
 	if len(c) > 0 {
 		s.forget(c)

@@ -35,7 +35,7 @@ func (m *model) evict(share int) {
 	}
 }
 
-// add skips what does not fit: it would be evicted at once, after everything else.
+// add skips blocks that do not fit: they would be evicted at once, after all others.
 func (m *model) add(c Chain, share int) {
 	for len(c) > 0 && (End(len(c)-1) > m.capacity || len(c) > share) {
 		c = c[:len(c)-1]
@@ -54,7 +54,6 @@ func (m *model) add(c Chain, share int) {
 	m.evict(share)
 }
 
-// forget takes back the add of a chain that was just added.
 func (m *model) forget(c Chain) {
 	for i := range c {
 		e := m.blocks[c[i]]
@@ -78,7 +77,6 @@ func (m *model) match(c Chain) int32 {
 	return int32(End(n - 1))
 }
 
-// world is an Index and its model.
 type world struct {
 	t       testing.TB
 	index   *Index
@@ -112,7 +110,6 @@ func (w *world) leave(n int) {
 	w.models = append(w.models[:n:n], w.models[n+1:]...)
 }
 
-// grow makes a chain of the first blocks of another one and some of its own.
 func (w *world) grow(from, keep, more int) Chain {
 	parent := w.chains[from%len(w.chains)]
 	c := append(Chain(nil), parent[:keep%(len(parent)+1)]...)
@@ -146,7 +143,6 @@ func (w *world) check(c Chain) {
 	}
 }
 
-// step does one thing, as three bytes choose it.
 func (w *world) step(a, b, c byte) {
 	switch n := len(w.servers); {
 	case n == 0 || a < 12 && n < 200:
@@ -203,8 +199,8 @@ func FuzzIndex_EqualsModel(f *testing.F) {
 	})
 }
 
-// TestPrefix_EachServerHasAnEqualShare: the bound of all blocks holds also when servers join that
-// were not expected.
+// TestPrefix_EachServerHasAnEqualShare: the bound of all blocks holds also when more servers join
+// than expected.
 func TestPrefix_EachServerHasAnEqualShare(t *testing.T) {
 	w := newWorld(t, 4096)
 	w.join()
@@ -223,8 +219,7 @@ func TestPrefix_EachServerHasAnEqualShare(t *testing.T) {
 	w.check(w.chains[len(w.chains)-1])
 }
 
-// TestPrefix_ReadsDuringWrites is for the race detector, and for what a reader may see: never more
-// than what was added.
+// TestPrefix_ReadsDuringWrites is for the race detector; readers never see more than was added.
 func TestPrefix_ReadsDuringWrites(t *testing.T) {
 	w := newWorld(t, 1<<14)
 	for range 40 {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Match sets cached[i] to the number of tokens at the beginning of a prompt that servers[i] has.
-// servers may be of one Index only, none of them nil; cached is as long.
+// Match sets cached[i] to the number of a prompt's first tokens that servers[i] has. The servers
+// are of one Index and not nil; cached is as long.
 func (x *Index) Match(c Chain, servers []*Server, cached []int32) {
 	clear(cached)
 	if len(c) == 0 || len(servers) == 0 {
@@ -25,15 +25,13 @@ func (x *Index) Match(c Chain, servers []*Server, cached []int32) {
 
 var matches = sync.Pool{New: func() any { return new(match) }}
 
-// match is the working memory of one Match.
 type match struct {
 	holders *holders
 	chain   Chain
 	first   uint32 // number of the first group
 	words   int    // of a set
 	memory  []uint32
-	// sets are as many as search may need: the servers that were asked for, and two for each
-	// halving of the chain.
+	// sets are as many as search may need: the given servers, and two per halving of the chain.
 	sets   [2 + 2*10][]uint32
 	depths []int32 // tokens, by ID from 32 x first on
 }
@@ -60,10 +58,9 @@ func (m *match) begin(h *holders, c Chain, servers []*Server) {
 	}
 }
 
-// search finds the depths of the servers in sets[set], all of which have block low and none of
-// which has block high. It halves the range only where servers differ, so few blocks are looked up:
-// those between two servers' ends. The servers are in the words from one to another, of which
-// search reads no others: servers that were added together often end together.
+// search finds the depths of the servers in sets[set], which all have block low and lack block
+// high. It halves the range only where servers differ, so it looks up few blocks. It reads only the
+// words from from to to: servers added together often end together.
 func (m *match) search(low, high, set, from, to int) {
 	for from < to && m.sets[set][from] == 0 {
 		from++

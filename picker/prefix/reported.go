@@ -9,16 +9,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Knowledge is how far a server's reports show what it has cached.
+// Knowledge is how completely a server reports its cache.
 type Knowledge int32
 
-// The values of Knowledge.
 const (
-	// Guessed: not at all. What picks sent there counts as cached.
+	// Guessed: no reports, so prompts that picks sent there count as cached.
 	Guessed Knowledge = iota
-	// Partly: what is reported is cached, and more may be. The larger of both counts.
+	// Partly: reports may be incomplete, so the larger of reports and picks counts.
 	Partly
-	// Reported: what is not reported is not cached, but for the picks of the last moments.
+	// Reported: only reported blocks are cached, and recent picks.
 	Reported
 )
 
@@ -28,28 +27,27 @@ func (k Knowledge) String() string {
 }
 
 const (
-	// pickedFor is how long a pick counts as cached where a server reports what it has: the server
-	// reports a prompt's blocks when it has read them.
+	// pickedFor is how long a pick counts as cached at a server with reports, which follow the
+	// reading.
 	pickedFor = 2 * time.Second
-	// maxAdapters bounds the adapters of one server whose blocks are kept apart.
+	// maxAdapters bounds the adapters of a server with their own blocks.
 	maxAdapters = 256
 )
 
-// reported is what a server has cached by its own reports, and by picks of the last moments. Its
-// blocks have keys of their own in the table of holders.
+// reported is a server's cache by its own reports and recent picks. Its blocks have their own keys
+// in the table of holders.
 type reported struct {
 	known    atomic.Int32
 	adapters atomic.Pointer[[]uint64] // hashes of the names of adapters with blocks; replaced under Server.mu
 
-	// The rest is guarded by Server.mu.
+	// Server.mu guards the rest.
 	holds map[uint64]hold
-	picks []picked // in the order of until
+	picks []picked // sorted by until
 }
 
-// hold is why a block counts as cached.
 type hold struct {
-	reports int32 // how often it was reported, less how often it was withdrawn
-	until   int64 // end of its last pick, in nanoseconds since the Unix epoch; 0: it is not in picks
+	reports int32 // number of reports minus withdrawals
+	until   int64 // end of its last pick, in nanoseconds since the Unix epoch; 0 if not in picks
 }
 
 type picked struct {
@@ -57,17 +55,17 @@ type picked struct {
 	until int64
 }
 
-// ReportSeed returns the seed of reported keys of an adapter, 0 for the base model, and a cache
-// salt, 0 for none; both are hashes by NameHash.
+// ReportSeed returns the seed of reported keys for an adapter (0: base model) and a cache salt (0:
+// none), as hashes by NameHash.
 func (x *Index) ReportSeed(adapter, salt uint64) uint64 { return mix(mix(x.seed, adapter), salt) }
 
 // NameHash returns the hash of an adapter's name or a cache salt.
 func NameHash(name []byte) uint64 { return max(xxhash.Sum64(name), 1) }
 
-// Knowledge returns how far s's reports show what it has.
+// Knowledge returns how completely s reports its cache.
 func (s *Server) Knowledge() Knowledge { return Knowledge(s.reported.known.Load()) }
 
-// SetKnowledge is called by the reader of s's reports. A server is Guessed at first.
+// SetKnowledge is for the reader of s's reports. A server is Guessed at first.
 func (s *Server) SetKnowledge(k Knowledge) {
 	if old := Knowledge(s.reported.known.Swap(int32(k))); (old == Guessed) != (k == Guessed) {
 		if k == Guessed {
@@ -79,14 +77,14 @@ func (s *Server) SetKnowledge(k Knowledge) {
 }
 
 // Hold records that s reports a block. Each call needs a Drop. It returns false, and records
-// nothing, if s has as many blocks as it may.
+// nothing, if s has its maximum of blocks.
 func (s *Server) Hold(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hold(key, 1, 0)
 }
 
-// Drop records that s does not have a block any more.
+// Drop records that s no longer has a block.
 func (s *Server) Drop(key uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +96,8 @@ func (s *Server) Drop(key uint64) {
 	s.setHold(key, h)
 }
 
-// NoteAdapter records that s has blocks of an adapter: requests for a model of this name are
-// matched with the adapter's blocks there, and not with the base model's.
+// NoteAdapter records that s has blocks of an adapter. Requests for a model of this name match only
+// the adapter's blocks there.
 func (s *Server) NoteAdapter(adapter uint64) {
 	if adapter == 0 || s.hasAdapter(adapter) {
 		return
@@ -122,14 +120,14 @@ func (s *Server) hasAdapter(adapter uint64) bool {
 	return list != nil && slices.Contains(*list, adapter)
 }
 
-// ClearReports removes all that s has reported. Picks of the last moments stay.
+// ClearReports removes all reports of s, but not recent picks.
 func (s *Server) ClearReports() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clearHolds(true)
 }
 
-// clearHolds removes reported blocks, and picked ones unless they are to stay. s.mu is held.
+// clearHolds removes reported blocks, and picked ones unless keepPicks. s.mu is held.
 func (s *Server) clearHolds(keepPicks bool) {
 	for key, h := range s.reported.holds {
 		h.reports = 0
@@ -144,7 +142,7 @@ func (s *Server) clearHolds(keepPicks bool) {
 	s.reported.adapters.Store(nil)
 }
 
-// hold adds a report or a pick of a block. s.mu is held.
+// s.mu is held.
 func (s *Server) hold(key uint64, reports int32, until int64) bool {
 	if s.released {
 		return false
@@ -182,8 +180,7 @@ func (s *Server) setHold(key uint64, h hold) {
 	s.index.holders.remove(key, s.id)
 }
 
-// Expect has a prompt count as cached at a server that reports what it has, for two seconds: it was
-// just sent there.
+// Expect counts a prompt that was just sent as cached for two seconds, at a server with reports.
 func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	if len(e.Ends) == 0 || s.Knowledge() == Guessed {
 		return
@@ -205,14 +202,14 @@ func (x *Index) Expect(s *Server, e *Exact, model string, now time.Time) {
 	}
 }
 
-// Picks returns how many blocks count as cached because of picks of the last moments.
+// Picks returns the number of blocks that count as cached because of recent picks.
 func (s *Server) Picks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.reported.picks)
 }
 
-// Expire ends the picks of the last moments that are older than two seconds.
+// Expire ends picks older than two seconds.
 func (s *Server) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +224,7 @@ func (s *Server) expire(now int64) {
 		h, ok := s.reported.holds[p.key]
 		switch {
 		case !ok || h.until == 0:
-		case h.until > now: // it was picked again since
+		case h.until > now: // picked again since
 			again = append(again, picked{p.key, h.until})
 		default:
 			h.until = 0
@@ -245,15 +242,13 @@ func (s *Server) expire(now int64) {
 
 var reportMatches = sync.Pool{New: func() any { return new(reportMatch) }}
 
-// reportMatch is the working memory of one MatchReports or Expect.
 type reportMatch struct {
 	chain  [MaxBlocks]uint64
 	cached []int32
 }
 
-// MatchReports completes what Match has found: cached[i] becomes the number of tokens of a prompt
-// that servers[i] reports to have cached, if it reports that. The others keep their number. model
-// is the request's, which may be an adapter's name.
+// MatchReports completes Match's result: cached[i] becomes the number of tokens that servers[i]
+// reports to have cached, if it has reports. model is the request's, possibly an adapter's name.
 func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached []int32) {
 	if len(e.Ends) == 0 || x.reporting.Load() == 0 {
 		return
@@ -279,11 +274,11 @@ func (x *Index) MatchReports(e *Exact, model string, servers []*Server, cached [
 	}
 }
 
-func (x *Index) matchReports(c Chain, found []int32, servers []*Server, cached []int32, of func(*Server) bool) {
+func (x *Index) matchReports(c Chain, found []int32, servers []*Server, cached []int32, match func(*Server) bool) {
 	x.Match(c, servers, found)
 	for i, s := range servers {
 		switch known := s.Knowledge(); {
-		case known == Guessed || !of(s):
+		case known == Guessed || !match(s):
 		case known == Reported:
 			cached[i] = found[i]
 		default:

@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// A server has room for 60 % of documents of which each is as popular. One token that is read costs
-// 0.92 others, by Che's approximation: ln(1/(1-0.6)).
+// A server has room for 60 % of equally popular documents. One token that is read costs 0.92
+// others, by Che's approximation: ln(1/(1-0.6)).
 func TestEvicts_AreTokensThatAreReadAgain(t *testing.T) {
 	x := New(Config{})
 	s := x.Server(netip.MustParseAddrPort("10.0.0.1:8000"))
 	const documents, blocks = 100, 20
 	s.SetCapacity(documents * blocks * pieceTokens * 6 / 10)
 	random := rand.New(rand.NewPCG(1, 2))
-	use := func(n, of int) {
+	use := func(n, documents int) {
 		for range n {
 			c := make(Chain, blocks)
-			document := random.IntN(of)
+			document := random.IntN(documents)
 			for i := range c {
 				c[i] = uint64(1 + document*blocks + i)
 			}

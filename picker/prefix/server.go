@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// DefaultCapacity is the cache of a server that does not report its size, in tokens.
+// DefaultCapacity is the assumed cache of a server that does not report its size, in tokens.
 const DefaultCapacity = 2_000_000
 
-// Server is the blocks that one model server has, as an LRU list.
+// Server has one model server's blocks, as an LRU list.
 type Server struct {
 	index *Index
 	key   netip.AddrPort
@@ -24,16 +24,15 @@ type Server struct {
 	capacity int // in tokens
 	tokens   int // of all blocks
 
-	// nodes is the list. Node 0 is no block: its next is the block that was used last, its previous
-	// the one to be evicted.
+	// nodes is the list. Node 0 is no block: its next is the most recently used block, its previous
+	// the next to evict.
 	nodes  []node
-	pieces []uint8 // of 64 tokens, the size of each node's block
-	// how many picks have sent each node's block and were not denied; alwaysUsed and more are not
-	// counted
+	pieces []uint8 // sizes of the nodes' blocks, in 64 tokens
+	// uses counts the picks per node that sent its block and were not denied, up to alwaysUsed.
 	uses   []uint8
-	free   uint32 // the first node not in use, which leads to the others by next; 0 if there is none
+	free   uint32 // first free node, linked by next; 0 if all are in use
 	blocks int
-	slots  []uint32 // hash table of nodes: a power of two; 0 is free
+	slots  []uint32 // hash table of nodes: a power of two; 0 means free
 }
 
 type node struct {
@@ -41,7 +40,7 @@ type node struct {
 	prev, next uint32
 }
 
-// SetCapacity sets the size of the server's cache in tokens; 0 or less is DefaultCapacity.
+// SetCapacity sets the size of the server's cache in tokens; 0 or less means DefaultCapacity.
 func (s *Server) SetCapacity(tokens int) {
 	if tokens <= 0 {
 		tokens = DefaultCapacity
@@ -52,28 +51,27 @@ func (s *Server) SetCapacity(tokens int) {
 	s.shrink(0, 0)
 }
 
-// Blocks is how many blocks of 64 tokens the server's cache has.
+// Blocks returns the capacity of the server's cache, in blocks of 64 tokens.
 func (s *Server) Blocks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.capacity / pieceTokens
 }
 
-// alwaysUsed is the count of a block that no denial removes any more.
+// alwaysUsed is the count of a block that no denial removes.
 const alwaysUsed = math.MaxUint8
 
-// longBytesPerToken is the length of a token in texts whose tokens are long.
+// longBytesPerToken is the length of a token in texts with long tokens.
 const longBytesPerToken = 5
 
-// Fits reports whether a server's cache may hold a prompt that has a number of tokens at
-// BytesPerToken, and perhaps fewer. The server denies a prompt that it cannot hold.
+// Fits reports whether a server's cache may hold a prompt of tokens at BytesPerToken, possibly
+// fewer. A server denies longer prompts.
 func (s *Server) Fits(tokens int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return tokens*BytesPerToken/longBytesPerToken <= s.capacity
 }
 
-// room returns the part of a chain that a server may have.
 func (s *Server) room(c Chain) Chain {
 	c = c[:min(len(c), s.index.share())]
 	for len(c) > 0 && End(len(c)-1) > s.capacity {
@@ -82,8 +80,7 @@ func (s *Server) room(c Chain) Chain {
 	return c
 }
 
-// add moves a chain to the front of the list, with its first block foremost, and evicts what no
-// longer fits.
+// add moves a chain to the front of the list, first block foremost, and evicts the excess.
 func (s *Server) add(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +91,7 @@ func (s *Server) add(c Chain) {
 	v := s.visit()
 	at, known := uint32(0), 0
 	for follows := uint32(0); known < len(c); known++ {
-		// A chain usually lies in the list as it was added: then the next block needs no look-up.
+		// A chain is usually contiguous in the list, so the next block needs no look-up.
 		n := follows
 		if n == 0 || s.nodes[n].hash != c[known] {
 			if n = s.find(c[known]); n == 0 {
@@ -107,7 +104,7 @@ func (s *Server) add(c Chain) {
 		at = n
 	}
 	for i := known; i < len(c); i++ {
-		// its predecessor was forgotten by a denial without its pick, as a peer may send it
+		// A denial without its pick, as from a peer, removed this block's predecessor.
 		if n := s.find(c[i]); n != 0 {
 			s.touch(&v, n)
 			s.useBehind(n, at)
@@ -122,9 +119,9 @@ func (s *Server) add(c Chain) {
 	s.leave(v)
 }
 
-// forget takes back one add of a chain: the blocks that no other pick has sent are removed. The
-// counts of a block's successors add up to its own at most, so what is left is closed under
-// prefixes. It has no effect once the chain's end is evicted: it may count no more.
+// forget reverts one add of a chain: it removes the blocks of no other pick. The counts of a
+// block's successors add up to at most its own, so the rest is closed under prefixes. It has no
+// effect once the chain's end is evicted, because the add may no longer count.
 func (s *Server) forget(c Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +141,8 @@ func (s *Server) forget(c Chain) {
 	}
 }
 
-// shrink evicts blocks until there is room for more blocks and more tokens. The server becomes the
-// former home of those that no other one has.
+// shrink evicts until there is room. The server becomes the former home of blocks without another
+// server.
 func (s *Server) shrink(blocks, tokens int) {
 	limit := s.index.share()
 	for s.blocks > 0 && (s.blocks+blocks > limit || s.tokens+tokens > s.capacity) {
@@ -156,7 +153,7 @@ func (s *Server) shrink(blocks, tokens int) {
 	}
 }
 
-// evict removes a block, and reports whether no server has it any more.
+// evict removes a block, and reports whether no other server has it.
 func (s *Server) evict(n uint32) (last bool) {
 	last = s.index.holders.remove(s.nodes[n].hash, s.id)
 	s.unslot(n)
@@ -209,7 +206,6 @@ func (s *Server) unlink(n uint32) {
 	s.nodes[prev].next, s.nodes[next].prev = next, prev
 }
 
-// find returns a block's node; 0 if the server does not have it.
 func (s *Server) find(hash uint64) uint32 {
 	if len(s.slots) == 0 {
 		return 0
@@ -217,7 +213,6 @@ func (s *Server) find(hash uint64) uint32 {
 	return s.slots[s.place(hash)]
 }
 
-// place returns the slot of a block, or the free one where it belongs.
 func (s *Server) place(hash uint64) int {
 	mask := len(s.slots) - 1
 	at := int(home(hash)) & mask
@@ -227,7 +222,7 @@ func (s *Server) place(hash uint64) int {
 	return at
 }
 
-// unslot frees the slot of a node, as table.delete does.
+// unslot frees a node's slot, as table.delete does.
 func (s *Server) unslot(n uint32) {
 	mask := len(s.slots) - 1
 	at := s.place(s.nodes[n].hash)
@@ -246,7 +241,7 @@ func (s *Server) unslot(n uint32) {
 	s.slots[at] = 0
 }
 
-// grow doubles the nodes, up to the server's share and the node that is no block.
+// grow doubles the nodes, up to the server's share plus node 0.
 func (s *Server) grow() {
 	size := min(max(2*len(s.nodes), minSlots), max(s.index.share(), s.blocks)+2)
 	nodes, pieces, uses, stamps := make([]node, size), make([]uint8, size), make([]uint8, size), make([]uint32, size)
@@ -272,7 +267,6 @@ func (s *Server) grow() {
 	}
 }
 
-// compact evicts what exceeds the server's share, and returns the memory of it.
 func (s *Server) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +283,6 @@ func (s *Server) compact() {
 	}
 }
 
-// clear removes all blocks.
 func (s *Server) clear() {
 	if s.blocks == 0 {
 		return
@@ -300,7 +293,6 @@ func (s *Server) clear() {
 	s.reset()
 }
 
-// reset drops the list.
 func (s *Server) reset() {
 	s.index.held.Add(-int64(s.blocks))
 	s.nodes, s.pieces, s.uses, s.slots, s.free, s.blocks, s.tokens = nil, nil, nil, nil, 0, 0, 0

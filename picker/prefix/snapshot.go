@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// A snapshot of a server is its blocks, the one used last foremost: 8 bytes for each hash, and one
-// for the block's size. So the part at its beginning is closed under prefixes, too.
+// A snapshot lists a server's blocks, most recently used first: 8 bytes of hash, and one of size.
+// So each prefix of it is closed under prefixes, too.
 const (
 	snapshotBlock = 9
-	// maxPending bounds the snapshots of servers that the Index does not have yet, in bytes, and
-	// pendingFor how long they wait.
+	// maxPending bounds the snapshots of servers that the Index lacks so far, in bytes; pendingFor
+	// is how long they wait.
 	maxPending = 16 << 20
 	pendingFor = time.Minute
 )
 
 var errSnapshot = errors.New("not a snapshot of a server's prefixes")
 
-// Snapshot calls each with a snapshot of every server that has blocks. All of them together take at
-// most limit bytes. If there is more, servers get equal shares, and the blocks used last.
+// Snapshot calls each with a snapshot of every server with blocks. In total they take at most limit
+// bytes. If that is too little, servers get equal shares of their most recently used blocks.
 func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byte)) {
 	x.mu.Lock()
 	servers := make([]*Server, 0, len(x.servers))
@@ -39,7 +39,6 @@ func (x *Index) Snapshot(limit int, each func(key netip.AddrPort, snapshot []byt
 	}
 }
 
-// snapshot returns that of up to n blocks.
 func (s *Server) snapshot(n int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,9 +53,8 @@ func (s *Server) snapshot(n int) []byte {
 	return out
 }
 
-// Restore makes a server have the blocks of a snapshot, which another process has made, as far as
-// there is room beside those that it has. A server that the Index does not have gets them once it
-// does, within a minute. Run restores.
+// Restore adds the blocks of another process's snapshot to a server, as far as there is room. A
+// server that the Index lacks gets them if it appears within a minute. Run restores.
 func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	if len(snapshot)%snapshotBlock != 0 {
 		return errSnapshot
@@ -76,7 +74,6 @@ func (x *Index) Restore(key netip.AddrPort, snapshot []byte) error {
 	return nil
 }
 
-// isSpan reports whether a block may have a size.
 func isSpan(pieces uint8) bool {
 	for _, s := range spans {
 		if s.pieces == int(pieces) {
@@ -86,8 +83,7 @@ func isSpan(pieces uint8) bool {
 	return false
 }
 
-// restore restores the snapshots of the servers that there are. It reports whether others wait for
-// theirs.
+// restore restores the snapshots of existing servers. It reports whether others are pending.
 func (x *Index) restore() (waiting bool) {
 	type found struct {
 		server   *Server
@@ -110,7 +106,6 @@ func (x *Index) restore() (waiting bool) {
 	return waiting
 }
 
-// dropPending drops the snapshots that no server has asked for.
 func (x *Index) dropPending() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -118,8 +113,8 @@ func (x *Index) dropPending() {
 	x.pendingBytes = 0
 }
 
-// restore appends the blocks that the server lacks behind those that it has, and evicts none for
-// them. By which picks the other process has a block is not known, so no denial removes it.
+// restore appends blocks that the server lacks, without evictions. The other process's picks are
+// unknown, so no denial removes them.
 func (s *Server) restore(snapshot []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

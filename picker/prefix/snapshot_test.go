@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// sharedChains are n chains with common beginnings.
 func sharedChains(n int) (chains []Chain) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
@@ -23,7 +22,6 @@ func sharedChains(n int) (chains []Chain) {
 	return chains
 }
 
-// restored is an Index with the snapshots of another one.
 func restored(t *testing.T, from *Index, limit int, servers ...netip.AddrPort) (*Index, int) {
 	t.Helper()
 	x, size := New(Config{}), 0
@@ -67,7 +65,7 @@ func TestSnapshot_AnotherProcessMatchesTheSame(t *testing.T) {
 			}
 		}
 	}
-	// A part of it has the blocks used last, and each with all before it.
+	// A part of it has the last used blocks, each with all preceding ones.
 	y, part := restored(t, x, size/3, servers...)
 	if part > size/3 || part < size/4 {
 		t.Errorf("%d bytes of %d, limit %d", part, size, size/3)
@@ -81,7 +79,6 @@ func TestSnapshot_AnotherProcessMatchesTheSame(t *testing.T) {
 	}
 }
 
-// closed fails if a server has a block without those before it.
 func closed(t *testing.T, s *Server, chains []Chain) {
 	t.Helper()
 	for _, c := range chains {

@@ -2,25 +2,25 @@ package prefix
 
 import "slices"
 
-// Place is a position in a prompt of token IDs: the hash of all tokens before it, and how many
-// there are. The zero value is the beginning. It may stop after any token, so it follows a model
-// server's blocks whatever their size.
+// Place is a position in a prompt of token IDs: the hash and number of the tokens before it. The
+// zero value is the beginning. It may stop after any token, so it can follow model servers' blocks
+// of any size.
 type Place struct {
 	hash   uint64
 	tokens uint32
 }
 
-// Next moves behind a token. It reports whether a Chain's block ends there.
+// Next moves past a token. It reports whether a Chain's block ends there.
 func (p *Place) Next(id uint32) (end bool) {
 	p.hash = mix(p.hash, uint64(id))
 	p.tokens++
 	return p.AtEnd()
 }
 
-// Mix adds something that is no token, such as the hash of an image.
+// Mix adds a part that is not a token, such as the hash of an image.
 func (p *Place) Mix(hash uint64) { p.hash = mix(p.hash+1, hash) }
 
-// Tokens returns how many tokens precede the place.
+// Tokens returns the number of tokens before the place.
 func (p *Place) Tokens() int { return int(p.tokens) }
 
 // AtEnd reports whether a Chain's block ends at the place.
@@ -38,12 +38,12 @@ func (p *Place) AtEnd() bool {
 	return false
 }
 
-// Key returns the key of the block that ends at the place. seed is of Index.ReportSeed.
+// Key returns the key of the block that ends at the place. seed is from Index.ReportSeed.
 func (p *Place) Key(seed uint64) uint64 { return reportKey(p.hash, seed) }
 
 func reportKey(hash, seed uint64) uint64 { return max(mix(hash, seed), 1) }
 
-// Tokens hashes the token IDs of a prompt. The zero value is ready.
+// Tokens hashes a prompt's token IDs. The zero value is ready.
 type Tokens struct {
 	place  Place
 	blocks int
@@ -61,29 +61,27 @@ func (t *Tokens) Add(id uint32) {
 	}
 }
 
-// Len returns how many tokens were added.
+// Len returns the number of tokens.
 func (t *Tokens) Len() int { return t.place.Tokens() }
 
-// Exact returns the prompt. It shares t's memory: Reset ends its use.
+// Exact returns the prompt. It shares t's memory until Reset.
 func (t *Tokens) Exact() Exact { return Exact{Ends: t.hashes[:t.blocks:t.blocks], Tokens: t.Len()} }
 
-// Exact is a prompt of which the token IDs are known, as their hashes at the ends of a Chain's
-// blocks. It is compared with what servers report, whose seed differs: a server's model may have
-// another name, and only some servers have an adapter.
+// Exact is a prompt with known token IDs, as their hashes at the ends of a Chain's blocks. It is
+// compared with servers' reports, whose seeds differ: a server's model may have another name, and
+// only some servers have an adapter.
 type Exact struct {
 	Ends   []uint64
-	Tokens int // of the prompt; 0 if they are not known
-	// Salt is the hash of the request's cache_salt; 0 for none.
-	Salt uint64
+	Tokens int // of the prompt; 0 if unknown
+	Salt   uint64
 }
 
-// Clone copies what shares memory with a Tokens.
+// Clone copies the memory shared with a Tokens.
 func (e Exact) Clone() Exact {
 	e.Ends = slices.Clone(e.Ends)
 	return e
 }
 
-// chain makes the prompt's keys in memory that the caller has for them.
 func (e *Exact) chain(memory *[MaxBlocks]uint64, seed uint64) Chain {
 	n := min(len(e.Ends), MaxBlocks)
 	for i, hash := range e.Ends[:n] {

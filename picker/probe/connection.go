@@ -22,17 +22,14 @@ import (
 // ServiceName is a picker's service name in health checks.
 const ServiceName = "envoy.service.ext_proc.v3.ExternalProcessor"
 
-// reconnect is the pause before connecting again. It is short: Envoy sends a restarted picker
-// requests at once, and a process that is killed may accept one more connection after it has closed
-// the others.
+// reconnect is the pause before reconnecting: short, because Envoy sends requests to a restarted
+// picker at once. A killed process may still accept a connection after it has closed the others.
 var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 	MaxDelay: 5 * time.Second}
 
-// askAgain is the longest pause before asking why a connection fails.
+// askAgain is the longest pause before a failing connection is examined again.
 const askAgain = time.Second
 
-// connect keeps a connection to one address until ctx ends. It probes each new connection until the
-// picker answers.
 func (p *Prober) connect(ctx context.Context, at address, picker Picker, results chan<- result) {
 	if picker.HealthOnly {
 		p.followHealth(ctx, at, results)
@@ -58,8 +55,8 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}()
 	defer func() { <-healthy }() // ready returns once ctx has ended
 
-	var lost time.Time // when the last connection was
-	closed := false    // whether the port was, since then
+	var lost time.Time // time of the last loss
+	closed := false    // the port was closed since then
 	down := func() {
 		if why := p.unreachable(ctx, conn); why != "" {
 			closed = closed || why == extproc.ReasonClosedPort
@@ -68,7 +65,7 @@ func (p *Prober) connect(ctx context.Context, at address, picker Picker, results
 	}
 	for ready(ctx, conn, down) {
 		health := p.servesHealth(ctx, conn)
-		send(Answer{Health: health}) // now, because the dialect may take long
+		send(Answer{Health: health}) // at once, because the dialect may take long
 		d, ok := picker.Dialect, true
 		if d == Unknown {
 			d, ok = p.probeUntilAnswered(ctx, at, conn)
@@ -91,8 +88,8 @@ func (p *Prober) servesHealth(ctx context.Context, conn *grpc.ClientConn) bool {
 		(r.Status == healthv1.HealthCheckResponse_SERVING || r.Status == healthv1.HealthCheckResponse_NOT_SERVING)
 }
 
-// unreachable returns why a connection failed: a call on it fails at once with the reason. "" if it
-// has been established meanwhile.
+// unreachable returns why a connection failed, by a call on it, which fails at once; "" if
+// connected by now.
 func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -103,9 +100,9 @@ func (p *Prober) unreachable(ctx context.Context, conn *grpc.ClientConn) string 
 	return extproc.Reason(err)
 }
 
-// ready returns when conn is connected; false when ctx has ended. It calls down while attempts
-// fail. gRPC's state then stays TransientFailure whatever later attempts meet, so that only asking
-// again finds their reason.
+// ready returns true when conn is connected, and false when ctx has ended. It calls down while
+// attempts fail. gRPC's state stays TransientFailure whatever later attempts meet, so only another
+// call finds their reason.
 func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	pause := reconnect.BaseDelay
 	for {
@@ -128,8 +125,7 @@ func ready(ctx context.Context, conn *grpc.ClientConn, down func()) bool {
 	}
 }
 
-// probeUntilAnswered probes until the picker answers. It returns false if the connection is lost or
-// ctx ends.
+// probeUntilAnswered returns false if the connection is lost or ctx ends.
 func (p *Prober) probeUntilAnswered(ctx context.Context, at address, conn *grpc.ClientConn) (Dialect, bool) {
 	for pause := p.cfg.Retry; ; pause = min(2*pause, 20*p.cfg.Retry) {
 		d, err := p.probe(ctx, conn)
@@ -146,7 +142,7 @@ func (p *Prober) probeUntilAnswered(ctx context.Context, at address, conn *grpc.
 	}
 }
 
-// probe sends a picker a request, in the same messages as Envoy, and classifies the answer.
+// probe sends a picker a request as Envoy does, and classifies the answer.
 func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -172,16 +168,16 @@ func (p *Prober) probe(ctx context.Context, conn *grpc.ClientConn) (Dialect, err
 			return Acknowledges, nil
 		case *extprocv3.ProcessingResponse_ImmediateResponse:
 			if code := r.ImmediateResponse.GetStatus().GetCode(); code < 400 || code >= 500 {
-				// perhaps its pool has no pods yet
+				// Its pool may have no pods yet.
 				return Unknown, fmt.Errorf("immediate response with status %d", code)
 			}
-			return FullDuplex, nil // it read the body and rejected it, as the protocol allows
+			return FullDuplex, nil // it rejected the body, as the protocol allows
 		}
 	}
 }
 
-// probeMessages returns a request as Envoy sends it in FULL_DUPLEX_STREAMED: headers, a chunk of
-// the body, its end.
+// probeMessages returns a request as in FULL_DUPLEX_STREAMED: headers, a chunk of the body, its
+// end.
 func probeMessages() []*extprocv3.ProcessingRequest {
 	headers := &corev3.HeaderMap{}
 	for _, h := range [][2]string{

@@ -17,18 +17,16 @@ import (
 	"github.com/penstock-project/penstock/picker/extproc"
 )
 
-// Health is a port of each address of a picker where it serves gRPC health. The zero value: there
-// is none.
+// Health is the port of each address of a picker with gRPC health; the zero value means none.
 type Health struct {
 	Port uint16
-	// TLS is how the port is spoken to; nil: in cleartext.
-	TLS *dial.TLS
-	// Authorization is the header that checks carry; "" for none. It needs a TLS that verifies.
+	TLS  *dial.TLS
+	// Authorization is the header of checks, or "". It needs a TLS that verifies.
 	Authorization string
 }
 
-// SetHealth notes where a picker serves health. A picker that reports there that it does not serve
-// is down. One whose port does not answer is not: firewalls may admit picks alone.
+// SetHealth sets where a picker serves health. A picker that reports there that it does not serve
+// is down. An unreachable port is not, because firewalls may allow only picks.
 func (p *Prober) SetHealth(name string, at Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,13 +41,11 @@ func (p *Prober) healthOf(name string) Health {
 	return p.health[name]
 }
 
-// state is what the health port of an address reports.
 type state struct {
-	sick string // why the picker does not serve; "": it may
-	mute string // why a port over TLS does not report; "": it does, or it is in cleartext
+	sick string // why the picker does not serve, or ""
+	mute string // why a port over TLS does not report, or ""; always "" in cleartext
 }
 
-// followHealth reports what the health port of an address reports, until ctx ends.
 func (p *Prober) followHealth(ctx context.Context, at address, results chan<- result) {
 	var port Health
 	var conn *grpc.ClientConn
@@ -64,7 +60,7 @@ func (p *Prober) followHealth(ctx context.Context, at address, results chan<- re
 	t := time.NewTicker(p.cfg.HealthInterval)
 	defer t.Stop()
 	for {
-		is := state{}
+		current := state{}
 		if now := p.healthOf(at.name); !reflect.DeepEqual(now, port) {
 			drop()
 			port = now
@@ -73,17 +69,17 @@ func (p *Prober) followHealth(ctx context.Context, at address, results chan<- re
 			if conn == nil {
 				var err error
 				if conn, err = port.connect(at.addr.Addr()); err != nil {
-					conn, is.mute = nil, err.Error()
+					conn, current.mute = nil, err.Error()
 				}
 			}
 			if conn != nil {
-				is = p.check(ctx, conn, port)
+				current = p.check(ctx, conn, port)
 			}
 		}
-		if ctx.Err() == nil && is != last {
-			last = is
+		if ctx.Err() == nil && current != last {
+			last = current
 			select {
-			case results <- result{address: at, health: &is}:
+			case results <- result{address: at, health: &current}:
 			case <-ctx.Done():
 			}
 		}
@@ -95,7 +91,6 @@ func (p *Prober) followHealth(ctx context.Context, at address, results chan<- re
 	}
 }
 
-// connect returns a connection to the health port of an address, which begins with its first call.
 func (h Health) connect(ip netip.Addr) (*grpc.ClientConn, error) {
 	at := dial.Address{AddrPort: netip.AddrPortFrom(ip, h.Port), Cleartext: h.TLS == nil}
 	if h.TLS == nil {
@@ -108,9 +103,7 @@ func (h Health) connect(ip netip.Addr) (*grpc.ClientConn, error) {
 	return dial.Connect(at, *h.TLS, options...)
 }
 
-// check asks a health service whether the picker serves: by the name of its service, or that of the
-// process.
-func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) (is state) {
+func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) (found state) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	client := healthv1.NewHealthClient(conn)
@@ -120,14 +113,14 @@ func (p *Prober) check(ctx context.Context, conn *grpc.ClientConn, port Health) 
 	}
 	switch {
 	case err == nil && r.Status == healthv1.HealthCheckResponse_NOT_SERVING:
-		is.sick = fmt.Sprintf("its health port %d reports NOT_SERVING", port.Port)
+		found.sick = fmt.Sprintf("its health port %d reports NOT_SERVING", port.Port)
 	case err != nil && port.TLS != nil:
-		is.mute = mute(err)
+		found.mute = mute(err)
 	}
-	return is
+	return found
 }
 
-// mute is why a health check failed. It has no text of the server, which could be the credential.
+// mute is why a health check failed, without text of the server, which could be the credential.
 func mute(err error) string {
 	switch code := status.Code(err); {
 	case code == codes.Unauthenticated || code == codes.PermissionDenied:

@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// A picker that ends is lost at once, and for a while: then Envoy's own health check has noticed,
-// and decides alone.
+// A picker that ends is lost at once, and for a while: then Envoy's own health check decides alone.
 func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	p, n := runFor(t, 2*time.Second)
 	epp := start(t, "127.0.0.1:0", fullDuplex)
@@ -55,8 +54,8 @@ func TestExternalPicker_LostForAWhileAfterItHasEnded(t *testing.T) {
 	poll.Until(t, "it is back once more", func() bool { return n.answer("epp") == up })
 }
 
-// Envoy calls an address that is left, and its health check alone decides on one that is silent:
-// the link to it may be cut here and not there.
+// While an address is left, Envoy calls it, and decides alone about a silent one: the link may be
+// cut here and not there.
 func TestExternalPicker_LostOnceAllPortsAreClosed(t *testing.T) {
 	one, two := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.1:1")},
 		dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.2:1")}
@@ -83,8 +82,8 @@ func TestExternalPicker_LostOnceAllPortsAreClosed(t *testing.T) {
 			map[dial.Address]string{one: extproc.ReasonClosedPort, two: extproc.ReasonClosedPort}, nil, false,
 		},
 	} {
-		is := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, down: c.down, lost: c.lost}
-		if got := is.gone(); got != c.want {
+		watched := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, down: c.down, lost: c.lost}
+		if got := watched.gone(); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

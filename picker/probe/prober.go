@@ -20,12 +20,12 @@ import (
 // Dialect is how a picker answers bodies.
 type Dialect int
 
-// The dialects. Unknown is that of a picker that has not answered yet.
+// A picker is Unknown until it answers.
 const (
 	Unknown Dialect = iota
-	// FullDuplex is the protocol's: bodies are sent back, perhaps changed.
+	// FullDuplex is the protocol's: bodies are sent back, possibly changed.
 	FullDuplex
-	// Acknowledges means that bodies are read and acknowledged, but not sent back.
+	// Acknowledges means that bodies are acknowledged, but not sent back.
 	Acknowledges
 )
 
@@ -33,63 +33,61 @@ const (
 type Answer struct {
 	Dialect Dialect
 	// Health means that the gRPC health service on the picker's port has a status for ServiceName.
-	// Of several pickers that elect a leader, the others are NOT_SERVING.
+	// Followers of an elected leader are NOT_SERVING.
 	Health bool
-	// Down is why no address serves: it cannot be connected to, it does not answer, or its health
-	// port states so (SetHealth). "" if one may serve.
+	// Down is why no address serves: unreachable, unresponsive, or by its health port (SetHealth);
+	// "" if one may serve.
 	Down string
-	// Lost means that the picker has ended a moment ago (Config.LostFor): a connection to it was
-	// lost, all addresses refused connections since, and none has accepted one.
+	// Lost means that the picker has just ended (Config.LostFor): a connection was lost, all
+	// addresses refused connections since, and none has accepted one.
 	Lost bool
-	// Frozen means that the picker has fallen silent a moment ago (Config.LostFor): it accepts what
-	// it is sent and has answered nothing for two seconds, or three, at some address, and serves at
-	// no other.
+	// Frozen means that the picker has just frozen (Config.LostFor): some address accepts requests
+	// but has answered nothing for two or three seconds, and no other serves.
 	Frozen bool
-	// Mute is why the health port of some address does not report, if it is asked over TLS; "" if
-	// all do.
+	// Mute is why some address's health port over TLS does not report, or "".
 	Mute string
 }
 
 // Picker locates an external picker.
 type Picker struct {
 	Addresses []dial.Address
-	TLS       dial.TLS // for those that are not Cleartext
-	// HealthOnly: the picker is asked for its health alone (SetHealth), and sent no request.
+	TLS       dial.TLS // for addresses that are not Cleartext
+	// HealthOnly restricts probes to health (SetHealth): no request is sent.
 	HealthOnly bool
-	// Dialect is how it answers bodies, if that is known; Unknown: it is probed.
+	// Dialect is known; Unknown probes it.
 	Dialect Dialect
 }
 
-// Config of a Prober.
+// Config configures a Prober.
 type Config struct {
-	// OnAnswer is called with a picker's name whenever its Answer changes; it may block. An error
-	// ends Run. Required.
+	// OnAnswer receives each change of a picker's Answer; it may block. An error ends Run.
+	// Required.
 	OnAnswer func(name string, a Answer) error
-	// Retry is the pause after a probe without an answer; it grows up to twenty times as long. 1 s
-	// by default.
+	// Retry is the initial pause after a probe without an answer, growing up to twentyfold; default
+	// 1 s.
 	Retry time.Duration
-	// Timeout of one probe; 2 s by default, which is also how long Envoy waits.
+	// Timeout of one probe; default 2 s, Envoy's own timeout.
 	Timeout time.Duration
-	// LostFor is how long a picker counts as lost, or as frozen; 5 s by default. Envoy's own health
-	// check notices within 2 s (translator/envoy), and then decides alone: it finds sooner that the
-	// picker is back, and may reach what this process does not.
+	// LostFor is how long a picker counts as lost or frozen; default 5 s. Envoy's health check
+	// detects that within 2 s (translator/envoy) and then decides alone: it detects recovery sooner
+	// and may reach more than this process.
 	LostFor time.Duration
-	// HealthInterval is how often the health ports of pickers are asked; 5 s by default.
+	// HealthInterval is the interval of queries of health ports; default 5 s.
 	HealthInterval time.Duration
-	Log            *slog.Logger // slog.Default if nil
+	Log            *slog.Logger
 }
 
-// Prober probes pickers. Its methods may be called concurrently.
+// Prober probes pickers. Its methods are safe for concurrent use.
 type Prober struct {
 	cfg Config
 
-	changed chan struct{} // notifies Run of a change of wanted; capacity 1
+	changed chan struct{}
 
 	mu       sync.Mutex
 	wanted   map[string]Picker
-	health   map[string]Health // SetHealth
-	pending  map[string]bool   // wanted pickers with an address that has not answered
-	progress chan struct{}     // closed and replaced when pending shrinks
+	health   map[string]Health
+	pending  map[string]bool // wanted pickers with an unanswered address
+	progress chan struct{}   // closed and replaced when pending shrinks
 }
 
 // New returns a Prober without pickers.
@@ -116,8 +114,7 @@ func New(cfg Config) (*Prober, error) {
 		changed: make(chan struct{}, 1), progress: make(chan struct{})}, nil
 }
 
-// Set adds a picker or replaces the one with this name. Run probes it now and after each loss of a
-// connection to it.
+// Set adds or replaces a picker. Run probes it now and after each loss of a connection.
 func (p *Prober) Set(name string, at Picker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +135,8 @@ func (p *Prober) Remove(name string) {
 	p.notify()
 }
 
-// WaitAnswered returns nil when all addresses of all pickers have answered and OnAnswer has
-// returned, or the context's error.
+// WaitAnswered waits until all addresses of all pickers have answered and OnAnswer has returned, or
+// returns the context's error.
 func (p *Prober) WaitAnswered(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -156,7 +153,6 @@ func (p *Prober) WaitAnswered(ctx context.Context) error {
 	}
 }
 
-// checkAnswered removes a picker from the pending ones if all of its addresses have answered.
 func (p *Prober) checkAnswered(name string, t *target) {
 	for addr := range t.stop {
 		if t.answers[addr].Dialect == Unknown {
@@ -170,7 +166,7 @@ func (p *Prober) checkAnswered(name string, t *target) {
 	}
 }
 
-// done removes a picker from the pending ones. mu is held.
+// done ends a picker's pending state. mu is held.
 func (p *Prober) done(name string) {
 	delete(p.pending, name)
 	close(p.progress)
@@ -184,31 +180,28 @@ func (p *Prober) notify() {
 	}
 }
 
-// address is one address of one picker.
 type address struct {
 	name string
 	addr dial.Address
 }
 
-// result is the answer of one address, or why it cannot be connected to (Down), or what its health
-// port reports.
+// result is an address's answer, why it is unreachable (Down), or its health port's report.
 type result struct {
 	address
 	Answer
-	health *state // nil: the result is another one
-	sign   *sign  // the same
+	health *state
+	sign   *sign
 }
 
-// target is Run's state of one picker.
 type target struct {
 	at       Picker
-	stop     map[dial.Address]context.CancelFunc // of each address's connection
-	answers  map[dial.Address]Answer             // the last ones, without Down
-	down     map[dial.Address]string             // why those that cannot be connected to cannot
-	lost     map[dial.Address]bool               // whether those of down are lost
-	health   map[dial.Address]state              // what their health ports report
-	signs    map[dial.Address]sign               // what those that are connected to show
-	reported Answer                              // to OnAnswer
+	stop     map[dial.Address]context.CancelFunc
+	answers  map[dial.Address]Answer // last ones, without Down
+	down     map[dial.Address]string // why addresses are unreachable
+	lost     map[dial.Address]bool   // the addresses in down that are lost
+	health   map[dial.Address]state  // by health port
+	signs    map[dial.Address]sign   // of connected addresses
+	reported Answer
 }
 
 // Run probes pickers until its context ends.
@@ -252,7 +245,6 @@ func (p *Prober) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// update starts and stops connections, so that there is one for each address of the wanted pickers.
 func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[string]*target,
 	results chan<- result) error {
 	p.mu.Lock()
@@ -312,11 +304,10 @@ func (p *Prober) update(ctx context.Context, group *errgroup.Group, targets map[
 	return nil
 }
 
-// report merges the answers of a picker's addresses and calls OnAnswer if the result changed. If
-// dialects differ, as during a rollout, the result is Acknowledges: in that mode the picks of a
-// picker that sends bodies back still apply, only its changes to bodies are lost. Health needs all
-// addresses. While no address has answered, the last result remains. Down, Lost and Frozen need all
-// addresses, too, and change nothing else.
+// report merges the answers of a picker's addresses, and calls OnAnswer upon changes. If dialects
+// differ, as during a rollout, the result is Acknowledges: in that mode the picks of a picker that
+// returns bodies still apply, without its changes to bodies. Health, Down, Lost and Frozen need all
+// addresses. Until an address answers, the last result remains.
 func (p *Prober) report(name string, t *target) error {
 	merged := t.reported
 	if len(t.answers) > 0 {
@@ -340,15 +331,14 @@ func (p *Prober) report(name string, t *target) error {
 	return p.cfg.OnAnswer(name, merged)
 }
 
-// failing is why none of the addresses serves; "" if one may.
 func (t *target) failing() (why string) {
 	for addr := range t.stop {
-		is := cmp.Or(t.down[addr], t.health[addr].sick, t.signs[addr].reason())
-		if is == "" {
+		reason := cmp.Or(t.down[addr], t.health[addr].sick, t.signs[addr].reason())
+		if reason == "" {
 			return ""
 		}
-		if why == "" || is < why {
-			why = is
+		if why == "" || reason < why {
+			why = reason
 		}
 	}
 	return why
@@ -365,11 +355,11 @@ func (t *target) gone() (some bool) {
 	return some
 }
 
-// mute is why the health port of some address does not report; "" if all do.
+// mute is why some address's health port does not report, or "".
 func (t *target) mute() (why string) {
 	for addr := range t.stop {
-		if is := t.health[addr].mute; is != "" && (why == "" || is < why) {
-			why = is
+		if reason := t.health[addr].mute; reason != "" && (why == "" || reason < why) {
+			why = reason
 		}
 	}
 	return why

@@ -28,7 +28,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// picker answers with its behave function, which may change.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	addr   netip.AddrPort
@@ -39,7 +38,7 @@ type picker struct {
 	received int
 }
 
-// start serves until the test ends. with holds server options and health services.
+// start serves until the test ends, with server options and health services.
 func start(t *testing.T, address string, behave func(extprocv3.ExternalProcessor_ProcessServer) error,
 	with ...any) *picker {
 	t.Helper()
@@ -102,8 +101,8 @@ func acknowledges(s extprocv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
-// fullDuplex follows the protocol: it answers after the end of the body, first the headers, then
-// the body.
+// fullDuplex follows the protocol: after the end of the body, it answers the headers, then the
+// body.
 func fullDuplex(s extprocv3.ExternalProcessor_ProcessServer) error {
 	for {
 		m, err := s.Recv()
@@ -153,7 +152,6 @@ func bodyResponse(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
 	}}
 }
 
-// notes records what a Prober reported.
 type notes struct {
 	mu       sync.Mutex
 	reported map[string][]Answer
@@ -177,16 +175,14 @@ func (n *notes) answer(name string) (last Answer) {
 
 func (n *notes) last(name string) Dialect { return n.answer(name).Dialect }
 
-// all are the answers that were reported, in order.
 func (n *notes) all(name string) []Answer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.reported[name])
 }
 
-// count is how many of them fulfill a condition.
-func (n *notes) count(name string, is func(Answer) bool) int {
-	return len(slices.DeleteFunc(n.all(name), func(a Answer) bool { return !is(a) }))
+func (n *notes) count(name string, matches func(Answer) bool) int {
+	return len(slices.DeleteFunc(n.all(name), func(a Answer) bool { return !matches(a) }))
 }
 
 func run(t *testing.T) (*Prober, *notes) {
@@ -194,7 +190,6 @@ func run(t *testing.T) (*Prober, *notes) {
 	return runFor(t, 0)
 }
 
-// runFor is run with a Config.LostFor.
 func runFor(t *testing.T, lost time.Duration) (*Prober, *notes) {
 	t.Helper()
 	n := &notes{reported: map[string][]Answer{}}
@@ -227,18 +222,18 @@ func TestExternalPicker_DialectIsDetected(t *testing.T) {
 	p, n := run(t)
 	for name, c := range map[string]struct {
 		behave func(extprocv3.ExternalProcessor_ProcessServer) error
-		is     Dialect
+		want   Dialect
 	}{
 		"lwepp":          {acknowledges, Acknowledges},
 		"duplex":         {fullDuplex, FullDuplex},
 		"rejects bodies": {immediate(400), FullDuplex},
 	} {
 		p.Set(name, at(start(t, "127.0.0.1:0", c.behave).addr))
-		poll.Until(t, name, func() bool { return n.last(name) == c.is })
+		poll.Until(t, name, func() bool { return n.last(name) == c.want })
 	}
 }
 
-// Pickers of the lab and of most installations have self-signed certificates.
+// Most installations' pickers have self-signed certificates.
 func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
@@ -251,7 +246,7 @@ func TestExternalPicker_SelfSignedTLSIsProbed(t *testing.T) {
 	poll.Until(t, "an answer over TLS", func() bool { return n.last("tls") == Acknowledges })
 }
 
-// A picker whose pool has no pods yet does not reveal its dialect.
+// A picker whose pool has no pods yet does not show its dialect.
 func TestExternalPicker_ProbedUntilItAnswersAndNoLonger(t *testing.T) {
 	for name, first := range map[string]func(extprocv3.ExternalProcessor_ProcessServer) error{
 		"error": fails, "503": immediate(503),
@@ -288,7 +283,7 @@ func TestExternalPicker_ProbedAgainAfterRestart(t *testing.T) {
 	poll.Until(t, "the new one's answer", func() bool { return n.last("epp") == FullDuplex })
 }
 
-// During a rollout pickers of both dialects have one name. Without any picker the last result
+// During a rollout, one name has pickers of both dialects. Without any picker the last result
 // remains.
 func TestExternalPicker_MixedDialectsUseAcknowledges(t *testing.T) {
 	p, n := run(t)
@@ -315,7 +310,7 @@ func TestExternalPicker_HealthServiceIsDetected(t *testing.T) {
 	poll.Until(t, "a follower's health", func() bool {
 		return n.answer("epp") == (Answer{Dialect: Unknown, Health: true})
 	})
-	// its health service has no ServiceName
+	// Its health service lacks ServiceName.
 	p.Set("unrelated", at(start(t, "127.0.0.1:0", fullDuplex, health.NewServer()).addr))
 	poll.Until(t, "the unrelated health service", func() bool {
 		return n.answer("unrelated") == (Answer{Dialect: FullDuplex})
@@ -324,8 +319,7 @@ func TestExternalPicker_HealthServiceIsDetected(t *testing.T) {
 	poll.Until(t, "one of two without health", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
-// A picker is down while none of its addresses can be connected to. What it answered before
-// remains.
+// A picker is down while no address accepts connections. Its earlier answer remains.
 func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
 	p, n := run(t)
 	one, two := start(t, "127.0.0.1:0", acknowledges), start(t, "127.0.0.1:0", acknowledges)
@@ -346,28 +340,29 @@ func TestExternalPicker_DownWhileNoAddressConnects(t *testing.T) {
 	poll.Until(t, "nothing is known of it", func() bool { return n.answer("never") == (Answer{}) })
 }
 
-// A picker is down, too, while its health port reports so, at all of its addresses. A port that
-// does not answer changes nothing.
+// A picker is down, too, while all its health ports report that. An unanswered port changes
+// nothing.
 func TestExternalPicker_DownWhileItsHealthPortReportsIt(t *testing.T) {
 	p, n := run(t)
-	is := health.NewServer()
-	beside := start(t, "127.0.0.1:0", fails, is)
+	checks := health.NewServer()
+	beside := start(t, "127.0.0.1:0", fails, checks)
 	one := start(t, "127.0.0.1:0", fullDuplex)
 	p.SetHealth("epp", Health{Port: beside.addr.Port()})
 	p.Set("epp", at(one.addr))
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 	want := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", beside.addr.Port())}
-	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING) // of the process: it has no service of the name
+	// The status of the process: it has no service of the name.
+	checks.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	poll.Until(t, "the process is down", func() bool { return n.answer("epp") == want })
-	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
+	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
 	poll.Until(t, "the service is up", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
-	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
+	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
 	poll.Until(t, "the service is down", func() bool { return n.answer("epp") == want })
 	beside.server.Stop()
 	poll.Until(t, "the port is gone", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
-// Serving earlier would switch an Envoy that reconnects to another mode for a moment.
+// An earlier ready would briefly switch a reconnecting Envoy to another mode.
 func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	p, n := run(t)
 	if err := p.WaitAnswered(t.Context()); err != nil {
@@ -397,8 +392,8 @@ func TestExternalPicker_WaitAnsweredWaitsForAll(t *testing.T) {
 	}
 }
 
-// guarded serves health over TLS, at loopback, to calls with a token alone.
-func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []byte) {
+// guarded serves health over TLS, at loopback, only to calls with a token.
+func guarded(t *testing.T, token string) (checks *health.Server, port uint16, ca []byte) {
 	t.Helper()
 	https := httptest.NewTLSServer(nil)
 	https.Close()
@@ -406,7 +401,7 @@ func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	is = health.NewServer()
+	checks = health.NewServer()
 	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: https.TLS.Certificates})),
 		grpc.UnaryInterceptor(
 			func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -416,23 +411,22 @@ func guarded(t *testing.T, token string) (is *health.Server, port uint16, ca []b
 				}
 				return handle(ctx, req)
 			}))
-	healthv1.RegisterHealthServer(s, is)
+	healthv1.RegisterHealthServer(s, checks)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return is, netip.MustParseAddrPort(l.Addr().String()).Port(),
+	return checks, netip.MustParseAddrPort(l.Addr().String()).Port(),
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw})
 }
 
-// A port that demands a credential reports whether the picker serves. Where it does not accept it,
-// or cannot be verified, the picker counts as up, and the reason has nothing that the server could
-// have repeated.
+// A port that demands a credential reports whether the picker serves. If it rejects the credential,
+// or cannot be verified, the picker counts as up, and the reason has no text of the server.
 func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 	p, n := run(t)
-	is, port, ca := guarded(t, "s3cret")
+	checks, port, ca := guarded(t, "s3cret")
 	verify := func(ca []byte) *dial.TLS {
 		return &dial.TLS{ServerName: "example.com", Verify: &dial.Verify{Roots: ca, SANs: []string{"example.com"}}}
 	}
-	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
+	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
 	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer s3cret"})
 	p.Set("epp", at(start(t, "127.0.0.1:0", fullDuplex).addr))
 	down := Answer{Dialect: FullDuplex, Down: fmt.Sprintf("its health port %d reports NOT_SERVING", port)}
@@ -448,16 +442,16 @@ func TestSecretRef_HealthPortIsAskedWithItsCredential(t *testing.T) {
 	})
 	p.SetHealth("epp", Health{Port: port, TLS: verify(ca), Authorization: "Bearer s3cret"})
 	poll.Until(t, "it is down again", func() bool { return n.answer("epp") == down })
-	is.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
+	checks.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)
 	poll.Until(t, "it serves", func() bool { return n.answer("epp") == (Answer{Dialect: FullDuplex}) })
 }
 
-// A picker that our picker asks is not sent a probe besides: it is asked for its health alone.
+// A picker that our picker relays to gets no probe, only health checks.
 func TestExternalPicker_OfWhichTheHealthAloneIsAskedIsSentNoProbe(t *testing.T) {
 	p, n := run(t)
-	is := health.NewServer()
-	one, beside := start(t, "127.0.0.1:0", fullDuplex), start(t, "127.0.0.1:0", fails, is)
-	is.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	checks := health.NewServer()
+	one, beside := start(t, "127.0.0.1:0", fullDuplex), start(t, "127.0.0.1:0", fails, checks)
+	checks.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	p.SetHealth("epp", Health{Port: beside.addr.Port()})
 	only := at(one.addr)
 	only.HealthOnly = true

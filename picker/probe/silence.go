@@ -10,48 +10,46 @@ import (
 )
 
 const (
-	// signPause is the pause between the starts of two checks, and signTimeout how long each may
-	// take. A picker is silent after signMisses pauses in a row without an answer to any of them: 2
-	// to 2.5 s after it has frozen. One that answers late, or a pause of this process, is not
-	// silent: answers still arrive, and a pause counts once, however long it is.
+	// signPause is the pause between the starts of two checks, signTimeout the limit of each. A
+	// picker is silent after signMisses consecutive pauses without any answer: 2 to 2.5 s after it
+	// froze. Late answers count, and a pause of this process counts once.
 	signPause   = 500 * time.Millisecond
 	signTimeout = 3 * time.Second
 	signMisses  = 5
 )
 
-// silentReason is why a picker that is silent does not serve.
+// silentReason is why a silent picker does not serve.
 const silentReason = "it accepts connections and does not answer"
 
-// sign is what an address with a connection shows of itself.
+// sign is the state of a connected address.
 type sign int
 
 const (
 	serves sign = iota
-	// standsBy: it answers that it does not serve. Another picker is its leader.
+	// standsBy: it answers that it does not serve, because another picker is the leader.
 	standsBy
-	// silent: it accepts what it is sent, and answers nothing.
+	// silent: it accepts requests, and answers nothing.
 	silent
 	// frozen is silent for less than Config.LostFor.
 	frozen
 )
 
-// followSigns reports what an address shows of itself, until its connection is lost.
 func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientConn, results chan<- result) {
 	last := serves
-	send := func(is sign) {
-		if is == last {
+	send := func(next sign) {
+		if next == last {
 			return
 		}
-		last = is
+		last = next
 		select {
-		case results <- result{address: at, sign: &is}:
+		case results <- result{address: at, sign: &next}:
 		case <-ctx.Done():
 		}
 	}
-	defer send(serves) // without a connection, what is known is why there is none
+	defer send(serves) // without a connection, only the reason for that is known
 	connected, lost := context.WithCancel(ctx)
 	defer lost()
-	go func() { // a check would connect again, and hide that the connection was lost
+	go func() { // a check would reconnect, and hide the loss of the connection
 		defer lost()
 		conn.WaitForStateChange(connected, connectivity.Ready)
 	}()
@@ -65,8 +63,8 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 		case slots <- struct{}{}:
 			go func() {
 				defer func() { <-slots }()
-				if is, ok := shows(connected, conn); ok && connected.Err() == nil {
-					answers <- is
+				if found, ok := shows(connected, conn); ok && connected.Err() == nil {
+					answers <- found
 				}
 			}()
 		default: // all checks wait
@@ -76,9 +74,9 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 			select {
 			case <-connected.Done():
 				return
-			case is := <-answers:
+			case found := <-answers:
 				misses = 0
-				send(is)
+				send(found)
 			case <-tick.C:
 				break waiting
 			}
@@ -96,8 +94,8 @@ func (p *Prober) followSigns(ctx context.Context, at address, conn *grpc.ClientC
 	}
 }
 
-// shows asks a picker for a sign of life: whether its service is healthy. Any answer is one.
-func shows(ctx context.Context, conn *grpc.ClientConn) (is sign, answers bool) {
+// shows checks whether a picker's service is healthy. Any answer is a sign of life.
+func shows(ctx context.Context, conn *grpc.ClientConn) (found sign, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
 	r, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: ServiceName})
@@ -110,7 +108,7 @@ func shows(ctx context.Context, conn *grpc.ClientConn) (is sign, answers bool) {
 	return serves, true
 }
 
-// frozen reports whether a picker has frozen a moment ago: some address has, and no other serves.
+// frozen reports whether some address has just frozen, and no other serves.
 func (t *target) frozen() (some bool) {
 	for addr := range t.stop {
 		if t.signs[addr] == serves && t.down[addr] == "" {
@@ -121,7 +119,7 @@ func (t *target) frozen() (some bool) {
 	return some
 }
 
-// reason is why an address does not serve; "" if it may.
+// reason is why an address does not serve, or "".
 func (s sign) reason() string {
 	if s == silent || s == frozen {
 		return silentReason

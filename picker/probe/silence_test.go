@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// valve is a way to a picker that can be held up: what arrives then is read once it is open again,
-// as by a process that is stopped.
+// valve is a connection that can be held up: its data is read after reopening, as by a stopped
+// process.
 type valve struct {
 	addr netip.AddrPort
 	open chan chan struct{} // has the channel whose close opens it
@@ -54,7 +54,7 @@ func newValve(t *testing.T, to netip.AddrPort) *valve {
 	return v
 }
 
-// copy passes on what it reads while the valve is open.
+// copy forwards data while the valve is open.
 func (v *valve) copy(to io.Writer, from io.Reader) {
 	part := make([]byte, 1<<16)
 	for {
@@ -71,7 +71,7 @@ func (v *valve) copy(to io.Writer, from io.Reader) {
 	}
 }
 
-// hold holds up what arrives until the returned function is called.
+// hold holds up data until the returned function is called.
 func (v *valve) hold() (release func()) {
 	<-v.open
 	open := make(chan struct{})
@@ -79,9 +79,8 @@ func (v *valve) hold() (release func()) {
 	return func() { close(open) }
 }
 
-// A picker that accepts what it is sent and answers nothing is frozen, for a while: then Envoy's
-// own health check has noticed, and decides alone. So it is whether the picker serves health or
-// not.
+// A picker that accepts requests and answers nothing is frozen for a while: then Envoy's own health
+// check decides alone. A health service makes no difference.
 func TestExternalPicker_FrozenForAWhileOnceItDoesNotAnswer(t *testing.T) {
 	for name, with := range map[string][]any{"with a health service": {servingHealth()}, "without one": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +107,7 @@ func TestExternalPicker_FrozenForAWhileOnceItDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A picker that another one stands by for is frozen, and one of two that serve is not: Envoy calls
-// the other.
+// A picker with a standby is frozen; one of two serving ones is not, because Envoy calls the other.
 func TestExternalPicker_FrozenOnceNoOtherServes(t *testing.T) {
 	one := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.1:1")}
 	two := dial.Address{AddrPort: netip.MustParseAddrPort("192.0.2.2:1")}
@@ -126,14 +124,13 @@ func TestExternalPicker_FrozenOnceNoOtherServes(t *testing.T) {
 		"both stand by":       {signs: map[dial.Address]sign{one: standsBy, two: standsBy}},
 		"it was long ago":     {signs: map[dial.Address]sign{one: silent, two: standsBy}},
 	} {
-		is := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, signs: c.signs, down: c.down}
-		if got := is.frozen(); got != c.want {
+		watched := &target{stop: map[dial.Address]context.CancelFunc{one: nil, two: nil}, signs: c.signs, down: c.down}
+		if got := watched.frozen(); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 }
 
-// servingHealth is a health service that reports that the picker serves.
 func servingHealth() *health.Server {
 	h := health.NewServer()
 	h.SetServingStatus(ServiceName, healthv1.HealthCheckResponse_SERVING)

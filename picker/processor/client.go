@@ -25,58 +25,55 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 )
 
-// Path is where a service takes requests.
+// Path is where a service accepts requests.
 const Path = "/process"
 
 // DefaultTimeout is how long a pick waits for an answer.
 const DefaultTimeout = time.Second
 
 const (
-	// maxCalls bounds the calls in flight of a Client: further requests go on without.
+	// maxCalls bounds a Client's calls in flight. Further requests continue without.
 	maxCalls = 256
-	// maxAnswer bounds an answer, in bytes: a million token IDs, and then some.
+	// maxAnswer bounds an answer, in bytes: more than a million token IDs.
 	maxAnswer = 8 << 20
-	// largeBody is the size of a request's body, in bytes, above which a failure does not count for
-	// the breaker: a client that sends bodies which take the service longer than its timeout, or
-	// that it fails at, would have it left out for all others. A service that fails at small bodies
-	// too is found out by these.
+	// largeBody is the size of a body, in bytes, above which failures do not count for the breaker:
+	// a client could open it for all others, with bodies that exceed the service's timeout or fail.
+	// A broken service also fails with small bodies.
 	largeBody = 1 << 20
-	// maxHeader bounds the header of an answer, maxKey a token key, and maxAddress a worker's
-	// address, in bytes.
+	// maxHeader bounds an answer's header, maxKey a token key, and maxAddress a worker's address,
+	// in bytes.
 	maxHeader, maxKey, maxAddress = 16 << 10, 1 << 10, 256
-	// failures in a row open the breaker, and after leftOut one request tries again.
+	// failures in a row open the breaker; after leftOut, one request tries again.
 	failures = 5
-	// maxAddresses of a service are asked, maxAttempts of them for one request.
+	// maxAddresses of a service are used, maxAttempts of them for one request.
 	maxAddresses, maxAttempts = 16, 3
 	leftOut                   = 10 * time.Second
 )
 
-// Config of a Client.
+// Config configures a Client.
 type Config struct {
-	// Host is the service's host and port, which its requests name.
 	Host string
-	Path string // default Path
-	// Addresses are where the service is; the first 16 are asked in turn. Without one no call
-	// succeeds.
+	Path string // default: Path
+	// Addresses of the service; the first 16 are used in turn. Without one no call succeeds.
 	Addresses []dial.Address
-	TLS       dial.TLS      // for those that are not Cleartext
+	TLS       dial.TLS      // for addresses that are not Cleartext
 	Timeout   time.Duration // default DefaultTimeout
-	// OnOpen is called when the breaker opens, with why the last call failed, and OnClose when it
-	// closes. nil: nothing is called.
+	// OnOpen receives the last call's error when the breaker opens, OnClose is called when it
+	// closes; may be nil.
 	OnOpen  func(reason string)
 	OnClose func()
 }
 
-// Client asks one service.
+// Client calls one service.
 type Client struct {
 	host      string
 	urls      []string
-	next      atomic.Uint64 // of urls
+	next      atomic.Uint64 // index into urls
 	timeout   time.Duration
 	transport *http.Transport
 	calls     chan struct{}
 	breaker   *gobreaker.CircuitBreaker[*Answer]
-	reason    atomic.Pointer[string] // of the last failure that counts
+	reason    atomic.Pointer[string]
 }
 
 // New returns a Client. The caller closes it.
@@ -101,7 +98,7 @@ func New(c Config) (*Client, error) {
 	changed := func(_ string, from, to gobreaker.State) {
 		switch {
 		case to == gobreaker.StateOpen && from == gobreaker.StateClosed && c.OnOpen != nil:
-			// from half open it opens again
+			// From half open it opens again.
 			c.OnOpen(*client.reason.Load())
 		case to == gobreaker.StateClosed && c.OnClose != nil:
 			c.OnClose()
@@ -117,13 +114,13 @@ func New(c Config) (*Client, error) {
 	return client, nil
 }
 
-// Close ends the connections that are idle.
+// Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Timeout is how long Process takes at most.
+// Timeout is the limit of Process.
 func (c *Client) Timeout() time.Duration { return c.timeout }
 
-// Open reports whether the breaker is open: the service is left alone.
+// Open reports whether the breaker is open, so that the service is not called.
 func (c *Client) Open() bool { return c.breaker.State() == gobreaker.StateOpen }
 
 // Outcome is how a call ended.
@@ -134,22 +131,20 @@ const (
 	Processed Outcome = "processed"
 	Rejected  Outcome = "rejected" // status 400, 413, 415 or 422: the service cannot process this request
 	Failed    Outcome = "failed"   // an error, no answer in time, or an invalid one
-	// not asked: the breaker is open, too many calls are in flight, or the body is no JSON object
+	// Skipped: not called, because the breaker is open, too many calls are in flight, or the body
+	// is not a JSON object.
 	Skipped  Outcome = "skipped"
-	Canceled Outcome = "canceled" // the client has left
+	Canceled Outcome = "canceled" // the client left
 )
 
-// Request is what a service is asked about.
+// Request is a request to a service.
 type Request struct {
-	// Body is the JSON object of the client's request, as it sent it, with or without a member
-	// "route".
+	// Body is the client's JSON object as sent, with or without a member "route".
 	Body mem.BufferSlice
-	// Route asks for a worker, by a member "route": true that is added to a body whose own is
-	// neither true nor false.
-	Route bool
-	// Headers that the service receives beside the body.
+	// Route requests a worker: it adds "route": true to a body whose own is not a boolean.
+	Route   bool
 	Headers map[string]string
-	// TraceParent is the W3C trace context of the call; "" for none.
+	// TraceParent is the call's W3C trace context, or "".
 	TraceParent string
 }
 
@@ -159,21 +154,19 @@ var (
 	errAbsent = errors.New("the service has no address")
 )
 
-// large is the error of a call with a large body: it may be the body's fault, and shows nothing of
-// the service.
+// large is the error of a call with a large body, which may be the body's fault.
 type large struct{ error }
 
 // Unwrap returns the error itself.
 func (l large) Unwrap() error { return l.error }
 
-// rejection is the status of a service that cannot process a request. It shows that the service
-// works.
+// rejection is the status of a working service that cannot process a request.
 type rejection int
 
 // Error implements error.
 func (r rejection) Error() string { return fmt.Sprintf("status %d", int(r)) }
 
-// Process asks the service. The Answer is nil unless the Outcome is Processed; the error is for
+// Process calls the service. The Answer is nil unless the Outcome is Processed; the error is for
 // display.
 func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, error) {
 	if !object(q.Body) {
@@ -218,11 +211,10 @@ func (c *Client) Process(ctx context.Context, q *Request) (*Answer, Outcome, err
 	return nil, Failed, err
 }
 
-// maxReason bounds the text of an error, in bytes.
 const maxReason = 200
 
-// Reason is an error's text in at most 200 bytes of printable characters: a service chooses a part
-// of it.
+// Reason is an error's text in at most 200 bytes of printable characters, because the service
+// chooses a part of it.
 func Reason(err error) string {
 	text := strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -236,7 +228,7 @@ func Reason(err error) string {
 	return text
 }
 
-// ask calls the service at one of its addresses, and at the next ones if no connection is made.
+// ask calls the service at one of its addresses, and at the next if no connection is made.
 func (c *Client) ask(ctx context.Context, q *Request) (*Answer, error) {
 	err := errAbsent
 	for first, n := c.next.Add(1), 0; n < min(len(c.urls), maxAttempts); n++ {
@@ -289,8 +281,7 @@ func (c *Client) askAt(ctx context.Context, url string, q *Request) (*Answer, er
 	return read(text)
 }
 
-// sent is the body of a call. The transport may read it after the call has ended, and closes it
-// then.
+// sent is the body of a call. The transport may read it after the call's end, and then closes it.
 type sent struct {
 	mu    sync.Mutex
 	parts io.Reader
@@ -304,7 +295,7 @@ func (s *sent) Read(p []byte) (int, error) {
 	return s.parts.Read(p)
 }
 
-// Close implements io.Closer: it ends the use of the request's body.
+// Close implements io.Closer. It ends the use of the request's body.
 func (s *sent) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,8 +316,8 @@ func (q *Request) encode() (*sent, int64, error) {
 	before, after := `{"request_body":`, `,"headers":`+string(headers)+"}"
 	size := int64(q.Body.Len())
 	if q.Route {
-		// The member goes to the end: of two with one name the last one counts, and the client's is
-		// no boolean.
+		// The member goes last: of two with one name the last counts, and the client's is not a
+		// boolean.
 		trailing, empty := closing(q.Body)
 		if after, size = `"route":true}`+after, size-int64(trailing); !empty {
 			after = "," + after
@@ -339,7 +330,6 @@ func (q *Request) encode() (*sent, int64, error) {
 
 var errNoObject = errors.New("the request's body is no JSON object")
 
-// object reports whether a JSON value is an object.
 func object(body mem.BufferSlice) bool {
 	for _, buf := range body {
 		if text := bytes.TrimLeft(buf.ReadOnlyData(), whitespace); len(text) > 0 {
@@ -351,8 +341,6 @@ func object(body mem.BufferSlice) bool {
 
 const whitespace = " \t\r\n"
 
-// closing returns how many bytes a JSON object's closing brace and what follows it take, and
-// whether the object is empty.
 func closing(body mem.BufferSlice) (n int, empty bool) {
 	closed := false
 	for _, buf := range slices.Backward(body) {
@@ -370,19 +358,17 @@ func closing(body mem.BufferSlice) (n int, empty bool) {
 	return n, false
 }
 
-// Answer is what the service found. Fields that it does not give are zero.
+// Answer is the service's result. Absent fields are zero.
 type Answer struct {
 	// Worker is "IP:PORT", or "NAME:PORT" of a pod or of a ModelServers host.
 	Worker string
-	// TokenKey is where the model server finds the token IDs: the value of x-req-tokens-key.
+	// TokenKey is x-req-tokens-key: where the model server finds the token IDs.
 	TokenKey string
-	// Tokens are the token IDs themselves, as a JSON list of non-negative integers; Count is how
-	// many they are.
+	// Tokens are the token IDs as a JSON list; Count is their number.
 	Tokens []byte
 	Count  int
 }
 
-// read reads and checks an answer. Members that are not known are ignored.
 func read(text []byte) (*Answer, error) {
 	var raw struct {
 		Worker string  `json:"worker_address"`
@@ -393,7 +379,7 @@ func read(text []byte) (*Answer, error) {
 		return nil,
 			fmt.Errorf("the answer is no JSON object with texts worker_address, token_key and token_value: %w", err)
 	}
-	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) { // null has no error
+	if !bytes.HasPrefix(bytes.TrimLeft(text, whitespace), []byte("{")) { // null is no error
 		return nil, errors.New("the answer is null, and no JSON object")
 	}
 	a := &Answer{Worker: raw.Worker, TokenKey: raw.Key}
@@ -414,7 +400,7 @@ func read(text []byte) (*Answer, error) {
 	return a, err
 }
 
-// IDs returns the token IDs, in their order.
+// IDs returns the token IDs, in order.
 func (a *Answer) IDs() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		id, digits := uint32(0), false
@@ -432,7 +418,6 @@ func (a *Answer) IDs() iter.Seq[uint32] {
 	}
 }
 
-// countTokens checks that a text is a JSON list of integers from 0 to 2^32-1, and counts them.
 func countTokens(list []byte) (n int, err error) {
 	wrong := func(at int) (int, error) {
 		return 0, fmt.Errorf("token_value is no list of token IDs, such as [1,15043]: byte %d", at)
@@ -440,7 +425,7 @@ func countTokens(list []byte) (n int, err error) {
 	if len(list) < 2 || list[0] != '[' || list[len(list)-1] != ']' {
 		return wrong(0)
 	}
-	digits, value, ended, comma := 0, uint64(0), false, false // of the integer that is being read
+	digits, value, ended, comma := 0, uint64(0), false, false // of the current integer
 	for i, c := range list[1 : len(list)-1] {
 		switch {
 		case c >= '0' && c <= '9':

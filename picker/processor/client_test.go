@@ -20,13 +20,12 @@ import (
 	"github.com/penstock-project/penstock/picker/dial"
 )
 
-// body is a request's, in two pieces.
 func body(text string) mem.BufferSlice {
 	half := len(text) / 2
 	return mem.BufferSlice{mem.SliceBuffer(text[:half]), mem.SliceBuffer(text[half:])}
 }
 
-// closed is an address where nothing listens: the next one is asked.
+// closed has no listener: the next address is used.
 const closed = "127.0.0.1:1"
 
 func at(addresses ...string) (out []dial.Address) {
@@ -36,7 +35,7 @@ func at(addresses ...string) (out []dial.Address) {
 	return out
 }
 
-// service answers with a text, and keeps what it was sent.
+// service answers with a text, and keeps its requests.
 func service(t *testing.T, answer func(w http.ResponseWriter, sent string)) *Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -226,7 +225,7 @@ func TestProcess_BreakerTriesAgain(t *testing.T) {
 	})
 }
 
-// A client that sends what no service can process must not have it left alone.
+// A client's invalid requests must not open the breaker for others.
 func TestProcess_RejectedRequestsLeaveTheBreakerClosed(t *testing.T) {
 	status := http.StatusUnprocessableEntity
 	c := service(t, func(w http.ResponseWriter, _ string) { http.Error(w, "no", status) })
@@ -293,14 +292,14 @@ func FuzzRequest_IsTheClientsWithRoute(f *testing.F) {
 			t.Fatal(err)
 		}
 		got, _ := io.ReadAll(sent)
-		var of struct {
+		var message struct {
 			Body map[string]json.RawMessage `json:"request_body"`
 		}
-		if err := json.Unmarshal(got, &of); err != nil || int64(len(got)) != size {
+		if err := json.Unmarshal(got, &message); err != nil || int64(len(got)) != size {
 			t.Fatalf("%q becomes %q: %v", text, got, err)
 		}
 		members["route"] = json.RawMessage("true")
-		if diff := cmp.Diff(members, of.Body); diff != "" {
+		if diff := cmp.Diff(members, message.Body); diff != "" {
 			t.Errorf("%q becomes %q: %s", text, got, diff)
 		}
 	})

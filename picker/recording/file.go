@@ -18,34 +18,35 @@ import (
 
 // Line is one request. The first four members are Mooncake's.
 type Line struct {
-	Timestamp    int64   `json:"timestamp"`     // ms from the beginning of the file to the pick
+	Timestamp    int64   `json:"timestamp"`     // ms from the file's start to the pick
 	InputLength  int     `json:"input_length"`  // tokens of the prompt
-	OutputLength int     `json:"output_length"` // tokens of the answer, estimated by its bytes
-	HashIDs      []int64 `json:"hash_ids"`      // one for each 512 tokens of the prompt
+	OutputLength int     `json:"output_length"` // tokens of the response, estimated by its bytes
+	HashIDs      []int64 `json:"hash_ids"`      // one per 512 tokens of the prompt
 
 	Model   string `json:"model,omitempty"`
 	Pool    string `json:"pool"`
-	Request string `json:"request,omitempty"` // its ID
-	Server  string `json:"server,omitempty"`  // that served it
+	Request string `json:"request,omitempty"`
+	Server  string `json:"server,omitempty"`
 	Status  int    `json:"status,omitempty"`
 	Stream  bool   `json:"stream,omitempty"`
-	Cached  int    `json:"cached_tokens"` // of the prompt, as the picker took it
-	// ms from the request's arrival at Envoy to the first byte of a streamed body
+	Cached  int    `json:"cached_tokens"` // of the prompt, as assumed at the pick
+	// TTFT is ms from the request's arrival at Envoy to the first byte of a streamed body.
 	TTFT    float64 `json:"ttft,omitempty"`
-	Headers float64 `json:"headers,omitempty"` // ms from there to the response's headers
-	// ms from there to the end; from the pick, for a gateway that Penstock does not configure
+	Headers float64 `json:"headers,omitempty"` // ms from the arrival to the response's headers
+	// Took is ms from the arrival to the end; from the pick for gateways that Penstock does not
+	// configure.
 	Took  float64 `json:"took"`
-	Bytes int64   `json:"output_bytes"` // of the answer's body
+	Bytes int64   `json:"output_bytes"` // of the response's body
 }
 
 const (
-	// waiting is how many lines wait to be written at most.
+	// waiting bounds the lines in memory.
 	waiting = 4096
 	// flushEvery is how long a line waits in memory.
 	flushEvery = time.Second
 )
 
-// File is a trace that is being written.
+// File is a trace being written.
 type File struct {
 	path    string
 	disk    filesystem.Disk
@@ -57,8 +58,8 @@ type File struct {
 	dropped atomic.Uint64
 }
 
-// Open makes a File of at most a number of bytes, its predecessor FILE.1 included. What an earlier
-// process has written becomes FILE.1.
+// Open makes a File of at most a number of bytes, including its predecessor FILE.1, which an
+// earlier process's file becomes.
 func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
 	f := &File{path: path, limit: max(bytes/2, 1), log: log, began: time.Now(), key: rand.Uint64(),
 		lines: make(chan Line, waiting)}
@@ -69,7 +70,6 @@ func Open(path string, bytes int64, log *slog.Logger) (*File, error) {
 	return f, out.Close()
 }
 
-// next makes the file the predecessor, and begins an empty one.
 func (f *File) next() (*os.File, error) {
 	if info, err := f.disk.Stat(f.path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 		if err := os.Rename(f.path, f.path+".1"); err != nil {
@@ -81,10 +81,10 @@ func (f *File) next() (*os.File, error) {
 	return f.disk.Create(f.path)
 }
 
-// Began returns when the time of the lines begins.
+// Began returns the start of the lines' time.
 func (f *File) Began() time.Time { return f.began }
 
-// Key returns the random number that prompts' hashes are keyed with.
+// Key returns the random key of prompts' hashes.
 func (f *File) Key() uint64 { return f.key }
 
 // Add writes a line soon.
@@ -96,11 +96,11 @@ func (f *File) Add(l Line) {
 	}
 }
 
-// Dropped returns how many lines were not written.
+// Dropped returns the number of dropped lines.
 func (f *File) Dropped() uint64 { return f.dropped.Load() }
 
-// Run writes until ctx ends, and then what waits. A file that cannot be written is an error in the
-// log, once; later lines are dropped until it can be.
+// Run writes until ctx ends, then writes the remaining lines. A write error is logged once; lines
+// are dropped until writing works again.
 func (f *File) Run(ctx context.Context) error {
 	out := &output{file: f}
 	defer out.close()
@@ -126,10 +126,9 @@ func (f *File) Run(ctx context.Context) error {
 	}
 }
 
-// output is the file that Run writes to.
 type output struct {
 	file   *File
-	to     *os.File // nil: it is to be opened
+	to     *os.File // nil until opened
 	buffer *bufio.Writer
 	size   int64
 	failed bool
@@ -138,7 +137,7 @@ type output struct {
 
 func (o *output) write(l Line) {
 	raw, err := json.Marshal(l)
-	if err != nil { // of plain values
+	if err != nil { // unreachable for plain values
 		return
 	}
 	raw = append(raw, '\n')

@@ -29,7 +29,6 @@ func lines(t *testing.T, path string) (all []Line) {
 	return all
 }
 
-// run writes until stop is called.
 func run(t *testing.T, f *File) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -65,7 +64,7 @@ func TestRecord_BoundedByTwoFiles(t *testing.T) {
 		older[len(older)-1].Timestamp+1 != newest[0].Timestamp || f.Dropped() != 0 {
 		t.Errorf("%d bytes, %d and %d lines, %d dropped", size, len(older), len(newest), f.Dropped())
 	}
-	// The next process keeps what this one has written.
+	// The next process keeps the previous one's lines.
 	if _, err := Open(path, limit, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}

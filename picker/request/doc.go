@@ -1,23 +1,22 @@
 // Package request reads the bodies of requests to model servers for the picker: once, in the chunks
-// in which they arrive, and without changing a byte. A body itself is never copied, but for gRPC's
-// messages and, with the strategy "chwbl", chat completions (spread.go).
+// in which they arrive, and without a change. It copies no body, except gRPC messages and, with the
+// strategy "chwbl", chat completions (spread.go).
 //
-// Scanner reads the chunks and returns Facts: the model, whether the answer is streamed, how long
-// it may be, and the prompt as a prefix.Chain. The prompt is hashed as the server puts it together:
-// roles and contents of the messages in order, parts of a content joined, behind the tools and
-// instructions, wherever in the body these are. Strings are hashed as they are written in JSON: one
-// client writes a text in one way. An image takes no tokens; its hash is part of the chain.
+// Scanner reads the chunks and returns Facts: the model, whether the response is streamed, its
+// maximum length, and the prompt as a prefix.Chain. The prompt is hashed in the server's order:
+// tools and instructions first, wherever they are in the body, then the messages' roles and
+// contents. Strings are hashed as written in JSON, because a client writes a text in one way. An
+// image takes no tokens; its hash is part of the chain.
 //
-// KindOf finds the API by the request's path. Of an API that it does not know, the model is read
-// and no prompt. members.go is the table of what each member of a body is read for: a new API or
-// member is a row there.
+// KindOf derives the API from the request's path. For an unknown API, only the model is read.
+// members.go has the table of members; a new API or member is a row there.
 //
-// Spread makes the hash by which the strategy "chwbl" spreads requests. Its reader of chat
-// completions is strict about structure: the key of a broken one would be arbitrary.
+// Spread makes the hash for the strategy "chwbl". Its reader of chat completions is strict about
+// structure, because the key of a broken one would be arbitrary.
 //
-// Scanner is no validator: of a body that is not a JSON object there are no facts, and the model
-// server answers it. Package extproc feeds it.
+// Scanner does not validate: a body that is not a JSON object has no facts, and the model server
+// responds to it. Package extproc feeds the Scanner.
 //
-// Tests: go test ./picker/request; FuzzScanner_EqualsEncodingJSON compares with encoding/json over
+// Tests: go test ./picker/request. FuzzScanner_EqualsEncodingJSON compares with encoding/json over
 // every split into chunks.
 package request

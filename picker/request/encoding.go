@@ -1,13 +1,10 @@
 package request
 
-// Model servers in Python decode a body by its first bytes (json.loads): one in UTF-8 may begin
-// with a byte order mark, and one in UTF-16 or UTF-32 is an object to them, too. Scanner reads
-// UTF-8 alone.
+// Model servers in Python detect a body's encoding by its first bytes (json.loads): UTF-8, with a
+// byte order mark, UTF-16, UTF-32. Scanner reads only UTF-8.
 
-// mark is the byte order mark in UTF-8.
-const mark = "\xef\xbb\xbf"
+const mark = "\xef\xbb\xbf" // byte order mark in UTF-8
 
-// lead is the beginning of a body, as much of it as shows how it is encoded.
 type lead struct {
 	bytes [5]byte
 	n     int
@@ -19,12 +16,12 @@ func (l *lead) write(chunk []byte) {
 	}
 }
 
-// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32: a server may find members in it that
-// Scanner does not.
+// NotUTF8 reports whether a body is JSON in UTF-16 or UTF-32, in which a server may find members
+// that Scanner does not.
 func (s *Scanner) NotUTF8() bool { return s.lead.notUTF8() }
 
 func (l *lead) notUTF8() bool {
-	b := l.bytes // zero beyond its end: one byte alone is no object in any encoding
+	b := l.bytes // zero beyond its end: no single byte is an object
 	switch {
 	case l.n < 2:
 		return false
@@ -38,5 +35,5 @@ func (l *lead) notUTF8() bool {
 	return b[2] == 0xfe && b[3] == 0xff || b[2] == 0 && begins(b[3]) && b[4] == 0
 }
 
-// begins reports whether an object may begin with a character.
+// begins reports whether an object may start with c.
 func begins(c byte) bool { return c == '{' || c == ' ' || c == '\t' || c == '\r' || c == '\n' }

@@ -6,53 +6,46 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Facts are what a picker uses of a body.
+// Facts are the facts of a body for the picker.
 type Facts struct {
 	Kind Kind
-	// Model is the top-level "model", unescaped. It is "" if there is none, if it is not a string,
-	// or if it is longer than 6,144 bytes as written. Of several the last is used, as by the model
-	// servers' JSON parsers.
+	// Model is the top-level "model", unescaped; "" if absent, not a string, or longer than 6,144
+	// bytes as written. As in model servers' JSON parsers, the last one counts.
 	Model string
-	// Target replaces the model; nil: it stays. The Chain and the prompt's hash are those of a
-	// request for the target.
+	// Target replaces the model, if not nil; the Chain and the prompt's hash are then the target's.
 	Target *Target
-	// Stream is the top-level "stream": true only for the literal true. Of several the last is
-	// used.
+	// Stream is the last top-level "stream": true only for the literal true.
 	Stream bool
-	// MaxTokens bounds the answer: max_tokens, max_completion_tokens or max_output_tokens, the last
-	// of them; 0: no bound is known.
+	// MaxTokens is the last of max_tokens, max_completion_tokens and max_output_tokens; 0 if
+	// absent.
 	MaxTokens int
-	// Size of the body in bytes.
-	Size int
-	// Tokens of the prompt: a quarter of its bytes, as written in JSON, unless token IDs are given.
-	// Images count as none. 0 if the prompt is unknown.
+	Size      int
+	// Tokens of the prompt: a quarter of its bytes as written in JSON, unless token IDs are given.
+	// Images count 0. 0 if the prompt is unknown.
 	Tokens int
-	// Spread is the hash of the body's key; 0 if it is not computed. See Spread.
+	// Spread is the hash of the body's key; 0 if not computed. See type Spread.
 	Spread uint64
-	// Previous is the response that a request of the Responses API follows; zero: none.
+	// Previous is the response that a Responses API request continues, or zero.
 	Previous ResponseID
-	// Unstored means that the server is asked not to keep the response: the top-level "store" is
-	// false.
+	// Unstored means that "store" is false: the server must not keep the response.
 	Unstored bool
-	// Media means that the prompt has images, audio, video or files.
+	// Media means images, audio, video or files in the prompt.
 	Media bool
-	// Items are the hashes of the first images, audio, video and files, 32 at most, each once. They
-	// are valid until the Scanner's Release.
+	// Items are the distinct hashes of the first 32 of these, valid until the Scanner's Release.
 	Items []uint64
-	// Route is the member "route" of the body, and GivesRoute whether it is true or false.
+	// Route is the body's member "route", GivesRoute whether it is a boolean.
 	Route, GivesRoute bool
 	// Chain of the prompt, valid until the Scanner's Release.
 	Chain prefix.Chain
-	// Exact is the prompt if it is given as token IDs, valid as long; else it has the salt alone.
-	Exact prefix.Exact
-	// Prompt is the hash of the whole prompt, with the model and the API.
+	// Exact is the prompt if given as token IDs, equally valid; else it only has the salt.
+	Exact  prefix.Exact
 	Prompt uint64
 }
 
-// Kind is which API a request is for.
+// Kind is a request's API.
 type Kind uint8
 
-// The kinds. Of OtherKind the prompt is unknown.
+// The kinds. OtherKind has an unknown prompt.
 const (
 	OtherKind Kind = iota
 	ChatCompletions
@@ -60,15 +53,14 @@ const (
 	Responses
 	Embeddings
 	Rerank
-	Messages     // of Anthropic
-	Generate     // of vLLM: token IDs
-	GRPCGenerate // of vLLM's gRPC API, as the next one
+	Messages     // Anthropic
+	Generate     // vLLM: token IDs
+	GRPCGenerate // vLLM's gRPC API, as the next one
 	GRPCEmbed
-	Rendered // no request, but the answer of vLLM's render endpoints: token IDs
+	Rendered // the response of vLLM's render endpoints: token IDs
 )
 
-// Paths that a request's path may end in. A prefix, as of several APIs behind one host, is the
-// client's choice.
+// Suffixes of a request's path, whose prefix is arbitrary, as with several APIs on one host.
 var paths = [...]struct {
 	path string
 	kind Kind
@@ -84,13 +76,13 @@ var paths = [...]struct {
 	{GRPCEmbedPath, GRPCEmbed},
 }
 
-// The methods of vLLM's gRPC API that have a prompt.
+// The methods of vLLM's gRPC API with a prompt.
 const (
 	GRPCGeneratePath = "/vllm.grpc.engine.VllmEngine/Generate"
 	GRPCEmbedPath    = "/vllm.grpc.engine.VllmEngine/Embed"
 )
 
-// KindOf returns the kind of a request with a path, which may have a query.
+// KindOf returns the kind of a request by its path, with or without a query.
 func KindOf(path []byte) Kind {
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path = path[:i]

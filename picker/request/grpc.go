@@ -6,7 +6,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Fields of vllm.grpc.engine's messages.
 const (
 	fieldTokenized = 2 // GenerateRequest, EmbedRequest
 	fieldText      = 3 // GenerateRequest, as the next two
@@ -16,8 +15,8 @@ const (
 	fieldMaxTokens = 8 // SamplingParams
 )
 
-// readMessage reads the message of a gRPC request: a flag, four bytes of length, protobuf. A
-// compressed message has no facts, nor has one that is no such message.
+// readMessage reads a gRPC message: a flag, four bytes of length, protobuf. A compressed or invalid
+// one has no facts.
 func (s *Scanner) readMessage() {
 	s.rest.Reset()
 	s.ids.Reset()
@@ -33,7 +32,7 @@ func (s *Scanner) readMessage() {
 	fields(p[:size], func(num protowire.Number, value []byte, number uint64) {
 		switch {
 		case num == fieldTokenized && value != nil:
-			s.rest.Reset() // of a oneof the last member counts
+			s.rest.Reset() // in a oneof, the last member counts
 			s.ids.Reset()
 			s.readTokens(value)
 		case s.kind == GRPCEmbed:
@@ -53,7 +52,6 @@ func (s *Scanner) readMessage() {
 	})
 }
 
-// readTokens reads a TokenizedInput.
 func (s *Scanner) readTokens(p []byte) {
 	fields(p, func(num protowire.Number, value []byte, number uint64) {
 		switch {
@@ -73,8 +71,8 @@ func (s *Scanner) readTokens(p []byte) {
 	})
 }
 
-// fields calls f for the fields of a message up to the first that is broken: with the bytes of a
-// length-delimited one, which are not nil, or with a varint and no bytes.
+// fields calls f for a message's fields up to the first broken one. value is non-nil for a
+// length-delimited field, nil for a varint.
 func fields(p []byte, f func(num protowire.Number, value []byte, number uint64)) {
 	for len(p) > 0 {
 		num, typ, n := protowire.ConsumeTag(p)

@@ -1,6 +1,5 @@
 package request
 
-// place is an object or an array of a body whose members the scanner reads.
 type place uint8
 
 const (
@@ -14,7 +13,6 @@ const (
 	inNvext          // Dynamo's nvext
 )
 
-// use is what a value is read for.
 type use uint8
 
 const (
@@ -24,25 +22,24 @@ const (
 	forLimit
 	forSalt
 	forPrompt  // a text, a token ID, a message, or an array of them
-	forRole    // a text, and where it ends
+	forRole    // a text with an end mark
 	forText    // a text
 	forContent // a text, a part, or an array of them
 	forParams  // an object with limits
-	forRoute   // true or false
+	forRoute   // a boolean
 	forNvext   // an object with workers and token IDs
-	forWorker  // one of them
-	forTokens  // token IDs of it
+	forWorker  // one of the workers
+	forTokens  // token IDs in nvext
 	asWritten  // the bytes of any value
 	asImage    // the hash of any value
-	asSeed     // the same, in front of the prompt
-	asFront    // the bytes of any value, in front of the prompt
-	forFront   // as forContent, in front of the prompt
-	forStore   // true or false
-	// The ID of a response, whose text is in front of the prompt.
+	asSeed     // likewise, before the prompt
+	asFront    // the bytes of any value, before the prompt
+	forFront   // like forContent, before the prompt
+	forStore   // a boolean
+	// A response's ID, whose text goes before the prompt.
 	forPrevious
 )
 
-// use returns what a member of an object is read for.
 func (k Kind) use(in place, key []byte) use {
 	switch in {
 	case inBody:
@@ -60,7 +57,7 @@ func (k Kind) use(in place, key []byte) use {
 			return forRole
 		case "content":
 			return forContent
-		case "text": // a document of a rerank request
+		case "text": // document of a rerank request
 			return forText
 		case "cache_control":
 			return unused
@@ -72,7 +69,7 @@ func (k Kind) use(in place, key []byte) use {
 			return forText
 		case "content":
 			return forContent
-		case "type", "cache_control": // which clients move from message to message
+		case "type", "cache_control": // clients move cache_control between messages
 			return unused
 		case "image_url", "source", "image", "image_embeds", "input_audio", "audio_url", "video_url", "file",
 			"file_data":
@@ -138,8 +135,7 @@ func (k Kind) bodyUse(key []byte) use {
 	return unused
 }
 
-// opens returns the place that an object or an array leads to; nowhere if it is not read member by
-// member.
+// opens returns the place of an object or array; nowhere if it is not read member by member.
 func (u use) opens(bracket byte) place {
 	switch {
 	case u == forPrompt && bracket == '[':
@@ -158,7 +154,6 @@ func (u use) opens(bracket byte) place {
 	return nowhere
 }
 
-// elements returns what the elements of an array are read for.
 func (p place) elements() use {
 	switch p {
 	case inPrompt:

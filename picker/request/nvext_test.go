@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// bare is a body without the workers and token IDs of its client; with ids, with these.
+// bare is a body without its client's workers and token IDs; with ids, with these.
 func bare(body, cuts []byte, ids string) (string, bool) {
 	s := New(ChatCompletions)
 	defer s.Release()
@@ -19,16 +19,26 @@ func bare(body, cuts []byte, ids string) (string, bool) {
 }
 
 func TestNvext_WorkersAndTokensOfClientsAreRemoved(t *testing.T) {
-	for body, want := range map[string]string{
-		`{"nvext":{"token_data":[1, 2],"annotations":["a"],"backend_instance_id":7}}`:                           `{"nvext":{"token_data":null,"annotations":["a"],"backend_instance_id":null}}`,
-		`{"n\u0076ext":{"decode_worker\u005fid" : 1 , "prefill_worker_id":2,"dp_rank":3,"prefill_dp_rank":{}}}`: `{"n\u0076ext":{"decode_worker\u005fid" : null , "prefill_worker_id":null,"dp_rank":null,"prefill_dp_rank":null}}`,
-		`{"nvext":{"dp_rank":"]}"},"nvext":{"dp_rank":2}}`:                                                      `{"nvext":{"dp_rank":null},"nvext":{"dp_rank":null}}`,
-		`{"x":{"nvext":{"dp_rank":1}},"nvext":null,"dp_rank":9007199254740993}`:                                 `{"x":{"nvext":{"dp_rank":1}},"nvext":null,"dp_rank":9007199254740993}`,
-		`{"nvext":{"agent_hints":{"dp_rank":1}}}`:                                                               `{"nvext":{"agent_hints":{"dp_rank":1}}}`,
+	for _, tt := range []struct{ body, want string }{
+		{
+			`{"nvext":{"token_data":[1, 2],"annotations":["a"],"backend_instance_id":7}}`,
+			`{"nvext":{"token_data":null,"annotations":["a"],"backend_instance_id":null}}`,
+		},
+		{
+			`{"n\u0076ext":{"decode_worker\u005fid" : 1 , "prefill_worker_id":2,"dp_rank":3,"prefill_dp_rank":{}}}`,
+			`{"n\u0076ext":{"decode_worker\u005fid" : null , "prefill_worker_id":null,"dp_rank":null,` +
+				`"prefill_dp_rank":null}}`,
+		},
+		{`{"nvext":{"dp_rank":"]}"},"nvext":{"dp_rank":2}}`, `{"nvext":{"dp_rank":null},"nvext":{"dp_rank":null}}`},
+		{
+			`{"x":{"nvext":{"dp_rank":1}},"nvext":null,"dp_rank":9007199254740993}`,
+			`{"x":{"nvext":{"dp_rank":1}},"nvext":null,"dp_rank":9007199254740993}`,
+		},
+		{`{"nvext":{"agent_hints":{"dp_rank":1}}}`, `{"nvext":{"agent_hints":{"dp_rank":1}}}`},
 	} {
 		for _, cuts := range [][]byte{nil, {1}, {3, 7}} {
-			if got, ok := bare([]byte(body), cuts, ""); got != want || !ok {
-				t.Errorf("%s\nbecame %s\nwant   %s", body, got, want)
+			if got, ok := bare([]byte(tt.body), cuts, ""); got != tt.want || !ok {
+				t.Errorf("%s\nbecame %s\nwant   %s", tt.body, got, tt.want)
 			}
 		}
 	}
@@ -57,7 +67,7 @@ func TestNvext_TokensAreAdded(t *testing.T) {
 	}
 }
 
-// A body stays the same JSON but for the members that a picker decides about, however it is cut.
+// A body stays the same JSON except for the picker's members, however it is cut.
 func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 	for _, s := range []string{`{"nvext":{"token_data":[1],"a":1},"b":2}`, `{"nvext":{"dp_rank":1}`,
 		`{"nvext":[{"dp_rank":1}],"nvext":{}}`, `{"nvext":,"x":1}`, `{"nv\u0065xt":{"dp_r\u0061nk":-1e5}}`} {
@@ -69,14 +79,14 @@ func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 		if got != whole || ok != alsoOK {
 			t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
 		}
-		var was, is map[string]any
-		if !ok || !json.Valid(body) || json.Unmarshal(body, &was) != nil || was == nil {
+		var original, changed map[string]any
+		if !ok || !json.Valid(body) || json.Unmarshal(body, &original) != nil || original == nil {
 			return
 		}
-		if err := json.Unmarshal([]byte(got), &is); err != nil {
+		if err := json.Unmarshal([]byte(got), &changed); err != nil {
 			t.Fatalf("%q became %q: %v", body, got, err)
 		}
-		members, _ := is["nvext"].(map[string]any)
+		members, _ := changed["nvext"].(map[string]any)
 		for key, value := range members {
 			switch key {
 			case "backend_instance_id", "decode_worker_id", "prefill_worker_id", "dp_rank", "prefill_dp_rank":
@@ -89,10 +99,10 @@ func FuzzNvext_OtherMembersSurvive(f *testing.F) {
 				}
 			}
 		}
-		delete(was, "nvext")
-		delete(is, "nvext")
-		before, _ := json.Marshal(was)
-		after, _ := json.Marshal(is)
+		delete(original, "nvext")
+		delete(changed, "nvext")
+		before, _ := json.Marshal(original)
+		after, _ := json.Marshal(changed)
 		if !bytes.Equal(before, after) {
 			t.Fatalf("%q became %q", body, got)
 		}

@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// slowClosing is closing byte by byte.
 func slowClosing(p []byte, i int) (int, bool) {
 	escaped := false
 	for ; i < len(p); i++ {
@@ -22,8 +21,7 @@ func slowClosing(p []byte, i int) (int, bool) {
 	return len(p), escaped
 }
 
-// FuzzScanner_FindsTheEndOfStrings: escapes at every place, and runs of backslashes, change
-// nothing.
+// FuzzScanner_FindsTheEndOfStrings: escapes anywhere, and runs of backslashes, change nothing.
 func FuzzScanner_FindsTheEndOfStrings(f *testing.F) {
 	for _, s := range []string{"", `"`, `\"`, `\\"`, strings.Repeat("a", 31) + `\"` + strings.Repeat("b", 70) + `"`,
 		strings.Repeat(`\`, 65) + `"`, strings.Repeat(`\"`, 100), strings.Repeat(`a\`, 64),
@@ -33,7 +31,7 @@ func FuzzScanner_FindsTheEndOfStrings(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, p []byte, from, more uint8) {
-		// Texts of a fuzzer are short: nextQuote reads by words only in longer ones.
+		// A fuzzer's texts are short, and nextQuote reads only longer ones by words.
 		p = bytes.Repeat(p, 1+int(more)%16)
 		i := min(int(from), len(p))
 		end, escaped := closing(p, i)

@@ -49,12 +49,10 @@ func elements(raw []byte) (all []json.RawMessage) {
 	return all
 }
 
-// read returns the facts of a valid JSON object.
 func (r *reference) read(k Kind, body []byte) Facts {
 	r.facts = Facts{Kind: k, Size: len(body)}
 	for _, m := range members(body) {
 		text := string(m.value)
-		number, isNumber := digits(text)
 		switch m.key {
 		case "model":
 			r.model, r.facts.Model = nil, ""
@@ -67,9 +65,7 @@ func (r *reference) read(k Kind, body []byte) Facts {
 			r.facts.Stream = text == "true"
 			continue
 		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			if r.facts.MaxTokens = 0; isNumber {
-				r.facts.MaxTokens = int(min(number, maxInt))
-			}
+			r.limit(m.value)
 			continue
 		}
 		if k == OtherKind {
@@ -117,11 +113,7 @@ func (r *reference) read(k Kind, body []byte) Facts {
 			}
 			for _, m := range members(m.value) {
 				if m.key == "max_tokens" {
-					if r.facts.MaxTokens = 0; true {
-						if n, ok := digits(string(m.value)); ok {
-							r.facts.MaxTokens = int(min(n, maxInt))
-						}
-					}
+					r.limit(m.value)
 				}
 			}
 		}
@@ -133,7 +125,13 @@ func (r *reference) read(k Kind, body []byte) Facts {
 	return r.facts
 }
 
-// inner is a value as written, a string without its quotes.
+func (r *reference) limit(value json.RawMessage) {
+	r.facts.MaxTokens = 0
+	if n, ok := digits(string(value)); ok {
+		r.facts.MaxTokens = int(min(n, maxInt))
+	}
+}
+
 func inner(raw json.RawMessage) []byte {
 	if raw[0] == '"' {
 		return raw[1 : len(raw)-1]

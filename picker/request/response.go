@@ -8,14 +8,14 @@ import (
 	"net/url"
 )
 
-// ResponseID stands for the ID of a response of the Responses API; the zero value is none. It is a
-// hash. The ID itself is enough to continue a client's conversation, so the picker keeps no ID.
+// ResponseID is a hash of a Responses API response's ID; zero means none. The ID itself suffices to
+// continue a client's conversation, so the picker does not store it.
 type ResponseID [16]byte
 
-// maxResponseID bounds an ID, in bytes. vLLM's have 37, OpenAI's 55.
+// maxResponseID is in bytes. vLLM's IDs have 37, OpenAI's 55.
 const maxResponseID = 256
 
-// ResponseOf returns the ResponseID of an ID; zero for one that is empty or longer than 256 bytes.
+// ResponseOf returns the ResponseID of an ID; zero if it is empty or longer than 256 bytes.
 func ResponseOf[T string | []byte](id T) (out ResponseID) {
 	if len(id) == 0 || len(id) > maxResponseID {
 		return out
@@ -25,8 +25,7 @@ func ResponseOf[T string | []byte](id T) (out ResponseID) {
 	return out
 }
 
-// ResponseInPath returns the response that a path names, such as /v1/responses/ID/cancel; zero for
-// other paths.
+// ResponseInPath returns the response in a path such as /v1/responses/ID/cancel, or zero.
 func ResponseInPath(path []byte) (out ResponseID) {
 	_, id, ok := bytes.Cut(path, []byte("/v1/responses/"))
 	if !ok {

@@ -9,13 +9,13 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Splice replaces the bytes from Start to End of a body, as offsets in it, by With.
+// Splice replaces the bytes from Start to End of a body by With.
 type Splice struct {
 	Start, End int
 	With       []byte
 }
 
-// Grown is by how many bytes splices lengthen a body.
+// Grown is the growth of a body by splices, in bytes.
 func Grown(splices []Splice) (n int) {
 	for _, s := range splices {
 		n += len(s.With) - (s.End - s.Start)
@@ -23,12 +23,11 @@ func Grown(splices []Splice) (n int) {
 	return n
 }
 
-// Apply returns a body with splices, which are sorted and do not overlap. It joins and copies
-// nothing: the result has views of body's buffers, each with a reference of its own, and the bytes
-// of With. It consumes body's references.
+// Apply applies sorted, disjoint splices without copying: the result has views of body's buffers,
+// each with its own reference, and the bytes of With. It consumes body's references.
 func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 	out := make(mem.BufferSlice, 0, len(body)+2*len(splices))
-	at := 0 // the offset in the body of the next buffer
+	at := 0 // body offset of the next buffer
 	for _, buf := range body {
 		size, from := buf.Len(), 0
 		for len(splices) > 0 {
@@ -46,7 +45,7 @@ func Apply(body mem.BufferSlice, splices []Splice) mem.BufferSlice {
 				from = size
 			}
 			if s.End > at+size {
-				break // the rest of it is in the next buffers
+				break // the rest is in the next buffers
 			}
 			splices = splices[1:]
 		}
@@ -64,37 +63,37 @@ func view(out mem.BufferSlice, buf mem.Buffer, from, to int) mem.BufferSlice {
 	return append(out, buf.Slice(from, to))
 }
 
-// Target is a model by which that of a request is replaced.
+// Target is a model that replaces a request's.
 type Target struct {
 	Name   string
-	quoted []byte // as a JSON string
+	quoted []byte // JSON string
 }
 
-// NewTarget returns a Target. It escapes no more of the name than JSON demands.
+// NewTarget returns a Target, with the minimum of JSON escapes.
 func NewTarget(name string) *Target {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(name) // a string always has a form
+	_ = e.Encode(name) // cannot fail for a string
 	return &Target{Name: name, quoted: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
 }
 
-// Replace has the body's model replaced by a target: in Facts, which count as those of a request
-// for it, and in Splices. It returns false if the body names its model too often.
+// Replace replaces the body's model by a target: in Facts, which then describe a request for it,
+// and in Splices. It returns false if the body has too many models.
 func (s *Scanner) Replace(by *Target) bool {
 	s.target = by
 	return !s.named.tooMany
 }
 
-// Splices are what Replace, RemoveWorkers and RemoveRoute have asked for, once all of the body is
+// Splices returns the edits of Replace, RemoveWorkers and RemoveRoute, once the whole body is
 // written.
 func (s *Scanner) Splices() []Splice {
 	out, _ := s.splices(s.removed)
 	return out
 }
 
-// splices is Splices with some members removed. It also returns how many members remain, if
-// FindMembers was called.
+// splices is Splices with removed members. With FindMembers, it also returns the number of
+// remaining members.
 func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
 	if s.top.on {
 		out, remain = s.top.removals(removed)
@@ -117,7 +116,6 @@ func (s *Scanner) splices(removed []Member) (out []Splice, remain int) {
 	return out, remain
 }
 
-// servedModel is the model that the server gets, as it is written.
 func (s *Scanner) servedModel() []byte {
 	if s.target != nil {
 		return s.target.quoted[1 : len(s.target.quoted)-1]
@@ -125,18 +123,17 @@ func (s *Scanner) servedModel() []byte {
 	return s.model
 }
 
-// Rewriter replaces the models of a body that is passed on before its end is known, and removes its
-// members "route". NewRewriter returns one.
+// Rewriter replaces the models of a body in transit, and removes its members "route". Use
+// NewRewriter.
 type Rewriter struct {
 	scanner *Scanner
 	target  func(model string) *Target
-	held    mem.BufferSlice // what is not passed on: the beginning of a value that has not ended
-	at      int             // the offset of held in the body
+	held    mem.BufferSlice
+	at      int // held's body offset
 }
 
-// NewRewriter returns a Rewriter that replaces each model by what target returns for it; nil: it
-// stays. A nil target replaces none. With route it removes each member "route" whose name and value
-// take up to 6 KiB.
+// NewRewriter returns a Rewriter that replaces models by target's results, unless nil. A nil target
+// replaces none. With route it removes each member "route" whose name and value take up to 6 KiB.
 func NewRewriter(target func(model string) *Target, route bool) *Rewriter {
 	w := &Rewriter{scanner: New(OtherKind), target: target}
 	if w.scanner.top.on = route; target == nil {
@@ -152,8 +149,8 @@ func (w *Rewriter) Release() {
 	w.scanner.Release()
 }
 
-// Write returns what is to be passed on in place of the next chunk, and false if the body names its
-// model too often, or is NotUTF8. It consumes chunk's references.
+// Write returns the replacement of the next chunk, and false if the body has too many models or is
+// NotUTF8. It consumes chunk's references.
 func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool) {
 	for _, b := range chunk {
 		w.scanner.Write(b.ReadOnlyData())
@@ -176,7 +173,7 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 	}
 	if from, some := w.scanner.unfinished(end); some {
 		switch {
-		case from < w.at: // it began too long ago
+		case from < w.at: // too much of it has passed
 		case w.scanner.size-from > maxValue:
 			w.scanner.top.pass()
 		default:
@@ -189,8 +186,6 @@ func (w *Rewriter) Write(chunk mem.BufferSlice, end bool) (mem.BufferSlice, bool
 	return Apply(front, splices), !tooMany
 }
 
-// withRemovals adds the removals of members "route" that end before upTo and have not been passed
-// on.
 func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	if len(w.scanner.top.list) == 0 {
 		return splices
@@ -205,10 +200,9 @@ func (w *Rewriter) withRemovals(splices []Splice, upTo int) []Splice {
 	return splices
 }
 
-// maxValue is the length of the longest model that is replaced, as written, in bytes.
+// maxValue bounds a replaced model as written, in bytes.
 const maxValue = maxModel + 2
 
-// targetOf reads a model that is held.
 func (w *Rewriter) targetOf(s span) *Target {
 	raw := make([]byte, 0, s.end-s.start)
 	at := w.at
@@ -228,7 +222,7 @@ func (w *Rewriter) targetOf(s span) *Target {
 	return nil
 }
 
-// split cuts a body behind its first n bytes. It consumes body's references.
+// split cuts a body after its first n bytes. It consumes body's references.
 func split(body mem.BufferSlice, n int) (front, rest mem.BufferSlice) {
 	for i, b := range body {
 		size := b.Len()

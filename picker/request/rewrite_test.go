@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// pieces cuts a body into buffers, as many bytes each as cuts has in turn.
+// pieces cuts a body into buffers, with lengths by cuts in turn.
 func pieces(body []byte, cuts []byte) (out mem.BufferSlice) {
 	for i := 0; len(body) > 0; i++ {
 		n := len(body)
@@ -26,7 +26,6 @@ func pieces(body []byte, cuts []byte) (out mem.BufferSlice) {
 	return out
 }
 
-// replaced replaces the model of a body as a picker does that has all of it.
 func replaced(kind Kind, body []byte, cuts []byte, by *Target) (string, bool) {
 	s := New(kind)
 	defer s.Release()
@@ -47,7 +46,8 @@ func TestRewrite_AllOtherBytesSurvive(t *testing.T) {
 		`{"model":"a","seed":9007199254740993}`: `{"model":"v<1>\"","seed":9007199254740993}`,
 		"{\r\n \"z\" : \"<b>\\u00e9\", \"model\" : \"a\" , " +
 			"\"a\":1e5}": "{\r\n \"z\" : \"<b>\\u00e9\", \"model\" : \"v<1>\\\"\" , \"a\":1e5}",
-		`{"model":"a","messages":[{"model":"a"}],"model":"b"}`: `{"model":"v<1>\"","messages":[{"model":"a"}],"model":"v<1>\""}`,
+		`{"model":"a","messages":[{"model":"a"}],"model":"b"}`: `{"model":"v<1>\"","messages":[{"model":"a"}],` +
+			`"model":"v<1>\""}`,
 		`{"mod\u0065l":"a"}`:                     `{"mod\u0065l":"v<1>\""}`,
 		`{"model":{"x":["]"]},"model":"a"}`:      `{"model":"v<1>\"","model":"v<1>\""}`,
 		`{"model":12 ,"model":null,"model":"a"}`: `{"model":"v<1>\"" ,"model":"v<1>\"","model":"v<1>\""}`,
@@ -76,8 +76,8 @@ func TestRewrite_BodyWithTooManyModelsIsInvalid(t *testing.T) {
 	}
 }
 
-// Otherwise a client that names the target itself, and one that names the model, would not share
-// what servers have cached.
+// Otherwise clients that use the target's name, and clients that use the model's, would not share
+// caches.
 func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 	prompt := `,"prompt":"` + strings.Repeat("word ", 2000) + `"}`
 	chain := func(model string, to *Target) []uint64 {
@@ -92,7 +92,7 @@ func TestRewrite_PrefixChainIsOfTheTarget(t *testing.T) {
 	}
 }
 
-// streamed replaces models in a body that is passed on chunk by chunk.
+// streamed replaces models in a body chunk by chunk.
 func streamed(body, cuts []byte, target func(string) *Target) (string, bool) {
 	w := NewRewriter(target, false)
 	defer w.Release()
@@ -168,25 +168,25 @@ func FuzzRewriter_ChunksMakeNoDifference(f *testing.F) {
 		if got != whole {
 			t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
 		}
-		var was, is struct {
+		var original, changed struct {
 			Model any `json:"model"`
 			Rest  map[string]json.RawMessage
 		}
-		if !json.Valid(body) || json.Unmarshal(body, &was.Rest) != nil {
+		if !json.Valid(body) || json.Unmarshal(body, &original.Rest) != nil {
 			return
 		}
-		_ = json.Unmarshal(was.Rest["model"], &was.Model)
+		_ = json.Unmarshal(original.Rest["model"], &original.Model)
 		buffered, _ := replaced(OtherKind, body, cuts, to)
-		if err := json.Unmarshal([]byte(buffered), &is.Rest); err != nil {
+		if err := json.Unmarshal([]byte(buffered), &changed.Rest); err != nil {
 			t.Fatalf("%q became %q: %v", body, buffered, err)
 		}
-		_ = json.Unmarshal(is.Rest["model"], &is.Model)
-		if name, text := was.Model.(string); text && name != "" && len(was.Rest["model"]) < maxValue &&
-			!strings.Contains(string(was.Rest["model"]), `\`) && is.Model != "to" {
+		_ = json.Unmarshal(changed.Rest["model"], &changed.Model)
+		if name, text := original.Model.(string); text && name != "" && len(original.Rest["model"]) < maxValue &&
+			!strings.Contains(string(original.Rest["model"]), `\`) && changed.Model != "to" {
 			t.Fatalf("%q became %q", body, buffered)
 		}
-		for key, value := range was.Rest {
-			if key != "model" && !bytes.Equal(value, is.Rest[key]) {
+		for key, value := range original.Rest {
+			if key != "model" && !bytes.Equal(value, changed.Rest[key]) {
 				t.Fatalf("%q became %q: %q changed", body, buffered, key)
 			}
 		}

@@ -2,8 +2,7 @@ package request
 
 import "github.com/penstock-project/penstock/picker/prefix"
 
-// scalar reads inside a number or a literal, up to what ends it, and returns how many bytes it
-// took.
+// scalar reads within a number or literal, and returns the bytes taken.
 func (s *Scanner) scalar(p []byte) int {
 	for i, c := range p {
 		if c >= '0' && c <= '9' {
@@ -38,7 +37,7 @@ func (s *Scanner) endScalar() {
 			s.limitTokens = int(min(s.number, maxInt))
 		}
 	case asSeed, asImage:
-		if s.first == 'n' { // null: there are none
+		if s.first == 'n' { // null means none
 			s.use = unused
 		}
 	case forPrompt:
@@ -54,8 +53,8 @@ func (s *Scanner) writeToken(to *prefix.Builder, id uint32) {
 	s.ids.Add(id)
 }
 
-// tokens reads further token IDs, which follow one another in the tens of thousands, and returns
-// how many bytes it took: up to the beginning of one that does not end in p, or of something else.
+// tokens reads further token IDs, maybe tens of thousands, up to an ID that does not end in p, or
+// another value. It returns the bytes taken.
 func (s *Scanner) tokens(p []byte) (taken int) {
 	if top := s.frame(); s.use != forPrompt || !top.array {
 		return 0

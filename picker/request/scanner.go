@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	maxKey = 6 * len("max_completion_tokens") // every character as \uXXXX
-	// as in the script that chooses routes by the model (scan.lua in translator/envoy): 1,024
-	// bytes, all escaped
+	maxKey = 6 * len("max_completion_tokens") // all characters as \uXXXX
+	// maxModel is 1,024 escaped bytes, as in the script that routes by the model (scan.lua in
+	// translator/envoy).
 	maxModel = 6 * 1024
-	// of objects and arrays that are read member by member; what is deeper is hashed as written
+	// maxDepth bounds the depth of objects and arrays read member by member; deeper ones are hashed
+	// as written.
 	maxDepth = 12
 	maxInt   = 1<<31 - 1
 	maxItems = 32
 )
 
-// Bytes that no JSON text has; they end roles and messages in the prompt.
+// Separators of roles and messages in the prompt; no JSON text has these bytes.
 var (
 	endOfRole = []byte{0xff}
 	endOfText = []byte{0xfe}
 )
 
-// expected is what comes next in an object or array.
 type expected uint8
 
 const (
@@ -38,10 +38,9 @@ const (
 	aColon
 	aValue
 	aComma
-	nothing // after the body, or in one that is no object
+	nothing // after the body, or if it is not an object
 )
 
-// sink is where the bytes of a string or of a whole value go.
 type sink uint8
 
 const (
@@ -51,45 +50,44 @@ const (
 	written // to frame.to
 )
 
-// frame is an object or array that the scanner is in.
 type frame struct {
 	place place
 	array bool
-	to    *prefix.Builder // of the prompt's text
+	to    *prefix.Builder // for the prompt's text
 }
 
-// Scanner reads a body chunk by chunk. New returns one.
+// Scanner reads a body chunk by chunk. Use New.
 type Scanner struct {
 	kind   Kind
 	size   int
 	lead   lead
-	marked int // the bytes of mark that have been read
+	marked int // bytes of mark read so far
 	expect expected
 	frames [maxDepth]frame
-	depth  int // of frames
-	use    use // of the next value, or the one that is being read
+	depth  int
+	use    use
 
 	inString bool
-	escaped  bool // the chunk before ended in an odd run of backslashes
+	escaped  bool // the last chunk ended in an odd run of backslashes
 	sink     sink
 	limit    int // of capture, in bytes
 	capture  []byte
 	tooLong  bool
-	skipped  int // brackets open in a value that is not read member by member
+	skipped  int // open brackets in a value that is not read member by member
 
 	inScalar bool
-	first    byte // of the scalar
+	first    byte
 	number   uint64
-	digits   bool // all bytes of the scalar so far are digits
+	digits   bool // the scalar has only digits so far
 
 	model       []byte // as written, without quotes
-	due         bool   // the byte before has done something to a value that is spliced
-	named       spans  // the values of the body's "model"
+	due         bool   // the last byte caused an event to settle
+	named       spans  // values of the body's "model"
 	nvext       nvext
 	bare        bool // RemoveWorkers was called
 	top         topMembers
 	removed     []Member // by Splices
-	route       byte     // the first of the value of "route"; 0 without one
+	route       byte     // first byte of "route"; 0 without it
 	target      *Target
 	stream      bool
 	unstored    bool
@@ -100,22 +98,22 @@ type Scanner struct {
 	front, rest prefix.Builder
 	ids         prefix.Tokens // of a prompt of token IDs
 	lists       int           // arrays of the prompt
-	media       bool          // the prompt has some
+	media       bool          // the prompt has media
 	items       []uint64      // hashes of the media
 	message     []byte        // of a gRPC request
 
 	chain [prefix.MaxBlocks]uint64
-	// The model of the request before, which saves its copy: pools have few.
+	// The previous request's model. Pools have few models, so this often saves a copy.
 	lastRaw, lastModel string
 }
 
-// It takes 41 KiB, most of it for the hashes of the prompt's pieces.
+// A Scanner takes 41 KiB, mostly for the hashes of the prompt's pieces.
 var scanners = sync.Pool{New: func() any { return new(Scanner) }}
 
-// maxKept is the size of the largest gRPC message whose memory is kept for the next one.
+// maxKept bounds a gRPC message whose memory is reused.
 const maxKept = 1 << 20
 
-// New returns a Scanner for a request of a kind.
+// New returns a Scanner for a request of kind k.
 func New(k Kind) *Scanner {
 	s := scanners.Get().(*Scanner)
 	s.kind = k
@@ -143,7 +141,7 @@ func (s *Scanner) Release() {
 	scanners.Put(s)
 }
 
-// Write reads the next chunk. It keeps copies of captured values only, and of gRPC messages.
+// Write reads the next chunk. It copies only captured values and gRPC messages.
 func (s *Scanner) Write(chunk []byte) {
 	base := s.size // the chunk's offset in the body
 	s.size += len(chunk)
@@ -170,7 +168,7 @@ func (s *Scanner) Write(chunk []byte) {
 	}
 }
 
-// Facts returns the facts of the chunks written so far.
+// Facts returns the facts of the chunks so far.
 func (s *Scanner) Facts() Facts {
 	if s.kind.GRPC() {
 		s.readMessage()
@@ -182,11 +180,11 @@ func (s *Scanner) Facts() Facts {
 	f.Route, f.GivesRoute = s.Route()
 	if s.kind != OtherKind {
 		if f.Tokens = (s.front.Size() + s.rest.Size()) / prefix.BytesPerToken; f.Tokens == 0 && s.size > 0 {
-			f.Tokens = 1 // 0 would be a prompt that is not known
+			f.Tokens = 1 // 0 would mean an unknown prompt
 		}
 		f.Chain = prefix.Join(&s.chain, prefix.Seed(s.salt, s.servedModel()), &s.front, &s.rest)
-		// Only if all of the prompt is one list of token IDs, which may be the one of a list,
-		// without images.
+		// Only if the whole prompt is one list of token IDs, possibly within a list, without
+		// images.
 		if n := s.ids.Len(); n > 0 && n*prefix.BytesPerToken == s.rest.Size() && s.lists <= 2 && s.front.Empty() {
 			f.Exact = s.ids.Exact()
 		}
@@ -196,7 +194,7 @@ func (s *Scanner) Facts() Facts {
 	return f
 }
 
-// Model returns Facts.Model of the chunks written so far.
+// Model returns Facts.Model of the chunks so far.
 func (s *Scanner) Model() string {
 	if string(s.model) != s.lastRaw {
 		s.lastRaw, s.lastModel = string(s.model), unquote(s.model)
@@ -204,11 +202,10 @@ func (s *Scanner) Model() string {
 	return s.lastModel
 }
 
-// text reads inside a string, up to and including its closing quote, and returns how many bytes it
-// took.
+// text reads within a string, through its closing quote, and returns the bytes taken.
 func (s *Scanner) text(p []byte) int {
 	from := 0
-	if s.escaped { // p[0] belongs to an escape and does not close the string
+	if s.escaped { // p[0] is escaped
 		from = 1
 		s.escaped = false
 	}
@@ -230,7 +227,6 @@ func (s *Scanner) text(p []byte) int {
 	return end + 1
 }
 
-// take sends bytes of a string or a value to their sink.
 func (s *Scanner) take(p []byte) {
 	switch s.sink {
 	case written:
@@ -244,7 +240,6 @@ func (s *Scanner) take(p []byte) {
 	}
 }
 
-// keep adds to what is captured.
 func (s *Scanner) keep(p []byte) {
 	if s.tooLong = s.tooLong || len(s.capture)+len(p) > s.limit; !s.tooLong {
 		s.capture = append(s.capture, p...)
@@ -257,22 +252,22 @@ func (s *Scanner) endKey() {
 	s.expect = aColon
 	key := s.capture
 	if s.tooLong {
-		key = key[:0] // a long key has no meaning of its own, as an empty one
+		key = key[:0] // a long key is unknown, like an empty one
 	} else if bytes.IndexByte(key, '\\') >= 0 {
 		key = []byte(unquote(key))
 	}
 	if s.use = s.kind.use(s.frame().place, key); s.top.on && s.depth == 1 {
 		switch {
 		case s.use == forRoute:
-			s.top.now.name, s.route = MemberRoute, 0 // of several the last counts, whatever it is
+			s.top.now.name, s.route = MemberRoute, 0 // the last one counts, whatever its value
 		case string(key) == "token_ids":
 			s.top.now.name = MemberTokenIDs
 		}
 	}
 }
 
-// nested reads a value that is not read member by member, up to a quote or its end, and returns how
-// many bytes it took.
+// nested reads a value that is not read member by member, up to a quote or its end, and returns the
+// bytes taken.
 func (s *Scanner) nested(p []byte) int {
 	for i, c := range p {
 		switch c {
@@ -294,7 +289,6 @@ func (s *Scanner) nested(p []byte) int {
 	return len(p)
 }
 
-// structure reads one byte between keys and values.
 func (s *Scanner) structure(c byte) {
 	switch c {
 	case ' ', '\t', '\r', '\n':
@@ -338,7 +332,6 @@ func (s *Scanner) structure(c byte) {
 	}
 }
 
-// next expects the next member or element.
 func (s *Scanner) next() {
 	if s.expect = aKey; s.frame().array {
 		s.expect, s.use = aValue, s.frame().place.elements()
@@ -351,7 +344,6 @@ func (s *Scanner) enter(p place, array bool, to *prefix.Builder) {
 	s.next()
 }
 
-// close leaves an object or an array.
 func (s *Scanner) close() {
 	left := s.frame()
 	if s.depth--; s.depth == 0 {
@@ -363,7 +355,7 @@ func (s *Scanner) close() {
 		left.to.Write(endOfText)
 	case inPrompt:
 		s.lists++
-		left.to.Mix(uint64(inPrompt)) // [[1], [2]] is not [[1, 2]]
+		left.to.Mix(uint64(inPrompt)) // distinguishes [[1], [2]] from [[1, 2]]
 	}
 	s.expect = aComma
 	s.happened(topEnd)
@@ -389,7 +381,6 @@ func (s *Scanner) reset() {
 	}
 }
 
-// value reads the first byte of a value.
 func (s *Scanner) value(c byte) {
 	switch s.use {
 	case forModel:
@@ -423,7 +414,6 @@ func (s *Scanner) value(c byte) {
 	}
 }
 
-// builder is where the text of the next value goes.
 func (s *Scanner) builder() *prefix.Builder {
 	switch {
 	case s.use == forFront:
@@ -434,7 +424,6 @@ func (s *Scanner) builder() *prefix.Builder {
 	return s.frame().to
 }
 
-// begin chooses the sink of a value.
 func (s *Scanner) begin(text bool) {
 	s.sink = dropped
 	switch s.use {
@@ -442,14 +431,14 @@ func (s *Scanner) begin(text bool) {
 		if text {
 			s.sink, s.limit, s.capture, s.tooLong = captured, maxModel, s.capture[:0], false
 		}
-	case forPrevious: // which is captured, too
+	case forPrevious: // also captured
 		s.sink, s.limit, s.capture, s.tooLong = written, 6*maxResponseID, s.capture[:0], !text
 	case forSalt, asImage, asSeed:
 		s.sink = digested
 		s.digest.Reset()
 	case forPrompt, forContent, forFront, forRole, forText:
-		// A value that is too deep has its bytes in the prompt too. The server rejects a scalar in
-		// place of a text.
+		// A value that is too deep is also part of the prompt. The server rejects a scalar in place
+		// of a text.
 		if text || s.depth == maxDepth {
 			s.sink = written
 		}
@@ -464,7 +453,7 @@ func (s *Scanner) begin(text bool) {
 	}
 }
 
-// endValue runs after a string, a scalar, or a value that was not read member by member.
+// endValue runs after a string, a scalar, or a value that is not read member by member.
 func (s *Scanner) endValue() {
 	s.expect = aComma
 	switch s.use {
@@ -506,7 +495,6 @@ func (s *Scanner) endValue() {
 	}
 }
 
-// unquote resolves JSON escapes. It returns "" for an invalid string.
 func unquote(raw []byte) string {
 	if len(raw) == 0 {
 		return ""

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// scan returns a body's facts. They outlive the Scanner.
 func scan(k Kind, body []byte, chunk int) Facts {
 	s := New(k)
 	defer s.Release()
@@ -70,21 +69,28 @@ func TestModel_OverlongNameIsIgnored(t *testing.T) {
 	}
 }
 
-// prompts are bodies of every API, as their clients write them.
+// prompts are bodies of every API, as clients write them.
 var prompts = []struct{ path, body string }{
 	{
 		"/v1/chat/completions",
-		`{"messages":[{"role":"system","content":"You are \"it\"."},{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}]}],"model":"m","stream":true,"max_completion_tokens":17,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]}`,
+		`{"messages":[{"role":"system","content":"You are \"it\"."},{"role":"user","content":[{"type":"text",` +
+			`"text":"a"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}]}],` +
+			`"model":"m","stream":true,"max_completion_tokens":17,"tools":[{"type":"function",` +
+			`"function":{"name":"f","parameters":{"type":"object"}}}]}`,
 	},
 	{
 		"/v1/chat/completions",
-		`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"x"}],"cache_salt":"tenant","chat_template_kwargs":{"thinking":false},"documents":[{"text":"d"}]}`,
+		`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f",` +
+			`"arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"x"}],"cache_salt":"tenant",` +
+			`"chat_template_kwargs":{"thinking":false},"documents":[{"text":"d"}]}`,
 	},
 	{"/v1/completions?x=y", `{"model": "m", "prompt": ["one", "two"], "max_tokens": 5}`},
 	{"/v1/completions", `{"prompt":[[1, 2,3],[ 128255 ,4]],"max_tokens":99999999999999999999}`},
 	{
 		"/v1/responses",
-		`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"hi"},{"type":"input_image","image_url":"https://x/y.png"}]},{"type":"function_call_output","call_id":"c","output":"42"}],"instructions":"Be brief.","max_output_tokens":100}`,
+		`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"hi"},{"type":"input_image",` +
+			`"image_url":"https://x/y.png"}]},{"type":"function_call_output","call_id":"c","output":"42"}],` +
+			`"instructions":"Be brief.","max_output_tokens":100}`,
 	},
 	{"/v1/responses", `{"input":"hi","previous_response_id":"resp_1","reasoning":{"effort":"low"}}`},
 	{"/v1/responses", `{"input":"hi","previous_response_id":"a","previous_response_id":"r\u0065\"sp_1","store":false}`},
@@ -94,11 +100,15 @@ var prompts = []struct{ path, body string }{
 	{"/v2/rerank", `{"query":"q","documents":["a",{"text":"b"}],"top_n":2,"model":"r"}`},
 	{
 		"/v1/messages",
-		`{"max_tokens":64,"messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"r"}]},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]}],"model":"c","system":[{"type":"text","text":"s"}]}`,
+		`{"max_tokens":64,"messages":[{"role":"user","content":[{"type":"text","text":"a",` +
+			`"cache_control":{"type":"ephemeral"}},{"type":"tool_result","tool_use_id":"t",` +
+			`"content":[{"type":"text","text":"r"}]},{"type":"image","source":{"type":"base64",` +
+			`"media_type":"image/png","data":"AA=="}}]}],"model":"c","system":[{"type":"text","text":"s"}]}`,
 	},
 	{
 		"/inference/v1/generate",
-		`{"request_id":"r","token_ids":[1,2,3],"features":{"mm_hashes":{"image":["h"]}},"sampling_params":{"temperature":0,"max_tokens":3},"model":"m","stream":false}`,
+		`{"request_id":"r","token_ids":[1,2,3],"features":{"mm_hashes":{"image":["h"]}},` +
+			`"sampling_params":{"temperature":0,"max_tokens":3},"model":"m","stream":false}`,
 	},
 	{"/v1/completions", `{"prompt":[[[[[[[[[[[["deep",{"a":[1]}]]]]]]]]]]]],"model":"m"}`},
 	{"/pooling", `{"messages":[{"role":"user","content":"a"}],"model":"m","max_tokens":2}`},
@@ -139,7 +149,6 @@ func chat(before string, turns ...string) []byte {
 	return []byte(`{` + before + `"messages":[` + strings.Join(messages, ",") + `]}`)
 }
 
-// shared is how many blocks of two bodies are the same.
 func shared(a, b []byte) (n int) {
 	x, y := scan(ChatCompletions, a, 1<<20).Chain, scan(ChatCompletions, b, 1<<20).Chain
 	for n < min(len(x), len(y)) && x[n] == y[n] {
@@ -236,7 +245,7 @@ func FuzzScanner_EqualsEncodingJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, chunk, kind uint8) {
 		k := Kind(kind) % GRPCGenerate
 		got := scan(k, body, int(chunk)+1)
-		// A scanner of the pool may have room for items that a new one has not.
+		// A pooled scanner may have room for items that a new one lacks.
 		if whole := scan(k, body, len(body)+1); !cmp.Equal(got, whole, cmpopts.EquateEmpty()) {
 			t.Fatalf("chunks of %d: %+v, whole: %+v", int(chunk)+1, got, whole)
 		}

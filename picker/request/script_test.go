@@ -10,8 +10,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// script is the Lua that finds the model in Envoy, where routes are chosen by it. It runs in
-// another Lua here than in Envoy: the tests in translator/envoy run it there.
+// script is the Lua that finds the model in Envoy, for routes. Here it runs in another Lua;
+// translator/envoy's tests run it in Envoy.
 type script struct {
 	state *lua.LState
 	body  string
@@ -43,7 +43,6 @@ func newScript(t testing.TB) *script {
 	return s
 }
 
-// run is one request with a body.
 func (s *script) run(t *testing.T, body string) {
 	t.Helper()
 	s.body, s.model, s.status, s.rerouted = body, "", "", false
@@ -53,7 +52,7 @@ func (s *script) run(t *testing.T, body string) {
 	}
 }
 
-// handle is the object that Envoy passes to a script, as far as this script uses it.
+// handle is the object that Envoy passes to a script, as far as used.
 func (s *script) handle() *lua.LTable {
 	headers := s.object(map[string]lua.LGFunction{
 		"get":     func(l *lua.LState) int { l.Push(lua.LNil); return 1 },
@@ -86,9 +85,9 @@ func returns(v lua.LValue) lua.LGFunction {
 // maxHeader is the longest model that the script puts into a header.
 const maxHeader = 1024
 
-// FuzzModel_RouteAndPickerAgree: the script chooses the route, and Scanner names the model to the
-// picker. For a JSON object with one model both name the same; no other body gets a header that
-// Scanner does not see.
+// FuzzModel_RouteAndPickerAgree: the script chooses the route, and Scanner finds the picker's
+// model. For a JSON object with one model both agree; other bodies get no header that Scanner does
+// not see.
 func FuzzModel_RouteAndPickerAgree(f *testing.F) {
 	for _, tt := range bodies {
 		f.Add([]byte(tt.body))

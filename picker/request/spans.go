@@ -1,22 +1,20 @@
 package request
 
-// maxSpans is how many values of "model" of one body have a span.
+// maxSpans bounds the values of "model" with a span.
 const maxSpans = 16
 
-// span is where a value is in a body: offsets of its first byte and of the byte behind it.
 type span struct{ start, end int }
 
-// spans are where a body's top-level "model" has its values: of several the last counts for us, and
-// another one perhaps for a server.
+// spans are the values of a body's top-level "model". The picker uses the last; a server may use
+// another.
 type spans struct {
 	list    []span
-	start   int // of the value that is being read
+	start   int
 	reading bool
 	pending event
 	tooMany bool
 }
 
-// event is what the byte before has done to a value.
 type event uint8
 
 const (
@@ -24,12 +22,12 @@ const (
 	closed
 )
 
-// settle notes an event once its place is known: at is the offset behind the byte.
+// settle applies the pending event; at is the offset after its byte.
 func (s *spans) settle(at int) {
 	switch {
 	case s.pending == opened:
 		s.start, s.reading = at-1, true
-	case !s.reading: // a byte that cannot begin a value was read as one
+	case !s.reading: // a byte that cannot start a value was read as one
 	case len(s.list) < maxSpans:
 		s.list, s.reading = append(s.list, span{s.start, at}), false
 	default:
@@ -38,7 +36,6 @@ func (s *spans) settle(at int) {
 	s.pending = 0
 }
 
-// settle is spans.settle of what is pending.
 func (s *Scanner) settle(at int) {
 	s.due = false
 	if s.named.pending != 0 {

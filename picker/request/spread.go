@@ -12,14 +12,11 @@ import (
 	"unicode/utf8"
 )
 
-// errBroken is the error of a body that is no JSON, or nests deeper than maxNesting.
 var errBroken = errors.New("it is not JSON, or nests deeper than 512 levels; send one JSON object")
 
-// maxNesting bounds the objects and arrays in one another.
-const maxNesting = 512
+const maxNesting = 512 // levels of objects and arrays
 
-// Spread hashes a body that arrives in chunks, as the strategy "chwbl" needs it. NewSpread returns
-// one.
+// Spread hashes a body that arrives in chunks for the strategy "chwbl". Use NewSpread.
 type Spread struct {
 	kind      Kind
 	users     int
@@ -29,14 +26,14 @@ type Spread struct {
 
 var spreads = sync.Pool{New: func() any { return &Spread{sum: md5.New()} }}
 
-// NewSpread returns a Spread for a request of a kind, whose key has up to users user messages.
+// NewSpread returns a Spread for a request of a kind. The key has up to users user messages.
 func NewSpread(kind Kind, users int) *Spread {
 	s := spreads.Get().(*Spread)
 	s.kind, s.users = kind, users
 	return s
 }
 
-// Holds returns how many bytes the next n of the body take until Release.
+// Holds returns the memory that the next n bytes take until Release.
 func (s *Spread) Holds(n int) int {
 	if s.kind != ChatCompletions {
 		return 0
@@ -44,7 +41,7 @@ func (s *Spread) Holds(n int) int {
 	return n
 }
 
-// Write reads the next chunk. It keeps a copy of chat completions only.
+// Write reads the next chunk. It copies only chat completions.
 func (s *Spread) Write(chunk []byte) {
 	if s.kind == ChatCompletions {
 		s.body = append(s.body, chunk...)
@@ -53,8 +50,8 @@ func (s *Spread) Write(chunk []byte) {
 	_, _ = s.sum.Write(chunk)
 }
 
-// Sum returns the hash of the body's key: the first 16 hex digits of its MD5, and 1 in place of 0.
-// The error is that of SpreadKey.
+// Sum returns the hash of the body's key: the first 16 hex digits of its MD5, with 1 in place of 0.
+// The error is SpreadKey's.
 func (s *Spread) Sum() (uint64, error) {
 	if s.kind == ChatCompletions {
 		key, err := SpreadKey(s.kind, s.users, s.body, s.key)
@@ -80,13 +77,13 @@ func (s *Spread) Release() {
 }
 
 // SpreadKey returns the text whose hash spreads requests over servers by the strategy "chwbl", as
-// Neutree's router makes it. For a chat completion it is the last system message before the
-// users-th user message, and the user messages up to that one:
+// in Neutree's router. For a chat completion it is the last system message before the users-th user
+// message, and the user messages up to that one:
 //
 //	system:You are helpful.|user_0:Hello|user_1:Bye
 //
-// For any other request, and for one without such messages, it is the whole body. The key is in
-// buffer, which may grow, or it is body. The error is about a chat completion that is no JSON.
+// For other requests, and without such messages, it is the whole body. The key is in buffer, which
+// may grow, or it is body. A chat completion that is not JSON is an error.
 func SpreadKey(kind Kind, users int, body, buffer []byte) (key []byte, err error) {
 	if kind != ChatCompletions {
 		return body, nil
@@ -122,14 +119,14 @@ func appendInt(b []byte, n int) []byte {
 	return append(b, byte('0'+n%10))
 }
 
-// spreadReader finds the messages of a chat completion. Its methods return false where the body is
-// no JSON.
+// spreadReader finds a chat completion's messages. Its methods return false if the body is not
+// JSON.
 type spreadReader struct {
-	b         []byte // what is left
+	b         []byte
 	depth     int
-	users     int // how many user messages are wanted
+	users     int // number of user messages wanted
 	hasSystem bool
-	system    []byte   // content, as written
+	system    []byte
 	found     [][]byte // of user messages
 }
 
@@ -139,7 +136,6 @@ func (r *spreadReader) space() {
 	}
 }
 
-// take takes one byte, if it comes next.
 func (r *spreadReader) take(c byte) bool {
 	if r.space(); len(r.b) == 0 || r.b[0] != c {
 		return false
@@ -157,10 +153,10 @@ func (r *spreadReader) body() bool {
 	ok := false
 	if r.at('{') {
 		ok = r.object(func(key []byte) bool {
-			if !is(key, "messages") {
+			if !equals(key, "messages") {
 				return r.skip()
 			}
-			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // of two members the last counts
+			r.hasSystem, r.system, r.found = false, nil, r.found[:0] // of two members, the last counts
 			if !r.at('[') {
 				return r.skip()
 			}
@@ -186,9 +182,9 @@ func (r *spreadReader) message() bool {
 		}
 		text := from[:len(from)-len(r.b)]
 		switch {
-		case is(key, "role"):
+		case equals(key, "role"):
 			role = text
-		case is(key, "content"):
+		case equals(key, "content"):
 			content = text
 		}
 		return true
@@ -197,15 +193,14 @@ func (r *spreadReader) message() bool {
 		return ok
 	}
 	switch role = role[1 : len(role)-1]; {
-	case is(role, "system"):
+	case equals(role, "system"):
 		r.hasSystem, r.system = true, content
-	case is(role, "user"):
+	case equals(role, "user"):
 		r.found = append(r.found, content)
 	}
 	return true
 }
 
-// object reads an object, and has member read each value.
 func (r *spreadReader) object(member func(key []byte) bool) bool {
 	return r.list('{', '}', func() bool {
 		key, ok := r.text()
@@ -236,7 +231,7 @@ func (r *spreadReader) list(open, end byte, element func() bool) bool {
 	return true
 }
 
-// text reads a string, and returns it as written, without quotes.
+// text reads a string as written, without quotes.
 func (r *spreadReader) text() ([]byte, bool) {
 	if !r.take('"') {
 		return nil, false
@@ -260,7 +255,6 @@ func (r *spreadReader) text() ([]byte, bool) {
 	}
 }
 
-// optional reads a value into text if it is a string.
 func (r *spreadReader) optional(text *[]byte) bool {
 	if !r.at('"') {
 		return r.skip()
@@ -270,7 +264,6 @@ func (r *spreadReader) optional(text *[]byte) bool {
 	return ok
 }
 
-// skip reads a value.
 func (r *spreadReader) skip() bool {
 	r.space()
 	if len(r.b) == 0 {
@@ -296,7 +289,6 @@ func (r *spreadReader) skip() bool {
 	return false
 }
 
-// number reads a number.
 func (r *spreadReader) number() bool {
 	digits := func() bool {
 		n := 0
@@ -327,16 +319,14 @@ func (r *spreadReader) number() bool {
 	return true
 }
 
-// is reports whether a string, as written, is a word.
-func is(written []byte, word string) bool {
+func equals(written []byte, word string) bool {
 	if bytes.IndexByte(written, '\\') < 0 {
 		return string(written) == word
 	}
 	return string(appendText(nil, written)) == word
 }
 
-// appendContent appends the text of a message's content, as written: a string, or the texts of its
-// parts.
+// appendContent appends a content's text as written: a string, or its parts' texts.
 func appendContent(b, content []byte) []byte {
 	if len(content) == 0 {
 		return b
@@ -357,16 +347,16 @@ func appendContent(b, content []byte) []byte {
 		kind := []byte("text")
 		ok := r.object(func(key []byte) bool {
 			switch {
-			case is(key, "text"):
+			case equals(key, "text"):
 				text = nil
 				return r.optional(&text)
-			case is(key, "type"):
+			case equals(key, "type"):
 				kind = nil
 				return r.optional(&kind)
 			}
 			return r.skip()
 		})
-		if is(kind, "text") {
+		if equals(kind, "text") {
 			b = appendText(b, text)
 		}
 		return ok
@@ -374,7 +364,6 @@ func appendContent(b, content []byte) []byte {
 	return b
 }
 
-// appendText appends a string, as written, without its escapes.
 func appendText(b, written []byte) []byte {
 	for {
 		i := bytes.IndexByte(written, '\\')
@@ -410,7 +399,6 @@ func appendText(b, written []byte) []byte {
 	}
 }
 
-// codePoint reads four hexadecimal digits.
 func codePoint(b []byte) (point rune, rest []byte) {
 	if len(b) < 4 {
 		return utf8.RuneError, nil

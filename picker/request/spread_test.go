@@ -13,17 +13,23 @@ import (
 	"unicode/utf8"
 )
 
-// The hashes are those of Python's hashlib.
+// The hashes come from Python's hashlib.
 func TestCHWBL_GoldenKeys(t *testing.T) {
 	for _, tt := range []struct{ body, key, hash string }{
 		{
-			`{"model":"m","messages":[{"role":"system","content":"You are helpful."},{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi"},{"role":"user","content":"Bye"},{"role":"user","content":"third"}]}`, "system:You are helpful.|user_0:Hello|user_1:Bye", "f344f685f8e11ac2",
+			`{"model":"m","messages":[{"role":"system","content":"You are helpful."},{"role":"user",` +
+				`"content":"Hello"},{"role":"assistant","content":"Hi"},{"role":"user","content":"Bye"},` +
+				`{"role":"user",` +
+				`"content":"third"}]}`, "system:You are helpful.|user_0:Hello|user_1:Bye", "f344f685f8e11ac2",
 		},
 		{
-			`{"messages":[{"role":"system","content":"a"},{"role":"user","content":"u"},{"content":"b","role":"system"},{"role":"user","content":"v"},{"role":"system","content":"late"}]}`, "system:b|user_0:u|user_1:v", "4ad0797b446349ab",
+			`{"messages":[{"role":"system","content":"a"},{"role":"user","content":"u"},{"content":"b",` +
+				`"role":"system"},{"role":"user","content":"v"},{"role":"system",` +
+				`"content":"late"}]}`, "system:b|user_0:u|user_1:v", "4ad0797b446349ab",
 		},
 		{
-			`{"messages":[{"role":"user","content":[{"type":"text","text":"one "},{"type":"image_url","image_url":{"url":"x"}},{"type":"text","text":"two"}]}]}`, "user_0:one two", "2d4ae54e7cc6fe9c",
+			`{"messages":[{"role":"user","content":[{"type":"text","text":"one "},{"type":"image_url",` +
+				`"image_url":{"url":"x"}},{"type":"text","text":"two"}]}]}`, "user_0:one two", "2d4ae54e7cc6fe9c",
 		},
 		{`{"messages":[{"role":"user","content":"\u00e9 \ud83d\ude00 \"q\" \\ \n"}]}`, "user_0:é 😀 \"q\" \\ \n",
 			"2895dae95eabbbf0"},
@@ -50,7 +56,6 @@ func TestCHWBL_GoldenKeys(t *testing.T) {
 	}
 }
 
-// spreadText is the text of a message's content, by encoding/json.
 func spreadText(content any) (text string) {
 	switch c := content.(type) {
 	case string:
@@ -119,8 +124,10 @@ func depth(body []byte) (deepest int) {
 
 func FuzzSpreadKey_EqualsEncodingJSON(f *testing.F) {
 	for _, body := range []string{
-		`{"messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text","text":"u"},{"text":1},{"type":"image"},"x"]},{"content":"b","role":"system"}]}`,
-		`{"messages":[{"role":"us\u0065r","content":null},{"role":"user","content":"\ud83d\ude00\ud83d\n"}],"x":[-1.5e+3,true,null,{}]}`,
+		`{"messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text","text":"u"},` +
+			`{"text":1},{"type":"image"},"x"]},{"content":"b","role":"system"}]}`,
+		`{"messages":[{"role":"us\u0065r","content":null},{"role":"user","content":"\ud83d\ude00\ud83d\n"}],` +
+			`"x":[-1.5e+3,true,null,{}]}`,
 		`{"messages":1,"messages":[{"role":1,"role":"user","content":"a","content":"b"}]}`, `[1]`, `"x"`, `{"a":01}`,
 		`2222e2222`,
 	} {

@@ -7,49 +7,44 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Member is a member of a body's top-level object that a pick removes or sets.
+// Member is a top-level member that a pick removes or sets.
 type Member uint8
 
-// The members.
 const (
 	otherMember    Member = iota
-	MemberRoute           // "route": whether a router outside is asked. It is for pickers.
-	MemberTokenIDs        // "token_ids": the prompt's
+	MemberRoute           // "route": whether to ask an external router; for pickers
+	MemberTokenIDs        // "token_ids": the prompt
 )
 
-// topEvent is what the byte before has done to a top-level member.
 type topEvent uint8
 
 const (
-	topComma topEvent = 1 + iota // it is the comma behind one
-	topKey                       // it opens the key of one
-	topEnd                       // the value of one ends
+	topComma topEvent = 1 + iota // comma after a member
+	topKey                       // start of a key
+	topEnd                       // end of a value
 )
 
-// topMember is where a member is in a body.
 type topMember struct {
 	name    Member
-	ordinal int  // among all members
-	comma   int  // the offset of the comma before; 0 for the first
-	key     int  // the offset of its key
-	end     int  // the offset behind its value
-	next    int  // the offset behind the comma that follows; end without one
-	passed  bool // its beginning is passed on, so that it stays
+	ordinal int // among all members
+	comma   int // before it; 0 for the first
+	key     int
+	end     int
+	next    int  // after the following comma; end without one
+	passed  bool // partly passed on, so it stays
 }
 
-// topMembers are the top-level members of a body.
 type topMembers struct {
 	on      bool
-	list    []topMember // those with a name
-	count   int         // of all
-	now     topMember   // that is being read
+	list    []topMember
+	count   int
+	now     topMember // being read
 	pending topEvent
 	tooMany bool
 }
 
 func (t *topMembers) reset() { *t = topMembers{list: t.list[:0]} }
 
-// settle notes an event once its place is known: at is the offset behind the byte.
 func (t *topMembers) settle(at int) {
 	switch t.pending {
 	case topComma:
@@ -74,33 +69,31 @@ func (t *topMembers) settle(at int) {
 	t.pending = 0
 }
 
-// happened notes an event of a top-level member.
 func (s *Scanner) happened(e topEvent) {
 	if s.top.on && s.depth == 1 {
 		s.top.pending, s.due = e, true
 	}
 }
 
-// FindMembers has the scanner find the members that Remove and Edited are about. It is called
-// before the first Write.
+// FindMembers makes the scanner find the members for RemoveRoute and Edited. It must precede the
+// first Write.
 func (s *Scanner) FindMembers() { s.top.on = true }
 
-// Route returns the body's member "route", and whether it is true or false. Any other value counts
-// as none, and is removed as well: other gateways give the member other meanings. Of several the
-// last counts.
+// Route returns the body's member "route", and whether it is a boolean. Other values are ignored
+// and removed as well, because other gateways give the member other meanings. The last one counts.
 func (s *Scanner) Route() (route, given bool) {
 	return s.route == 't', s.route == 't' || s.route == 'f'
 }
 
-// RemoveRoute has Splices remove the member "route". It returns false if the body has too many.
+// RemoveRoute makes Splices remove the member "route". It returns false if the body has too many.
 func (s *Scanner) RemoveRoute() bool {
 	s.removed = append(s.removed, MemberRoute)
 	return !s.top.tooMany
 }
 
-// removals returns the splices that remove members, and how many members remain. What is left is an
-// object if the body is one: the commas between the members that remain stay. Members before the
-// first of these go with the comma behind them, all others with the one before.
+// removals returns the splices that remove members, and the number of remaining members. It keeps
+// the commas between remaining members: members before the first of these go with the comma after
+// them, all others with the comma before.
 func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	for i := range t.list {
 		m := &t.list[i]
@@ -116,8 +109,8 @@ func (t *topMembers) removals(names []Member) (out []Splice, remain int) {
 	return out, t.count - len(out)
 }
 
-// unfinished returns where a member begins that is not read far enough to be passed on; false if
-// there is none. ended: no more of the body follows.
+// unfinished returns the start of a member that must not be passed on yet, if any. ended means that
+// the body is complete.
 func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	t := &s.top
 	if !t.on || s.expect == nothing || ended {
@@ -128,7 +121,7 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	case m.passed:
 		return 0, false
 	case m == topMember{}:
-		// A member at the beginning goes with the comma behind it.
+		// A member at the beginning goes with the comma after it.
 		if n == 0 || t.list[n-1].name != MemberRoute || t.list[n-1].next != t.list[n-1].end ||
 			t.list[n-1].ordinal != t.count-1 || t.routes(n-1) != t.count-1 {
 			return 0, false
@@ -142,13 +135,12 @@ func (s *Scanner) unfinished(ended bool) (from int, some bool) {
 	switch {
 	case t.routes(n) < m.ordinal:
 		return m.comma, true
-	case m.key == 0: // the comma goes with the member before
+	case m.key == 0: // the comma goes with the previous member
 		return m.comma + 1, true
 	}
 	return m.key, true
 }
 
-// routes returns how many of the first n members with a name are "route".
 func (t *topMembers) routes(n int) (count int) {
 	for _, m := range t.list[:n] {
 		if m.name == MemberRoute {
@@ -158,7 +150,6 @@ func (t *topMembers) routes(n int) (count int) {
 	return count
 }
 
-// pass has the member stay that is read, or was read last.
 func (t *topMembers) pass() {
 	if t.now != (topMember{}) {
 		t.now.passed = true
@@ -167,23 +158,22 @@ func (t *topMembers) pass() {
 	t.list = t.list[:len(t.list)-1]
 }
 
-// Edit is what the answer to a pick adds to a body.
+// Edit is the addition of a pick's answer to a body.
 type Edit struct {
-	// TokenData are token IDs, a JSON array, for nvext.token_data. A body that is no object, or has
-	// token IDs or another nvext than an object there, does not get them.
+	// TokenData is a JSON array of token IDs for nvext.token_data. It is not added to a body that
+	// is not an object, has token IDs there, or has an nvext that is not an object.
 	TokenData []byte
-	// TokenIDs are the same for the member "token_ids", in place of those that the body has. It
-	// needs FindMembers.
+	// TokenIDs replaces the member "token_ids". It needs FindMembers.
 	TokenIDs []byte
 }
 
-// Edited returns the splices of Splices and those of an Edit, for the body as it was written.
+// Edited returns Splices plus an Edit's splices, for the body as written.
 func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	if s.nvext.body == 0 || s.top.tooMany {
 		return s.Splices()
 	}
 	removed := s.removed
-	var front []byte // new members, at the beginning of the body
+	var front []byte // new members at the beginning of the body
 	if len(e.TokenIDs) > 0 && s.top.on {
 		removed = append(slices.Clip(removed), MemberTokenIDs)
 		front = slices.Concat([]byte(`"token_ids":`), e.TokenIDs)
@@ -219,7 +209,7 @@ func (s *Scanner) Edited(body mem.BufferSlice, e Edit) []Splice {
 	return out
 }
 
-// separated appends a comma to members of an object if others follow an offset in it.
+// separated appends a comma to members if others follow an offset.
 func separated(body mem.BufferSlice, at int, members []byte) []byte {
 	if hasMember(body, at) {
 		return append(members, ',')

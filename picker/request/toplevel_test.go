@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// edited is a body without route, with what an edit adds.
+// edited is a body without route, with an edit's additions.
 func edited(body, cuts []byte, e Edit) (got string, s *Scanner, ok bool) {
 	s = New(ChatCompletions)
 	s.FindMembers()
@@ -94,7 +94,7 @@ func TestTokenIDs_RouteIsReadAndBounded(t *testing.T) {
 	}
 }
 
-// A body stays the same JSON but for the two members, however it is cut.
+// A body stays the same JSON except for the two members, however it is cut.
 func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 	for _, s := range []string{`{"route":true,"token_ids":[1],"b":2}`, `{"a":1,"route":1,"r\u006fute":[{}]}`,
 		`{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2}`} {
@@ -110,15 +110,16 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 			if got != whole || ok != alsoOK {
 				t.Fatalf("%q cut by %v is %q, whole %q", body, cuts, got, whole)
 			}
-			var was, is map[string]any
-			if !ok || !json.Valid(body) || json.Unmarshal(body, &was) != nil || was == nil {
+			var original, changed map[string]any
+			if !ok || !json.Valid(body) || json.Unmarshal(body, &original) != nil || original == nil {
 				continue
 			}
-			if err := json.Unmarshal([]byte(got), &is); err != nil {
+			if err := json.Unmarshal([]byte(got), &changed); err != nil {
 				t.Fatalf("%q became %q: %v", body, got, err)
 			}
-			if _, has := is["route"]; has || e.TokenIDs != nil &&
-				(fmt.Sprint(is["token_ids"]) != "[1 2]" || bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
+			if _, has := changed["route"]; has || e.TokenIDs != nil &&
+				(fmt.Sprint(changed["token_ids"]) != "[1 2]" ||
+					bytes.Count([]byte(got), []byte(`"token_ids":[1,2]`)) < 1) {
 				t.Fatalf("%q became %q", body, got)
 			}
 			names := []string{"route", "nvext"}
@@ -126,11 +127,11 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 				names = append(names, "token_ids")
 			}
 			for _, name := range names {
-				delete(was, name)
-				delete(is, name)
+				delete(original, name)
+				delete(changed, name)
 			}
-			before, _ := json.Marshal(was)
-			after, _ := json.Marshal(is)
+			before, _ := json.Marshal(original)
+			after, _ := json.Marshal(changed)
 			if !bytes.Equal(before, after) {
 				t.Fatalf("%q became %q", body, got)
 			}
@@ -138,7 +139,7 @@ func FuzzTokenIDs_OtherMembersSurvive(f *testing.F) {
 	})
 }
 
-// inChunks is a body without route that is passed on chunk by chunk.
+// inChunks is a body without route, chunk by chunk.
 func inChunks(body, cuts []byte, target func(string) *Target) (out string, ok bool) {
 	w := NewRewriter(target, true)
 	defer w.Release()
@@ -178,7 +179,7 @@ func TestRoute_ChunkByChunkItIsRemovedToo(t *testing.T) {
 	}
 }
 
-// Chunk by chunk, a body becomes what it becomes as a whole.
+// Chunks give the same result as a whole body.
 func FuzzRoute_ChunksEqualTheWhole(f *testing.F) {
 	for _, s := range []string{`{"route":true,"model":"a","b":2}`, `{"model":"a","route":1,"r\u006fute":[{}]}`,
 		`{"route":1,"route":2}`, `{"route"}`, `{"route":,"a":1}`, `{"a":1]`, `{"a":1,,"route":2,"token_ids":[]}`} {

@@ -2,8 +2,8 @@ package request
 
 import "encoding/json"
 
-// Check returns why a body cannot be read as one JSON value that nests up to maxNesting levels; nil
-// if it can. A Scanner is lenient: it finds what it can in a broken body.
+// Check returns why a body is not one JSON value of up to maxNesting levels, or nil. A Scanner is
+// lenient: it reads what it can of a broken body.
 func Check(body []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(body); i++ {
@@ -27,5 +27,5 @@ func Check(body []byte) error {
 	return nil
 }
 
-// JSON reports whether bodies of the kind are JSON whose prompt is known.
+// JSON reports whether the kind's bodies are JSON with a known prompt.
 func (k Kind) JSON() bool { return k != OtherKind && k != Rendered && !k.GRPC() }

@@ -10,29 +10,27 @@ import (
 )
 
 const (
-	// loadAdapter is how long a server takes to load a LoRA adapter, and awaitSlot how long one
-	// whose slots are in use takes to free one, in seconds.
+	// loadAdapter is the time to load a LoRA adapter, awaitSlot until a slot becomes free, in
+	// seconds.
 	loadAdapter = 0.3
 	awaitSlot   = 1.0
-	// assumedSlots is how many adapters a server without a page is taken to have room for.
+	// assumedSlots is the number of adapter slots of a server without a page.
 	assumedSlots = 4
-	// maxAdapters bounds the adapters that are known.
-	maxAdapters = 4096
+	maxAdapters  = 4096
 )
 
-// adapters are the models that servers have shown to be LoRA adapters: any other is a base model,
-// which needs no slot. While no server of a pool has a page, every model counts as an adapter once
-// requests ask for more than one.
+// adapters are the models that metrics pages list as LoRA adapters. Base models need no slot. While
+// no server of a pool has a page, every model counts as an adapter once requests ask for several.
 type adapters struct {
 	known   atomic.Pointer[map[string]bool]
 	blind   atomic.Bool // at the last pick no server had a page
 	first   atomic.Pointer[string]
-	several atomic.Bool // models were asked for while blind
+	several atomic.Bool // models were requested while blind
 	asked   asked
 }
 
-// hash returns that of a request's adapter, equal in all processes, and counts the adapter among
-// those that are asked for; 0 if the model is not known to be one.
+// hash counts a request's adapter as requested, and returns its hash, equal in all processes; 0 if
+// the model is no known adapter.
 func (a *adapters) hash(model string) uint64 {
 	if known := a.known.Load(); model == "" || (known == nil || !(*known)[model]) && !a.guess(model) {
 		return 0
@@ -42,7 +40,6 @@ func (a *adapters) hash(model string) uint64 {
 	return h
 }
 
-// guess reports whether a model counts as an adapter although no server has shown it.
 func (a *adapters) guess(model string) bool {
 	if !a.blind.Load() {
 		return false
@@ -62,8 +59,7 @@ func (a *adapters) guess(model string) bool {
 	return *first != model
 }
 
-// learn adds a model that a server shows to be an adapter. Of two concurrent calls one may be lost
-// until the next.
+// learn adds an adapter. Of two concurrent calls one may have no effect; the next pick repeats it.
 func (a *adapters) learn(model string) {
 	next := map[string]bool{}
 	if known := a.known.Load(); known != nil {
@@ -76,8 +72,7 @@ func (a *adapters) learn(model string) {
 	a.known.Store(&next)
 }
 
-// cost is what an adapter costs at a server more than at one that has it, in seconds. It reads the
-// slots of c.
+// cost is an adapter's additional cost at a server without it, in seconds. It reads c's slots.
 func (a *adapters) cost(model string, s *endpoint.State, c *Candidate) float64 {
 	switch {
 	case model == "" || s.Adapters == nil && c.adapter == 0:

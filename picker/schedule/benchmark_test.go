@@ -12,7 +12,7 @@ func BenchmarkSchedule1000(b *testing.B) { benchmarkSchedule(b, 1000, 80_000, ""
 // BenchmarkScheduleAdapter1000 finds the homes of an adapter, too.
 func BenchmarkScheduleAdapter1000(b *testing.B) { benchmarkSchedule(b, 1000, 80_000, "adapter") }
 
-// benchmarkSchedule measures a pick among n endpoints that have requests in flight.
+// benchmarkSchedule measures a pick among n endpoints with requests in flight.
 func benchmarkSchedule(b *testing.B, n int, limit float64, adapter string) {
 	servers := make([]server, n)
 	for i := range servers {

@@ -2,8 +2,8 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// room counts the endpoints that have capacity for a sheddable request, by the thresholds of
-// strategy tree. Stale pages show nothing.
+// room counts the endpoints with capacity for a sheddable request, by strategy tree's thresholds.
+// Stale pages do not count.
 type room struct {
 	fresh, free   int
 	waiting, used tally
@@ -26,12 +26,10 @@ func (m *room) add(s *endpoint.State) {
 	}
 }
 
-// none reports whether no endpoint of some candidates has capacity.
 func (m *room) none(candidates int) bool {
 	return m.fresh > 0 && m.free == 0 && 2*m.fresh >= candidates
 }
 
-// shed sheds a sheddable request if no candidate has capacity for it.
 func (s *Strategy) shed(r *Request, c []Candidate, scratch *Scratch) bool {
 	if !s.shedsFull || r.Criticality != Sheddable || !scratch.room.none(len(c)) {
 		return false

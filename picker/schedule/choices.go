@@ -2,9 +2,8 @@ package schedule
 
 import "math"
 
-// Choices by scores. Suspect endpoints come after all others, whatever the choice.
+// Choices by scores. Suspect endpoints always come last.
 
-// maxScore is max-score-picker: the highest scores; equal ones by lot.
 func maxScore(c []Candidate, n int, random func() uint64) []Candidate {
 	for i := range c {
 		c[i].Cost = -c[i].Score
@@ -12,7 +11,6 @@ func maxScore(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, random())
 }
 
-// uniform is random-picker.
 func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 	for i := range c {
 		c[i].Cost = 0
@@ -20,9 +18,8 @@ func uniform(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, random())
 }
 
-// weightedRandom is weighted-random-picker: draws without replacement, each with the scores as
-// weights; by lot if all are 0. A draw is the order of u^(1/score) for a uniform u, which is that
-// of -ln(u)/score from the least (Efraimidis and Spirakis).
+// weightedRandom is weighted-random-picker: draws without replacement, weighted by score; uniform
+// if all are 0. Each draw sorts by -ln(u)/score for a uniform u (Efraimidis and Spirakis).
 func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	draw := random()
 	for i := range c {
@@ -36,10 +33,10 @@ func weightedRandom(c []Candidate, n int, random func() uint64) []Candidate {
 	return best(c, n, draw)
 }
 
-// powerOfTwo is power-of-two-picker: the higher score of two candidates that are drawn, n times
-// without replacement.
+// powerOfTwo is power-of-two-picker: the better of two random candidates, n times without
+// replacement.
 func powerOfTwo(c []Candidate, n int, random func() uint64) []Candidate {
-	free := 0 // candidates that are not the last resort, at the front
+	free := 0 // number of candidates at the front that are not the last resort
 	for i := range c {
 		if c[i].Cost = -c[i].Score; !c[i].last {
 			c[free], c[i] = c[i], c[free]

@@ -11,8 +11,8 @@ import (
 
 // Hashing configures the strategy "chwbl". Zero values mean the defaults given.
 type Hashing struct {
-	VirtualNodes int     // of each endpoint on the ring; default 100
-	LoadFactor   float64 // of an endpoint's requests in flight to the mean of all, at most; default 1.25
+	VirtualNodes int     // per endpoint; default 100
+	LoadFactor   float64 // maximum of an endpoint's requests in flight relative to the mean; default 1.25
 }
 
 const (
@@ -22,18 +22,16 @@ const (
 	maxRanked = 16
 )
 
-// Reasons of chwbl's verdicts.
 const overLoad = "over-load"
 
-// chwbl is consistent hashing with bounded loads, as Neutree's router has it. A request goes to the
-// first endpoint on the ring, from the hash of its key on, that would have at most LoadFactor times
-// the mean of requests in flight with it:
+// chwbl is consistent hashing with bounded loads, as in Neutree's router. A request goes to the
+// first endpoint on the ring, from its key's hash on, that satisfies
 //
 //	load + 1 <= LoadFactor * (total + 1) / endpoints
 //
-// If that holds for none, it goes to the first endpoint. The endpoints for retries follow on the
-// ring. A request without a key goes to the endpoint with the fewest requests in flight. Full and
-// draining endpoints, and those that the gateway does not allow, count as not on the ring.
+// where load and total are requests in flight. If no endpoint does, it goes to the first. The
+// endpoints for retries follow on the ring. A request without a key goes to the endpoint with the
+// fewest requests in flight. Full, draining and disallowed endpoints are skipped.
 type chwbl struct {
 	rings  rings
 	factor float64
@@ -45,10 +43,8 @@ func newCHWBL(o Options) *chwbl {
 		factor: cmp.Or(o.Hashing.LoadFactor, defaultLoadFactor), random: o.Random}
 }
 
-// prepare implements preparer.
 func (h *chwbl) prepare(list []endpoint.Endpoint) { h.rings.of(list) }
 
-// choose implements chooser.
 func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
 	n int) []Candidate {
 	if r.Spread == 0 {
@@ -59,9 +55,8 @@ func (h *chwbl) choose(r *Request, list []endpoint.Endpoint, c []Candidate, stat
 	return h.rings.of(list).first(r.Spread, c, n, fits)
 }
 
-// passed returns the first endpoint on the ring, from a key on, that is allowed and that only
-// requests in flight can keep from the request; nil if it is the one that was chosen. states are of
-// all endpoints that are allowed.
+// passed returns the first allowed endpoint on the ring, from a key on, that only its requests in
+// flight can exclude; nil if that is the chosen one. states are all allowed endpoints'.
 func (s *Strategy) passed(
 	ring *ring, key uint64, list []endpoint.Endpoint, chosen *endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	states []endpoint.State,
@@ -86,7 +81,6 @@ func (s *Strategy) passed(
 	return nil
 }
 
-// fewest returns the n endpoints with the fewest requests in flight.
 func fewest(c []Candidate, states []endpoint.State, n int, draw uint64) []Candidate {
 	for i := range c {
 		c[i].Cost = float64(states[c[i].lot].InFlight)
@@ -94,7 +88,6 @@ func fewest(c []Candidate, states []endpoint.State, n int, draw uint64) []Candid
 	return best(c, n, draw)
 }
 
-// bound is how many requests in flight an endpoint may have.
 func (h *chwbl) bound(c []Candidate, states []endpoint.State) float64 {
 	total := int64(0)
 	for i := range c {
@@ -103,7 +96,6 @@ func (h *chwbl) bound(c []Candidate, states []endpoint.State) float64 {
 	return float64(total+1) / float64(len(c)) * h.factor
 }
 
-// explain implements chooser.
 func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
 	verdicts []Verdict) {
 	bound, none := h.bound(c, states), true
@@ -123,9 +115,8 @@ func (h *chwbl) explain(r *Request, list []endpoint.Endpoint, c []Candidate, sta
 	}
 }
 
-// first moves up to n candidates to the front of c, in the order of the ring from a key on, and
-// returns them: those that fit, then the others. c is in the order of the list that the ring was
-// made for.
+// first moves up to n candidates to the front of c in ring order from a key on, fitting ones first.
+// c is in the order of the ring's list.
 func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) bool) []Candidate {
 	n = min(n, len(c), maxRanked)
 	free := 0
@@ -158,7 +149,7 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 	chosen = append(chosen, rest[:n-len(chosen)]...)
 	for k, i := range chosen {
 		c[k], c[i] = c[i], c[k]
-		for m := k + 1; m < n; m++ { // what was at k is at i now
+		for m := k + 1; m < n; m++ { // the one at k moved to i
 			if chosen[m] == k {
 				chosen[m] = i
 			}
@@ -167,30 +158,25 @@ func (r *ring) first(key uint64, c []Candidate, n int, fits func(*Candidate) boo
 	return c[:n]
 }
 
-// index finds the candidate of an endpoint by its place in the list.
 func index(c []Candidate, lot uint32) (int, bool) {
-	if int(lot) < len(c) && c[lot].lot == lot { // none was removed before it
+	if int(lot) < len(c) && c[lot].lot == lot { // no earlier one was removed
 		return int(lot), true
 	}
 	return sort.Find(len(c), func(i int) int { return cmp.Compare(lot, c[i].lot) })
 }
 
-// rings keeps the ring of the list that picks use, and while that changes the one before.
 type rings struct {
 	nodes int
 	last  atomic.Pointer[ringOf]
 }
 
-// ringOf is a ring with the list that it was made for.
 type ringOf struct {
 	first  *endpoint.Endpoint
 	size   int
 	ring   *ring
-	before *ringOf // its own before is nil
+	before *ringOf // without a before of its own
 }
 
-// of returns the ring of a list, which is not empty. It makes a new one for a list that it has not
-// had.
 func (s *rings) of(list []endpoint.Endpoint) *ring {
 	last := s.last.Load()
 	for l := last; l != nil; l = l.before {

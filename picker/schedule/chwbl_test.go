@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// neutree is Neutree's algorithm, step by step: the replicas by place on the ring, the load of
-// each, and its rule.
+// neutree is Neutree's algorithm: the replicas by place on the ring, the load of each, and its
+// rule.
 func neutree(key uint64, ids []string, load map[string]int, factor float64) string {
 	type node struct {
 		at uint64

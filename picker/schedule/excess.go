@@ -2,23 +2,22 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// Excess is a limit that kept a request from an endpoint, or from all: why it is answered 429.
+// Excess is a limit that excluded endpoints: the reason of a 429.
 type Excess struct {
-	Limit string  `json:"limit"` // a field of PoolPolicy's spec, or what the strategy or the request asks for
+	Limit string  `json:"limit"` // a field of PoolPolicy's spec, or a limit of the strategy or the request
 	Unit  string  `json:"unit,omitempty"`
 	Max   float64 `json:"max"`
-	// Value is over Max, or has reached it. Of several endpoints it is the least one.
+	// Value has reached or exceeds Max. Of several endpoints it is the smallest.
 	Value float64 `json:"value"`
-	// Endpoints is how many endpoints are over the limit; 0 for a limit of something else. Endpoint
-	// is the one that Value is predicted for.
+	// Endpoints counts the endpoints over the limit; 0 if the limit is not per endpoint. Endpoint
+	// is the one with the predicted Value.
 	Endpoints int    `json:"endpoints,omitempty"`
 	Endpoint  string `json:"endpoint,omitempty"`
 }
 
-// LimitInFlight is the name of the limit Full.InFlight.
+// LimitInFlight names the limit Full.InFlight.
 const LimitInFlight = "picker.full.inFlight"
 
-// tally counts the endpoints over a limit.
 type tally struct {
 	endpoints int
 	least     float64
@@ -30,7 +29,6 @@ func (t *tally) add(value float64) {
 	}
 }
 
-// appendTo appends what was counted, if there is any.
 func (t *tally) appendTo(all []Excess, limit, unit string, most float64) []Excess {
 	if t.endpoints == 0 {
 		return all
@@ -38,7 +36,6 @@ func (t *tally) appendTo(all []Excess, limit, unit string, most float64) []Exces
 	return append(all, Excess{Limit: limit, Unit: unit, Max: most, Value: t.least, Endpoints: t.endpoints})
 }
 
-// fullBy counts full endpoints by threshold.
 type fullBy struct{ queue, kv, inFlight tally }
 
 func (f *fullBy) add(limits Full, s *endpoint.State) {
@@ -54,8 +51,7 @@ func (f *fullBy) add(limits Full, s *endpoint.State) {
 	}
 }
 
-// Exceeded returns the limits because of which the last Rank or Preview returned no endpoint, as
-// far as there were any.
+// Exceeded returns the limits that made the last Rank or Preview return no endpoint.
 func (s *Strategy) Exceeded(scratch *Scratch) []Excess {
 	if scratch.Shed {
 		return scratch.excess
@@ -65,8 +61,7 @@ func (s *Strategy) Exceeded(scratch *Scratch) []Excess {
 	return scratch.full.inFlight.appendTo(all, LimitInFlight, "", float64(s.full.InFlight))
 }
 
-// shedder is a chooser that sheds requests.
 type shedder interface {
-	// exceeded returns why no candidate takes a request. It may reorder c.
+	// exceeded returns why no candidate accepts a request. It may reorder c.
 	exceeded(c []Candidate, states []endpoint.State) []Excess
 }

@@ -12,43 +12,41 @@ type Verdict struct {
 	Pod     string         `json:"pod,omitempty"`
 	State   endpoint.State `json:"state"`
 	// Problem is why the last scrape failed or what it ignored, or why the server's load does not
-	// arrive. The caller of Describe adds why State is not fresh otherwise.
+	// arrive. Describe's caller adds other reasons why State is not fresh.
 	Problem string `json:"problem,omitempty"`
-	// Prefixes is how far KV events show what the server has cached, and why there are none; "" for
-	// a pool without kvEvents, or whose strategy compares no prompts. The caller of Describe sets
+	// Prefixes describes what KV events report about the server's cache, and why they report
+	// nothing; "" without kvEvents, or if the strategy compares no prompts. Describe's caller sets
 	// it.
 	Prefixes string `json:"prefixes,omitempty"`
-	// Out names the filter that removed the endpoint ("subset", "model", "draining", "full", or a
-	// plugin), or the step of the strategy "tree" that did; "over-load" if it has too many requests
-	// in flight for the strategy "chwbl"; "silent" for one that sends no tokens; "" for a
-	// candidate.
+	// Out is the filter that removed the endpoint ("subset", "model", "draining", "full", or a
+	// plugin), or the step of strategy "tree"; "over-load" means too many requests in flight for
+	// strategy "chwbl", "silent" that it sends no tokens. "" is a candidate.
 	Out string `json:"out,omitempty"`
-	// Trial is "speed" for an idle endpoint that a sheddable request may try, because it is
-	// predicted to be too slow by what was learned long ago. It is "due" for a suspect endpoint
-	// that the next request may try, and "wait" for one that gets a request only if there is no
-	// other endpoint.
+	// Trial is "speed" if a sheddable request may try an idle endpoint whose slow prediction is
+	// outdated. For a suspect endpoint it is "due" if the next request may try it, "wait" if it is
+	// only the last choice.
 	Trial string `json:"trial,omitempty"`
-	// Suspect is why the endpoint is suspect, and Failure the last one if its requests fail.
+	// Suspect is why the endpoint is suspect, Failure the last failed request's failure.
 	Suspect Suspicion         `json:"suspect,omitempty"`
 	Failure *endpoint.Failure `json:"failure,omitempty"`
-	// Cost is in seconds for strategy load, and in requests for least-request; Costs are its parts.
-	// Only for candidates: other strategies have none.
+	// Cost is in seconds for strategy load, in requests for least-request; Costs are its parts.
+	// Only candidates have them.
 	Costs map[string]float64 `json:"costs,omitempty"`
 	Cost  *float64           `json:"cost,omitempty"`
-	// Score is the sum of Scores by weight, of strategy plugins. Only for candidates.
+	// Score is the weighted sum of Scores in strategy plugins, for candidates.
 	Score  float64 `json:"score,omitempty"`
 	Scores []Score `json:"scores,omitempty"`
-	// Place of the endpoint on the hash ring, from the request's hash on; 1 is the first, 0
+	// Place is the endpoint's place on the hash ring, from the request's hash on, from 1; 0
 	// unknown.
 	Place int `json:"place,omitempty"`
-	// TTFT and TPOT are the predicted times to the first token and between two, in seconds; 0: not
-	// predicted. Late means that they are more than the request asks for.
+	// TTFT and TPOT are the predicted times to the first token and between two, in seconds; 0 if
+	// unknown. Late means that they miss the request's objective.
 	TTFT float64 `json:"ttft,omitempty"`
 	TPOT float64 `json:"tpot,omitempty"`
 	Late bool    `json:"late,omitempty"`
 	// Session means that the request's session is at the endpoint.
 	Session bool `json:"session,omitempty"`
-	// Cached is how many tokens of the prompt the server has cached.
+	// Cached counts the cached tokens of the prompt.
 	Cached int `json:"cached,omitempty"`
 }
 
@@ -59,7 +57,7 @@ type Score struct {
 	Weight float64 `json:"weight"`
 }
 
-// Describe evaluates every endpoint of list as Rank would, and chooses none.
+// Describe evaluates every endpoint of list as Rank would, without a choice.
 func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool) []Verdict {
 	s = s.of(r)
@@ -103,7 +101,6 @@ func (s *Strategy) Describe(r *Request, now time.Time, list []endpoint.Endpoint,
 	return verdicts
 }
 
-// explain completes a candidate's verdict.
 func (s *Strategy) explain(r *Request, c *Candidate, v *Verdict, at endpoint.Moment) {
 	v.Cached = c.Cached
 	if s.scorer != nil {
@@ -134,7 +131,7 @@ func (s *Strategy) filteredBy(e *endpoint.Endpoint, state *endpoint.State) strin
 	return ""
 }
 
-// Preview ranks as Rank does, but does not advance the round-robin position.
+// Preview ranks like Rank, but does not advance the round-robin position.
 func (s *Strategy) Preview(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	n int, scratch *Scratch) []Candidate {
 	s = s.of(r)

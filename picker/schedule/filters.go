@@ -4,16 +4,13 @@ import "github.com/penstock-project/penstock/picker/endpoint"
 
 var notDraining = filter{"draining", func(e *endpoint.Endpoint, _ *endpoint.State) bool { return !e.Draining }}
 
-// full is the name of the filter of thresholds.
-const full = "full"
+const full = "full" // the name of notFull
 
-// notFull keeps endpoints below all thresholds. Only the threshold of requests in flight applies to
-// a stale endpoint, because its last sample no longer holds.
+// notFull keeps endpoints below all thresholds, stale ones by their requests in flight only.
 func notFull(f Full) filter {
 	return filter{full, func(_ *endpoint.Endpoint, s *endpoint.State) bool { return f.reached(s) == 0 }}
 }
 
-// Thresholds that an endpoint has reached.
 const (
 	reachedInFlight = 1 << iota
 	reachedQueue
@@ -36,8 +33,8 @@ func (f Full) reached(s *endpoint.State) (r uint8) {
 	return r
 }
 
-// queue returns how many requests wait: those of the last scrape and, if there were any, all
-// requests sent since, because a server with a queue starts no new request.
+// queue returns the number of waiting requests. If the last scrape shows a queue, requests sent
+// since count as well: a server with a queue starts no new request.
 func queue(s *endpoint.State) float64 {
 	if s.Queue > 0 {
 		return s.Queue + float64(s.Unseen)

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// document is the chain of a prompt of 1,280 tokens.
 func document(n int) prefix.Chain {
 	c := make(prefix.Chain, 20)
 	for i := range c {
@@ -19,8 +18,7 @@ func document(n int) prefix.Chain {
 	return c
 }
 
-// fill has a server get questions about five documents, until they show that its cache is too small
-// for them.
+// fill sends a server questions about five documents, until its cache is known to be too small.
 func fill(prefixes *prefix.Index, server *prefix.Server, first int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for uses := 0; uses < 200 || server.Evicts() == 0; uses++ {
@@ -28,8 +26,7 @@ func fill(prefixes *prefix.Index, server *prefix.Server, first int) {
 	}
 }
 
-// fullCaches returns servers whose caches have room for three documents, and are full of documents
-// that are asked for again.
+// fullCaches returns servers with room for three documents, full of documents that are used again.
 func fullCaches(t *testing.T, n int) (*prefix.Index, []endpoint.Endpoint) {
 	t.Helper()
 	prefixes := prefix.New(prefix.Config{})
@@ -47,8 +44,8 @@ func fullCaches(t *testing.T, n int) (*prefix.Index, []endpoint.Endpoint) {
 	return prefixes, list
 }
 
-// A prompt that its server has evicted goes back there, unless others are done sooner: elsewhere it
-// would evict a prompt that then moves, too.
+// An evicted prompt returns to its server, unless others are done sooner: elsewhere it would evict
+// another prompt, which then moves, too.
 func TestLoad_EvictedPromptReturnsToItsServer(t *testing.T) {
 	prefixes, list := fullCaches(t, 4)
 	s := strategy(t, Options{Name: "load", Prefixes: prefixes})

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Two idle servers, of which one reads prompts eight times as fast: the first samples decide. A
-// server without any is as fast as the mean, so that it gets one.
+// Of two idle servers, one reads prompts eight times as fast: the first samples decide. A server
+// without any is assumed to be as fast as the mean, so that it gets one.
 func TestLoad_FasterOfTwoIdleServersIsPreferredFromFirstSamplesOn(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	leases, s := endpoint.NewLeases("me", time.Hour), strategy(t, Options{})

@@ -8,22 +8,21 @@ import (
 	"sync/atomic"
 )
 
-// An adapter has homes: servers that load it before others do. Which ones follows from a hash of
-// its name and of their addresses (rendezvous hashing), so pickers that know nothing of each other,
-// or see old pages, have the same servers load it, and do not use up the slots of all. To load it
-// at another server costs awaitSlot more; half of that while the first home's slots are in use.
-// Where it is loaded, home or not, it costs nothing.
+// Each adapter has homes: servers that load it first, by a rendezvous hash of its name and their
+// addresses. So pickers that share nothing, or see old pages, choose the same servers and do not
+// use up all slots. Loading it at another server costs awaitSlot more, or half of that while the
+// first home's slots are in use. A loaded adapter costs nothing anywhere. An adapter has slots /
+// requested adapters homes, at least one, counting the slots of all servers.
 //
-// An adapter has as many homes as slots allow: the slots of all servers over the adapters that were
-// asked for, at least one. In simulations of 24 adapters at eight servers with four slots each, at
-// 70 % load, TTFT p90 is 0.58 s (without homes 0.65); with two pickers that share nothing 0.69
-// (1.06), if pages take 1 s 0.77 (1.6), and without pages 0.9 to 1.2, by how evenly hashes spread
-// the homes (11). With 40 adapters, these are about 0.95 (1.1), 1.3 (2.3), 1.8 (6.4) and 2.7 s
-// (32). Where slots are plenty, one picker loses by it: with 8 adapters, or at 24 servers, 0.48 s
-// (0.46). Without pages half of the cost gives 1.2 s instead of 0.86, and twice the cost 0.84 and
-// responses that end 4 % later.
+// In simulations of 24 adapters at eight servers with four slots each, at 70 % load, TTFT p90 is
+// 0.58 s (without homes 0.65). With two pickers that share nothing it is 0.69 (1.06), if pages take
+// 1 s 0.77 (1.6), and without pages 0.9 to 1.2 (11), depending on how evenly hashes spread the
+// homes. With 40 adapters these are about 0.95 (1.1), 1.3 (2.3), 1.8 (6.4) and 2.7 s (32). With
+// ample slots, a single picker loses slightly: with 8 adapters, or at 24 servers, 0.48 s (0.46).
+// Without pages, half of the cost gives 1.2 s instead of 0.86. Twice the cost gives 0.84, but
+// responses end 4 % later.
 
-// asked counts different adapters. Two whose hashes are equal modulo 4,096 count once.
+// asked counts distinct adapters, by hash modulo 4,096.
 type asked struct {
 	seen  [64]atomic.Uint64
 	count atomic.Int64
@@ -36,11 +35,10 @@ func (a *asked) add(adapter uint64) {
 	}
 }
 
-// homes is how many of the candidates are an adapter's homes.
 func (a *asked) homes(c []Candidate) int {
 	slots := 0
 	for i := range c {
-		if c[i].slots == 0 { // the page does not show them
+		if c[i].slots == 0 { // unknown
 			slots += assumedSlots
 		}
 		slots += c[i].slots
@@ -48,15 +46,13 @@ func (a *asked) homes(c []Candidate) int {
 	return max(1, slots/max(1, int(a.count.Load())))
 }
 
-// sendHome adds to the costs of candidates that would have to load an adapter, and are none of its
-// homes.
 func (a *adapters) sendHome(adapter uint64, c []Candidate) {
 	homes := a.asked.homes(c)
 	if homes >= len(c) {
 		return
 	}
-	// The first home is the candidate with the greatest hash. Others are homes with the probability
-	// that gives so many.
+	// The first home has the greatest hash. Others are homes with the probability that results in
+	// the wanted number.
 	first, greatest := -1, uint64(0)
 	for i := range c {
 		d := &c[i]
@@ -84,7 +80,7 @@ func (a *adapters) sendHome(adapter uint64, c []Candidate) {
 	}
 }
 
-// affinity of an adapter to a server: uniform, and equal in all processes.
+// affinity is uniform, and equal in all processes.
 func affinity(adapter uint64, server netip.AddrPort) uint64 {
 	b := server.Addr().As16()
 	subnet, host := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// picked has a picker of its own send one request for each of so many adapters at a time, rounds
-// times, and returns each adapter's servers.
+// picked returns each adapter's servers, if a new picker sends one request for each of n adapters
+// at a time, for some rounds.
 func picked(t *testing.T, list []endpoint.Endpoint, adapters, rounds int) map[string][]byte {
 	t.Helper()
 	s, leases, all := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[string][]byte{}
@@ -32,7 +32,7 @@ func picked(t *testing.T, list []endpoint.Endpoint, adapters, rounds int) map[st
 	return all
 }
 
-// Two pickers that see neither pages nor each other have the same server load an adapter, so that
+// Two pickers that see neither pages nor each other load an adapter at the same server, so that
 // slots suffice.
 func TestAdapter_PickersThatShareNothingLoadItAtTheSameServers(t *testing.T) {
 	blind := slices.Repeat([]server{{stale: true}}, 8)
@@ -49,8 +49,7 @@ func TestAdapter_PickersThatShareNothingLoadItAtTheSameServers(t *testing.T) {
 	}
 }
 
-// A home is worth a wait, but not any wait; and a server that has the adapter costs nothing more,
-// home or not.
+// A home is worth a limited wait; a server with the adapter costs nothing more, home or not.
 func TestAdapter_ManyRequestsFindServersBesideItsHome(t *testing.T) {
 	list := endpoints(t, slices.Repeat([]server{{stale: true}}, 8)...)
 	s, leases, used := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), map[byte]bool{}
@@ -82,8 +81,7 @@ func TestAdapter_ManyRequestsFindServersBesideItsHome(t *testing.T) {
 	}
 }
 
-// Where each server has room for all adapters, none is away from home; nor does a server whose
-// requests fail decide where home is.
+// If each server has room for all adapters, all are homes. Failing servers do not change homes.
 func TestAdapter_HomesAreAsManyAsSlotsAllow(t *testing.T) {
 	list := endpoints(t, slices.Repeat([]server{{}}, 8)...)
 	for i := range list {

@@ -8,17 +8,15 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// labelSelector is label-selector-filter: it keeps the endpoints whose labels match.
 func labelSelector(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	selector, err := metav1.LabelSelectorAsSelector(
 		(*metav1.LabelSelector)(p.Parameters.(*endpointpicker.LabelSelector)))
-	if err != nil { // endpointpicker.Resolve has checked it
+	if err != nil { // unreachable: endpointpicker.Resolve has checked it
 		selector = labels.Nothing()
 	}
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return selector.Matches(labels.Set(e.Labels)) }
 }
 
-// role is decode-filter, prefill-filter and encode-filter.
 func role(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return endpointpicker.HasRole(p.Type, e.Labels) }
 }

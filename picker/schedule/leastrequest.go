@@ -2,8 +2,6 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// leastRequest is the scorer of the strategy "least-request". Its cost is the number of requests in
-// flight.
 type leastRequest struct{}
 
 func (leastRequest) cost(_ *Request, s *endpoint.State, _ *Candidate) float64 {

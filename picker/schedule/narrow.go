@@ -9,16 +9,14 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Filters of the strategy plugins that compare candidates with each other or with the request. None
-// of them leaves a request without an endpoint: what they leave out comes last.
+// Filters of strategy plugins that compare candidates with each other or with the request. Excluded
+// endpoints come last, so some always remain.
 
-// narrower sets Candidate.out for the candidates that a request prefers not to go to. draw is
-// uniform.
+// narrower sets Candidate.out for candidates to avoid. draw is uniform.
 type narrower interface {
 	narrow(v view, draw uint64)
 }
 
-// pluginNarrowers are these filters by their types.
 var pluginNarrowers = map[string]func(endpointpicker.Instance) narrower{
 	endpointpicker.PrefixAffinityFilter: func(p endpointpicker.Instance) narrower {
 		return prefixAffinity{p.Parameters.(*endpointpicker.PrefixAffinity)}
@@ -32,14 +30,13 @@ var pluginNarrowers = map[string]func(endpointpicker.Instance) narrower{
 	},
 }
 
-// named is a narrower with the name of its plugin.
-type named struct {
+type named struct { // by its plugin
 	narrower
 	name string
 }
 
 // narrow moves the candidates that all narrowers keep to the front, and returns their number.
-// Suspect ones are left out while others stay.
+// Suspect ones are excluded while others remain.
 func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	kept := len(v.c)
 	for i := range p.narrowers {
@@ -73,13 +70,12 @@ func (p *plugins) narrow(v view, by func(lot uint32, name string)) int {
 	return kept
 }
 
-// uniformPart returns a number from 0 to 1 of a draw.
+// uniformPart converts a draw to a number from 0 to 1.
 func uniformPart(draw uint64) float64 { return float64(draw>>11) / (1 << 53) }
 
-// cachedPart returns the part of the prompt's whole blocks that candidate i has cached.
 func (v *view) cachedPart(i int) float64 {
 	blocks := len(v.r.Chain)
-	if blocks == 0 { // the token IDs of a prompt whose text is short or not known
+	if blocks == 0 { // token IDs of a short or unknown text
 		blocks = len(v.r.Exact.Ends)
 	}
 	if blocks == 0 {
@@ -88,8 +84,8 @@ func (v *view) cachedPart(i int) float64 {
 	return min(float64(v.c[i].Cached)/float64(prefix.End(blocks-1)), 1)
 }
 
-// prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints that have cached most of
-// the prompt, unless the first token takes much longer there than at the others.
+// prefixAffinity is prefix-cache-affinity-filter: it keeps the endpoints with most of the prompt
+// cached, unless their first token takes much longer than elsewhere.
 type prefixAffinity struct {
 	*endpointpicker.PrefixAffinity
 }
@@ -98,7 +94,7 @@ func (p prefixAffinity) narrow(v view, draw uint64) {
 	if p.AffinityThreshold <= 0 || uniformPart(draw) < p.ExplorationProbability {
 		return
 	}
-	var best [2]float64 // milliseconds to the first token: of those that stay, and of the others
+	var best [2]float64 // milliseconds to the first token: with the prompt cached, and without
 	var count [2]int
 	for i := range v.c {
 		side := 0
@@ -117,7 +113,6 @@ func (p prefixAffinity) narrow(v view, draw uint64) {
 	}
 }
 
-// firstToken estimates the time to the first token at candidate i, in milliseconds.
 func (p prefixAffinity) firstToken(v view, i int) float64 {
 	if p.Predicts() {
 		return 1000 * v.c[i].TTFT
@@ -125,7 +120,6 @@ func (p prefixAffinity) firstToken(v view, i int) float64 {
 	return 1000 * float64(v.state(i).Unread) / p.PeakPrefillThroughput
 }
 
-// sessionPin is session-affinity-filter: it keeps the endpoint that the request's session is at.
 type sessionPin struct{}
 
 func (sessionPin) narrow(v view, _ uint64) {
@@ -135,8 +129,8 @@ func (sessionPin) narrow(v view, _ uint64) {
 	}
 }
 
-// headroomTier is slo-headroom-tier-filter: it keeps the endpoints that are predicted to meet the
-// request's objective or, for a few requests, the others.
+// headroomTier is slo-headroom-tier-filter: it keeps the endpoints predicted to meet the request's
+// objective or, for a few requests, the others.
 type headroomTier struct {
 	*endpointpicker.HeadroomTier
 }
@@ -151,13 +145,12 @@ func (h headroomTier) narrow(v view, draw uint64) {
 	}
 }
 
-// contextLength is context-length-aware, as a filter and as a scorer: it goes by the range of
-// prompts, in tokens, that an endpoint's label names.
+// contextLength is context-length-aware, as a filter and as a scorer. An endpoint's label has its
+// range of prompts, in tokens.
 type contextLength struct {
 	*endpointpicker.ContextLength
 }
 
-// lengths returns the range of an endpoint; ok is false for one whose label is none.
 func (p contextLength) lengths(e *endpoint.Endpoint) (low, high int, labeled, ok bool) {
 	text, labeled := e.Labels[p.Label]
 	first, second, _ := strings.Cut(text, "-")
@@ -173,9 +166,8 @@ func (p contextLength) narrow(v view, _ uint64) {
 	}
 }
 
-// add scores a range that has the prompt from 0.3 to 1, the more the tighter it is and the more
-// room it has above the prompt. Another scores below 0.3, the less the farther away it is. An
-// endpoint without the label scores 0.5.
+// add scores a range that contains the prompt from 0.3 to 1: higher if it is tighter and leaves
+// more room above the prompt. Other ranges score below 0.3, by distance; without the label 0.5.
 func (p contextLength) add(v view, weight float64) {
 	const outside = 0.3
 	for i := range v.c {
@@ -196,13 +188,11 @@ func (p contextLength) add(v view, weight float64) {
 	}
 }
 
-// within limits is utilization-filter.
 func withinLimits(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	limits := p.Parameters.(*endpointpicker.UtilizationLimits)
 	return func(_ *endpoint.Endpoint, s *endpoint.State) bool { return meets(limits, s) }
 }
 
-// meets reports whether an endpoint is within all limits.
 func meets(limits *endpointpicker.UtilizationLimits, s *endpoint.State) bool {
 	for _, c := range limits.Conditions {
 		value := 0.0
@@ -223,8 +213,8 @@ func meets(limits *endpointpicker.UtilizationLimits, s *endpoint.State) bool {
 	return true
 }
 
-// preferred is utilization-filter with fallbackOnEmpty: all endpoints stay if none is within the
-// limits.
+// preferred is utilization-filter with fallbackOnEmpty: if no endpoint is within the limits, all
+// stay.
 type preferred struct {
 	*endpointpicker.UtilizationLimits
 }
@@ -235,14 +225,12 @@ func (p preferred) narrow(v view, _ uint64) {
 	}
 }
 
-// byLabel is by-label.
 func byLabel(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	label := p.Parameters.(*endpointpicker.ByLabel)
 	return func(e *endpoint.Endpoint, _ *endpoint.State) bool { return label.Keeps(e.Labels) }
 }
 
-// concurrency is concurrency-detector as a filter: it keeps the endpoints that may have one more
-// request in flight.
+// concurrency is concurrency-detector as a filter: it keeps endpoints with room for a request.
 func concurrency(p endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool {
 	c := p.Parameters.(*endpointpicker.Concurrency)
 	most := float64(c.Requests()) * (1 + c.Headroom)

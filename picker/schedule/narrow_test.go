@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// labeled are endpoints with labels and without pages.
 func labeled(prefixes *prefix.Index, all ...map[string]string) []endpoint.Endpoint {
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }, Prefixes: prefixes})
 	var specs []endpoint.Spec
@@ -23,7 +22,7 @@ func labeled(prefixes *prefix.Index, all ...map[string]string) []endpoint.Endpoi
 	return registry.Snapshot(endpoint.Metrics{Off: true}, nil, specs).Endpoints
 }
 
-// order are the numbers of the endpoints that a request is sent to and retried at.
+// order returns the numbers of the endpoints for a request and its retries.
 func order(s *Strategy, r *Request, list []endpoint.Endpoint) string {
 	var out []byte
 	for _, c := range s.Rank(r, epoch, list, nil, len(list), &Scratch{}) {
@@ -40,8 +39,8 @@ func chainOf(n int) prefix.Chain {
 	return chain
 }
 
-// The endpoint with the prompt comes first although another scores higher, until it is much slower;
-// the others follow for retries.
+// The endpoint with the prompt comes first, although another scores higher, until it is much
+// slower; the others are for retries.
 func TestPlugins_PrefixAffinityKeepsTheEndpointThatHasThePrompt(t *testing.T) {
 	prefixes := prefix.New(prefix.Config{})
 	list := labeled(prefixes, nil, nil, nil)
@@ -162,7 +161,8 @@ func TestPlugins_NoHitLRUSpreadsPromptsThatNoEndpointHas(t *testing.T) {
 	list := labeled(prefixes, nil, nil, nil)
 	s := strategy(t, Options{Name: Plugins, Prefixes: prefixes, Profile: profile(t, `
 plugins: [{type: prefix-cache-scorer}, {type: no-hit-lru-scorer}]
-schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer, weight: 3}, {pluginRef: no-hit-lru-scorer, weight: 2}]}]`)})
+schedulingProfiles: [{plugins: [{pluginRef: prefix-cache-scorer, weight: 3}, {pluginRef: no-hit-lru-scorer, `+
+		`weight: 2}]}]`)})
 	first := func(r *Request) byte { return number(&s.Rank(r, epoch, list, nil, 1, &Scratch{})[0]) }
 	var turns []byte
 	for i := range 9 {
@@ -231,7 +231,8 @@ func TestPlugins_HeaderNamesTheProfile(t *testing.T) {
 	list := labeled(nil, map[string]string{"llm-d.ai/role": "encode"}, map[string]string{"llm-d.ai/role": "prefill"},
 		map[string]string{"llm-d.ai/role": "decode"})
 	s := strategy(t, Options{Name: Plugins, Profile: profile(t, `
-plugins: [{type: encode-filter}, {type: prefill-filter}, {type: decode-filter}, {type: active-request-scorer}, {type: header-profile-handler}]
+plugins: [{type: encode-filter}, {type: prefill-filter}, {type: decode-filter}, {type: active-request-scorer}, `+
+		`{type: header-profile-handler}]
 schedulingProfiles:
 - {name: encode, plugins: [{pluginRef: encode-filter}, {pluginRef: active-request-scorer}]}
 - {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: active-request-scorer}]}
@@ -244,7 +245,7 @@ schedulingProfiles:
 	}
 }
 
-// By latency: the numbers of requests in flight make the predictions differ.
+// By latency: different requests in flight give different predictions.
 func TestPlugins_LatencyPrefersTheEndpointInTime(t *testing.T) {
 	list := endpoints(t, server{inFlight: 9, kv: 0.5}, server{inFlight: 1, kv: 0.5}, server{inFlight: 4, kv: 0.5})
 	s := strategy(t,

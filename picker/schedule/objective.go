@@ -6,23 +6,20 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Objective is the latency that a request asks for, in seconds: to the first token, and between
-// two. 0 asks for nothing.
+// Objective is the requested latency in seconds: to the first token, and between two. 0 means no
+// objective.
 type Objective struct{ TTFT, TPOT float64 }
 
-// tokenBytes is how many bytes of a streamed response a token takes, without the model's name: an
-// event in the OpenAI API's form.
+// tokenBytes is the size of a streamed token without the model's name: an event of OpenAI's API.
 const tokenBytes = 210
 
-// Why requests are shed.
 const (
 	whyCapacity  = "has capacity for a sheddable request"
 	whyObjective = "can serve a sheddable request within its latency objective"
 	whyWait      = "can serve a sheddable request soon enough"
 )
 
-// judge marks the candidates that are predicted to miss a request's objective. The others come
-// before them.
+// judge marks the candidates predicted to miss a request's objective, which rank last.
 func (s *Strategy) judge(r *Request, now time.Time, c []Candidate, scratch *Scratch) {
 	if r.Objective == (Objective{}) || s.foresees == nil {
 		return
@@ -35,8 +32,8 @@ func (s *Strategy) judge(r *Request, now time.Time, c []Candidate, scratch *Scra
 }
 
 // foresee predicts the latency at the first of ranked, and sheds a sheddable request that would
-// wait too long there. Of a strategy that compares costs, the first misses the request's objective
-// only if all do.
+// wait too long there. If the strategy compares costs, the first misses the objective only if all
+// do.
 func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) []Candidate {
 	if s.foresees == nil || len(ranked) == 0 {
 		return ranked
@@ -58,15 +55,15 @@ func (s *Strategy) foresee(r *Request, now time.Time, ranked []Candidate, scratc
 	return nil
 }
 
-// late reports whether a request is shed if nothing better than a candidate, whose latency is
-// predicted, can be found.
+// late reports whether a request is shed unless there is a better candidate. The candidate's
+// latency is predicted.
 func (s *Strategy) late(r *Request, c *Candidate) bool {
 	return r.Criticality == Sheddable && (s.load != nil && c.misses || s.after > 0 && c.TTFT > s.after)
 }
 
-// relearn moves a candidate to the front that gets a request which would be shed, because what was
-// learned of it is old; false if there is none. Strategies that compare no costs have chosen the
-// endpoint: only the first may be it.
+// relearn finds a candidate with outdated predictions, which gets the request instead of shedding
+// it, and moves it to the front. Strategies without costs have already chosen, so only the first
+// may be it.
 func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratch *Scratch) bool {
 	all, at, found := ranked[:1], endpoint.At(now), -1
 	if s.load != nil {
@@ -91,13 +88,12 @@ func (s *Strategy) relearn(r *Request, now time.Time, ranked []Candidate, scratc
 	return true
 }
 
-// inReach is the part of what a server is assumed to take for a token before anything is learned
-// that one may take at least.
+// inReach is the minimum time per token as a part of the initial assumption.
 const inReach = 0.1
 
-// outdated reports whether a request that is shed by what is predicted of a candidate shows its
-// speed instead: what was learned is old, and may have been worse than what the request asks for.
-// If nothing was learned, only the length of prompts may be.
+// outdated reports whether a request that would be shed measures a candidate's speed instead: its
+// predictions are old, and possibly worse than the objective. Without predictions, only the length
+// of prompts may miss it.
 func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at endpoint.Moment) bool {
 	if !c.Endpoint.Outdated(state, at) {
 		return false
@@ -110,8 +106,7 @@ func (s *Strategy) outdated(r *Request, c *Candidate, state *endpoint.State, at 
 	return within(r.Objective.TTFT, ttft) && within(r.Objective.TPOT, tpot) && within(s.after, ttft)
 }
 
-// missed returns the parts of an objective that a candidate is predicted to miss, in milliseconds,
-// as requests give them.
+// missed returns the parts of an objective that a candidate is predicted to miss, in milliseconds.
 func missed(o Objective, c *Candidate) (all []Excess) {
 	if o.TTFT > 0 && c.TTFT > o.TTFT {
 		all = append(all,
@@ -126,17 +121,15 @@ func missed(o Objective, c *Candidate) (all []Excess) {
 	return all
 }
 
-// predict sets a candidate's latency.
 func (s *Strategy) predict(r *Request, state *endpoint.State, c *Candidate) {
-	if s.load == nil { // its cost is not computed
+	if s.load == nil { // its cost is not computed otherwise
 		s.foresees.of(r, state, c)
 	}
 	c.predict(r, state)
 }
 
-// predict sets a candidate's latency by what it has to do before, and by the prompt.
 func (c *Candidate) predict(r *Request, state *endpoint.State) {
-	// A server computes one token of a prompt that it has cached, too.
+	// A server computes at least one token, even of a cached prompt.
 	c.features = endpoint.Features{Prefill: c.ahead + max(c.uncached, 1)/c.Rate, Queue: queue(state),
 		InFlight: float64(state.InFlight) + state.OthersRunning}
 	c.TTFT, c.TPOT = state.Latency.Predict(&c.features)

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// slow has an endpoint learn that each request in flight there costs more time a token than at
-// others.
+// slow teaches an endpoint that each request in flight there costs more time per token.
 func slow(list []endpoint.Endpoint, each time.Duration) {
 	leases := endpoint.NewLeases("slow", time.Hour)
 	for range 50 {
@@ -22,7 +21,7 @@ func slow(list []endpoint.Endpoint, each time.Duration) {
 	}
 }
 
-// The first token of an adapter's request waits until the server has loaded it.
+// The first token waits until the server has loaded the adapter.
 func TestSLO_LoadingAnAdapterCountsAsTime(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	list[0].BeginScrape().Succeed(endpoint.Reading{Adapters: &endpoint.Adapters{Max: 2}}, epoch)
@@ -47,7 +46,7 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	}{
 		{"nothing is asked for", Request{Tokens: 400}, 0},
 		{"tokens in time", Request{Tokens: 400, Objective: Objective{TPOT: 0.05}}, 1},
-		// 0.1 s there, and behind 2,000 tokens at the other
+		// 0.1 s there; at the other one it is behind 2,000 tokens.
 		{"first token in time", Request{Tokens: 400, Objective: Objective{TTFT: 0.3}}, 0},
 		{"neither can", Request{Tokens: 400, Objective: Objective{TTFT: 0.3, TPOT: 0.05}}, 0},
 		{
@@ -89,8 +88,7 @@ func TestSLO_EndpointsThatMissItComeLast(t *testing.T) {
 	}
 }
 
-// The limits that shed a request, or make all endpoints full, are known with the least value over
-// each.
+// The limits that shed a request, or make all endpoints full, have the least exceeding value.
 func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 	pages := func(readings ...endpoint.Reading) []endpoint.Endpoint {
 		list := endpoints(t, make([]server, len(readings))...)
@@ -147,7 +145,7 @@ func TestExceeded_NamesTheLimitAndTheValueOverIt(t *testing.T) {
 	}
 }
 
-// A sheddable request is shed by what the endpoint that is chosen predicts, with every strategy.
+// With every strategy, the chosen endpoint's prediction sheds a sheddable request.
 func TestSLO_ShedAfter(t *testing.T) {
 	for _, name := range Names() {
 		list := endpoints(t, server{inFlight: 16}, server{inFlight: 16}) // 8,000 tokens each, so 2 s

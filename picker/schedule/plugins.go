@@ -7,11 +7,9 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Plugins is the name of the strategy that Options.Profile describes.
+// Plugins names the strategy that Options.Profile describes.
 const Plugins = "plugins"
 
-// pluginScorers are the scorers by their types. A new one is a row here, a file if it needs one,
-// and a row of endpointpicker.
 var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	endpointpicker.QueueScorer:           func(endpointpicker.Instance) pluginScorer { return fewer{waiting} },
 	endpointpicker.RunningRequestsScorer: func(endpointpicker.Instance) pluginScorer { return fewer{running} },
@@ -45,8 +43,7 @@ var pluginScorers = map[string]func(endpointpicker.Instance) pluginScorer{
 	},
 }
 
-// pluginFilters are the filters by their types that look at one endpoint alone; pluginNarrowers has
-// the others.
+// pluginFilters consider endpoints one by one; pluginNarrowers has the other filters.
 var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endpoint, *endpoint.State) bool{
 	endpointpicker.LabelSelectorFilter: labelSelector,
 	endpointpicker.DecodeFilter:        role,
@@ -57,7 +54,6 @@ var pluginFilters = map[string]func(endpointpicker.Instance) func(*endpoint.Endp
 	endpointpicker.ConcurrencyDetector: concurrency,
 }
 
-// choices are the pickers by their types.
 var choices = map[string]choice{
 	endpointpicker.MaxScorePicker:       maxScore,
 	endpointpicker.WeightedRandomPicker: weightedRandom,
@@ -65,25 +61,22 @@ var choices = map[string]choice{
 	endpointpicker.PowerOfTwoPicker:     powerOfTwo,
 }
 
-// pluginScorer scores the candidates of a pick. The formulas are those of llm-d's router.
+// pluginScorer scores the candidates of a pick, with the formulas of llm-d's router.
 type pluginScorer interface {
-	// add adds weight times each candidate's score, which is from 0 to 1, to its Score.
+	// add adds weight times each candidate's score, 0 to 1, to its Score.
 	add(v view, weight float64)
 }
 
-// choice moves up to n candidates to the front of c, best first, by their scores.
 type choice func(c []Candidate, n int, random func() uint64) []Candidate
 
-// plugins is the chooser of the strategy of that name: each scorer's score by its weight, and a
-// choice by the sums.
 type plugins struct {
 	narrowers []named
 	scorers   []weighted
 	choice    choice
-	kind      string // the key of choice in choices
+	kind      string // key of choice in choices
 	random    func() uint64
 	admission endpointpicker.Admission
-	foresees  *load // predicts latency; nil: nothing reads it
+	foresees  *load // predicts latency; nil if unused
 }
 
 type weighted struct {
@@ -92,7 +85,6 @@ type weighted struct {
 	weight float64
 }
 
-// newPlugins returns the strategy of a profile.
 func newPlugins(o Options) *Strategy {
 	kind := o.Profile.Picker
 	p := &plugins{choice: choices[kind], kind: kind, random: o.Random, admission: o.Profile.Admission}
@@ -131,7 +123,7 @@ func newPlugins(o Options) *Strategy {
 	return s
 }
 
-// choose implements chooser. The candidates that narrowers leave out come after the others.
+// choose ranks the candidates that narrowers exclude last.
 func (p *plugins) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
 	v := p.see(r, c, states)
 	if p.denies(v) {
@@ -146,7 +138,6 @@ func (p *plugins) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, state
 	return c[:n]
 }
 
-// rank moves the n best of some candidates to their front.
 func (p *plugins) rank(v view, c []Candidate, n int) {
 	v.c = c
 	for i := range p.scorers {
@@ -155,7 +146,6 @@ func (p *plugins) rank(v view, c []Candidate, n int) {
 	p.choice(c, n, p.random)
 }
 
-// see makes the view of a pick, and sets what Work and predictions need of each candidate.
 func (p *plugins) see(r *Request, c []Candidate, states []endpoint.State) view {
 	v := see(r, c, states)
 	warm := false
@@ -178,7 +168,6 @@ func (p *plugins) see(r *Request, c []Candidate, states []endpoint.State) view {
 	return v
 }
 
-// explain implements chooser.
 func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State,
 	verdicts []Verdict) {
 	v := p.see(r, c, states)
@@ -186,7 +175,6 @@ func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, stat
 	v.c, c = c[:kept], c[:kept]
 	for i := range c {
 		verdicts[c[i].lot].Scores = make([]Score, 0, len(p.scorers))
-		c[i].Score = 0
 	}
 	for _, s := range p.scorers {
 		for i := range c {
@@ -201,14 +189,13 @@ func (p *plugins) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, stat
 	}
 }
 
-// view is what scorers compare candidates by.
 type view struct {
 	r      *Request
 	c      []Candidate
-	states []endpoint.State // of all endpoints: a candidate's is at its lot
-	// paged means that the pages of at least half of the candidates are fresh. Stale candidates
-	// then count with the worst value of the fresh ones; else pages decide nothing, because most
-	// may be gone for a reason that is not the servers'.
+	states []endpoint.State // of all endpoints, by lot
+	// paged means that at least half of the candidates have fresh pages; stale ones then get the
+	// worst value of the fresh. Otherwise pages decide nothing, because most may be missing for a
+	// reason other than the servers.
 	paged bool
 }
 
@@ -222,28 +209,26 @@ func see(r *Request, c []Candidate, states []endpoint.State) view {
 	return view{r: r, c: c, states: states, paged: fresh > 0 && 2*fresh >= len(c)}
 }
 
-// state returns that of candidate i.
 func (v *view) state(i int) *endpoint.State { return &v.states[v.c[i].lot] }
 
-// bounds returns the least and the greatest value on the fresh pages.
-func (v *view) bounds(of func(*endpoint.State) float64) (low, high float64) {
+// bounds returns the least and greatest value on fresh pages.
+func (v *view) bounds(read func(*endpoint.State) float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for i := range v.c {
 		if s := v.state(i); s.Fresh {
-			value := of(s)
+			value := read(s)
 			low, high = min(low, value), max(high, value)
 		}
 	}
 	return low, high
 }
 
-// value returns that of candidate i; worst for one whose page is stale.
-func (v *view) value(i int, of func(*endpoint.State) float64, worst float64) float64 {
+// value returns candidate i's value, or worst if its page is stale.
+func (v *view) value(i int, read func(*endpoint.State) float64, worst float64) float64 {
 	if s := v.state(i); s.Fresh {
-		return of(s)
+		return read(s)
 	}
 	return worst
 }
 
-// within bounds a score.
 func within(score float64) float64 { return min(max(score, 0), 1) }

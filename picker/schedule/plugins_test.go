@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// profile is that of a document with one scheduling profile.
 func profile(t testing.TB, plugins string) *endpointpicker.Profile {
 	t.Helper()
 	p, problems := endpointpicker.Parse("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n" + plugins)
@@ -24,18 +23,14 @@ func profile(t testing.TB, plugins string) *endpointpicker.Profile {
 	return p
 }
 
-// one is the profile with one scorer and its parameters in YAML's flow style.
 func one(t testing.TB, scorer, parameters string) *endpointpicker.Profile {
 	return profile(t, fmt.Sprintf("plugins: [{type: %s, parameters: %s}]", scorer, parameters))
 }
 
-// state is what a page and the accounting show of one endpoint.
 func state(queue, running int, kv float64) endpoint.State {
 	return endpoint.State{Fresh: true, Queue: float64(queue), Running: float64(running), KV: kv}
 }
 
-// scores are those of a profile's scorers by weight, for candidates with states, cached tokens of
-// each.
 func scores(t testing.TB, p *endpointpicker.Profile, r *Request, states []endpoint.State, cached ...int) string {
 	t.Helper()
 	c := make([]Candidate, len(states))
@@ -147,7 +142,6 @@ func TestPlugins_SessionAffinityScoresTheSessionsEndpoint(t *testing.T) {
 	}
 }
 
-// llmd is llm-d's default configuration.
 const llmd = `
 plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}]
 schedulingProfiles:
@@ -158,7 +152,7 @@ schedulingProfiles:
   - {pluginRef: prefix-cache-scorer, weight: 3}
 `
 
-// A type that documents may use and that is not implemented would panic at the first pick.
+// An allowed but missing type would panic at the first pick.
 func TestPlugins_EveryTypeHasAnImplementation(t *testing.T) {
 	for _, name := range endpointpicker.Types(endpointpicker.Scorer) {
 		if pluginScorers[name] == nil {
@@ -177,8 +171,6 @@ func TestPlugins_EveryTypeHasAnImplementation(t *testing.T) {
 	}
 }
 
-// shares are how often each of three endpoints with these requests in flight is chosen, of 10,000
-// picks, in percent.
 func shares(t *testing.T, picker string, inFlight ...int) (out []int) {
 	servers := make([]server, len(inFlight))
 	for i, n := range inFlight {
@@ -228,7 +220,7 @@ func TestPlugins_ChoicesFollowScores(t *testing.T) {
 	}
 }
 
-// Each choice names further endpoints for retries, none of them twice.
+// Each choice has distinct further endpoints for retries.
 func TestPlugins_ChoicesNameFallbacks(t *testing.T) {
 	list := endpoints(t, server{inFlight: 1}, server{inFlight: 2}, server{draining: true}, server{})
 	for _, picker := range endpointpicker.Types(endpointpicker.Picker) {
@@ -351,8 +343,10 @@ func TestPlugins_RankAllocatesNothing(t *testing.T) {
 	list := endpoints(t, server{queue: 1}, server{inFlight: 2}, server{kv: .5})
 	for _, picker := range endpointpicker.Types(endpointpicker.Picker) {
 		s := strategy(t, Options{Name: Plugins, Profile: profile(t, `
-plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: running-requests-size-scorer}, {type: active-request-scorer}, {type: token-load-scorer},
-  {type: load-aware-scorer}, {type: prefix-cache-scorer}, {type: lora-affinity-scorer}, {type: label-selector-filter}, {type: `+picker+`}]`)})
+plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: running-requests-size-scorer}, `+
+			`{type: active-request-scorer}, {type: token-load-scorer},
+  {type: load-aware-scorer}, {type: prefix-cache-scorer}, {type: lora-affinity-scorer}, `+
+			`{type: label-selector-filter}, {type: `+picker+`}]`)})
 		var scratch Scratch
 		r := Request{Model: "m", Tokens: 2000, Chain: make(prefix.Chain, 31)}
 		if n := testing.AllocsPerRun(100, func() { s.Rank(&r, epoch, list, nil, 2, &scratch) }); n != 0 {

@@ -7,11 +7,10 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// answer is how a server answers a stream: after the headers it takes some time for the first
-// token, and for each further one.
+// answer is how a server answers a stream: the times to headers, first token and further ones.
 type answer struct{ headers, first, each time.Duration }
 
-// trialPool is a pool whose requests are shed by what is predicted, and a clock.
+// trialPool is a pool that sheds requests by prediction, and a clock.
 type trialPool struct {
 	t      *testing.T
 	s      *Strategy
@@ -27,7 +26,6 @@ func newTrialPool(t *testing.T, name string, after time.Duration, servers int) *
 		r: Request{Tokens: 40, Stream: true, Criticality: Sheddable}}
 }
 
-// send ranks the request, and opens a lease.
 func (p *trialPool) send() (*endpoint.Lease, Candidate) {
 	var scratch Scratch
 	c := p.s.Rank(&p.r, p.now, p.list, nil, 1, &scratch)
@@ -45,7 +43,7 @@ func (p *trialPool) end(lease *endpoint.Lease, tokens int, a answer) {
 	lease.Release()
 }
 
-// slowOnce has every server answer twelve requests, with responses of different lengths.
+// slowOnce makes every server answer twelve requests, with different response lengths.
 func (p *trialPool) slowOnce(a answer) {
 	for i := range p.list {
 		for k := range 12 {
@@ -55,7 +53,6 @@ func (p *trialPool) slowOnce(a answer) {
 	}
 }
 
-// passes reports whether a request is sent, and whether it is a trial.
 func (p *trialPool) passes(a answer) (yes, trial bool) {
 	lease, c := p.send()
 	if lease == nil {
@@ -68,12 +65,12 @@ func (p *trialPool) passes(a answer) (yes, trial bool) {
 var (
 	slowHeaders, fastHeaders = answer{3 * time.Second, 0, 20 * time.Millisecond},
 		answer{20 * time.Millisecond, 0, 20 * time.Millisecond}
-	// As vLLM does, these servers send the headers of a stream at once.
+	// Like vLLM, these servers send a stream's headers at once.
 	slowRest, fastRest = answer{3 * time.Millisecond, 3 * time.Second, 20 * time.Millisecond},
 		answer{3 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 )
 
-// What was learned of a server that gets no requests is not true for ever.
+// A server without requests may have become faster.
 func TestSLO_ServerThatWasSlowOnceIsTriedAgain(t *testing.T) {
 	for _, kind := range []struct{ slow, fast answer }{{slowHeaders, fastHeaders}, {slowRest, fastRest}} {
 		for _, name := range Names() {

@@ -2,34 +2,30 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/prefix"
 
-// Request is what a pick is decided by. The zero value is a request of which nothing is known.
+// Request is the input of a pick. The zero value is an unknown request.
 type Request struct {
 	Model  string
 	Tokens int  // of the prompt; 0 if unknown
-	Stream bool // the response is sent token by token
-	// Responses means that the request is one of OpenAI's Responses API.
+	Stream bool // the response is streamed
+	// Responses means OpenAI's Responses API.
 	Responses bool
-	Chain     prefix.Chain // of the prompt; empty if unknown. It is read during the call only
-	Exact     prefix.Exact // of the prompt, if its token IDs are known. It is read during the call only
-	// Criticality decides whether the strategy "tree" sheds the request.
+	Chain     prefix.Chain // of the prompt, or empty; read during the call only
+	Exact     prefix.Exact // of the prompt, if its token IDs are known; read during the call only
+	// Criticality determines whether the strategy "tree" sheds the request.
 	Criticality Criticality
-	// Spread is the hash by which the strategy "chwbl" spreads requests over endpoints; 0 if the
-	// request has none.
+	// Spread is the hash for the strategy "chwbl"; 0 if the request has none.
 	Spread uint64
 	// MaxTokens bounds the response; 0 if unknown.
 	MaxTokens int
-	// Objective is what the request asks of its server.
 	Objective Objective
-	// External are the scores of the profile's scorers in other processes, in their order, each by
-	// an endpoint's place in the list; nil for one without an answer.
+	// External are the scores of the profile's external scorers, in order, by an endpoint's place
+	// in the list; nil without an answer.
 	External [][]float64
-	// Session decides with the strategy "session".
-	Session Session
-	// Items are the hashes of the prompt's images, audio and video. It is read during the call
-	// only.
+	Session  Session
+	// Items are hashes of the prompt's images, audio and video, read during the call only.
 	Items []uint64
-	// Header returns a header of the request; nil if the profile reads none.
+	// Header returns a request's header; nil if the profile reads none.
 	Header func(name string) []byte
-	// Profile is the profile of the document that the request names; "" is the default.
+	// Profile is the document's profile that the request names; "" is the default.
 	Profile string
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// ring is a hash ring of endpoints, as Neutree's: endpoint E has virtual nodes at the first 16 hex
-// digits of MD5("E:0"), MD5("E:1") and so on. It never changes.
+// ring is an immutable hash ring of endpoints, as in Neutree: endpoint E has virtual nodes at the
+// first 16 hex digits of MD5("E:0"), MD5("E:1") and so on.
 type ring struct {
 	nodes  int
 	texts  []string // of the endpoints, by address
-	points []point  // by position
+	points []point
 }
 
 type point struct {
 	at       uint64
-	endpoint uint32 // index into texts, and into the list that the ring was made for
+	endpoint uint32 // index into texts, and into the ring's list
 }
 
 // hash64 is the first 16 hex digits of a text's MD5.
@@ -29,11 +29,9 @@ func hash64(text []byte) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// maxPoints bounds a ring. The endpoints of a list that would have more have fewer virtual nodes.
+// maxPoints bounds a ring. Long lists get fewer virtual nodes per endpoint.
 const maxPoints = 1 << 20
 
-// newRing returns the ring of a list, which is sorted by address. Points of endpoints that old has
-// are not computed again.
 func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
 	nodes = min(nodes, max(1, maxPoints/len(list)))
 	r := &ring{nodes: nodes, texts: make([]string, len(list))}
@@ -77,21 +75,18 @@ func newRing(nodes int, list []endpoint.Endpoint, old *ring) *ring {
 	return r
 }
 
-// place finds an address in a list, which is sorted by address.
 func place(list []endpoint.Endpoint, at netip.AddrPort) (int, bool) {
 	return slices.BinarySearchFunc(list, at, func(e endpoint.Endpoint, at netip.AddrPort) int {
 		return e.Addr.Compare(at)
 	})
 }
 
-// successor returns the index of the first point at or after a key, beyond the last of the first
-// one.
 func (r *ring) successor(key uint64) int {
 	i, _ := slices.BinarySearchFunc(r.points, key, func(p point, key uint64) int {
 		if p.at < key {
 			return -1
 		}
-		return 1 // also for an equal one: the first of several is wanted
+		return 1 // also if equal: the first of several is wanted
 	})
 	if i == len(r.points) {
 		return 0

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// server is the state of a test's endpoint.
 type server struct {
 	queue, running int // on its page
 	kv             float64
@@ -20,10 +19,9 @@ type server struct {
 	draining       bool
 }
 
-// epoch is when tests pick.
 var epoch = time.Unix(1000, 0)
 
-// endpoints makes a list in the given order: addresses ascend. The pages were scraped just now.
+// endpoints makes a list with ascending addresses and pages scraped just now.
 func endpoints(t testing.TB, servers ...server) []endpoint.Endpoint {
 	t.Helper()
 	registry := endpoint.NewRegistry(endpoint.Config{Jitter: func() float64 { return 0.5 }})
@@ -65,7 +63,7 @@ func strategy(t testing.TB, o Options) *Strategy {
 	return s
 }
 
-// ranked returns the last numbers of the addresses chosen.
+// ranked returns the last numbers of the chosen addresses.
 func ranked(s *Strategy, list []endpoint.Endpoint, n int) []byte {
 	var out []byte
 	for _, c := range s.Rank(&Request{}, epoch, list, nil, n, &Scratch{}) {
@@ -128,8 +126,8 @@ func TestStrategy_LoadSpreadsBetweenTwoSamples(t *testing.T) {
 	}
 }
 
-// A server that has the adapter is worth a wait, but not any wait. What was picked counts as loaded
-// at once, and stays so when its requests have ended.
+// A server with the adapter is worth a limited wait. A pick's adapter counts as loaded at once, and
+// after its requests end.
 func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	list := endpoints(t, server{}, server{}, server{})
 	page := func(i int, running ...string) {
@@ -188,8 +186,8 @@ func TestAdapter_ServerThatHasItIsPreferred(t *testing.T) {
 	}
 }
 
-// A server with one slot has only the adapter that was loaded last, also if it had others when its
-// page did not show its slots.
+// A server with one slot has only the last loaded adapter, whatever it had before its page showed
+// its slots.
 func TestAdapter_OneSlotHoldsTheLastOne(t *testing.T) {
 	list := endpoints(t, server{}, server{})
 	s, leases := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour)
@@ -280,7 +278,7 @@ func TestTrial_SuspectServerGetsSingleRequests(t *testing.T) {
 			s, leases, suspected := strategy(t, Options{}), endpoint.NewLeases("me", time.Hour), &list[2]
 			tt.fail(suspected)
 			now := epoch
-			// pick returns the lease of the suspected server, if one of n requests goes there.
+			// pick returns the suspect server's lease, if one of n requests goes there.
 			pick := func(n int) (lease *endpoint.Lease, picks int) {
 				for range n {
 					r := Request{Tokens: 1000}
@@ -402,7 +400,7 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 		}
 		return len(got) == len(want)
 	}
-	// 500 tokens are the mean of the requests that were sent: the same for each request that waits.
+	// 500 tokens are the mean of the sent requests, and assumed for each waiting one.
 	if want := map[string]float64{"prompt": 2, "evicted": 0, "backlog": 0, "in-flight": 0, "others": .6, "kv-cache": 1,
 		"adapter": 0}; !near(v[0].Costs, want) {
 		t.Errorf("%v, want %v", v[0].Costs, want)
@@ -425,9 +423,9 @@ func TestStrategy_DescribeShowsFiltersAndCostsInSeconds(t *testing.T) {
 	}
 }
 
-// A prompt that is read holds up the responses that the server writes: a long one waits elsewhere
-// rather than do so, a short one goes there. The part of the cost ends at some requests, so that it
-// does not outweigh the queue of a server that runs as many as it can.
+// Reading a long prompt delays the server's responses, so it goes elsewhere; a short one stays.
+// This cost has a limit, so that it does not outweigh the queue of a server that runs as many as it
+// can.
 func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 	list := endpoints(t, server{running: 10}, server{queue: 3})
 	s := strategy(t, Options{})
@@ -447,8 +445,9 @@ func TestStrategy_LongPromptGoesWhereFewResponsesRun(t *testing.T) {
 
 func TestStrategy_UnknownNameListsValidNames(t *testing.T) {
 	_, err := New(Options{Name: "best"})
-	if err == nil ||
-		err.Error() != `unknown strategy "best": use one of [chwbl least-request load plugins random round-robin session tree]` {
+	const want = `unknown strategy "best": use one of ` +
+		`[chwbl least-request load plugins random round-robin session tree]`
+	if err == nil || err.Error() != want {
 		t.Error(err)
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// external is external-scorer: the scores that another process has given, Request.External; 0 for
-// all without any.
+// external is external-scorer: another process's scores in Request.External, or 0.
 type external struct{ number int }
 
 func (e external) add(v view, weight float64) {
@@ -22,8 +21,8 @@ func (e external) add(v view, weight float64) {
 	}
 }
 
-// Candidates calls f with the endpoints that Rank would choose among, with what each has cached of
-// the prompt, and their state. They are valid during the call only.
+// Candidates calls f with the endpoints that Rank would choose among, with their cached tokens of
+// the prompt, and their state. Both are valid during the call only.
 func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool, scratch *Scratch,
 	f func([]Candidate, func(*endpoint.Endpoint) *endpoint.State)) {
@@ -36,5 +35,5 @@ func (s *Strategy) Candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	})
 }
 
-// Place returns a candidate's place in the list that it was ranked in.
+// Place returns a candidate's place in its list.
 func (c *Candidate) Place() int { return int(c.lot) }

@@ -6,17 +6,15 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// latency is latency-scorer. The headroom of an endpoint is what the request asks for less what is
-// predicted there. While some endpoint meets the objective the others score 0, and the one that
-// meets it most closely scores 1, or with "most" the one that meets it by far. If all miss it, idle
-// ones go first, then those that miss it between tokens alone, then those that miss the first token
-// alone; among these the one that misses it least scores 1. Without an objective that is the
+// latency is latency-scorer. Headroom is the request's objective minus the prediction. While some
+// endpoint meets the objective, the others score 0; the closest to it scores 1, or with "most" the
+// one with the most headroom. If all miss it, idle ones come first, then the ones that miss only
+// the TPOT, then only the TTFT; among these the closest scores 1. Without an objective, that is the
 // fastest.
 type latency struct {
 	*endpointpicker.Latency
 }
 
-// The groups of candidates, the best first.
 const (
 	meetsBoth = iota
 	idleLate
@@ -43,7 +41,7 @@ func (l latency) add(v view, weight float64) {
 	} else {
 		a, b = 1, 0
 	}
-	switch { // what is equal for all decides nothing
+	switch { // equal values decide nothing
 	case first.empty() && !between.empty():
 		a, b = 0, 1
 	case between.empty() && !first.empty():
@@ -80,7 +78,6 @@ func (l latency) group(v view, i int) int {
 	return lateBoth
 }
 
-// span has the distances of some headrooms from 0.
 type span struct{ low, high float64 }
 
 func newSpan() span { return span{math.Inf(1), math.Inf(-1)} }
@@ -92,7 +89,6 @@ func (s *span) include(headroom float64) {
 
 func (s *span) empty() bool { return s.high-s.low < 1e-9 }
 
-// part is where a headroom is in the span, from 0 to 1.
 func (s *span) part(headroom float64) float64 {
 	if s.empty() {
 		return 0.5
@@ -100,12 +96,11 @@ func (s *span) part(headroom float64) float64 {
 	return (math.Abs(headroom) - s.low) / (s.high - s.low)
 }
 
-// idleKV is the use of the KV cache below which a server is as good as idle.
+// idleKV is the KV cache usage below which a server counts as idle.
 const idleKV = 0.02
 
-// denies reports whether the admitters of a profile reject a request: latency-slo-admitter one that
-// no candidate is predicted to serve within its objective, and probabilistic-admitter some by the
-// saturation.
+// denies reports whether a profile's admitters reject a request: latency-slo-admitter if no
+// candidate is predicted to meet its objective, probabilistic-admitter randomly by saturation.
 func (p *plugins) denies(v view) bool {
 	if v.r.Criticality != Sheddable {
 		return false

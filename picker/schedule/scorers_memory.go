@@ -9,22 +9,20 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// Scorers that remember what picks have chosen, and one that reads a header.
+// Scorers with memory of picks, and one that reads a header.
 
-// noter remembers the endpoint that a request is sent to.
 type noter interface {
 	note(r *Request, c *Candidate)
 }
 
-// noHitLRU is no-hit-lru-scorer: prompts of which no candidate has cached a part go to the endpoint
-// whose last such prompt is the longest ago, so that caches grow evenly. It scores all other
-// requests 0.5.
+// noHitLRU is no-hit-lru-scorer: prompts without a cached part go to the endpoint whose last such
+// prompt is the oldest, so that caches grow evenly. Other requests score 0.5.
 type noHitLRU struct {
 	size int
 
 	mu    sync.Mutex
 	turn  uint64
-	turns map[netip.AddrPort]uint64 // the turn of each endpoint's last prompt
+	turns map[netip.AddrPort]uint64 // of each endpoint's last prompt
 }
 
 func newNoHitLRU(p endpointpicker.Instance) pluginScorer {
@@ -40,7 +38,7 @@ func (n *noHitLRU) add(v view, weight float64) {
 			return
 		}
 	}
-	turns := make([]uint64, len(v.c)) // 0 for an endpoint without a prompt
+	turns := make([]uint64, len(v.c)) // 0 without a prompt
 	n.mu.Lock()
 	for i := range v.c {
 		turns[i] = n.turns[v.c[i].Endpoint.Addr]
@@ -73,15 +71,15 @@ func (n *noHitLRU) note(_ *Request, c *Candidate) {
 	n.turns[at] = n.turn
 }
 
-// maxMedia bounds the images that mediaCache remembers, of all endpoints together.
+// maxMedia bounds mediaCache, over all endpoints.
 const maxMedia = 1 << 16
 
-// mediaCache is mm-embeddings-cache-scorer: the part of the request's images, audio and video that
-// an endpoint has had before.
+// mediaCache is mm-embeddings-cache-scorer: the part of the request's media that an endpoint had
+// before.
 type mediaCache struct {
 	mu    sync.Mutex
 	known map[mediaAt]*list.Element
-	order list.List // of mediaAt, the last used first
+	order list.List // of mediaAt, last used first
 }
 
 type mediaAt struct {
@@ -126,8 +124,8 @@ func (m *mediaCache) note(r *Request, c *Candidate) {
 	}
 }
 
-// headerLabel is header-label-affinity-scorer: 1 for endpoints whose label has the value of the
-// request's header.
+// headerLabel is header-label-affinity-scorer: 1 if the endpoint's label equals the request's
+// header.
 type headerLabel struct {
 	*endpointpicker.HeaderLabel
 }

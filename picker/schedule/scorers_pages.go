@@ -5,31 +5,31 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Scorers that read the servers' metrics pages. While pages decide nothing, each gives all
-// candidates the score of an idle server.
+// Scorers that read metrics pages. While pages decide nothing, all candidates get an idle server's
+// score.
 
 func waiting(s *endpoint.State) float64 { return s.Queue }
 func running(s *endpoint.State) float64 { return s.Running }
 func kvUse(s *endpoint.State) float64   { return s.KV }
 
 // fewer is queue-scorer and running-requests-size-scorer: 1 for the fewest requests of all
-// candidates, 0 for the most, in proportion between; 1 for all if they have equally many.
+// candidates, 0 for the most, linear in between; 1 if all are equal.
 type fewer struct {
-	of func(*endpoint.State) float64
+	value func(*endpoint.State) float64
 }
 
 func (f fewer) add(v view, weight float64) {
-	low, high := v.bounds(f.of)
+	low, high := v.bounds(f.value)
 	for i := range v.c {
 		score := 1.0
 		if v.paged && high > low {
-			score = (high - v.value(i, f.of, high)) / (high - low)
+			score = (high - v.value(i, f.value, high)) / (high - low)
 		}
 		v.c[i].Score += weight * score
 	}
 }
 
-// kvCache is kv-cache-utilization-scorer: the part of the KV cache that is free.
+// kvCache is kv-cache-utilization-scorer: the free part of the KV cache.
 type kvCache struct{}
 
 func (kvCache) add(v view, weight float64) {
@@ -43,7 +43,7 @@ func (kvCache) add(v view, weight float64) {
 	}
 }
 
-// loadAware is load-aware-scorer: 0.5 without waiting requests, falling to 0 at Threshold of them.
+// loadAware is load-aware-scorer: 0.5 without waiting requests, falling to 0 at Threshold.
 type loadAware struct{ *endpointpicker.LoadAware }
 
 func (l loadAware) add(v view, weight float64) {
@@ -57,8 +57,8 @@ func (l loadAware) add(v view, weight float64) {
 	}
 }
 
-// loraAffinity is lora-affinity-scorer: 1 where requests for the adapter run, 0.8 where a slot is
-// free, 0.6 where requests for it wait, else 0. A stale page counts as it was last.
+// loraAffinity is lora-affinity-scorer: 1 if requests for the adapter run, 0.8 if a slot is free,
+// 0.6 if requests for it wait, else 0. A stale page keeps its last score.
 type loraAffinity struct{}
 
 func (loraAffinity) add(v view, weight float64) {

@@ -2,10 +2,10 @@ package schedule
 
 import "github.com/penstock-project/penstock/manifests/endpointpicker"
 
-// Scorers that read what picks have shown: requests and tokens in flight, sessions, and prefixes.
+// Scorers that read the records of picks: requests and tokens in flight, sessions, and prefixes.
 
-// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight, and above it
-// MaxBusyScore times the distance to the most of all candidates, in proportion to that.
+// activeRequest is active-request-scorer: 1 up to IdleThreshold requests in flight, above it
+// MaxBusyScore times the relative distance to the candidates' maximum.
 type activeRequest struct{ *endpointpicker.ActiveRequest }
 
 func (a activeRequest) add(v view, weight float64) {
@@ -22,9 +22,9 @@ func (a activeRequest) add(v view, weight float64) {
 	}
 }
 
-// tokenLoad is token-load-scorer: 1 without tokens to compute, falling to 0 at QueueThresholdTokens
-// of them. They are the tokens that the server has not cached, of this prompt and of those in
-// flight without a first token.
+// tokenLoad is token-load-scorer: 1 without tokens to compute, falling to 0 at
+// QueueThresholdTokens. It counts the uncached tokens of this prompt and of requests in flight
+// without a first token.
 type tokenLoad struct{ *endpointpicker.TokenLoad }
 
 func (t tokenLoad) add(v view, weight float64) {
@@ -34,8 +34,7 @@ func (t tokenLoad) add(v view, weight float64) {
 	}
 }
 
-// sessionAffinity is session-affinity-scorer: 1 for the endpoint that the request's session is at,
-// 0 for others and without a session.
+// sessionAffinity is session-affinity-scorer: 1 for the endpoint of the request's session, else 0.
 type sessionAffinity struct{}
 
 func (sessionAffinity) add(v view, weight float64) {
@@ -50,9 +49,8 @@ func (sessionAffinity) add(v view, weight float64) {
 	}
 }
 
-// prefixCache is prefix-cache-scorer: the part of the prompt's whole blocks that is cached.
-// MatchLengthWeight of it is decided by the square of the cached tokens' share of
-// MatchLengthScaleTokens instead.
+// prefixCache is prefix-cache-scorer: the cached part of the prompt's whole blocks. The weight
+// MatchLengthWeight goes to the square of cached tokens / MatchLengthScaleTokens instead.
 type prefixCache struct{ *endpointpicker.PrefixCache }
 
 func (p prefixCache) add(v view, weight float64) {

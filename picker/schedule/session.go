@@ -7,20 +7,19 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Session is what is known of a request's session. The zero value is a request without one.
+// Session identifies a request's session. The zero value means no session.
 type Session struct {
-	ID uint64         // hash of the ID that the client gave; 0 if it gave none
-	At netip.AddrPort // the endpoint that the session is at; zero if that is unknown
+	ID uint64         // hash of the client's ID; 0 without one
+	At netip.AddrPort // the session's endpoint; zero if unknown
 	By uint16         // how the request names its session, for the caller's records
 }
 
 // SessionID returns the Session.ID of an ID.
 func SessionID(id []byte) uint64 { return max(1, hash64(id)) }
 
-// session keeps the requests of a session at one endpoint. A new session begins at the first
-// endpoint from its ID on, on the ring of the strategy "chwbl", so all pickers agree; without an ID
-// it begins at the endpoint with the fewest requests in flight. If the session's endpoint takes no
-// requests it begins again.
+// session keeps a session's requests at one endpoint. A new session starts at its ID's endpoint on
+// the ring of strategy "chwbl", so all pickers agree; without an ID, at the endpoint with the
+// fewest requests in flight. It starts again if its endpoint accepts no requests.
 type session struct {
 	rings  rings
 	random func() uint64
@@ -30,15 +29,13 @@ func newSession(o Options) *session {
 	return &session{rings: rings{nodes: cmp.Or(o.Hashing.VirtualNodes, defaultVirtualNodes)}, random: o.Random}
 }
 
-// prepare implements preparer.
 func (s *session) prepare(list []endpoint.Endpoint) { s.rings.of(list) }
 
-// choose implements chooser.
 func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State,
 	n int) []Candidate {
 	key := r.Session.ID
 	if i, found := s.sticky(r, list, c); found {
-		if key == 0 { // the endpoints for retries follow that of the session
+		if key == 0 { // the endpoints for retries follow the session's
 			var text [64]byte
 			key = hash64(append(text[:0], c[i].Endpoint.Text...))
 		}
@@ -51,7 +48,6 @@ func (s *session) choose(r *Request, list []endpoint.Endpoint, c []Candidate, st
 	return s.rings.of(list).first(key, c, n, func(*Candidate) bool { return true })
 }
 
-// sticky finds the candidate that a session is at.
 func (s *session) sticky(r *Request, list []endpoint.Endpoint, c []Candidate) (int, bool) {
 	if !r.Session.At.IsValid() {
 		return 0, false
@@ -63,7 +59,6 @@ func (s *session) sticky(r *Request, list []endpoint.Endpoint, c []Candidate) (i
 	return index(c, uint32(lot))
 }
 
-// explain implements chooser.
 func (s *session) explain(r *Request, list []endpoint.Endpoint, c []Candidate, _ []endpoint.State, verdicts []Verdict) {
 	if i, found := s.sticky(r, list, c); found {
 		verdicts[c[i].lot].Session = true

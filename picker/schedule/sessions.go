@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// maxSessions bounds the Sessions of a pool, of which each takes some 200 bytes. Of more, those
-// that had no request for the longest time begin again.
+// maxSessions bounds a pool's Sessions, at some 200 bytes each. The least recently used ones start
+// again.
 const maxSessions = 1 << 16
 
-// Sessions are where a pool's sessions are: their endpoints or, of an import, their clusters. The
-// zero value is empty.
+// Sessions maps a pool's sessions to their endpoints or, for an import, to their clusters. The zero
+// value is empty.
 type Sessions[At comparable] struct {
 	mu    sync.Mutex
-	known map[uint64]*list.Element // by ID
-	order list.List                // of *kept[At], the last used first
+	known map[uint64]*list.Element
+	order list.List // of *kept[At], last used first
 }
 
 type kept[At comparable] struct {
 	id     uint64
 	at     At
 	on     time.Time // of the last request
-	shared time.Time // when Keep reported it last; zero for a session of another process
+	shared time.Time // when Keep last reported it; zero if it came from another process
 }
 
-// renewals is how often a session that stays is reported in its time to live.
+// renewals is how often a continuing session is reported within its time to live.
 const renewals = 4
 
-// Find returns where a session is, if it had a request within ttl; zero otherwise.
+// Find returns a session's place if it had a request within ttl; else zero.
 func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At) {
 	if id == 0 {
 		return at
@@ -41,8 +41,8 @@ func (s *Sessions[At]) Find(id uint64, now time.Time, ttl time.Duration) (at At)
 	return at
 }
 
-// Keep records where a session has a request. It does nothing without an ID. It reports whether
-// other processes need to learn of it: the session is new, has moved, or goes on for a while.
+// Keep records a session's request; without an ID it does nothing. It reports whether other
+// processes need the session: it is new, has moved, or was last reported long ago.
 func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) (publish bool) {
 	if id == 0 {
 		return false
@@ -59,8 +59,7 @@ func (s *Sessions[At]) Keep(id uint64, at At, now time.Time, ttl time.Duration) 
 	return next.shared.Equal(now)
 }
 
-// Learn records a session whose last request another process has picked for, at a time. A later one
-// counts.
+// Learn records a session that another process reported. A later request counts.
 func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Duration) {
 	if id == 0 || now.Sub(on) > ttl {
 		return
@@ -73,7 +72,7 @@ func (s *Sessions[At]) Learn(id uint64, at At, on, now time.Time, ttl time.Durat
 	s.put(kept[At]{id: id, at: at, on: on}, now, ttl)
 }
 
-// Each calls f for the sessions that have not expired, the last used first, until it returns false.
+// Each calls f for unexpired sessions, last used first, until f returns false.
 func (s *Sessions[At]) Each(now time.Time, ttl time.Duration, f func(id uint64, at At, on time.Time) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +83,7 @@ func (s *Sessions[At]) Each(now time.Time, ttl time.Duration, f func(id uint64, 
 	}
 }
 
-// put keeps a session. s.mu is held.
+// s.mu is held.
 func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 	if e := s.known[next.id]; e != nil {
 		*e.Value.(*kept[At]) = next
@@ -95,7 +94,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 		s.known = map[uint64]*list.Element{}
 	}
 	s.known[next.id] = s.order.PushFront(&next)
-	for range 2 { // so many at most: one pick does not pay for all that have expired
+	for range 2 { // at most two, so that one pick does not pay for all expired ones
 		last := s.order.Back()
 		if old := last.Value.(*kept[At]); len(s.known) > maxSessions || now.Sub(old.on) > ttl {
 			s.order.Remove(last)
@@ -104,7 +103,7 @@ func (s *Sessions[At]) put(next kept[At], now time.Time, ttl time.Duration) {
 	}
 }
 
-// Len returns how many sessions are known, expired ones included.
+// Len returns the number of sessions, expired ones included.
 func (s *Sessions[At]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,30 +6,29 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// strategies by name. A new strategy is a row here, and a file if it needs one.
+// A new strategy is a row here, and a file if needed.
 var strategies = map[string]func(Options) *Strategy{
-	// The least cost in seconds.
+	// Least cost in seconds.
 	"load": func(Options) *Strategy {
 		return &Strategy{scorer: &load{}, trials: true}
 	},
-	// The fewest of this process's requests in flight.
+	// Fewest requests in flight.
 	"least-request": func(Options) *Strategy { return &Strategy{scorer: leastRequest{}} },
-	// The filter tree of the inference extension with InferenceModels.
+	// The inference extension's filter tree with InferenceModels.
 	"tree": func(o Options) *Strategy { return &Strategy{chooser: tree{o.Random}} },
-	// Consistent hashing of the beginning of a conversation, with bounded loads.
+	// Consistent hashing of a conversation's beginning, with bounded loads.
 	"chwbl": func(o Options) *Strategy { return &Strategy{chooser: newCHWBL(o)} },
-	// The endpoint that the request's session is at.
+	// The endpoint of the request's session.
 	"session": func(o Options) *Strategy { return &Strategy{chooser: newSession(o)} },
 	// Filters, scorers and a choice.
 	Plugins: newPlugins,
 	// All endpoints in turn, by address.
 	"round-robin": func(Options) *Strategy { return &Strategy{turn: new(atomic.Uint64)} },
-	// All endpoints with equal probability.
+	// Uniform.
 	"random": func(Options) *Strategy { return &Strategy{} },
 }
 
-// UsesMetrics reports whether the strategy that these options give needs the model servers' metrics
-// pages.
+// UsesMetrics reports whether the strategy of these options needs metrics pages.
 func UsesMetrics(o *Options) bool {
 	switch {
 	case o.Full.Queue > 0 || o.Full.KVCachePercent > 0 || o.ShedAfter > 0:
@@ -40,31 +39,30 @@ func UsesMetrics(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == "tree"
 }
 
-// UsesPrefixes reports whether the strategy that these options give compares what servers have
-// cached of a prompt.
+// UsesPrefixes reports whether the strategy of these options compares cached prompts.
 func UsesPrefixes(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == Plugins && o.Profile != nil && o.Profile.Prompts
 }
 
-// UsesObjective reports whether the strategy that these options give reads Request.Objective.
+// UsesObjective reports whether the strategy of these options reads Request.Objective.
 func UsesObjective(o *Options) bool {
 	return o.Name == "" || o.Name == "load" || o.Name == Plugins && o.Profile != nil && o.Profile.Latency
 }
 
-// UsesCriticality reports whether the strategy that these options give reads Request.Criticality.
+// UsesCriticality reports whether the strategy of these options reads Request.Criticality.
 func UsesCriticality(o *Options) bool {
 	admits := o.Name == Plugins && o.Profile != nil && o.Profile.Admission != (endpointpicker.Admission{})
 	return o.Name == "tree" || o.ShedAfter > 0 || admits
 }
 
-// ShedsFull reports whether the strategy that these options give sheds sheddable requests while no
-// endpoint has capacity, and reads Request.Criticality for that alone.
+// ShedsFull reports whether the strategy of these options sheds sheddable requests while no
+// endpoint has capacity. It reads Request.Criticality only for that.
 func ShedsFull(o *Options) bool { return o.ShedFull && (o.Name == "" || o.Name == "load") }
 
-// UsesSpread reports whether a strategy of this name reads Request.Spread.
+// UsesSpread reports whether a strategy reads Request.Spread.
 func UsesSpread(name string) bool { return name == "chwbl" }
 
-// UsesSessions reports whether the strategy that these options give reads Request.Session.
+// UsesSessions reports whether the strategy of these options reads Request.Session.
 func UsesSessions(o *Options) bool {
 	return o.Name == "session" || o.Name == Plugins && o.Profile != nil && o.Profile.Sessions
 }

@@ -13,72 +13,68 @@ import (
 	"github.com/penstock-project/penstock/picker/prefix"
 )
 
-// Full are the thresholds of a full endpoint, which takes no further requests: one threshold is
-// enough; 0 disables one.
+// Full has the thresholds of a full endpoint, which accepts no further requests. One reached
+// threshold is enough; 0 disables one.
 type Full struct {
-	Queue          int32 // requests waiting
+	Queue          int32 // waiting requests
 	KVCachePercent int32 // 1 to 100
-	InFlight       int32 // requests in flight of all processes
+	InFlight       int32 // of all processes
 }
 
-// Options of a Strategy.
+// Options configure a Strategy.
 type Options struct {
-	Name    string // a key of the table; "" means "load"
+	Name    string // key of the table; "" means "load"
 	Full    Full
 	Hashing Hashing
-	// ShedAfter sheds a sheddable request if the time to its first token at the endpoint chosen is
-	// predicted to be longer; 0: it does not.
+	// ShedAfter sheds a sheddable request with a longer predicted time to the first token; 0
+	// disables it.
 	ShedAfter time.Duration
-	// ShedFull has strategy load shed a sheddable request if no endpoint has capacity, by the
-	// thresholds of strategy tree.
+	// ShedFull makes strategy load shed a sheddable request if no endpoint has capacity by strategy
+	// tree's thresholds.
 	ShedFull bool
 	Random   func() uint64 // uniform; required
-	// Profile of the strategy "plugins", which requires it.
-	Profile *endpointpicker.Profile
-	// Prefixes are those that the endpoints' servers have cached; nil: not known.
+	Profile  *endpointpicker.Profile
+	// Prefixes tracks the servers' cached prefixes; may be nil.
 	Prefixes *prefix.Index
 }
 
-// Equal reports whether two options give strategies that decide alike. It does not compare Random
-// and Prefixes.
+// Equal reports whether two options give equivalent strategies. It ignores Random and Prefixes.
 func (o *Options) Equal(p *Options) bool {
 	return o.Name == p.Name && o.Full == p.Full && o.Hashing == p.Hashing && o.ShedAfter == p.ShedAfter &&
 		o.ShedFull == p.ShedFull &&
 		reflect.DeepEqual(o.Profile, p.Profile)
 }
 
-// Strategy ranks endpoints. One serves a pool until its options change; many requests call its
-// methods concurrently.
+// Strategy ranks endpoints. One serves a pool until its options change, with concurrent requests.
 type Strategy struct {
 	name      string
 	filters   []filter
 	full      Full
-	scorer    scorer        // nil: all cost the same
-	load      *load         // the scorer, if it is this one
-	foresees  *load         // predicts latency; nil in strategies that do not
-	after     float64       // Options.ShedAfter in seconds
-	shedsFull bool          // Options.ShedFull
+	scorer    scorer // nil if all cost the same
+	load      *load  // scorer, if it is a *load
+	foresees  *load  // predicts latency; may be nil
+	after     float64
+	shedsFull bool
 	trials    bool          // suspect endpoints get single requests
-	prefixes  *prefix.Index // nil if they do not decide
+	prefixes  *prefix.Index // nil if unused
 	random    func() uint64
-	turn      *atomic.Uint64 // the round-robin position; nil in other strategies
-	chooser   chooser        // in place of a scorer; nil in strategies that compare costs
-	noters    []noter        // remember what Rank has chosen
-	// variants take the place of the strategy for requests that name them (Request.Profile).
+	turn      *atomic.Uint64 // round-robin position; nil in other strategies
+	chooser   chooser        // replaces the scorer; nil in strategies that compare costs
+	noters    []noter        // record Rank's choices
+	// variants replace the strategy for requests that name them (Request.Profile).
 	variants map[string]*Strategy
 }
 
-// chooser selects endpoints by rules that are no costs.
 type chooser interface {
-	// choose moves up to n candidates to the front of c, best first, and returns them; none if the
-	// request is to be shed. c is in the order of list. states, and explain's verdicts, are those
-	// of all endpoints of list: a candidate's is at its lot.
+	// choose moves up to n candidates to the front of c, best first, and returns them; none to shed
+	// the request. c is in the order of list. states, and explain's verdicts, are for all of list,
+	// by lot.
 	choose(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate
-	// explain completes the verdicts on the candidates of a request. It may reorder c.
+	// explain completes the candidates' verdicts. It may reorder c.
 	explain(r *Request, list []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict)
 }
 
-// preparer is a chooser that computes something once for each list of endpoints.
+// preparer is a chooser with a computation per list of endpoints.
 type preparer interface {
 	prepare(list []endpoint.Endpoint)
 }
@@ -99,25 +95,24 @@ type scorer interface {
 // Candidate is an endpoint that passed the filters.
 type Candidate struct {
 	Endpoint *endpoint.Endpoint
-	Cost     float64 // of strategy load in seconds, of least-request in requests
-	Score    float64 // of strategy plugins: the sum of its scorers' scores by weight
-	Cached   int     // tokens of the prompt that the server has cached
-	// TTFT and TPOT are the predicted times to the first token and between two, in seconds: of the
-	// first that was ranked, and of all if the request has an Objective. 0: not predicted.
+	Cost     float64 // in seconds for strategy load, in requests for least-request
+	Score    float64 // of strategy plugins: the weighted sum of scores
+	Cached   int     // tokens of the prompt
+	// TTFT and TPOT are the predicted times to the first token and between two, in seconds, for the
+	// first ranked, and for all if the request has an Objective; 0 if unknown.
 	TTFT, TPOT float64
-	Trial      bool // the endpoint is suspect, and this request shows whether it works; or Relearn
-	// it is predicted to be too slow by what was learned long ago, and this request shows its speed
-	// again
+	// Trial means that the request tests a suspect endpoint, or Relearn.
+	Trial   bool
 	Relearn bool
-	// Rate at which the endpoint is taken to read the prompt, in tokens a second, and how it is
-	// known: "" for one that is assumed. 0: prompts do not decide.
+	// Rate is the assumed prefill rate, in tokens a second, RateFrom its source, or "" for a guess;
+	// 0 if prompts do not decide.
 	Rate     float64
 	RateFrom endpoint.RateSource
-	Drawn    bool // one of the two whose scores power-of-two-picker compared for the first place
+	Drawn    bool // compared by power-of-two-picker for the first place
 
-	last     bool // the endpoint is suspect, and gets this request only if there is no other
-	out      bool // a narrower prefers others
-	warm     bool // some candidate has cached a part of the prompt
+	last     bool // suspect: the last choice
+	out      bool // a narrower excludes it
+	warm     bool // some candidate has a part of the prompt cached
 	misses   bool // the request's objective
 	features endpoint.Features
 	measure  bool // the time to the first byte shows the server's rate
@@ -125,22 +120,22 @@ type Candidate struct {
 	doubt    doubt
 	lot      uint32
 	uncached float64 // tokens
-	weight   float64 // of the time to read them
-	evicts   float64 // of weight, for what they evict
-	returns  float64 // tokens of them whose eviction costs nothing: the server was the last one to have them
-	ahead    float64 // seconds in which the server reads the prompts before this one, and loads its adapter
-	adapter  uint64  // the hash of the LoRA adapter that the request needs; 0 for none
+	weight   float64 // of the time to read uncached
+	evicts   float64 // part of weight for evictions
+	returns  float64 // tokens of uncached whose eviction is free at the former home
+	ahead    float64 // seconds to read the earlier prompts and to load the adapter
+	adapter  uint64  // hash of the LoRA adapter; 0 if none is needed
 	slots    int     // for adapters
 	affinity uint64  // of the adapter to the server
-	away     float64 // seconds that it costs to load the adapter here rather than at its homes
-	loads    bool    // the adapter is to be loaded
-	crowded  bool    // and the page shows that other adapters use all slots
+	away     float64 // additional seconds to load the adapter away from its homes
+	loads    bool    // must load the adapter
+	crowded  bool    // and its page shows other adapters in all slots
 }
 
-// Suspect reports whether the endpoint gets a request only if there is no other one.
+// Suspect reports whether the endpoint is the last choice.
 func (c *Candidate) Suspect() bool { return c.last }
 
-// Work returns what a request asks of the endpoint.
+// Work returns a request's demand on the endpoint.
 func (c *Candidate) Work(r *Request) endpoint.Work {
 	first, slowest, whole := c.expects(r)
 	prompt := int(c.uncached)
@@ -155,21 +150,19 @@ func (c *Candidate) Work(r *Request) endpoint.Work {
 	}
 }
 
-// Scratch is reusable working memory for Rank.
+// Scratch is Rank's reusable working memory.
 type Scratch struct {
 	candidates []Candidate
-	// Eligible is the last Rank's number of allowed endpoints that are not draining and that pass
-	// the filters of plugins, full ones included.
+	// Eligible is the last Rank's number of allowed endpoints that pass all filters but full.
 	Eligible int
 	fresh    int // of them
-	// Shed means that the last Rank found endpoints that are not full, and that the strategy has
-	// none for this request.
+	// Shed means that the last Rank shed the request although some endpoints are not full.
 	Shed bool
 	Why  string // it was shed
-	// Passed is the endpoint of the request's key, which chwbl passed over in the last Rank because
-	// of its requests in flight; nil: none.
+	// Passed is the endpoint of the request's key that chwbl passed over in the last Rank for its
+	// requests in flight, or nil.
 	Passed  *endpoint.Endpoint
-	excess  []Excess // of a request that was shed
+	excess  []Excess // of a shed request
 	full    fullBy
 	room    room // for a sheddable request
 	servers []*prefix.Server
@@ -178,7 +171,7 @@ type Scratch struct {
 	states  []endpoint.State // of all, for a chooser
 }
 
-// Names of all strategies, sorted.
+// Names returns the names of all strategies, sorted.
 func Names() []string {
 	names := make([]string, 0, len(strategies))
 	for name := range strategies {
@@ -217,7 +210,6 @@ func New(o Options) (*Strategy, error) {
 	return s, nil
 }
 
-// newVariants returns the strategy of a document with a profile for each value of a header.
 func newVariants(o Options, by *endpointpicker.ByHeader) (*Strategy, error) {
 	all := map[string]*Strategy{}
 	for name, profile := range by.Profiles {
@@ -234,7 +226,7 @@ func newVariants(o Options, by *endpointpicker.ByHeader) (*Strategy, error) {
 	return &s, nil
 }
 
-// of returns the variant that a request names, or s.
+// of returns the request's variant, or s.
 func (s *Strategy) of(r *Request) *Strategy {
 	if v := s.variants[r.Profile]; v != nil {
 		return v
@@ -242,20 +234,19 @@ func (s *Strategy) of(r *Request) *Strategy {
 	return s
 }
 
-// Name of the strategy.
+// Name returns the strategy's name.
 func (s *Strategy) Name() string { return s.name }
 
-// Measure is what a strategy compares candidates by.
+// Measure is the number by which a strategy compares candidates.
 type Measure uint8
 
-// The measures.
 const (
-	ByRule  Measure = iota // no number: the strategy has an order of its own
+	ByRule  Measure = iota // no number: the strategy has its own order
 	ByCost                 // Candidate.Cost
 	ByScore                // Candidate.Score
 )
 
-// Measure returns that of the strategy.
+// Measure returns the strategy's measure.
 func (s *Strategy) Measure() Measure {
 	if s.scorer != nil {
 		return ByCost
@@ -266,8 +257,7 @@ func (s *Strategy) Measure() Measure {
 	return ByRule
 }
 
-// Choice returns how strategy plugins chooses by scores, as the type of a picker in endpointpicker;
-// "" for others.
+// Choice returns the type of strategy plugins' picker in endpointpicker; "" for others.
 func (s *Strategy) Choice() string {
 	if p, ok := s.chooser.(*plugins); ok {
 		return p.kind
@@ -275,7 +265,7 @@ func (s *Strategy) Choice() string {
 	return ""
 }
 
-// Prepare computes what picks among list need. Without it the first pick does so.
+// Prepare computes the data for picks among list. Otherwise the first pick does.
 func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 	if p, ok := s.chooser.(preparer); ok && len(list) > 0 {
 		p.prepare(list)
@@ -283,8 +273,7 @@ func (s *Strategy) Prepare(list []endpoint.Endpoint) {
 }
 
 // Rank returns up to n endpoints of list for a request, best first, by their state at now; n is at
-// least 1. allowed, if not nil, restricts the choice. The result is valid until scratch is used
-// again.
+// least 1. allowed, if not nil, restricts the choice. The result is valid until scratch is reused.
 func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	n int, scratch *Scratch) []Candidate {
 	s = s.of(r)
@@ -301,7 +290,6 @@ func (s *Strategy) Rank(r *Request, now time.Time, list []endpoint.Endpoint, all
 	return ranked
 }
 
-// rank is Rank with the round-robin position of this request.
 func (s *Strategy) rank(r *Request, now time.Time, list []endpoint.Endpoint, allowed func(*endpoint.Endpoint) bool,
 	n int, turn uint64, scratch *Scratch) []Candidate {
 	c := s.candidates(r, now, list, allowed, scratch)
@@ -343,7 +331,6 @@ func (s *Strategy) order(
 	return best(c, n, s.random())
 }
 
-// match sets what each candidate has cached of a request's prompt, which it need not read.
 func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	if s.prefixes == nil || len(r.Chain)+len(r.Exact.Ends) == 0 {
 		return
@@ -365,10 +352,9 @@ func (s *Strategy) match(r *Request, c []Candidate, scratch *Scratch) {
 	if s.load != nil {
 		s.load.sendBack(s.prefixes, r.Chain, c, scratch)
 	}
-	clear(scratch.servers) // a scratch outlives pools
+	clear(scratch.servers) // scratch outlives pools
 }
 
-// candidates are the endpoints that pass the filters, in the order of list.
 func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoint,
 	allowed func(*endpoint.Endpoint) bool, scratch *Scratch) []Candidate {
 	c, at, state := scratch.candidates[:0], endpoint.At(now), &scratch.state
@@ -429,7 +415,6 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	}
 	s.load.learn(&m)
 	s.load.adapters.blind.Store(scratch.fresh == 0)
-	// a page shows for the first time that the model is an adapter
 	if adapter == 0 && s.load.adapters.hash(r.Model) != 0 {
 		return s.candidates(r, now, list, allowed, scratch)
 	}
@@ -439,7 +424,6 @@ func (s *Strategy) candidates(r *Request, now time.Time, list []endpoint.Endpoin
 	return c
 }
 
-// best moves the n best candidates to the front: by cost, then by a draw.
 func best(c []Candidate, n int, draw uint64) []Candidate {
 	n = min(n, len(c))
 	for i := range n {
@@ -467,7 +451,7 @@ func better(a, b *Candidate, draw uint64) bool {
 	return mix(draw+uint64(a.lot)) < mix(draw+uint64(b.lot))
 }
 
-// mix is the finalizer of splitmix64: different numbers look like independent draws.
+// mix is the finalizer of splitmix64.
 func mix(x uint64) uint64 {
 	x *= 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -475,7 +459,6 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// inTurn rotates the candidates so that number turn comes first, and returns n of them.
 func inTurn(c []Candidate, turn uint64, n int) []Candidate {
 	first := int(turn % uint64(len(c)))
 	slices.Reverse(c[:first])
@@ -484,6 +467,6 @@ func inTurn(c []Candidate, turn uint64, n int) []Candidate {
 	return c[:min(n, len(c))]
 }
 
-// Candidates returns all endpoints that passed the filters of the last Rank or Preview, the ranked
-// ones first.
+// Candidates returns all endpoints that passed the filters of the last Rank or Preview, ranked ones
+// first.
 func (s *Scratch) Candidates() []Candidate { return s.candidates }

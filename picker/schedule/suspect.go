@@ -6,12 +6,11 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// A suspect endpoint gets single requests: one that succeeds clears it. Meanwhile it is the last
-// choice. Endpoints are suspect whose requests often fail, and stale ones where no request has
-// succeeded since. If less than half of a pool is fresh, freshness decides nothing: then the pages
-// are the problem, or the pool was idle, and the few fresh endpoints must not get everything.
+// A suspect endpoint is the last choice, and gets single requests; a successful one clears it.
+// Endpoints are suspect if their requests often fail, or if they are stale without a success since.
+// If less than half of a pool is fresh, freshness decides nothing: the pages are the problem, or
+// the pool was idle, and the few fresh endpoints must not get everything.
 
-// doubt is why an endpoint may be suspect.
 type doubt uint8
 
 const (
@@ -19,7 +18,7 @@ const (
 	stale
 	trialDue
 	silent
-	given // the silent endpoint has had all requests that it may have
+	given // the silent endpoint got its maximum of requests
 )
 
 func doubts(s *endpoint.State) (d doubt) {
@@ -40,21 +39,21 @@ func doubts(s *endpoint.State) (d doubt) {
 	return d
 }
 
-// Suspicion is why an endpoint is suspect; "" if it is not.
+// Suspicion is why an endpoint is suspect, or "".
 type Suspicion string
 
-// The reasons.
+// Why endpoints are suspect.
 const (
-	Silent  Suspicion = "silent"  // it sends no tokens
-	Failing Suspicion = "failing" // its requests fail
-	Stale   Suspicion = "stale"   // its metrics page is stale, and no request has succeeded since
+	Silent  Suspicion = "silent" // sends no tokens
+	Failing Suspicion = "failing"
+	Stale   Suspicion = "stale" // its metrics page is stale, without a successful request since
 )
 
-// Suspicions are all reasons.
+// Suspicions lists all reasons.
 var Suspicions = []Suspicion{Silent, Failing, Stale}
 
-// Suspects returns why each endpoint of list is suspect at a moment, in its order. Strategies that
-// take turns suspect silent endpoints alone.
+// Suspects returns why each endpoint of list is suspect at a moment, in its order. Strategies
+// without trials suspect only silent endpoints.
 func (s *Strategy) Suspects(now time.Time, list []endpoint.Endpoint) []Suspicion {
 	s = s.of(&Request{})
 	out, all := make([]Suspicion, len(list)), make([]doubt, len(list))
@@ -81,7 +80,6 @@ func (s *Strategy) Suspects(now time.Time, list []endpoint.Endpoint) []Suspicion
 	return out
 }
 
-// suspicion is the first of the doubts.
 func (d doubt) suspicion() Suspicion {
 	switch {
 	case d&silent != 0:
@@ -94,8 +92,7 @@ func (d doubt) suspicion() Suspicion {
 	return ""
 }
 
-// decides returns which doubts make endpoints suspect that are not silent, where so many of those
-// that are eligible have fresh pages.
+// decides returns the doubts, other than silent, that make an endpoint suspect.
 func decides(eligible, fresh int) doubt {
 	if 2*fresh >= eligible {
 		return failing | stale
@@ -103,12 +100,11 @@ func decides(eligible, fresh int) doubt {
 	return failing
 }
 
-// silence is the name of the rule that leaves out silent endpoints.
 const silence = "silent"
 
-// withoutSilent removes the silent endpoints from c, with every strategy: a request gets no
-// token there. A silent endpoint stays for a trial that is due. While all others are full it gets
-// endpoint.MaxGiven requests, and while all are silent silence decides nothing, but for Suspect.
+// withoutSilent removes the silent endpoints from c, with every strategy, because they send no
+// tokens. A silent endpoint stays for a due trial. While all others are full it gets
+// endpoint.MaxGiven requests. While all are silent, they stay as suspects.
 func withoutSilent(c []Candidate, serving int) []Candidate {
 	free := false
 	for i := range c {
@@ -129,7 +125,7 @@ func withoutSilent(c []Candidate, serving int) []Candidate {
 	return kept
 }
 
-// suspect marks the suspect candidates. eligible and fresh count the pool's endpoints.
+// eligible and fresh count the pool's endpoints.
 func suspect(c []Candidate, eligible, fresh int) {
 	decisive := decides(eligible, fresh)
 	for i := range c {
@@ -141,15 +137,15 @@ func suspect(c []Candidate, eligible, fresh int) {
 }
 
 const (
-	// slowestRate, in tokens a second, is the least at which a server reads prompts.
+	// slowestRate is the lowest plausible prefill rate, in tokens a second.
 	slowestRate = 100
-	// mostUnknown is the most of it that counts for the time to the end of an answer.
+	// mostUnknown bounds its share of the time to the end of a response.
 	mostUnknown = 5 * time.Second
 )
 
-// expects returns the predicted times to the first token, and to the end of an answer that is not
-// streamed, by which a server is found to be silent; 0: unknown. slowest is the time to the first
-// token at slowestRate, if the server's rate is unknown; else 0.
+// expects returns the predicted times to the first token, and to the end of a response that is not
+// streamed, which show whether a server is silent; 0 if unknown. slowest is the time to the first
+// token at slowestRate if the server's rate is unknown, else 0.
 func (c *Candidate) expects(r *Request) (first, slowest, whole time.Duration) {
 	if c.TTFT <= 0 {
 		return 0, 0, 0

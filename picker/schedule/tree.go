@@ -2,25 +2,22 @@ package schedule
 
 import "github.com/penstock-project/penstock/picker/endpoint"
 
-// Criticality of a request. "" is Standard.
+// Criticality of a request; "" means Standard.
 type Criticality string
 
-// The criticalities. The strategy "tree" answers a Sheddable request 429 if no endpoint has
-// capacity.
+// The strategy "tree" answers a Sheddable request with 429 if no endpoint has capacity.
 const (
 	Critical  Criticality = "Critical"
 	Standard  Criticality = "Standard"
 	Sheddable Criticality = "Sheddable"
 )
 
-// Thresholds of the strategy "tree".
 const (
-	criticalQueue  = 50  // endpoints with fewer waiting requests get Critical ones first
-	sheddableQueue = 5   // endpoints with capacity have at most so many waiting requests,
-	sheddableKV    = 0.8 // and use at most so much of their KV cache
+	criticalQueue  = 50  // endpoints with fewer waiting requests are preferred for Critical ones
+	sheddableQueue = 5   // capacity: at most this many waiting requests,
+	sheddableKV    = 0.8 // and at most this KV cache usage
 )
 
-// Steps of the tree, as verdicts name them.
 const (
 	stepStale    = "stale"
 	stepLowQueue = "low-queue"
@@ -30,19 +27,18 @@ const (
 	stepKV       = "least-kv-cache"
 )
 
-// tree is the filter tree of the inference extension with InferenceModels. Each step keeps some of
-// the endpoints that the step before it kept; a step that would keep none keeps all.
+// tree is the inference extension's filter tree with InferenceModels. Each step keeps some of the
+// remaining endpoints, or all if it would keep none.
 //
-//	Critical:   low-queue -> lora -> least-queue -> least-kv-cache, or without an endpoint of a low queue
+//	Critical:   low-queue -> lora -> least-queue -> least-kv-cache, or if no queue is low
 //	            least-queue -> lora -> least-kv-cache
 //	Standard:   capacity -> least-queue -> lora -> least-kv-cache
 //	Sheddable:  the same, but no endpoint if capacity keeps none
 //
-// One of the endpoints that are left is drawn by lot. The endpoints for retries are those that the
-// tree chooses of the rest.
+// The pick is random among the remaining endpoints. For retries, the tree then chooses among the
+// rest.
 type tree struct{ random func() uint64 }
 
-// choose implements chooser.
 func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, n int) []Candidate {
 	n = min(n, len(c))
 	for i := range n {
@@ -57,23 +53,21 @@ func (t tree) choose(r *Request, _ []endpoint.Endpoint, c []Candidate, states []
 	return c[:n]
 }
 
-// explain implements chooser.
 func (t tree) explain(r *Request, _ []endpoint.Endpoint, c []Candidate, states []endpoint.State, verdicts []Verdict) {
 	walk(r, c, states, func(c *Candidate, step string) { verdicts[c.lot].Out = step })
 }
 
-// branch is the set of endpoints that a walk of the tree has kept: the first ones of a list.
 type branch struct {
 	c       []Candidate
 	states  []endpoint.State
 	dropped func(*Candidate, string) // may be nil
-	// What stale endpoints count with: the worst values of the fresh ones.
+	// Stale endpoints count with the worst values of the fresh ones.
 	fresh     int
 	queue, kv float64
 }
 
-// walk moves the endpoints that the tree leaves to the front of c, and returns how many there are;
-// 0 if the request is shed.
+// walk moves the endpoints that the tree keeps to the front of c, and returns their number; 0 if
+// the request is shed.
 func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) int {
 	b := grow(c, states, dropped)
 	if r.Criticality == Critical {
@@ -98,22 +92,19 @@ func walk(r *Request, c []Candidate, states []endpoint.State, dropped func(*Cand
 	return len(b.c)
 }
 
-// grow begins a walk, with the endpoints that are not stale.
 func grow(c []Candidate, states []endpoint.State, dropped func(*Candidate, string)) branch {
 	b := branch{c: c, states: states, dropped: dropped}
 	for i := range c {
-		if s := b.of(&c[i]); s.Fresh {
+		if s := b.state(&c[i]); s.Fresh {
 			b.fresh, b.queue, b.kv = b.fresh+1, max(b.queue, queue(s)), max(b.kv, s.KV)
 		}
 	}
-	// else freshness decides nothing: most pages may be gone for a reason that is not the servers'
 	if 2*b.fresh >= len(c) {
-		b.keep(stepStale, func(c *Candidate) bool { return b.of(c).Fresh })
+		b.keep(stepStale, func(c *Candidate) bool { return b.state(c).Fresh })
 	}
 	return b
 }
 
-// exceeded implements shedder.
 func (t tree) exceeded(c []Candidate, states []endpoint.State) []Excess {
 	b := grow(c, states, nil)
 	var waiting, used tally
@@ -129,31 +120,29 @@ func (t tree) exceeded(c []Candidate, states []endpoint.State) []Excess {
 		"KV cache of strategy tree", "%", 100*sheddableKV)
 }
 
-// of returns an endpoint's state.
-func (b *branch) of(c *Candidate) *endpoint.State { return &b.states[c.lot] }
+func (b *branch) state(c *Candidate) *endpoint.State { return &b.states[c.lot] }
 
-// waiting returns how many requests wait at an endpoint. If no endpoint has fresh metrics, the
-// requests in flight stand for them.
+// waiting returns an endpoint's waiting requests; without any fresh metrics, its requests in
+// flight.
 func (b *branch) waiting(c *Candidate) float64 {
 	switch {
-	case b.of(c).Fresh:
-		return queue(b.of(c))
+	case b.state(c).Fresh:
+		return queue(b.state(c))
 	case b.fresh == 0:
-		return float64(b.of(c).InFlight)
+		return float64(b.state(c).InFlight)
 	}
 	return b.queue
 }
 
-// used returns how much of an endpoint's KV cache is in use.
 func (b *branch) used(c *Candidate) float64 {
-	if b.of(c).Fresh {
-		return b.of(c).KV
+	if b.state(c).Fresh {
+		return b.state(c).KV
 	}
 	return b.kv
 }
 
-// keep drops the endpoints that ok is false for. If it is false for all, keep returns false and
-// drops none.
+// keep drops the endpoints for which ok is false. If it is false for all, keep drops none and
+// returns false.
 func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
 	kept := 0
 	for i := range b.c {
@@ -171,7 +160,6 @@ func (b *branch) keep(step string, ok func(*Candidate) bool) bool {
 	return true
 }
 
-// none drops all endpoints.
 func (b *branch) none(step string) {
 	if b.dropped != nil {
 		for i := range b.c {
@@ -181,33 +169,32 @@ func (b *branch) none(step string) {
 	b.c = nil
 }
 
-// lora keeps the endpoints that have an adapter, else those with a free slot for it.
 func (b *branch) lora(model string) {
 	if model == "" {
 		return
 	}
-	_ = b.keep(stepLoRA, func(c *Candidate) bool { return b.of(c).Adapters.Has(model) }) ||
-		b.keep(stepLoRA, func(c *Candidate) bool { return b.of(c).Adapters.Free() })
+	_ = b.keep(stepLoRA, func(c *Candidate) bool { return b.state(c).Adapters.Has(model) }) ||
+		b.keep(stepLoRA, func(c *Candidate) bool { return b.state(c).Adapters.Free() })
 }
 
-// leastQueue keeps the endpoints in the lowest of as many equal parts of the range of queues as
-// there are endpoints, with whole numbers.
+// leastQueue divides the range of queues into as many equal parts as endpoints, in integers, and
+// keeps the lowest part.
 func (b *branch) leastQueue() {
 	low, high := b.bounds(b.waiting)
 	limit := int(low) + (int(high)-int(low))/max(len(b.c), 1)
 	b.keep(stepQueue, func(c *Candidate) bool { return int(b.waiting(c)) <= limit })
 }
 
-// leastKV does the same with the KV caches, with fractions.
+// leastKV likewise uses the KV caches, with fractions.
 func (b *branch) leastKV() {
 	low, high := b.bounds(b.used)
 	limit := low + (high-low)/float64(max(len(b.c), 1))
 	b.keep(stepKV, func(c *Candidate) bool { return b.used(c) <= limit })
 }
 
-func (b *branch) bounds(of func(*Candidate) float64) (low, high float64) {
+func (b *branch) bounds(value func(*Candidate) float64) (low, high float64) {
 	for i := range b.c {
-		v := of(&b.c[i])
+		v := value(&b.c[i])
 		if i == 0 {
 			low, high = v, v
 		}

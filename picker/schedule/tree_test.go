@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// pod is a candidate as the examples of the tree describe it.
+// pod is a candidate as in the tree's examples.
 type pod struct {
 	queue    float64
 	kv       float64
@@ -34,7 +34,7 @@ func has(names ...string) *endpoint.Adapters {
 	return &endpoint.Adapters{Running: names, Max: len(names)}
 }
 
-// outcome is which pods the tree leaves, and the step that dropped each other one.
+// outcome returns the pods that the tree keeps, and the step that dropped each other one.
 func outcome(r *Request, c []Candidate, states []endpoint.State) (left, dropped string) {
 	var steps []string
 	n := walk(r, c, states, func(c *Candidate, step string) { steps = append(steps, c.Endpoint.Text+" "+step) })
@@ -107,8 +107,7 @@ func TestTree_ExamplesComeOutExactly(t *testing.T) {
 	}
 }
 
-// Every order of the pods has the same outcome: whole numbers and fractions are compared, not
-// positions.
+// Every order of the pods has the same outcome.
 func TestTree_OrderOfEndpointsDecidesNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 2000 {

@@ -6,26 +6,24 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// Wait is what a request of another cluster finds at a pool, by the strategy "load".
+// Wait is the expected wait of another cluster's request at a pool, by the strategy "load".
 type Wait struct {
-	// Least is the cost of the endpoint that costs least for a request without a prompt, in
-	// seconds.
+	// Least is the lowest cost of an endpoint for a request without a prompt, in seconds.
 	Least float64
-	// Servers are the endpoints that take requests. Without any, Least and Rate are 0.
+	// Servers counts the endpoints that accept requests; without any, Least and Rate are 0.
 	Servers int
-	// Rate at which one of them reads prompts in the mean, in tokens a second.
+	// Rate is their mean prefill rate, in tokens a second.
 	Rate float64
 }
 
-// Queued is what waits in the picker for a server of the pool, before a request that arrives now.
+// Queued counts the requests that wait in the picker for a server of the pool.
 type Queued struct {
-	Requests, Tokens int // of their prompts
-	// Oldest is how long one of them has waited.
-	Oldest time.Duration
+	Requests, Tokens int // Tokens of their prompts
+	Oldest           time.Duration
 }
 
-// Behind adds the wait in the picker. A request that arrives now waits until the prompts of those
-// before it are read, and longer than the oldest of them has waited: it goes after them.
+// Behind adds the wait in the picker. A new request waits until the queued prompts are read, and at
+// least as long as the oldest has waited.
 func (w *Wait) Behind(q Queued) {
 	if q.Requests == 0 {
 		return

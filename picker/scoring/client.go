@@ -13,35 +13,33 @@ import (
 )
 
 const (
-	// method is scoring.proto's.
-	method = "/penstock.scoring.v1.Scorer/Score"
-	// timeout is how long a pick waits for a scorer.
+	method = "/penstock.scoring.v1.Scorer/Score" // in scoring.proto
+	// timeout bounds a pick's wait for a scorer.
 	timeout = 5 * time.Millisecond
-	// maxCandidates bounds a request, maxAnswer an answer in bytes, and maxCalls the calls in
-	// flight to a scorer.
+	// maxCandidates bounds a request, maxAnswer an answer in bytes, maxCalls the calls in flight to
+	// a scorer.
 	maxCandidates = 1024
 	maxAnswer     = 64 << 10
 	maxCalls      = 256
-	// maxAddresses of a scorer are asked, in their order.
+	// maxAddresses of a scorer are used, in order.
 	maxAddresses = 4
-	// maxHeader bounds an answer's header and trailer, and window what arrives before it is read,
-	// in bytes.
+	// maxHeader bounds an answer's header and trailer, window the unread data, in bytes.
 	maxHeader = 16 << 10
 	window    = 128 << 10
-	// leftOut is how long a scorer gets no request after maxFailures in a row: each would cost a
-	// pick its time.
+	// leftOut is how long a scorer gets no request after maxFailures in a row: each would delay a
+	// pick.
 	leftOut     = time.Second
 	maxFailures = 5
 )
 
-// Outcome is how an attempt to ask a scorer ended.
+// Outcome is how a request to a scorer ended.
 type Outcome string
 
 // The outcomes.
 const (
 	Scored  Outcome = "scored"
 	Failed  Outcome = "failed"  // an error, no answer within 5 ms, or a wrong number of scores
-	Skipped Outcome = "skipped" // not asked: it fails, too many calls are in flight, or there are too many candidates
+	Skipped Outcome = "skipped" // not asked: it fails, or there are too many calls or candidates
 )
 
 // Client asks one scorer, at the first of its addresses that answers.
@@ -50,18 +48,17 @@ type Client struct {
 	calls   atomic.Int64
 }
 
-// target is one address of a scorer.
 type target struct {
 	conn     *grpc.ClientConn
 	failures atomic.Int64 // in a row
-	until    atomic.Int64 // of being left out, in nanoseconds since start
+	until    atomic.Int64 // end of the exclusion, in nanoseconds since start
 }
 
-// start is the zero of times kept in atomics.
+// start is the origin of times in atomics.
 var start = time.Now()
 
-// NewClient returns a client, which connects to the first maxAddresses of some addresses at once.
-// The caller closes it.
+// NewClient returns a client, which connects to the first maxAddresses addresses at once. The
+// caller closes it.
 func NewClient(addresses []dial.Address, t dial.TLS) (*Client, error) {
 	c := new(Client)
 	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
@@ -86,8 +83,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Score returns a score from 0 to 1 for each candidate, or none. An address that fails before the
-// time is over is followed by the next.
+// Score returns a score from 0 to 1 for each candidate, or nil. If an address fails early, it tries
+// the next.
 func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, error) {
 	if q.candidates > maxCandidates {
 		return nil, Skipped, nil
@@ -109,7 +106,7 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 			return answer, Scored, nil
 		}
 		outcome = Failed
-		if ctx.Err() == nil { // else the request is gone: that shows nothing of the scorer
+		if ctx.Err() == nil { // otherwise the request is gone, which shows nothing about the scorer
 			t.failed()
 		}
 		if limited.Err() != nil {
@@ -119,7 +116,7 @@ func (c *Client) Score(ctx context.Context, q *Question) ([]float64, Outcome, er
 	return nil, outcome, err
 }
 
-// ready reports whether the address may be asked: it is not left out, or this is the one trial.
+// ready reports whether the address is not excluded, or this is the trial.
 func (t *target) ready(now int64) bool {
 	until := t.until.Load()
 	return until <= now && (until == 0 || t.until.CompareAndSwap(until, now+int64(leftOut)))
@@ -131,7 +128,6 @@ func (t *target) failed() {
 	}
 }
 
-// ask asks one address.
 func (t *target) ask(ctx context.Context, q *Question) (scores, error) {
 	var answer scores
 	if err := t.conn.Invoke(ctx, method, q, &answer); err != nil {

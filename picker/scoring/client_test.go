@@ -23,7 +23,6 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/poll"
 )
 
-// two is a question about two candidates.
 func two() *Question {
 	return Ask("ns/pool",
 		&schedule.Request{Model: "m", Tokens: 300, MaxTokens: 7, Stream: true, Session: schedule.Session{ID: 9}},
@@ -49,7 +48,7 @@ func client(t *testing.T, at netip.AddrPort) *Client {
 	return c
 }
 
-// once asks until the connection is up and fails in no other way: the deadline is short.
+// once asks until the connection is up, and fails only by its short deadline.
 func once(t *testing.T, c *Client) (scores []float64) {
 	t.Helper()
 	poll.NoError(t, "the scorer answers", 10*time.Second, func() error {
@@ -63,7 +62,7 @@ func once(t *testing.T, c *Client) (scores []float64) {
 	return scores
 }
 
-// The numbers of fields are those of scoring.proto.
+// The field numbers match scoring.proto.
 func TestExternalScorer_RequestIsThatOfTheProto(t *testing.T) {
 	proto, err := os.ReadFile("scoring.proto")
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Fields of scoring.proto.
 const (
 	fieldPool       = 1 // ScoreRequest, as the next two
 	fieldFacts      = 2
@@ -103,13 +102,12 @@ func double(b []byte, field protowire.Number, v float64) []byte {
 	return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), math.Float64bits(v))
 }
 
-// scores is a decoded ScoreResponse.
 type scores []float64
 
 var errScores = errors.New("more scores than candidates may be asked about")
 
-// unmarshal reads a ScoreResponse, whose scores are packed or not. It bounds each score to 0 to 1;
-// one that is no number is 0.
+// unmarshal reads a ScoreResponse with packed or unpacked scores, bounded to 0 to 1; NaN counts as
+// 0.
 func (s *scores) unmarshal(b []byte) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
@@ -151,7 +149,6 @@ func (s *scores) unmarshal(b []byte) error {
 	return nil
 }
 
-// codec encodes the messages of this package alone.
 type codec struct{}
 
 // Name implements encoding.CodecV2: the content subtype that servers see.

@@ -2,21 +2,19 @@ package simulation
 
 import "time"
 
-// books are what a picker knows of its own picks, and of those that peers publish: the work of each
-// server, and what it has cached. Rivals and the reference decide by them, and each of them
-// predicts waits by them.
+// books are a picker's records of its own and its peers' picks: each server's work and cache.
+// Rivals and the reference predict waits by them.
 type books struct {
-	servers  int // that take requests
-	capacity int // blocks that a server has cached, as far as is known
+	servers  int // that accept requests
+	capacity int // assumed blocks cached per server
 	accounts []account
 }
 
-// account is a server's.
 type account struct {
 	inFlight int
 	rate     float64 // tokens a second
-	unserved float64 // uncached tokens sent there whose first byte has not been seen: Q
-	backlog  float64 // the same, less rate a second: W
+	unserved float64 // uncached tokens without a first byte: Q
+	backlog  float64 // the same, less rate per second: W
 	at       time.Duration
 	cached   recency
 }
@@ -30,7 +28,6 @@ func newBooks(p Pool, capacity int) *books {
 	return b
 }
 
-// match returns how many blocks of a prompt a server has cached.
 func (b *books) match(server int, r *Request) int {
 	cached := &b.accounts[server].cached
 	blocks := r.full()
@@ -42,30 +39,25 @@ func (b *books) match(server int, r *Request) int {
 	return len(blocks)
 }
 
-// uncached returns the tokens of a prompt that a server has to compute.
 func (b *books) uncached(server int, r *Request) int {
 	return max(1, r.Input-BlockTokens*b.match(server, r))
 }
 
-// leaked returns the backlog of a server.
 func (a *account) leaked(now time.Duration) float64 {
 	a.backlog = max(0, a.backlog-a.rate*(now-a.at).Seconds())
 	a.at = now
 	return a.backlog
 }
 
-// work returns the tokens that are ahead of a new request at a server.
 func (b *books) work(server int, now time.Duration) float64 {
 	a := &b.accounts[server]
 	return min(max(a.leaked(now), a.unserved/2), a.unserved)
 }
 
-// wait predicts when a server has read the prompt of a new request.
 func (b *books) wait(server int, now time.Duration, uncached int) time.Duration {
 	return time.Duration((b.work(server, now) + float64(uncached)) / b.accounts[server].rate * float64(time.Second))
 }
 
-// choice describes a server for a request.
 func (b *books) choice(server int, now time.Duration, r *Request) Choice {
 	uncached := b.uncached(server, r)
 	return Choice{Server: server, Uncached: uncached, Wait: b.wait(server, now, uncached)}

@@ -1,7 +1,7 @@
 package simulation
 
-// recency is a set of blocks in the order of their last use. It is an intrusive list over the
-// numbers of blocks, because a run uses millions of them.
+// recency is a set of blocks ordered by last use: an intrusive list over block numbers, because a
+// run uses millions.
 type recency struct {
 	next, prev []int32 // the last element is the list's head; absent: not in the set
 	size       int
@@ -23,7 +23,6 @@ func (r *recency) head() int32 { return int32(len(r.next) - 1) }
 
 func (r *recency) has(b int32) bool { return r.next[b] != absent }
 
-// add makes a block the most recently used one.
 func (r *recency) add(b int32) {
 	if r.has(b) {
 		r.remove(b)
@@ -41,15 +40,15 @@ func (r *recency) remove(b int32) {
 	r.size--
 }
 
-// oldest returns the block that was used least recently; the set is not empty.
+// oldest returns the least recently used block of a non-empty set.
 func (r *recency) oldest() int32 { return r.next[r.head()] }
 
-// kvCache holds the KV blocks of one server. A block of a prompt stays cached after its requests
-// have ended, until its space is needed.
+// kvCache holds one server's KV blocks. A prompt's block stays cached after its requests until its
+// space is needed.
 type kvCache struct {
-	refs   []int32 // by block of the tree: how many running requests use it; absent: not cached
-	unused recency // cached blocks that no running request uses
-	free   int     // blocks that hold nothing
+	refs   []int32 // by block of the tree: running requests that use it; absent: not cached
+	unused recency // cached blocks without a running request
+	free   int     // empty blocks
 	total  int
 }
 
@@ -61,7 +60,6 @@ func newKVCache(total, tree int) *kvCache {
 	return c
 }
 
-// match returns how many blocks at the start of a prompt are cached.
 func (c *kvCache) match(blocks []int32) int {
 	for i, b := range blocks {
 		if c.refs[b] == absent {
@@ -71,21 +69,19 @@ func (c *kvCache) match(blocks []int32) int {
 	return len(blocks)
 }
 
-// use adds a running request to a cached block.
 func (c *kvCache) use(b int32) {
 	if c.refs[b]++; c.refs[b] == 1 {
 		c.unused.remove(b)
 	}
 }
 
-// unuse removes it.
 func (c *kvCache) unuse(b int32) {
 	if c.refs[b]--; c.refs[b] == 0 {
 		c.unused.add(b)
 	}
 }
 
-// allocate takes n blocks, of those that are free or unused; all or none.
+// allocate takes n free or unused blocks; all or none.
 func (c *kvCache) allocate(n int) bool {
 	if n > c.free+c.unused.size {
 		return false
@@ -100,8 +96,8 @@ func (c *kvCache) allocate(n int) bool {
 	return true
 }
 
-// computed makes an allocated block of a request the cached one with the content b, used by that
-// request. If there is one already, the request uses that one, and its own becomes free.
+// computed makes a request's allocated block the cached block b. If b is already cached, the
+// request uses that, and its own becomes free.
 func (c *kvCache) computed(b int32) {
 	if c.refs[b] != absent {
 		c.use(b)
@@ -111,5 +107,4 @@ func (c *kvCache) computed(b int32) {
 	c.refs[b] = 1
 }
 
-// share is the share of blocks that running requests use.
 func (c *kvCache) share() float64 { return 1 - float64(c.free+c.unused.size)/float64(c.total) }

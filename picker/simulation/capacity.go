@@ -10,13 +10,13 @@ import (
 // Trial is a scenario, and the part of it that counts.
 type Trial struct {
 	Scenario
-	All bool // requests count; otherwise those after the first fifth of the time, when caches are warm
+	All bool // all requests count; otherwise the ones after the first fifth, when caches are warm
 }
 
-// Warm is a fifth of the time of a workload.
+// Warm is a fifth of a workload's time.
 func (w *Workload) Warm() time.Duration { return w.Requests[len(w.Requests)-1].At / 5 }
 
-// Play runs trials, several at a time, and returns their summaries in order.
+// Play runs trials concurrently, and returns their summaries in order.
 func Play(trials []Trial) []Summary {
 	summaries := make([]Summary, len(trials))
 	Each(len(trials), func(i int) { summaries[i] = trials[i].play() })
@@ -31,7 +31,7 @@ func (t *Trial) play() Summary {
 	return Summarize(t.Workload, Run(t.Scenario), from, math.MaxInt64)
 }
 
-// Each calls a function for 0 to n-1, as many at a time as there are processors.
+// Each calls f for 0 to n-1, concurrently on all processors.
 func Each(n int, f func(i int)) {
 	next := make(chan int)
 	var all sync.WaitGroup
@@ -53,9 +53,9 @@ func Each(n int, f func(i int)) {
 // capacity.
 const capacityWait = 5 * time.Second
 
-// Capacity returns the rate, in requests a second, at which capacityWait is reached, as the mean
-// over drawings 1 to n. It brackets the rate by steps of 30 %, beginning with around, and then
-// bisects to a precision of 1 %.
+// Capacity returns the rate, in requests a second, that reaches capacityWait, as the mean over
+// drawings 1 to n. It brackets the rate by steps of 30 %, starting at around, and then bisects to 1
+// %.
 func Capacity(base Scenario, from Source, around float64, n int) float64 {
 	over := func(rate float64) bool {
 		total := time.Duration(0)
@@ -84,8 +84,8 @@ func Capacity(base Scenario, from Source, around float64, n int) float64 {
 	return math.Sqrt(low * high)
 }
 
-// Drawings returns a scenario with drawings 1 to n of a source, at a rate. Those of several
-// scenarios have equal arrivals.
+// Drawings returns a scenario with drawings 1 to n of a source, at a rate. Arrivals are equal for
+// all scenarios.
 func Drawings(base Scenario, from Source, rate float64, n int) []Trial {
 	trials := make([]Trial, n)
 	Each(n, func(i int) {

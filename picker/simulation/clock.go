@@ -2,12 +2,11 @@ package simulation
 
 import "time"
 
-// clock runs functions in the order of their virtual times; those of one time run in the order in
-// which they were added.
+// clock runs functions in the order of their virtual times, and of addition for equal times.
 type clock struct {
 	now    time.Duration
 	added  uint64
-	events []event // a binary heap
+	events []event
 }
 
 type event struct {
@@ -18,7 +17,6 @@ type event struct {
 
 func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.order < b.order }
 
-// at adds a function to be run at a time, which is not before now.
 func (c *clock) at(t time.Duration, run func()) {
 	c.added++
 	c.events = append(c.events, event{t, c.added, run})
@@ -32,7 +30,7 @@ func (c *clock) at(t time.Duration, run func()) {
 	}
 }
 
-// next runs the earliest function. It returns false if there is none.
+// next runs the earliest function. It returns false if there are no more.
 func (c *clock) next() bool {
 	if len(c.events) == 0 {
 		return false

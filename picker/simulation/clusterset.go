@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// ClusterSet is a scenario of several clusters, each with servers, a picker that chooses among
-// them, and a gateway that chooses among the clusters for the requests that enter there.
+// ClusterSet is a scenario of several clusters. Each has servers, a picker that chooses among them,
+// and a gateway that chooses among the clusters for its requests.
 type ClusterSet struct {
 	Workload *Workload
-	// Enter is the cluster that each request enters.
+	// Enter is each request's entry cluster.
 	Enter   []int
 	Members []Member
-	// Delays between clusters, one way: Delays[from][to].
-	Delays [][]time.Duration
-	// Picker is the strategy by which each cluster chooses a server.
+	Delays  [][]time.Duration
+	// Picker is each cluster's strategy for servers.
 	Picker Strategy
-	// Gateway returns how the gateway of a cluster chooses. nil is the reference: one picker with
-	// exact knowledge chooses among the servers of all clusters for all gateways, by the cost of
-	// strategy "reference" and the round trip. It is not charged for asking.
+	// Gateway returns a gateway's Selector. Nil is the reference: one picker with exact knowledge
+	// chooses among all clusters' servers for all gateways, by the cost of strategy "reference" and
+	// the round trip. Asking it takes no time.
 	Gateway func(cluster int, s *ClusterSet, random *rand.Rand) Selector
-	// News returns what collects the blocks of prompts that are new at a cluster, for its reports.
-	// Required with Gateway.
+	// News returns the collector of new blocks of prompts at a cluster, for its reports. Required
+	// with Gateway.
 	News func(cluster int, s *ClusterSet) News
-	// DiesAt is when a cluster dies, whose number is Dies: its requests are lost, it declines all
-	// others, and it reports no more. Its gateway stays. 0: none dies.
+	// DiesAt is when cluster Dies dies: it loses its requests, declines others, and stops
+	// reporting. Its gateway stays. 0 means never.
 	DiesAt time.Duration
 	Dies   int
 	Seed   uint64
@@ -34,17 +33,15 @@ type ClusterSet struct {
 type Member struct {
 	Servers int // default 8
 	Server  ServerConfig
-	// Every is the time between two reports; default 200 ms, negative: it does not report.
+	// Every is the time between two reports; default 200 ms, negative disables them.
 	Every time.Duration
 }
 
-// Selector is how one gateway chooses among clusters.
+// Selector is one gateway's choice among clusters.
 type Selector interface {
-	// Choose returns the cluster that a request is sent to. Those with declined have declined it
-	// before.
+	// Choose returns the cluster for a request. declined marks clusters that declined it before.
 	Choose(now time.Duration, number int, r *Request, declined []bool) (cluster int)
-	// Learn receives that the last choice for a request was declined, that its first byte was
-	// reported, or its end.
+	// Learn receives that the last choice declined, a request's reported first byte, or its end.
 	Learn(now time.Duration, number int, k Kind)
 	// Report receives a cluster's report.
 	Report(now time.Duration, r Report)
@@ -56,19 +53,18 @@ type News interface {
 	Take(out []uint64) (blocks []uint64, dropped int)
 }
 
-// Report is what a cluster publishes to one gateway.
+// Report is a cluster's report for one gateway.
 type Report struct {
 	Cluster int
-	Least   float64 // seconds until its least loaded server has read what it was sent
+	Least   float64 // seconds until its least loaded server has read its prompts
 	Servers int
 	Rate    float64 // of a server, in tokens a second
-	Counted int     // requests of this gateway that have arrived, in all
+	Counted int     // total number of this gateway's requests that have arrived
 	Blocks  []uint64
-	Cached  int // blocks that its servers cache together
+	Cached  int // total of its servers
 	Every   time.Duration
 }
 
-// waiter is a Policy of which reports are made.
 type waiter interface {
 	Wait(now time.Duration) (least float64, servers int, rate float64)
 }
@@ -79,19 +75,18 @@ func (d *production) Wait(now time.Duration) (least float64, servers int, rate f
 	return w.Least, w.Servers, w.Rate
 }
 
-// Routed is what became of a request of a ClusterSet. Times are those of the server, but for Seen.
+// Routed is the outcome of a ClusterSet's request. Times are the server's, except Seen.
 type Routed struct {
 	Outcome
 	Cluster int
-	// Seen is when the gateway that the request entered has the first byte.
+	// Seen is when the request's gateway has the first byte.
 	Seen time.Duration
-	// Declined is how often it was declined. Lost means that its cluster died while it was in
-	// flight.
+	// Declined counts the declines. Lost means that its cluster died while it was in flight.
 	Declined int
 	Lost     bool
 }
 
-// Chain appends a hash for each block that a prompt fills, of all before it, too.
+// Chain appends a hash per full block of a prompt, which also covers all blocks before.
 func (w *Workload) Chain(r *Request, out []uint64) []uint64 {
 	for _, block := range r.full() {
 		out = append(out, w.tree.hashes[block])
@@ -99,8 +94,8 @@ func (w *Workload) Chain(r *Request, out []uint64) []uint64 {
 	return out
 }
 
-// EnterByShare draws for each request which cluster it enters, in proportion to shares. With
-// sessions, those of one session enter the same.
+// EnterByShare draws each request's entry cluster, in proportion to shares. With sessions, a
+// session's requests enter together.
 func EnterByShare(w *Workload, shares []float64, sessions bool, seed uint64) []int {
 	total := 0.0
 	for _, s := range shares {
@@ -108,11 +103,11 @@ func EnterByShare(w *Workload, shares []float64, sessions bool, seed uint64) []i
 	}
 	enter := make([]int, len(w.Requests))
 	for i := range enter {
-		of := uint64(i)
+		key := uint64(i)
 		if sessions {
-			of = w.Requests[i].Key
+			key = w.Requests[i].Key
 		}
-		at := float64(mix(mix(seed)^of)>>11) / (1 << 53) * total
+		at := float64(mix(mix(seed)^key)>>11) / (1 << 53) * total
 		for ; enter[i] < len(shares)-1 && at >= shares[enter[i]]; enter[i]++ {
 			at -= shares[enter[i]]
 		}
@@ -120,7 +115,7 @@ func EnterByShare(w *Workload, shares []float64, sessions bool, seed uint64) []i
 	return enter
 }
 
-// RunClusters plays a scenario until all requests have ended, and returns what became of each.
+// RunClusters plays a scenario until all requests have ended, and returns their outcomes.
 func RunClusters(s ClusterSet) []Routed {
 	r := newSetRun(s)
 	r.arrive(0)
@@ -129,17 +124,16 @@ func RunClusters(s ClusterSet) []Routed {
 	return r.outcomes
 }
 
-// setRun plays a ClusterSet. Each cluster is a run of its own, on the same clock.
 type setRun struct {
 	ClusterSet
 	clock    clock
 	clusters []*run
-	knowing  *knowing // the reference; nil: gateways choose
+	knowing  *knowing // reference; nil if gateways choose
 	gateways []Selector
 	news     []News
-	counted  [][]int // [cluster][gateway] requests that have arrived
+	counted  [][]int // [cluster][gateway] arrived requests
 	outcomes []Routed
-	declined [][]bool // by request; nil: by none
+	declined [][]bool // by request; may be nil
 	ended    int
 	chain    []uint64
 }
@@ -181,10 +175,8 @@ func newSetRun(s ClusterSet) *setRun {
 	return r
 }
 
-// goes reports whether there are requests to come.
 func (r *setRun) goes() bool { return r.ended < len(r.outcomes) }
 
-// dead reports whether a cluster has died.
 func (r *setRun) dead(cluster int) bool {
 	return r.DiesAt > 0 && r.clock.now >= r.DiesAt && cluster == r.Dies
 }
@@ -199,7 +191,6 @@ func (r *setRun) arrive(i int) {
 	})
 }
 
-// choose sends a request to the cluster that its gateway chooses.
 func (r *setRun) choose(i int) {
 	request, from := &r.Workload.Requests[i], r.Enter[i]
 	if r.knowing != nil {
@@ -219,7 +210,6 @@ func (r *setRun) choose(i int) {
 	})
 }
 
-// send has a request arrive at a cluster, which takes it, or declines it.
 func (r *setRun) send(i, cluster int, take func()) {
 	from := r.Enter[i]
 	r.clock.at(r.clock.now+r.Delays[from][cluster], func() {
@@ -241,13 +231,11 @@ func (r *setRun) send(i, cluster int, take func()) {
 	})
 }
 
-// place has a cluster choose a server.
 func (r *setRun) place(i, cluster int) {
 	r.outcomes[i].Cluster = cluster
 	r.clusters[cluster].choose(i, &r.Workload.Requests[i])
 }
 
-// learn is called when a request has its first byte, or has ended, in a cluster.
 func (r *setRun) learn(cluster, i int, k Kind) {
 	o := &r.outcomes[i]
 	if o.Lost {
@@ -273,8 +261,7 @@ func (r *setRun) learn(cluster, i int, k Kind) {
 	}
 }
 
-// renew reports a first byte to the gateway, as its access log does: with the next entry of a
-// request that goes on.
+// renew reports a first byte to the gateway with the access log's next periodic entry.
 func (r *setRun) renew(cluster, i int) {
 	picked, from := r.clusters[cluster].picks[i].At, r.Enter[i]
 	entry := picked + ((r.clock.now-picked)/renewalInterval+1)*renewalInterval
@@ -285,7 +272,6 @@ func (r *setRun) renew(cluster, i int) {
 	})
 }
 
-// report has a cluster report to all gateways, again and again while there are requests.
 func (r *setRun) report(c int) {
 	if r.dead(c) {
 		return
@@ -304,7 +290,6 @@ func (r *setRun) report(c int) {
 	}
 }
 
-// die ends what is in flight at the cluster that dies.
 func (r *setRun) die() {
 	for i, pick := range r.clusters[r.Dies].picks {
 		o := &r.outcomes[i]

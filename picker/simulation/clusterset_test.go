@@ -10,7 +10,7 @@ import (
 )
 
 // scripted is a Selector that sends each request to the first cluster of order that has not
-// declined it, and records what it learns.
+// declined it, and records facts.
 type scripted struct {
 	order   func(number int) []int
 	learned *[]string
@@ -38,7 +38,6 @@ func (s scripted) Report(now time.Duration, r Report) {
 			len(r.Blocks), r.Servers))
 }
 
-// plain is a News that reports every block.
 type plain struct{ blocks []uint64 }
 
 func (p *plain) Add(chain []uint64) { p.blocks = append(p.blocks, chain...) }
@@ -178,15 +177,15 @@ func TestClusterSet_EqualScenariosHaveEqualOutcomes(t *testing.T) {
 
 func TestClusterSet_RequestsEnterByShareAndSessionsStay(t *testing.T) {
 	w := generated(t, "agents", 3000).Draw(20, 1)
-	counts, of := make([]int, 3), map[uint64]int{}
+	counts, chosen := make([]int, 3), map[uint64]int{}
 	enter := EnterByShare(w, []float64{6, 2, 1}, true, 1)
 	for i, c := range enter {
 		counts[c]++
 		key := w.Requests[i].Key
-		if before, ok := of[key]; ok && before != c {
+		if before, ok := chosen[key]; ok && before != c {
 			t.Fatalf("session %d enters clusters %d and %d", key, before, c)
 		}
-		of[key] = c
+		chosen[key] = c
 	}
 	n := float64(len(enter))
 	if float64(counts[0]) < .55*n || float64(counts[0]) > .78*n || float64(counts[2]) > .2*n || counts[2] == 0 {

@@ -1,38 +1,43 @@
-// Package simulation simulates a pool of model servers in virtual time, to compare strategies of
-// picking.
+// Package simulation simulates a pool of model servers in virtual time, to compare picking
+// strategies.
 //
 // A Scenario is a workload (requests with arrival times), servers, a strategy and conditions: how
-// metrics pages are read, how many pickers share the work and what they publish to each other, a
-// server that joins. Run plays it and returns an Outcome for each request: which server, how much
-// of its prompt was cached, its first byte, its end.
+// metrics pages are read, how many pickers share the work and publish to each other, a server that
+// joins. Run plays it and returns an Outcome per request: its server, cached part of the prompt,
+// first byte and end.
 //
-//	clock.go     virtual time
-//	server.go    a model server: steps, admission, preemption, adapters      cache.go   its KV blocks and prefix cache
-//	request.go   requests, and the tree of their prompts' blocks             trace.go, workload.go   where they come from
-//	strategy.go  what a strategy is, and the table of them                   production.go   those of picker/schedule, as they are
-//	rivals.go    those of other routers, re-stated from documentation        books.go   what a picker can know of its own picks
-//	run.go       a scenario                                                  summary.go, capacity.go   many of them
-//	clusterset.go   several clusters, whose gateways choose among them       knowing.go   their reference, with exact knowledge
+//	clock.go        virtual time
+//	server.go       a model server: steps, admission, preemption, adapters
+//	cache.go        its KV blocks and prefix cache
+//	request.go      requests, and the tree of their prompts' blocks
+//	trace.go, workload.go    sources of requests
+//	strategy.go     strategies, and their table
+//	production.go   strategies of picker/schedule
+//	rivals.go       other routers' strategies, from their documentation
+//	books.go        a picker's records of its own picks
+//	run.go          a scenario
+//	summary.go, capacity.go  many scenarios
+//	clusterset.go   several clusters, whose gateways choose among them
+//	knowing.go      their reference, with exact knowledge
 //
 // The servers are modelled on vLLM: continuous batching with chunked prefill, a paged KV cache
 // whose free blocks are its prefix cache (least recently used first), recomputation after
-// preemption, slots for adapters. A stream's headers come once its prompt is tokenized, and before
-// it is read; an answer that is not streamed sends them at its end. Blocks have 512 tokens, as in
-// Mooncake's public traces. Not modelled: prefill and decode on different servers, failures of
-// single servers, networks within a cluster.
+// preemption, slots for adapters. A stream's headers come once its prompt is tokenized, before it
+// is read; without streaming they come at the end. Blocks have 512 tokens, as in Mooncake's public
+// traces. Not modelled: prefill and decode on different servers, failures of single servers,
+// networks within a cluster.
 //
-// RunClusters plays a ClusterSet: a gateway in each cluster chooses a cluster by what the others
-// report to it, late by the network, and that cluster's own picker chooses a server when the
-// request arrives. How a gateway chooses is an interface (Selector), which conformance/bench fills
-// with package multicluster/selection as it is.
+// RunClusters plays a ClusterSet: a gateway in each cluster chooses a cluster by the reports of the
+// others, delayed by the network, and that cluster's picker chooses a server when the request
+// arrives. conformance/bench implements the interface Selector with package multicluster/selection.
 //
 // Invariants:
-//   - Deterministic: equal scenarios give equal outcomes, whatever the machine. Nothing reads a
-//     clock or a global random source.
+//   - Deterministic: equal scenarios give equal outcomes on any machine. Nothing reads a clock or a
+//     global random source.
 //   - The strategies of picker/schedule run as production code: schedule.Strategy on
-//     endpoint.Snapshot and prefix.Index. They learn what a picker behind Envoy learns, and no
-//     earlier.
-//   - Rivals get the benefit of the doubt: they learn of first bytes and ends at once.
+//     endpoint.Snapshot and prefix.Index. They learn no more and no earlier than a picker behind
+//     Envoy.
+//   - Rivals get the benefit of the doubt: they learn first bytes and ends at once.
 //
 // conformance/bench has its figures (make bench-picker), and `penstock replay` its command. Tests:
 // go test ./picker/simulation.

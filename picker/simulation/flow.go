@@ -6,14 +6,14 @@ import (
 	"github.com/penstock-project/penstock/picker/flow"
 )
 
-// FlowControl has requests wait in package flow while their pool is saturated. Only production's
+// FlowControl queues requests in package flow while their pool is saturated. Only production's
 // strategies have it.
 type FlowControl struct {
 	flow.Limits
 	flow.Saturation
 }
 
-// holder is a Policy that shows how much its servers take.
+// holder is a Policy that reports its servers' room.
 type holder interface {
 	Room(now time.Duration, s flow.Saturation) flow.Room
 }
@@ -23,11 +23,9 @@ func (d *production) Room(now time.Duration, s flow.Saturation) flow.Room {
 	return s.Measure(d.snapshot.Endpoints, epoch.Add(now))
 }
 
-// flowInterval is how often requests that wait are tried, as package flow does by itself in real
-// time.
+// flowInterval is the interval of attempts to admit, as package flow's in real time.
 const flowInterval = 5 * time.Millisecond
 
-// gate is the flow control of one picker.
 type gate struct {
 	run     *run
 	queue   *flow.Queue
@@ -35,7 +33,6 @@ type gate struct {
 	ticking bool
 }
 
-// held is a request that waits.
 type held struct {
 	number  int
 	request *flow.Request
@@ -50,7 +47,6 @@ func newGate(r *run, by int) *gate {
 	return &gate{run: r, queue: flow.New(r.Flow.Limits, measure, epoch)}
 }
 
-// enter admits a request, has it wait, or rejects it.
 func (g *gate) enter(i int, q *Request) {
 	r := g.run
 	h := held{i, &flow.Request{Priority: q.Priority, Fairness: q.Fairness}}
@@ -67,7 +63,6 @@ func (g *gate) enter(i int, q *Request) {
 	g.settle() // Enter may have admitted or rejected others
 }
 
-// tick has requests that wait tried again and again.
 func (g *gate) tick() {
 	if g.ticking {
 		return
@@ -82,7 +77,6 @@ func (g *gate) tick() {
 	})
 }
 
-// settle picks for those that were admitted.
 func (g *gate) settle() {
 	r := g.run
 	kept, all := g.waiting[:0], g.waiting

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// knowing is the reference of a ClusterSet: one picker for all gateways, to which each pick, first
-// byte, end and death is known at once.
+// knowing is the reference of a ClusterSet: one picker for all gateways, which learns each pick,
+// first byte, end and death at once.
 type knowing struct {
 	*books
-	first  []int // of each cluster's servers
+	first  []int // server of each cluster
 	run    *setRun
 	random *rand.Rand
 	picks  []*Pick
-	dead   int // -1: none
+	dead   int // -1 if none
 }
 
 func newKnowing(r *setRun) *knowing {
@@ -23,7 +23,6 @@ func newKnowing(r *setRun) *knowing {
 		k.first = append(k.first, servers)
 		servers += m.Servers
 	}
-	// All servers have caches of equal size.
 	k.books = newBooks(Pool{Servers: servers, Room: servers, Config: r.Members[0].Server, Workload: r.Workload},
 		r.Members[0].Server.Blocks)
 	for c, m := range r.Members {
@@ -34,8 +33,7 @@ func newKnowing(r *setRun) *knowing {
 	return k
 }
 
-// of is the cluster of a server.
-func (k *knowing) of(server int) int {
+func (k *knowing) clusterOf(server int) int {
 	c := len(k.first) - 1
 	for k.first[c] > server {
 		c--
@@ -46,7 +44,7 @@ func (k *knowing) of(server int) int {
 func (k *knowing) choose(now time.Duration, number int, r *Request) (cluster, server int) {
 	from := k.run.Enter[number]
 	best := argmin(k.servers, k.random, func(s int) float64 {
-		c := k.of(s)
+		c := k.clusterOf(s)
 		cost := k.cost(s, now, r) + (k.run.Delays[from][c] + k.run.Delays[c][from]).Seconds()
 		if c == k.dead {
 			cost += 1e9
@@ -56,7 +54,7 @@ func (k *knowing) choose(now time.Duration, number int, r *Request) (cluster, se
 	pick := &Pick{Choice: k.choice(best, now, r), Request: r, At: now}
 	k.picks[number] = pick
 	k.Learn(now, Fact{Kind: Picked, Pick: pick})
-	cluster = k.of(best)
+	cluster = k.clusterOf(best)
 	return cluster, best - k.first[cluster]
 }
 
@@ -64,7 +62,6 @@ func (k *knowing) learn(now time.Duration, number int, kind Kind) {
 	k.Learn(now, Fact{Kind: kind, Pick: k.picks[number]})
 }
 
-// directed is a Policy that takes the server that was chosen elsewhere.
 type directed struct{ server int }
 
 func (d *directed) Choose(time.Duration, *Request) Choice { return Choice{Server: d.server} }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// p90 is of several drawings together.
+// p90 is over several drawings together.
 func p90(drawings [][]time.Duration) time.Duration {
 	all := slices.Concat(drawings...)
 	slices.Sort(all)
 	return quantile(all, .9)
 }
 
-// Prompts of mixed lengths: round robin sends short ones behind long ones.
+// Round robin sends short prompts behind long ones.
 func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
 	const n = 3
 	source := generated(t, "rag", 1500)
@@ -51,8 +51,8 @@ func TestStrategy_LoadBeatsRoundRobinWithMixedPrompts(t *testing.T) {
 	}
 }
 
-// Two pickers without pages have the same servers load an adapter. Otherwise more adapters are at a
-// server than it has slots for, and the time to first token is ten times as long.
+// Two pickers without pages load an adapter at the same servers. Otherwise servers have more
+// adapters than slots, and the time to first token is ten times as long.
 func TestStrategy_LoadKeepsAdaptersApartWithoutPages(t *testing.T) {
 	const n = 3
 	play := func(s Scenario) (total time.Duration) {
@@ -70,8 +70,8 @@ func TestStrategy_LoadKeepsAdaptersApartWithoutPages(t *testing.T) {
 	}
 }
 
-// All caches together have room for each document once. A server that is taken to be slow, or that
-// copies documents, makes others read theirs again.
+// All caches together have room for each document once. A server that seems slow, or that copies
+// documents, makes others read theirs again.
 func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
 	const n = 3
 	play := func(strategy string) (ttft time.Duration, hits float64) {
@@ -89,8 +89,7 @@ func TestStrategy_LoadLeavesDocumentsWhereTheyAre(t *testing.T) {
 	}
 }
 
-// Long prompts hold up the responses that run beside them, which counts against servers with many
-// of these.
+// Long prompts delay the responses beside them, which counts against servers with many.
 func TestStrategy_LoadEndsResponsesAsSoonAsRivals(t *testing.T) {
 	const n = 5
 	for name, rate := range map[string]float64{"rag": 4.4, "bursts": 3.6} { // 50 % load
@@ -146,8 +145,8 @@ func TestStrategy_LoadGivesJoiningServerItsShare(t *testing.T) {
 	}
 }
 
-// All caches together have room for each document about once. A document that its server has
-// evicted returns there; elsewhere it would evict another one, which then moves, too.
+// All caches together have room for each document about once. An evicted document returns to its
+// server; elsewhere it would evict another one, which then moves, too.
 func TestStrategy_LoadReadsDocumentsAgainWhereTheyWere(t *testing.T) {
 	const n = 3
 	play := func(strategy string) (ttft time.Duration) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// At three times the load, what is served comes in time, and it is most of what the servers can do.
-// Agents need the prompt's own time in the prediction (their sessions would take turns in the
-// caches), chats the queue (their servers have no place, but read fast).
+// At three times the load, served requests are in time, and most of the servers' capacity. Agents
+// need the prompt's own time in the prediction (their sessions would take turns in the caches),
+// chats the queue (their servers have no place, but read fast).
 func TestSLO_OverloadKeepsGoodput(t *testing.T) {
 	load, err := Named("load")
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/penstock-project/penstock/picker/schedule"
 )
 
-// Production returns the strategies of package schedule; llm-d is the strategy plugins with the
+// Production returns the strategies of package schedule, on an endpoint.Snapshot and a
+// prefix.Index, with the leases that package picker opens. llm-d is the strategy plugins with the
 // default configuration of llm-d's router. At 70 % load, its TTFT p90 on five workloads is within
-// 15 % of that of a restatement with exact blocks (chat 0.56 and 0.55 s, RAG 2.76 and 2.76, bursts
-// 2.66 and 2.65, LoRA 6.04 and 6.29, agents 3.36 and 2.94). They run as they are, on an
-// endpoint.Snapshot and a prefix.Index, and with the leases that package picker opens.
+// 15 % of a restatement with exact blocks (chat 0.56 and 0.55 s, RAG 2.76 and 2.76, bursts 2.66 and
+// 2.65, LoRA 6.04 and 6.29, agents 3.36 and 2.94).
 func Production() []Strategy {
 	var all []Strategy
 	for _, name := range schedule.Names() {
@@ -30,11 +30,12 @@ func Production() []Strategy {
 	return all
 }
 
-// llmdDefault is the configuration that llm-d's router has without a document.
+// llmdDefault is the configuration of llm-d's router without a document.
 const llmdDefault = `
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
-plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer}, {type: max-score-picker}]
+plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: prefix-cache-scorer},
+  {type: max-score-picker}]
 schedulingProfiles:
 - name: default
   plugins:
@@ -44,13 +45,11 @@ schedulingProfiles:
   - {pluginRef: max-score-picker}
 `
 
-// produced is a strategy of package schedule.
 func produced(name string, o schedule.Options) Strategy {
 	return Strategy{Name: name, Unpaged: !schedule.UsesMetrics(&o),
 		New: func(p Pool) Policy { return newProduction(o, p) }}
 }
 
-// production is one pool of one picker process.
 type production struct {
 	strategy  *schedule.Strategy
 	metrics   endpoint.Metrics
@@ -61,7 +60,7 @@ type production struct {
 	sessions  *schedule.Sessions[netip.AddrPort] // nil if the strategy does not read them
 	tree      *tree
 	shedAfter time.Duration
-	cache     int // tokens that a server has cached
+	cache     int // tokens cached per server
 
 	scratch schedule.Scratch
 	request schedule.Request
@@ -69,12 +68,11 @@ type production struct {
 	open    map[*Pick]*endpoint.Lease
 }
 
-// epoch is the beginning of virtual time. Package endpoint counts from the start of the process,
-// which is before.
+// epoch is the start of virtual time. Package endpoint counts from the process's start, which is
+// earlier.
 var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// sessionTTL is picker.DefaultSessionTTL.
-const sessionTTL = 5 * time.Minute
+const sessionTTL = 5 * time.Minute // picker.DefaultSessionTTL
 
 var errGone = errors.New("the metrics page is gone")
 
@@ -83,7 +81,7 @@ func newProduction(o schedule.Options, p Pool) Policy {
 	o.Random, o.Prefixes, o.ShedAfter = p.Random.Uint64, prefixes, p.ShedAfter
 	s, err := schedule.New(o)
 	if err != nil {
-		panic(err) // the name is one of schedule.Names
+		panic(err) // unreachable: a name in schedule.Names
 	}
 	d := &production{
 		strategy: s, metrics: endpoint.Metrics{Off: !schedule.UsesMetrics(&o)},
@@ -99,7 +97,6 @@ func newProduction(o schedule.Options, p Pool) Policy {
 	return d
 }
 
-// resize makes the pool have servers 0 to n-1.
 func (d *production) resize(n int) {
 	specs := make([]endpoint.Spec, n)
 	for i := range specs {
@@ -113,7 +110,6 @@ func (d *production) resize(n int) {
 	}
 }
 
-// number is that of the server at an endpoint.
 func number(e *endpoint.Endpoint) int {
 	a := e.Addr.Addr().As4()
 	return int(a[2])<<8 | int(a[3])
@@ -130,13 +126,12 @@ func (d *production) Choose(now time.Duration, r *Request) Choice {
 	}
 	work := c[0].Work(&d.request)
 	wait := time.Duration(c[0].TTFT * float64(time.Second))
-	if work.Relearn { // it is sent whatever is predicted
+	if work.Relearn { // sent whatever is predicted
 		wait = 0
 	}
 	return Choice{Server: number(c[0].Endpoint), Uncached: work.Tokens, Wait: wait, Work: work}
 }
 
-// set makes d.request what package request reads from a prompt.
 func (d *production) set(r *Request) {
 	d.request = schedule.Request{Tokens: r.Input, Stream: !r.Whole, Chain: d.request.Chain[:0],
 		Spread: max(1, mix(r.Key))}
@@ -158,7 +153,7 @@ func (d *production) Learn(now time.Duration, f Fact) {
 	at := epoch.Add(now)
 	switch f.Kind {
 	case Picked:
-		// A peer's pick counts as this process's own would.
+		// A peer's pick counts like an own one.
 		work := f.Pick.Work.(endpoint.Work)
 		if f.Peer {
 			work.Measure, work.Trial = false, false
@@ -201,7 +196,6 @@ func (d *production) Learn(now time.Duration, f Fact) {
 	}
 }
 
-// reading is what package endpoint reads from a page.
 func reading(p Page) endpoint.Reading {
 	r := endpoint.Reading{Queue: float64(p.Waiting), Running: float64(p.Running), KV: p.KV,
 		PrefillSeconds: p.PrefillSeconds, PrefillTokens: p.PrefillTokens}

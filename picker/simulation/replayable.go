@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// failed is the least status of a response without an answer, for which a server has not computed
-// what input_length and output_length state.
+// failed is the lowest status of a failed response, for which the server has not computed the
+// stated tokens.
 const failed = 400
 
-// Replayable returns the requests of a trace that servers of a configuration can serve, and a
-// description of those that are left out, by reason: requests that failed, and those whose prompt
-// and answer need more KV blocks than a server has. Times begin at the earliest one that is left.
-// The error is that none is.
+// Replayable returns a trace's requests that servers of a configuration can serve, and describes
+// the omitted ones by reason: failed requests, and ones that need more KV blocks than a server has.
+// Times start at the earliest remaining one. It fails without any.
 func (w *Workload) Replayable(c ServerConfig) (usable *Workload, left []string, err error) {
 	room := c.withDefaults().Blocks * BlockTokens
 	part := *w

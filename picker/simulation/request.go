@@ -5,43 +5,42 @@ import "time"
 // Request is one request of a workload.
 type Request struct {
 	At            time.Duration // arrival, since the start
-	Input, Output int           // tokens of the prompt and of the answer, at least 1 each
-	Adapter       int           // 0: the base model
-	// Whole means that the answer is not streamed: its headers and its first byte come with its
-	// last token.
+	Input, Output int           // tokens of the prompt and the response, at least 1 each
+	Adapter       int           // 0 for the base model
+	// Whole means that the response is not streamed: its headers and first byte come with its last
+	// token.
 	Whole bool
 	// Priority and Fairness are for flow control.
 	Priority int
 	Fairness string
-	// Key is what strategy chwbl hashes: the system prompt and the first messages of the user.
+	// Key is the key of strategy chwbl: the system prompt and the user's first messages.
 	Key uint64
-	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last one may
-	// be a part of one.
+	// Blocks are the prompt's blocks of BlockTokens tokens in the workload's tree; the last may be
+	// partial.
 	Blocks []int32
-	// line of the trace that has the request, and the status of its response; 0 without one.
+	// line of the trace, and status of the response; 0 without one.
 	line, status int
 }
 
-// full returns the blocks that the prompt fills; only these are cached.
+// full returns the full blocks, which alone are cached.
 func (r *Request) full() []int32 { return r.Blocks[:r.Input/BlockTokens] }
 
-// Workload is requests in the order of their arrivals. It never changes, so several runs can play
-// it at once.
+// Workload has requests in order of arrival. It is immutable, so several runs can share it.
 type Workload struct {
 	Name     string
 	Requests []Request
 	tree     tree
 }
 
-// tree numbers blocks by their content and all content before it, as prefix caches do: two prompts
-// share a block if they are equal up to its end.
+// tree numbers blocks by their content and all content before it, as prefix caches do: prompts
+// share a block if they are equal through its end.
 type tree struct {
 	numbers map[branch]int32
-	hashes  []uint64 // by block
+	hashes  []uint64
 }
 
 type branch struct {
-	parent  int32 // root: none
+	parent  int32 // root without one
 	content uint64
 }
 
@@ -66,7 +65,6 @@ func (t *tree) block(parent int32, content uint64) int32 {
 	return n
 }
 
-// prompt appends the blocks with the contents to those of a prompt.
 func (t *tree) prompt(blocks []int32, contents ...uint64) []int32 {
 	for _, c := range contents {
 		parent := int32(root)
@@ -86,7 +84,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// At returns the workload with its arrivals faster by a factor. Its tree is shared.
+// At returns the workload with its arrivals faster by a factor. It shares the tree.
 func (w *Workload) At(speed float64) *Workload {
 	faster := *w
 	faster.Requests = make([]Request, len(w.Requests))
@@ -97,8 +95,8 @@ func (w *Workload) At(speed float64) *Workload {
 	return &faster
 }
 
-// Label returns the workload with each request as label, which gets its number, changes it; one for
-// which it returns false is left out. The tree is shared.
+// Label returns the workload with each request changed by label, which gets its number, or omitted
+// if label returns false. It shares the tree.
 func (w *Workload) Label(label func(i int, r *Request) bool) *Workload {
 	out := *w
 	out.Requests = make([]Request, 0, len(w.Requests))

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Rivals returns the strategies of other routers, re-stated from their documentation with their
-// defaults (November 2026), and the reference: the cost in seconds as it was first found by
-// simulation, with first bytes seen at once. llm-d's is one of Production, whose plugins it has.
+// Rivals returns other routers' strategies, restated from their documentation with their defaults
+// (November 2026), and the reference: the cost in seconds as first found by simulation, with first
+// bytes learned at once. llm-d's is in Production, which has its plugins.
 func Rivals() []Strategy {
 	return []Strategy{
 		{Name: "exact-least-request", Immediate: true, Unpaged: true,
@@ -27,7 +27,7 @@ func Rivals() []Strategy {
 	}
 }
 
-// leastRequest knows at every moment how many requests of all senders each server has in flight.
+// leastRequest knows each server's current requests in flight, from all clients.
 type leastRequest struct {
 	*books
 	pool Pool
@@ -38,15 +38,14 @@ func (l *leastRequest) Choose(now time.Duration, r *Request) Choice {
 	return l.choice(server, now, r)
 }
 
-// dynamo is the cost of NVIDIA Dynamo's KV router (1.6) by default: blocks of prompts that wait for
-// their first token, this one included, less those that are cached of this one, and different
-// blocks of prompts whose requests have not ended, this one included. Prefill load scale and
-// overlap credit are 1, the temperature and the weight of active requests 0. It has exact KV
-// events.
+// dynamo is the default cost of NVIDIA Dynamo's KV router (1.6): blocks of prompts without a first
+// token, including this one less its cached blocks, plus distinct blocks of prompts in flight,
+// including this one. Prefill load scale and overlap credit are 1; temperature and weight of active
+// requests are 0. It has exact KV events.
 type dynamo struct {
 	*books
 	pool   Pool
-	active []map[int32]int // by server: how many requests use a block
+	active []map[int32]int // by server: requests per block
 }
 
 func newDynamo(p Pool) Policy {
@@ -91,8 +90,8 @@ func (d *dynamo) Learn(now time.Duration, f Fact) {
 	}
 }
 
-// sglang is the cache-aware policy of SGLang's router: the server with the longest match if that is
-// more than cacheThreshold of the prompt, else the one with the smallest tree; the least loaded one
+// sglang is the cache-aware policy of SGLang's router: the server with the longest match if that
+// exceeds cacheThreshold of the prompt, else the one with the smallest tree; the least loaded one
 // while loads differ by more than both thresholds.
 type sglang struct {
 	*books
@@ -131,17 +130,16 @@ func (g *sglang) Choose(now time.Duration, r *Request) Choice {
 	return g.choice(argmin(g.servers, g.pool.Random, cost), now, r)
 }
 
-// smg is smg's cache-aware policy (1.13), which is its default: SGLang's, but for load. A server
-// with the longest match is passed over for the least loaded one if its requests in flight exceed
-// the mean by a half, and by spillMargin. All trees together have SGLang's limit. Its protection
-// from overload by metrics, which it reads every 10 s, is left out.
+// smg is the cache-aware default policy of smg (1.13): SGLang's, except for load. The least loaded
+// server replaces one with the longest match whose requests in flight exceed the mean by a half,
+// and by spillMargin. All trees together have SGLang's limit. Its overload protection by metrics,
+// read every 10 s, is omitted.
 type smg struct {
 	*books
 	pool Pool
 }
 
-// spillMargin is two standard deviations of so many requests, at least 4 and at most
-// balanceAbsolute.
+// spillMargin is two standard deviations, between 4 and balanceAbsolute.
 func spillMargin(mean float64) float64 { return min(max(2*math.Sqrt(mean), 4), balanceAbsolute) }
 
 func (g *smg) Choose(now time.Duration, r *Request) Choice {
@@ -233,7 +231,6 @@ func (f *reference) Choose(now time.Duration, r *Request) Choice {
 	return f.choice(argmin(f.servers, f.pool.Random, func(s int) float64 { return f.cost(s, now, r) }), now, r)
 }
 
-// cost is that of a server for a request, in seconds.
 func (b *books) cost(server int, now time.Duration, r *Request) float64 {
 	a := &b.accounts[server]
 	tokens := b.work(server, now) + referenceWeight*float64(b.uncached(server, r))

@@ -5,27 +5,25 @@ import (
 	"time"
 )
 
-// Scenario is what Run plays.
+// Scenario is the input of Run.
 type Scenario struct {
 	Workload *Workload
 	Strategy Strategy
 	Servers  int // default 8
 	Server   ServerConfig
-	// Speeds are the prefill rates of the servers, in turn; nil: all have that of Server.
-	// KnownSpeeds means that Production's strategies know them, and learn none.
+	// Speeds are the servers' prefill rates, in turn; nil means Server's. KnownSpeeds means that
+	// Production's strategies know them, and learn none.
 	Speeds      []float64
 	KnownSpeeds bool
 	Pages       Pages
-	// Pickers share the requests at random; default 1. Their picks, first bytes and ends reach each
-	// other after Publish; if that is negative, never.
-	Pickers int
-	Publish time.Duration
-	// JoinAt is when the last of the servers joins; 0: at the start, as all others.
+	Pickers     int
+	Publish     time.Duration
+	// JoinAt is when the last server joins; 0 means at the start.
 	JoinAt time.Duration
-	// ShedAfter rejects a request if a longer time to its first token is predicted at the server
-	// chosen for it; 0: none is rejected. Production's strategies do so themselves.
+	// ShedAfter rejects a request with a longer predicted time to the first token; 0 disables it.
+	// Production's strategies do so themselves.
 	ShedAfter time.Duration
-	// Flow has requests wait while the servers are saturated; nil: none does.
+	// Flow queues requests while the servers are saturated; may be nil.
 	Flow *FlowControl
 	// Seed of ties and delays. Arrivals and delays do not depend on the strategy.
 	Seed uint64
@@ -33,31 +31,30 @@ type Scenario struct {
 
 // Pages is how metrics pages are read.
 type Pages struct {
-	Every time.Duration // between the end of a scrape and the next one; default 50 ms
-	Takes time.Duration // of one scrape; it shows the state at its start
+	Every time.Duration // from the end of a scrape to the next; default 50 ms
+	Takes time.Duration // per scrape, which shows the state at its start
 	Gone  bool          // each scrape fails
-	Bare  bool          // they do not have the series of prefill
+	Bare  bool          // without the prefill series
 }
 
-// accessLog is how Envoy reports requests in flight and ends: translator/envoy has the same
-// figures.
+// Envoy's periodic entries and access log interval, as in translator/envoy.
 const (
 	renewalInterval  = 2 * time.Second
 	feedbackInterval = 5 * time.Millisecond
 )
 
-// Outcome is what became of a request. Times are those of the run; 0: it did not happen.
+// Outcome is a request's outcome. Times are the run's; 0 if it did not happen.
 type Outcome struct {
-	Server    int           // -1: it was shed
+	Server    int           // -1 if shed
 	Cached    int           // tokens of its prompt
-	Headers   time.Duration // of the response: of a stream, before the prompt is read
+	Headers   time.Duration // of the response; for a stream, before the prompt is read
 	Scheduled time.Duration
-	FirstByte time.Duration // of the response's body
+	FirstByte time.Duration // of the response body
 	End       time.Duration
-	Preempted int // times
+	Preempted int // number of times
 }
 
-// Run plays a scenario until all requests have ended, and returns an outcome for each.
+// Run plays a scenario until all requests have ended, and returns their outcomes.
 func Run(s Scenario) []Outcome {
 	r := newRun(s, new(clock))
 	r.arrive(0)
@@ -70,19 +67,18 @@ type run struct {
 	Scenario
 	clock    *clock
 	servers  []*server
-	inFlight []int // by server
+	inFlight []int
 	policies []Policy
-	gates    []*gate // by picker; none without flow control
+	gates    []*gate
 	outcomes []Outcome
 	picks    []*Pick
-	pickers  []int // by request
-	ended    int   // requests, those that were shed included
+	pickers  []int
+	ended    int // requests, including shed ones
 
-	watch func(i int, k Kind) // receives first bytes and ends when they happen; nil: not
-	goes  func() bool         // whether there are requests to come; nil: while not all of the workload have ended
+	watch func(i int, k Kind) // receives first bytes and ends at once; may be nil
+	goes  func() bool         // reports whether requests are left; nil counts the workload's
 }
 
-// more reports whether pages are to be read again.
 func (r *run) more() bool {
 	if r.goes != nil {
 		return r.goes()
@@ -131,14 +127,12 @@ func newRun(s Scenario, clk *clock) *run {
 	return r
 }
 
-// all passes a fact to all pickers.
 func (r *run) all(f Fact) {
 	for _, p := range r.policies {
 		p.Learn(r.clock.now, f)
 	}
 }
 
-// scrape reads a server's page, again and again while there are requests.
 func (r *run) scrape(server int) {
 	if r.Strategy.Unpaged {
 		return
@@ -164,12 +158,11 @@ func (r *run) scrape(server int) {
 	r.clock.at(r.clock.now+r.Pages.Takes, done)
 }
 
-// draw returns a number in [0,1) that depends on the seed, a request and a purpose only.
+// draw returns a number in [0,1) that depends only on the seed, a request and a purpose.
 func (r *run) draw(request, purpose int) float64 {
 	return float64(mix(r.Seed^mix(uint64(request)<<8|uint64(purpose)))>>11) / (1 << 53)
 }
 
-// arrive has request number i picked for when it arrives, and then the next one.
 func (r *run) arrive(i int) {
 	if i == len(r.Workload.Requests) {
 		return
@@ -190,13 +183,11 @@ func (r *run) pick(i int, request *Request) {
 	r.choose(i, request)
 }
 
-// shed ends a request that no server gets.
 func (r *run) shed(i int) {
 	r.outcomes[i].Server = -1
 	r.ended++
 }
 
-// choose sends a request to the server that its picker chooses.
 func (r *run) choose(i int, request *Request) {
 	choice := r.policies[r.pickers[i]].Choose(r.clock.now, request)
 	if choice.Server < 0 || r.ShedAfter > 0 && choice.Wait > r.ShedAfter {
@@ -236,7 +227,6 @@ func (r *run) learn(i int, at time.Duration, kind Kind) {
 	}
 }
 
-// firstByte is called by a server.
 func (r *run) firstByte(q *sequence) {
 	if r.watch != nil {
 		r.watch(q.number, FirstByte)
@@ -246,7 +236,6 @@ func (r *run) firstByte(q *sequence) {
 	}
 }
 
-// end is called by a server.
 func (r *run) end(q *sequence) {
 	pick, at := r.picks[q.number], r.clock.now
 	r.inFlight[pick.Server]--
@@ -263,8 +252,6 @@ func (r *run) end(q *sequence) {
 	}
 }
 
-// report is an entry of the access log for a request that goes on. It renews itself until it has
-// reported the first byte.
 func (r *run) report(i int) {
 	r.clock.at(r.clock.now+renewalInterval, func() {
 		o := &r.outcomes[i]
@@ -280,7 +267,7 @@ func (r *run) report(i int) {
 	})
 }
 
-// late is how long Envoy buffers an entry of its access log.
+// late is how long Envoy buffers an access log entry.
 func (r *run) late(request int) time.Duration {
 	return time.Duration(r.draw(request, 1) * float64(feedbackInterval))
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// named returns a strategy.
 func named(t *testing.T, name string) Strategy {
 	t.Helper()
 	s, err := Named(name)
@@ -63,12 +62,11 @@ func TestSimulation_EveryRequestEnds(t *testing.T) {
 	}
 }
 
-// TestSimulation_AccessLogReportsLate checks what a policy learns: first bytes with the entry of
+// TestSimulation_AccessLogReportsLate checks the facts of a policy: first bytes with the entry of
 // every 2 s, ends within 5 ms.
 func TestSimulation_AccessLogReportsLate(t *testing.T) {
 	var learned []string
 	s := Strategy{Name: "recorder", Unpaged: true, New: func(Pool) Policy { return recorder{&learned} }}
-	// The first byte comes after 6.25 s of prefill.
 	w := workload(request{contents: make([]uint64, 98), input: 50_000, output: 200})
 	out := Run(Scenario{Workload: w, Strategy: s, Servers: 1})
 	if len(learned) != 6 || learned[0] != "0 at 0s" || learned[1] != "2 at 2s" || learned[3] != "2 at 6s" ||
@@ -110,8 +108,8 @@ func TestSimulation_ShedsByTheChosenServersWait(t *testing.T) {
 	}
 }
 
-// The table of measurements that the model was checked against: a trace at 70 % load, TTFT p90.
-// Whatever knows prefixes and backlogs beats what does not.
+// The measurements that the model was checked against: a trace at 70 % load, TTFT p90. Strategies
+// with prefixes and backlogs beat the others.
 func TestSimulation_StrategiesRankAsMeasured(t *testing.T) {
 	rank := func(source Source, rate float64, names ...string) {
 		t.Helper()
@@ -155,8 +153,8 @@ func TestCapacity_IsWhereTheWaitIsFiveSeconds(t *testing.T) {
 	}
 }
 
-// A picker learns how fast servers read from streams alone, and a rival's answer that is not
-// streamed has its first byte at its end.
+// A picker learns the servers' speeds only from streams; a rival's response that is not streamed
+// has its first byte at its end.
 func TestSimulation_AnswersThatAreNotStreamed(t *testing.T) {
 	w := generated(t, "rag", 300).Draw(1, 1)
 	whole := w.Label(func(_ int, r *Request) bool { r.Whole = true; return true })

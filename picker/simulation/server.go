@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// BlockTokens is the number of tokens of a KV block, and of a block of a prompt.
+// BlockTokens is the number of tokens of a KV block or a prompt's block.
 const BlockTokens = 512
 
-// ServerConfig describes a model server. Zero values mean the defaults given.
+// ServerConfig describes a model server. Zero fields take the defaults.
 type ServerConfig struct {
-	// A step takes Step, or longer if it has more prompt tokens than it computes in that time at
-	// PrefillRate, and PerSequence for each running request.
+	// A step takes Step, or longer if PrefillRate needs more time for its prompt tokens, plus
+	// PerSequence for each running request.
 	Step        time.Duration // default 20 ms
 	PerSequence time.Duration // default 0.3 ms
 	PrefillRate float64       // prompt tokens a second; default 8,000
-	Chunk       int           // prompt tokens of a step; default 2,048
-	Sequences   int           // that run at a time; default 128
-	Blocks      int           // of KV cache; default 1,500
-	// AdapterSlots is how many adapters are loaded at a time; default 4. Loading one takes
-	// AdapterLoad, default 300 ms, during which the server does nothing else.
+	Chunk       int           // prompt tokens per step; default 2,048
+	Sequences   int           // running at a time; default 128
+	Blocks      int           // KV cache; default 1,500
+	// AdapterSlots is how many adapters fit at a time; default 4. While the server loads one, it
+	// does nothing else for AdapterLoad, default 300 ms.
 	AdapterSlots int
 	AdapterLoad  time.Duration
-	// TokenizerRate is how many prompt tokens are tokenized in a second, one prompt after the
-	// other, before a stream's headers and before the request is queued; default 250,000. A real
-	// vLLM takes 2 to 4 % of the time in which it reads the prompt.
+	// TokenizerRate is how many prompt tokens the server tokenizes in a second, one prompt after
+	// the other, before a stream's headers and the queue; default 250,000. A real vLLM takes 2 to 4
+	// % of the time that reading the prompt takes.
 	TokenizerRate float64
 }
 
@@ -45,54 +45,52 @@ func or[T comparable](v, otherwise T) T {
 	return v
 }
 
-// server is one model server.
 type server struct {
 	config  ServerConfig
 	clock   *clock
 	cache   *kvCache
 	waiting []*sequence
-	running []*sequence // in the order of their admission
+	running []*sequence // in order of admission
 	loaded  adapters
-	// first and ended are called with a sequence's first byte and end.
+	// Called with a sequence's first byte and end.
 	first, ended func(*sequence)
 
 	stepping bool
-	began    time.Duration // of the steps that run now
-	each     time.Duration // what one of them takes
-	steps    int           // how many they are: all alike, and without prompt tokens if several
-	// As vLLM's series of ended requests: from the first step of each to its first token, and the
-	// tokens that it computed.
+	began    time.Duration // start of the current steps
+	each     time.Duration // duration of one step
+	steps    int           // equal steps; several only without prompt tokens
+	// Sums over ended requests, as vLLM's series: from the first step to the first token, and
+	// computed tokens.
 	prefillSeconds, prefillTokens float64
 
-	batch uint64 // their number; a change of steps makes their end another event
+	batch uint64 // changes with the steps, so their earlier end does nothing
 
-	tokenized time.Duration // when the prompts that have arrived are tokenized
+	tokenized time.Duration // end of tokenizing all prompts so far
 }
 
-// sequence is one request at a server.
 type sequence struct {
-	number    int // of the request in its workload
+	number    int
 	request   *Request
 	outcome   *Outcome
-	left      int // tokens of the prompt, and of what was generated before a preemption, that are not computed yet
+	left      int // prompt tokens to compute, and tokens generated before a preemption
 	generated int
-	allocated int // blocks, shared ones included
-	computed  int // tokens of the prompt
-	shared    int // blocks at the start of the prompt that are cached under their content
+	allocated int // blocks, including shared ones
+	computed  int
+	shared    int // leading blocks in the cache
 	decoding  bool
-	admitted  bool          // once; a preempted one stays so
-	first     time.Duration // when its first token was computed
+	admitted  bool // once; a preemption does not reset it
+	first     time.Duration
 }
 
 func (s *sequence) tokens() int { return s.request.Input + s.generated }
 
 func newServer(c ServerConfig, clk *clock, tree int, first, ended func(*sequence)) *server {
-	return &server{config: c, clock: clk, cache: newKVCache(c.Blocks, tree), loaded: newAdapters(c.AdapterSlots),
+	return &server{config: c, clock: clk, cache: newKVCache(c.Blocks, tree), loaded: adapters{slots: c.AdapterSlots},
 		first: first, ended: ended}
 }
 
-// add tokenizes a request's prompt after those before, sends the headers of a stream, and queues
-// the request.
+// add tokenizes a request's prompt after the earlier ones, sends a stream's headers, and queues the
+// request.
 func (s *server) add(number int, r *Request, o *Outcome) {
 	s.tokenized = max(s.tokenized, s.clock.now) + time.Duration(
 		float64(r.Input)/s.config.TokenizerRate*float64(time.Second))
@@ -110,15 +108,15 @@ func (s *server) queue(q *sequence) {
 	case !s.stepping:
 		s.step()
 	case s.steps > 1 && len(s.running) < s.config.Sequences:
-		// The steps without prompt tokens end after the one that runs now: the next one can admit
-		// the request.
+		// The next step can admit the request: end the steps without prompt tokens after the
+		// current one.
 		if done := int((s.clock.now-s.began)/s.each) + 1; done < s.steps {
 			s.run(done)
 		}
 	}
 }
 
-// run plans the end of so many equal steps since began.
+// run plans the end of a number of equal steps since began.
 func (s *server) run(steps int) {
 	s.steps = steps
 	s.batch++
@@ -130,7 +128,7 @@ func (s *server) run(steps int) {
 	})
 }
 
-// step begins the next step, or several without prompt tokens in which nothing is admitted, ends,
+// step begins the next step, or several: without prompt tokens, until a request is admitted, ends
 // or needs a block.
 func (s *server) step() {
 	prompt := 0
@@ -157,19 +155,19 @@ func (s *server) step() {
 	s.run(steps)
 }
 
-// steady is after how many steps a decoding request ends or needs a block.
+// steady is the number of steps until a decoding request ends or needs a block.
 func (s *sequence) steady() int {
 	return max(1, min(s.request.Output-s.generated, s.allocated*BlockTokens-s.tokens()))
 }
 
-// admit starts waiting requests, in order, as far as the step's prompt tokens, the running
-// requests, the blocks and the slots for adapters allow. It returns their prompt tokens in this
-// step, and how long loading adapters takes.
+// admit starts waiting requests in order, within the step's prompt tokens, the running requests,
+// the blocks and the adapter slots. It returns their prompt tokens in this step and the time to
+// load adapters.
 func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	for i := 0; i < len(s.waiting) && prompt+tokens < s.config.Chunk && len(s.running) < s.config.Sequences; {
 		q := s.waiting[i]
 		if !s.loaded.available(q.request.Adapter) {
-			i++ // those behind it may use another adapter
+			i++ // later requests may use another adapter
 			continue
 		}
 		if !s.place(q) {
@@ -188,17 +186,17 @@ func (s *server) admit(prompt int) (tokens int, loading time.Duration) {
 	return tokens, loading
 }
 
-// place gives a waiting request its blocks; it returns false if there are too few.
+// place gives a waiting request its blocks; false means there are too few.
 func (s *server) place(q *sequence) bool {
 	blocks := q.request.full()
 	hit := s.cache.match(blocks)
-	if hit*BlockTokens >= q.tokens() { // the last token is always computed
+	if hit*BlockTokens >= q.tokens() { // the server always computes the last token
 		hit--
 	}
 	for _, b := range blocks[:hit] {
 		s.cache.use(b)
 	}
-	need := (q.tokens() + BlockTokens) / BlockTokens // the first token included
+	need := (q.tokens() + BlockTokens) / BlockTokens // including the first token
 	if !s.cache.allocate(need - hit) {
 		for i := hit - 1; i >= 0; i-- {
 			s.cache.unuse(blocks[i])
@@ -212,7 +210,6 @@ func (s *server) place(q *sequence) bool {
 	return true
 }
 
-// prefill computes up to n prompt tokens of a request.
 func (s *server) prefill(q *sequence, n int) int {
 	n = min(n, q.left)
 	q.left -= n
@@ -226,7 +223,6 @@ func (s *server) prefill(q *sequence, n int) int {
 	return n
 }
 
-// finish ends the steps that ran, and begins the next.
 func (s *server) finish() {
 	for _, q := range s.running {
 		switch {
@@ -265,21 +261,20 @@ func (s *server) finish() {
 			}
 			s.preempt()
 			if i >= len(s.running) {
-				break // it was itself the last one
+				break // request i itself was preempted
 			}
 		}
 	}
 	s.step()
 }
 
-// begin sends the first byte of a response's body.
 func (s *server) begin(q *sequence) {
 	q.outcome.FirstByte = s.clock.now
 	s.first(q)
 }
 
-// preempt returns the request that was admitted last to the queue, and frees its blocks: it is
-// computed again.
+// preempt returns the last admitted request to the queue and frees its blocks. The server computes
+// it again.
 func (s *server) preempt() {
 	last := len(s.running) - 1
 	q := s.running[last]
@@ -300,16 +295,15 @@ func (s *server) release(q *sequence) {
 	s.loaded.unuse(q.request.Adapter)
 }
 
-// Page is what a server's metrics page shows.
+// Page is a server's metrics page.
 type Page struct {
 	Waiting, Running int
-	KV               float64 // the share of KV blocks in use, 0 to 1
-	// Active are the adapters with requests that run, Awaited those whose requests all wait, of
-	// which there are Slots.
+	KV               float64 // share of KV blocks in use, 0 to 1
+	// Active adapters have running requests; Awaited ones only waiting requests. There are Slots
+	// for them.
 	Active, Awaited []int
 	Slots           int
-	// PrefillSeconds and PrefillTokens are what the requests that have ended took to read their
-	// prompts, and how many tokens they computed.
+	// Sums over ended requests: the time to read their prompts, and the tokens computed for it.
 	PrefillSeconds, PrefillTokens float64
 }
 
@@ -330,7 +324,7 @@ func (s *server) page() Page {
 	return p
 }
 
-// adapters are the loaded adapters of a server, the least recently used first.
+// adapters are a server's loaded adapters, the least recently used first.
 type adapters struct {
 	slots  int
 	loaded []adapter
@@ -338,27 +332,25 @@ type adapters struct {
 
 type adapter struct{ name, users int }
 
-func newAdapters(slots int) adapters { return adapters{slots: slots} }
-
 func (a *adapters) find(name int) int {
 	return slices.IndexFunc(a.loaded, func(l adapter) bool { return l.name == name })
 }
 
-// available reports whether a request for an adapter can run: it is loaded, or there is a slot for
-// it. 0 is none.
+// available reports whether a request for an adapter (0 means no adapter) can run: the adapter is
+// loaded, or has a slot.
 func (a *adapters) available(name int) bool {
 	return name == 0 || len(a.loaded) < a.slots || a.find(name) >= 0 ||
 		slices.ContainsFunc(a.loaded, func(l adapter) bool { return l.users == 0 })
 }
 
-// use adds a request to an adapter, and reports whether it had to be loaded.
+// use adds a request to an adapter, and reports whether the server has to load it.
 func (a *adapters) use(name int) (load bool) {
 	if name == 0 {
 		return false
 	}
-	of := adapter{name: name}
+	used := adapter{name: name}
 	if i := a.find(name); i >= 0 {
-		of = a.loaded[i]
+		used = a.loaded[i]
 		a.loaded = slices.Delete(a.loaded, i, i+1)
 	} else {
 		load = true
@@ -367,8 +359,8 @@ func (a *adapters) use(name int) (load bool) {
 			a.loaded = slices.Delete(a.loaded, i, i+1)
 		}
 	}
-	of.users++
-	a.loaded = append(a.loaded, of)
+	used.users++
+	a.loaded = append(a.loaded, used)
 	return load
 }
 

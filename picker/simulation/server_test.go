@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// only sends everything to one server.
 func only(server int) Strategy {
 	return Strategy{Name: "only", Immediate: true, Unpaged: true, New: func(Pool) Policy { return fixed(server) }}
 }
@@ -16,8 +15,8 @@ type fixed int
 func (f fixed) Choose(time.Duration, *Request) Choice { return Choice{Server: int(f)} }
 func (f fixed) Learn(time.Duration, Fact)             {}
 
-// request is a request of a test, whose prompt is given as contents of blocks; the last one has
-// less than BlockTokens tokens if input is not a multiple.
+// request is a test's request, with its prompt as contents of blocks; the last has less than
+// BlockTokens tokens if input is not a multiple.
 type request struct {
 	at            time.Duration
 	contents      []uint64
@@ -62,7 +61,7 @@ func TestServer_DecodingStepsEndEarlyForANewRequest(t *testing.T) {
 	if out[1].End != out[1].FirstByte || out[1].FirstByte-out[1].Scheduled != 20600*time.Microsecond {
 		t.Errorf("%+v", out[1])
 	}
-	// 999 tokens after the first, of which one came in a step of two sequences.
+	// 999 tokens after the first, one of them in a step of two sequences.
 	if want := out[0].FirstByte + 999*20300*time.Microsecond + 300*time.Microsecond; out[0].End != want {
 		t.Errorf("the first one ends at %s, want %s", out[0].End, want)
 	}
@@ -133,7 +132,7 @@ func TestServer_RunsAtMostItsSequences(t *testing.T) {
 	}
 }
 
-// vLLM sends a stream's headers before it has read the prompt, and everything else at the end.
+// vLLM sends a stream's headers before it reads the prompt, other responses at the end.
 func TestServer_StreamsBeginWithTheirHeaders(t *testing.T) {
 	contents := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
 	out := play(ServerConfig{TokenizerRate: 100_000},

@@ -7,8 +7,6 @@ import (
 	"github.com/penstock-project/penstock/picker/endpoint"
 )
 
-// config is the configuration of a server of a scenario: Speeds has the prefill rates of the
-// servers, in turn.
 func (s *Scenario) config(server int) ServerConfig {
 	c := s.Server
 	if len(s.Speeds) > 0 {
@@ -17,8 +15,8 @@ func (s *Scenario) config(server int) ServerConfig {
 	return c
 }
 
-// LearnedRates plays a scenario of one of Production's strategies, and returns the prefill rate of
-// each server as the first picker has learned it; 0: it has not.
+// LearnedRates plays a scenario with one of Production's strategies, and returns each server's
+// prefill rate as the first picker learned it; 0 if it did not.
 func LearnedRates(s Scenario) (rates []float64) {
 	r := newRun(s, new(clock))
 	r.arrive(0)
@@ -33,12 +31,11 @@ func LearnedRates(s Scenario) (rates []float64) {
 	return rates
 }
 
-// know has the pickers of a scenario know the rates of its servers.
 func (s *Scenario) know(policies []Policy) {
 	for _, p := range policies {
-		of, ok := p.(*production)
-		for i := 0; ok && i < len(of.snapshot.Endpoints); i++ {
-			of.snapshot.Endpoints[i].Load().SetReported(s.config(i).PrefillRate, time.Unix(0, math.MaxInt64))
+		known, ok := p.(*production)
+		for i := 0; ok && i < len(known.snapshot.Endpoints); i++ {
+			known.snapshot.Endpoints[i].Load().SetReported(s.config(i).PrefillRate, time.Unix(0, math.MaxInt64))
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The rates of servers of four speeds are learned from their first tokens or their
-// series, and a strategy to which they are known decides by these.
+// The rates of servers of four speeds are learned from their first tokens or series; a strategy
+// that knows them uses these.
 func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	strategies, err := Named("load")
 	if err != nil {
@@ -22,9 +22,9 @@ func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	}
 	for _, s.Pages.Bare = range []bool{false, true} {
 		for i, rate := range LearnedRates(s) {
-			if is := speeds[i%4]; math.Abs(rate-is) > 0.25*is {
+			if speed := speeds[i%4]; math.Abs(rate-speed) > 0.25*speed {
 				t.Errorf("pages without series %t: server %d: learned %.0f tokens a second, is %.0f", s.Pages.Bare, i,
-					rate, is)
+					rate, speed)
 			}
 		}
 	}
@@ -36,8 +36,8 @@ func TestSimulation_RatesOfServersAreLearnedOrKnown(t *testing.T) {
 	}
 }
 
-// Where most questions find their document cached, a server's series show the length of steps, and
-// no rate: then servers that read documents look fast, and all others slow.
+// If most questions find their document cached, a server's series show the length of steps, and no
+// rate: servers that read documents would look fast, others slow.
 func TestRates_OfServersThatRarelyReadDocuments(t *testing.T) {
 	for _, rate := range []float64{16.6, 30} { // 50 and 90 % load
 		s := Scenario{Strategy: named(t, "load"), Server: ServerConfig{Blocks: 400}}

@@ -7,94 +7,89 @@ import (
 	"time"
 )
 
-// Strategy makes the policies that a scenario compares.
+// Strategy makes the policies of a comparison.
 type Strategy struct {
 	Name string
-	// Immediate means that a policy receives first bytes and ends at once, as a proxy in the data
-	// path does. Otherwise it receives them as Envoy's access log reports them: a first byte with
-	// the entry of every 2 s, and both up to 5 ms late.
+	// Immediate policies receive first bytes and ends at once, as a proxy in the data path. Others
+	// receive them as Envoy's access log reports them: a first byte with the periodic entry every 2
+	// s, and both up to 5 ms late.
 	Immediate bool
-	// Unpaged means that no metrics pages are read.
-	Unpaged bool
-	New     func(Pool) Policy
+	Unpaged   bool
+	New       func(Pool) Policy
 }
 
-// Pool is what a policy chooses among.
+// Pool describes a policy's servers.
 type Pool struct {
-	Servers  int // that exist at the start: numbers 0 to Servers-1
-	Room     int // servers that exist at the end
+	Servers  int // at the start: numbers 0 to Servers-1
+	Room     int // servers at the end
 	Config   ServerConfig
 	Workload *Workload
 	Random   *rand.Rand
-	// Oracle shows the servers as they are, to rivals that have exact knowledge.
+	// Oracle gives rivals exact knowledge of the servers.
 	Oracle Oracle
-	// ShedAfter is the predicted time to first token after which a pick becomes a 429; 0: none
-	// does.
+	// ShedAfter rejects (429) picks with a longer predicted time to the first token; 0 disables it.
 	ShedAfter time.Duration
 }
 
-// Oracle shows the servers as they are.
+// Oracle reads the servers' state.
 type Oracle interface {
 	InFlight(server int) int // requests
 	Cached(server int, r *Request) (tokens int)
 }
 
-// Policy is a strategy in one picker process. Its methods are called in the order of virtual time.
+// Policy is a strategy in one picker process. Calls come in the order of virtual time.
 type Policy interface {
-	// Choose returns a server for a request, and what is predicted for it. The pick follows as a
-	// Fact, unless it is shed.
+	// Choose returns a server for a request, and its prediction. The pick follows as a Fact, unless
+	// it is shed.
 	Choose(now time.Duration, r *Request) Choice
-	// Learn receives a fact when it becomes known to the picker.
+	// Learn receives a fact when the picker learns it.
 	Learn(now time.Duration, f Fact)
 }
 
-// Choice is a server for a request.
+// Choice is the server chosen for a request.
 type Choice struct {
 	Server   int
-	Uncached int           // tokens of the prompt that it has to compute, as far as is known
-	Wait     time.Duration // until its first token
-	Work     any           // of the policy's own, for the facts that follow
+	Uncached int           // prompt tokens to compute, as far as known
+	Wait     time.Duration // until the first token
+	Work     any           // the policy's own, for later facts
 }
 
-// Kind is what a Fact is about.
+// Kind is the kind of a Fact.
 type Kind uint8
 
-// The kinds of facts.
 const (
-	Picked      Kind = iota // a Pick
-	FirstByte               // of Pick; After is the time from its arrival to that
-	Waits                   // Pick goes on without a first byte
-	Ended                   // Pick
-	ScrapeBegan             // of Server's page
-	Scraped                 // Server's Page, as it was when the scrape began
-	Failed                  // a scrape of Server failed
+	Picked      Kind = iota // Pick was made
+	FirstByte               // of Pick, After its arrival
+	Waits                   // Pick has no first byte yet
+	Ended                   // Pick has ended
+	ScrapeBegan             // a scrape of Server
+	Scraped                 // Page of Server, as at the start of the scrape
+	Failed                  // the scrape of Server
 	Joined                  // Server takes requests from now on
-	Declined                // a cluster did not take a request; for a Selector
+	Declined                // a cluster rejected a request; for a Selector
 )
 
-// Fact is something that a picker learns.
+// Fact is an event that a picker learns.
 type Fact struct {
-	Kind  Kind
-	Pick  *Pick
-	Peer  bool // Pick is another picker's
-	After time.Duration
-	// Headers is the time from the arrival of Pick to the headers of its response, which come with
-	// FirstByte's report.
+	Kind    Kind
+	Pick    *Pick
+	Peer    bool // another picker made Pick
+	After   time.Duration
 	Headers time.Duration
-	Took    time.Duration // of Ended: the time from the first byte to the end
+	Took    time.Duration // with Ended: from the first byte to the end
 	Server  int
 	Page    Page
 }
 
-// Pick is a request that was sent to a server.
+// Pick is a request sent to a server.
 type Pick struct {
 	Choice
 	Request  *Request
 	At       time.Duration
-	reported bool // the access log has reported its first byte
+	reported bool
 }
 
-// Named returns the strategies with these names. The error for an unknown one lists all.
+// Named returns strategies by name. The error for an unknown name lists all.
 func Named(names ...string) ([]Strategy, error) {
 	all := Strategies()
 	var found []Strategy
@@ -108,7 +103,7 @@ func Named(names ...string) ([]Strategy, error) {
 	return found, nil
 }
 
-// Names returns the names of all strategies: those of production first.
+// Names returns the names of all strategies, production first.
 func Names() []string {
 	var names []string
 	for _, s := range Strategies() {
@@ -117,10 +112,10 @@ func Names() []string {
 	return names
 }
 
-// Strategies returns the strategies of production, and those of other routers.
+// Strategies returns Production's strategies and the Rivals.
 func Strategies() []Strategy { return append(Production(), Rivals()...) }
 
-// argmin returns the server of 0 to n-1 with the least cost; equal ones are chosen by lot.
+// argmin returns the server with the least cost, a random one of equals.
 func argmin(n int, random *rand.Rand, cost func(server int) float64) int {
 	best, least, ties := 0, 0.0, 0
 	for s := range n {

@@ -8,27 +8,24 @@ import (
 
 // Summary describes the outcomes of a part of a run.
 type Summary struct {
-	Requests int // that were served
-	Streams  int // of them
+	Requests int // served
+	Streams  int
 	Shed     int
-	// TTFT is the time from arrival to first byte, of streams: its median and 90th percentile.
-	// WaitP90 is that of the time from arrival
-	// to the first step that computes the prompt; EndToEnd is the mean time to the end.
+	// TTFT is the time from arrival to the first byte of streams, Wait to the first step that
+	// computes the prompt, EndToEnd the mean time to the end.
 	TTFT50, TTFT90, WaitP90, EndToEnd time.Duration
-	// Hits is the share of prompt tokens that were cached.
+	// Hits is the share of cached prompt tokens.
 	Hits float64
-	// Balance is the largest number of prompt tokens that one server computed over the mean: 1 is
-	// perfect.
+	// Balance compares the largest number of prompt tokens that a server computed with the mean: 1
+	// is perfect.
 	Balance float64
-	// Goodput is how many requests a second had their first byte within 5 s.
+	// Goodput counts requests per second with their first byte within goodTTFT.
 	Goodput float64
 }
 
-// goodTTFT is the largest TTFT of a request that counts as goodput.
 const goodTTFT = 5 * time.Second
 
-// Summarize describes the outcomes of the requests that arrived from a time on, and before another
-// one.
+// Summarize describes the requests that arrived in [from, until).
 func Summarize(w *Workload, outcomes []Outcome, from, until time.Duration) Summary {
 	var s Summary
 	var ttft, wait []time.Duration
@@ -89,8 +86,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// TTFTs returns the times to first byte of the streams that arrived from a time on, and before
-// another one.
+// TTFTs returns the times to first byte of the streams that arrived in [from, until).
 func TTFTs(w *Workload, outcomes []Outcome, from, until time.Duration) []time.Duration {
 	var times []time.Duration
 	for i := range outcomes {

@@ -13,39 +13,37 @@ import (
 	"time"
 )
 
-// Limits of a trace, so that a damaged file takes no memory without end.
+// Limits of a trace, so that a damaged file takes bounded memory.
 const (
 	maxTraceLine   = 16 << 20 // bytes
-	maxTraceTokens = 1 << 20  // of a prompt or of an answer
+	maxTraceTokens = 1 << 20  // of a prompt or an answer
 	maxTraceTime   = 1e12     // milliseconds
-	maxProblems    = 20       // that are named
-	maxPools       = 20       // that are named
+	maxProblems    = 20       // reported
+	maxPools       = 20       // named in an error
 )
 
-// line is a line of a trace: Mooncake's fields, of which --record writes a superset (package
-// recording).
+// line is a line of a trace: Mooncake's fields, and those --record adds (package recording).
 type line struct {
 	Timestamp *float64 `json:"timestamp"` // ms
 	Input     *int     `json:"input_length"`
 	Output    *int     `json:"output_length"`
-	Hashes    []int64  `json:"hash_ids"` // one for each block of BlockTokens tokens
+	Hashes    []int64  `json:"hash_ids"` // one per block of BlockTokens tokens
 	Model     string   `json:"model"`
 	Pool      string   `json:"pool"`
-	Status    int      `json:"status"` // of the response; 0 if there is none
+	Status    int      `json:"status"` // of the response; 0 without one
 	Stream    bool     `json:"stream"`
-	Took      *float64 `json:"took"` // nil: --record has not written the line, and the answer is taken to be a stream
+	Took      *float64 `json:"took"` // nil unless --record wrote the line: assume a stream
 
-	number int // of the line
+	number int
 }
 
 // ReadTrace reads a trace: JSON lines with timestamp (ms), input_length, output_length (tokens) and
-// hash_ids, of which equal ones at the start mean an equal prefix. Times begin at the earliest one.
-// The error joins one for each bad line, as "name:line: problem"; for a trace of several pools it
-// is a *PoolsError.
+// hash_ids; equal leading ones mean an equal prefix. Times count from the earliest. The error joins
+// one per bad line, as "name:line: problem"; a trace of several pools gives a *PoolsError.
 func ReadTrace(name string, from io.Reader) (*Workload, error) { return ReadPool(name, from, "") }
 
-// ReadPool is ReadTrace for the requests of a pool. "" is the only one of the trace. The error for
-// any other pool that the trace does not have is a *PoolsError.
+// ReadPool is ReadTrace for one pool's requests; "" means the trace's only pool. If there is no
+// such pool, the error is a *PoolsError.
 func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 	w := &Workload{Name: name}
 	pools := map[string]int{}
@@ -93,14 +91,14 @@ func ReadPool(name string, from io.Reader, pool string) (*Workload, error) {
 
 func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
 
-// PoolsError is that of a trace that has several pools, or not the one that was asked for.
+// PoolsError rejects a trace with several pools, or without the requested one.
 type PoolsError struct {
-	Name     string         // of the trace
-	Pool     string         // that was asked for; ""
-	Requests map[string]int // of each pool; "" has those without one
+	Name     string
+	Pool     string         // requested; may be empty
+	Requests map[string]int // by pool; "" for requests without one
 }
 
-// Error names the pools, 20 at most.
+// Error names at most 20 pools.
 func (e *PoolsError) Error() string {
 	var texts []string
 	for _, pool := range slices.Sorted(maps.Keys(e.Requests)) {
@@ -120,7 +118,6 @@ func (e *PoolsError) Error() string {
 	return fmt.Sprintf("%s: the trace has no request of pool %s, but of %s", e.Name, e.Pool, strings.Join(texts, ", "))
 }
 
-// parse reads one line.
 func parse(text []byte) (l line, err error) {
 	if err := json.Unmarshal(text, &l); err != nil {
 		return l, fmt.Errorf("not a request: %w", err)
@@ -141,11 +138,8 @@ func parse(text []byte) (l line, err error) {
 	return l, nil
 }
 
-// blocks is how many the prompt has.
 func (l *line) blocks() int { return (*l.Input + BlockTokens - 1) / BlockTokens }
 
-// add adds a line's request. Models are numbered from 1, so that those of several adapters share no
-// prefix; one model is 0.
 func (w *Workload) add(l line, models map[string]int) {
 	model, ok := models[l.Model]
 	if !ok {
@@ -157,17 +151,17 @@ func (w *Workload) add(l line, models map[string]int) {
 		Whole: l.Took != nil && !l.Stream, line: l.number, status: l.Status,
 	}
 	for i := range l.blocks() {
-		content := mix(uint64(len(w.Requests))<<32 | uint64(i) | 1<<63) // without hash_ids no prompt shares anything
+		content := mix(uint64(len(w.Requests))<<32 | uint64(i) | 1<<63) // prompts without hash_ids share nothing
 		if len(l.Hashes) > 0 {
 			content = mix(uint64(l.Hashes[i])) ^ uint64(model)
 		}
 		r.Blocks = w.tree.prompt(r.Blocks, content)
 	}
-	r.Key = w.tree.hashes[r.Blocks[min(2, len(r.Blocks))-1]] // the first messages are in the first 1,024 tokens
+	r.Key = w.tree.hashes[r.Blocks[min(2, len(r.Blocks))-1]] // the first messages: 1,024 tokens
 	w.Requests = append(w.Requests, r)
 }
 
-// Window returns n requests of a workload, from a fraction of it on.
+// Window returns n of a workload's requests, from a fraction of it on.
 func (w *Workload) Window(from float64, n int) *Workload {
 	part := *w
 	first := min(int(from*float64(len(w.Requests))), max(0, len(w.Requests)-n))
@@ -179,8 +173,8 @@ func (w *Workload) Window(from float64, n int) *Workload {
 	return &part
 }
 
-// Spread distributes the requests of one timestamp evenly at random until the next timestamp:
-// traces have coarse ones.
+// Spread distributes requests of one timestamp at random until the next: traces have coarse
+// timestamps.
 func (w *Workload) Spread(random *rand.Rand) *Workload {
 	spread := *w
 	spread.Requests = slices.Clone(w.Requests)
@@ -190,7 +184,7 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 			k++
 		}
 		if k == len(spread.Requests) {
-			break // there is no next timestamp
+			break // the last timestamp
 		}
 		until := spread.Requests[k].At
 		times := make([]time.Duration, k-i)
@@ -206,8 +200,8 @@ func (w *Workload) Spread(random *rand.Rand) *Workload {
 	return &spread
 }
 
-// Source draws from a trace: each drawing is a window of n requests, and all of them overlap.
-// Requests of one timestamp come at once, or are spread.
+// Source draws overlapping windows of n requests from a trace. Requests of one timestamp come at
+// once, or spread.
 func (w *Workload) Source(name, about string, n int, spread bool) Source {
 	return Source{name, about, func(rate float64, i int) *Workload {
 		const windows = 5

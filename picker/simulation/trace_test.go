@@ -71,11 +71,11 @@ func TestTrace_SpreadKeepsRequestsBetweenTheirTimestamps(t *testing.T) {
 	spread := w.Spread(rand.New(rand.NewPCG(1, 2)))
 	moved := 0
 	for i, r := range spread.Requests {
-		was := w.Requests[i].At
-		if r.At < was || r.At >= was+3001*time.Millisecond || i > 0 && r.At < spread.Requests[i-1].At {
-			t.Errorf("request %d of %s comes at %s", i, was, r.At)
+		original := w.Requests[i].At
+		if r.At < original || r.At >= original+3001*time.Millisecond || i > 0 && r.At < spread.Requests[i-1].At {
+			t.Errorf("request %d of %s comes at %s", i, original, r.At)
 		}
-		if r.At != was {
+		if r.At != original {
 			moved++
 		}
 	}

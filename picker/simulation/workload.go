@@ -10,12 +10,12 @@ import (
 // Source draws workloads.
 type Source struct {
 	Name, About string
-	// Draw returns drawing number i (from 1) at a mean rate of requests a second. Equal arguments
-	// give equal requests.
+	// Draw returns drawing number i (from 1) at a mean rate per second. Equal arguments give equal
+	// requests.
 	Draw func(rate float64, i int) *Workload
 }
 
-// Generated returns the workloads that are made up, with about n requests each.
+// Generated returns made-up workloads of about n requests each.
 func Generated(n int) []Source {
 	generated := func(name, about string, warm time.Duration, draw func(*drawing)) Source {
 		return Source{name, about, func(rate float64, i int) *Workload {
@@ -40,8 +40,8 @@ func Generated(n int) []Source {
 	}
 }
 
-// begin keeps the requests of a time, which becomes that from 0 on. Sessions are in all their
-// stages then.
+// begin keeps the requests in [from, until), and counts time from from. Sessions are then at all
+// stages.
 func (w *Workload) begin(from, until time.Duration) {
 	slices.SortStableFunc(w.Requests, byArrival)
 	kept := w.Requests[:0]
@@ -54,13 +54,12 @@ func (w *Workload) begin(from, until time.Duration) {
 	w.Requests = kept
 }
 
-// drawing is a workload that is being drawn.
 type drawing struct {
 	*rand.Rand
 	w       *Workload
 	rate    float64
 	until   time.Duration
-	content uint64 // the last content that was given to a block
+	content uint64
 }
 
 // fresh returns contents that no other prompt has.
@@ -73,17 +72,16 @@ func (d *drawing) fresh(blocks int) []uint64 {
 	return contents
 }
 
-// about returns a number of tokens with a log-normal distribution, of a median.
 func (d *drawing) about(median, sigma float64) int {
 	return int(min(max(1, median*math.Exp(sigma*d.NormFloat64())), 60_000))
 }
 
-// gap returns the time to the next of events that come at random, rate a second.
+// gap returns the time to the next of random events at a rate per second.
 func (d *drawing) gap(rate float64) time.Duration {
 	return time.Duration(d.ExpFloat64() / rate * float64(time.Second))
 }
 
-// zipf returns a number from 0 to n-1, each with a weight of (number+1)^-s.
+// zipf returns a draw of 0 to n-1, with weights (number+1)^-s.
 func (d *drawing) zipf(n int, s float64) func() int {
 	sums := make([]float64, n)
 	sum := 0.0
@@ -97,7 +95,6 @@ func (d *drawing) zipf(n int, s float64) func() int {
 	}
 }
 
-// prompts returns n beginnings of prompts, of so many blocks.
 func (d *drawing) prompts(n int, blocks func() int) [][]uint64 {
 	all := make([][]uint64, n)
 	for i := range all {
@@ -106,7 +103,7 @@ func (d *drawing) prompts(n int, blocks func() int) [][]uint64 {
 	return all
 }
 
-// add adds a request whose prompt is the contents, and tail tokens of its own.
+// add adds a request whose prompt has these contents, and tail tokens of its own.
 func (d *drawing) add(at time.Duration, contents []uint64, tail, output, adapter int, key uint64) []int32 {
 	own := d.fresh((tail + BlockTokens - 1) / BlockTokens)
 	var blocks []int32
@@ -121,7 +118,7 @@ func (d *drawing) add(at time.Duration, contents []uint64, tail, output, adapter
 	return blocks
 }
 
-// session is a conversation: each request sends all before it.
+// session is a conversation: each request contains all earlier ones.
 type session struct {
 	start    time.Duration
 	contents []uint64
@@ -129,8 +126,8 @@ type session struct {
 	key      uint64
 }
 
-// turns adds a session's requests, pause apart in the mean; grow returns how many blocks each one
-// adds to the next.
+// turns adds a session's requests, with a mean pause between them. grow returns the blocks that
+// each adds to the next.
 func (d *drawing) turns(s session, n int, pause time.Duration, grow func() int, tail, output func() int) {
 	at := s.start
 	for range n {
@@ -163,7 +160,7 @@ func rag(d *drawing) {
 }
 
 func documents(d *drawing) {
-	const count, blocks = 188, 16 // of 8,192 tokens each: twice the cache of a server
+	const count, blocks = 188, 16 // 8,192 tokens each: twice a server's cache
 	all := d.prompts(count, func() int { return blocks/2 + d.IntN(blocks+1) })
 	popular := d.zipf(count, 0.5)
 	for at := d.gap(d.rate); at < d.until; at += d.gap(d.rate) {

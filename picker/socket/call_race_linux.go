@@ -4,8 +4,8 @@ package socket
 
 import "syscall"
 
-// call reads or writes. The race detector learns from package syscall alone that a write happens
-// before the read that receives its bytes. trap is SYS_READ or SYS_WRITE.
+// call reads or writes. Only package syscall lets the race detector learn that a write precedes the
+// read that receives its bytes. trap is SYS_READ or SYS_WRITE.
 func call(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	do := syscall.Read
 	if trap == syscall.SYS_WRITE {

@@ -13,10 +13,9 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// maxCall bounds what one system call moves, in bytes: it takes some 20 us.
+// maxCall bounds the bytes of one system call, to some 20 us.
 const maxCall = 128 << 10
 
-// connection is a *net.TCPConn or a *net.UnixConn.
 type connection interface {
 	net.Conn
 	syscall.Conn
@@ -24,34 +23,33 @@ type connection interface {
 	CloseWrite() error
 }
 
-// conn is a connection over TCP, or at a Unix socket.
 type conn struct {
 	connection
 	raw     syscall.RawConn
 	in, out transfer
 }
 
-// transfer is one direction of a connection. What it is called with is in its fields, so that no
-// call allocates.
+// transfer is one direction of a connection. Arguments are in its fields, so that no call
+// allocates.
 type transfer struct {
 	mu    sync.Mutex // one call at a time
 	try   func(fd uintptr) (done bool)
-	bytes []byte // of the caller, or of pool
-	n     int    // of bytes that were moved
+	bytes []byte // of the caller, or from pool
+	n     int    // bytes moved
 	errno syscall.Errno
 
-	// Of ReadOnReady.
+	// For ReadOnReady.
 	pool   mem.BufferPool
 	size   int
 	buffer *[]byte
 }
 
-func newConn(of connection, unacknowledged time.Duration) (*conn, error) {
-	raw, err := of.SyscallConn()
+func newConn(c connection, unacknowledged time.Duration) (*conn, error) {
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	if _, tcp := of.(*net.TCPConn); tcp && unacknowledged > 0 {
+	if _, tcp := c.(*net.TCPConn); tcp && unacknowledged > 0 {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
 			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
@@ -61,12 +59,12 @@ func newConn(of connection, unacknowledged time.Duration) (*conn, error) {
 			return nil, err
 		}
 	}
-	c := &conn{connection: of, raw: raw}
-	c.in.try, c.out.try = c.in.read, c.out.write
-	return c, nil
+	out := &conn{connection: c, raw: raw}
+	out.in.try, out.out.try = out.in.read, out.out.write
+	return out, nil
 }
 
-// move is a system call that does not block. It is repeated if a signal interrupts it.
+// move makes a system call that does not block, again after signals.
 func move(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	b = b[:min(len(b), maxCall)]
 	for {
@@ -81,7 +79,7 @@ func move(trap, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	}
 }
 
-// read is a try. It returns false to be called again when there is something to read.
+// read is a try. It returns false to be called again when there is data.
 func (t *transfer) read(fd uintptr) bool {
 	if t.pool != nil {
 		t.buffer = t.pool.Get(t.size)
@@ -95,7 +93,7 @@ func (t *transfer) read(fd uintptr) bool {
 	return t.errno != syscall.EAGAIN
 }
 
-// write is a try. It returns false to be called again when there is room for more.
+// write is a try. It returns false to be called again when there is room.
 func (t *transfer) write(fd uintptr) bool {
 	for t.n < len(t.bytes) {
 		n, errno := move(syscall.SYS_WRITE, fd, t.bytes[t.n:])
@@ -107,13 +105,11 @@ func (t *transfer) write(fd uintptr) bool {
 	return true
 }
 
-// do begins a call. t.mu is held.
 func (t *transfer) do(call func(func(uintptr) bool) error) error {
 	t.n, t.errno = 0, 0
 	return call(t.try)
 }
 
-// end ends it.
 func (t *transfer) end() {
 	t.bytes, t.pool, t.buffer = nil, nil, nil
 	t.mu.Unlock()
@@ -134,8 +130,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return t.n, c.received(t)
 }
 
-// ReadOnReady implements the interface by which a gRPC server reads without a buffer that waits
-// with it.
+// ReadOnReady lets a gRPC server wait for data without a buffer.
 func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	t := &c.in
 	t.mu.Lock()
@@ -173,7 +168,6 @@ func (c *conn) Write(p []byte) (int, error) {
 	return t.n, c.failure("write", t.errno)
 }
 
-// failure is the error of a system call; nil for 0.
 func (c *conn) failure(call string, errno syscall.Errno) error {
 	if errno == 0 {
 		return nil

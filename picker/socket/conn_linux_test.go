@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// counted is a pool that counts the buffers in use.
 type counted struct{ used int }
 
 func (p *counted) Get(n int) *[]byte {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Listener returns l with connections of this package. The kernel ends one on which what was sent
-// is not acknowledged in some time; 0: as usual.
+// Listener returns l with this package's connections. The kernel ends a connection whose data is
+// not acknowledged in time; 0 means the system's default.
 func Listener(l net.Listener, unacknowledged time.Duration) net.Listener {
 	return listener{l, unacknowledged}
 }
@@ -25,15 +25,15 @@ func (l listener) Accept() (net.Conn, error) {
 	return wrap(accepted, l.unacknowledged), nil
 }
 
-// Conn returns c as a connection of this package. c is not to be used beside it.
+// Conn wraps c, which must not be used any more.
 func Conn(c net.Conn) net.Conn { return wrap(c, 0) }
 
 func wrap(c net.Conn, unacknowledged time.Duration) net.Conn {
-	of, ok := c.(connection)
+	tcp, ok := c.(connection)
 	if !ok {
 		return c
 	}
-	wrapped, err := newConn(of, unacknowledged)
+	wrapped, err := newConn(tcp, unacknowledged)
 	if err != nil { // it has ended
 		return c
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-project/penstock/picker/socket"
 )
 
-// pipe returns two ends of a connection over TCP: one that was accepted, and one that was dialled.
 func pipe(t testing.TB) (accepted, dialled net.Conn) { return pipeOver(t, "tcp", "127.0.0.1:0") }
 
 func pipeOver(t testing.TB, network, address string) (accepted, dialled net.Conn) {

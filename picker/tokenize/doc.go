@@ -1,11 +1,11 @@
-// Package tokenize finds the token IDs of prompts that are text, by asking a model server: vLLM's
+// Package tokenize finds the token IDs of text prompts by a model server: vLLM's
 // /v1/chat/completions/render and /v1/completions/render apply the chat template and the tokenizer,
-// and run nothing. Penstock has no tokenizer of its own.
+// and run nothing. Penstock has no tokenizer.
 //
-// A pick waits for it, so everything is bounded: a call ends with its deadline, few run at a time,
-// larger bodies are not sent, and after several failures of a pool in a row its servers are left
-// alone for a while. Without tokens a pick goes by what was sent to each server. Prompts are kept
-// by the hash of their text, as hashes and not as tokens.
+// A pick waits for it, so everything is bounded: calls have deadlines, few run at a time, larger
+// bodies are not sent, and after several failures in a row a pool's servers are not called for a
+// while. Picks without tokens use the prompts sent to each server. Prompts are cached by the hash
+// of their text, as hashes, not as tokens.
 //
 // Package picker calls Tokens before it ranks. Tests: go test ./picker/tokenize.
 package tokenize

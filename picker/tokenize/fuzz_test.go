@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzRender_ChunksOfAnAnswerMakeNoDifference: a response yields the same tokens however it is cut,
-// and no more than a prompt may have.
+// and at most a prompt's maximum.
 func FuzzRender_ChunksOfAnAnswerMakeNoDifference(f *testing.F) {
 	for _, s := range []string{`{"token_ids":[1,2,3]}`, ` [{"token_ids":[1],"features":null}]`,
 		`{"token_ids":[4294967296,-1,1.5]}`, `[[[{"token_ids":[1]}`, `{"token_ids":"x"}`,

@@ -24,25 +24,25 @@ import (
 )
 
 const (
-	// MaxBody is the size of the largest body that is sent: further on, no prompt is hashed either.
+	// MaxBody bounds a sent body, in bytes: prompts are not hashed beyond it either.
 	MaxBody = prefix.MaxTokens * prefix.BytesPerToken
-	// maxResponse bounds what is read of a response: 131,072 tokens of 11 bytes.
+	// maxResponse bounds a response: 131,072 tokens of 11 bytes.
 	maxResponse = 2 << 20
-	// maxIDs bounds the token IDs that are kept as text, in bytes of all prompts.
+	// maxIDs bounds the cached token IDs as text, in bytes over all prompts.
 	maxIDs = 32 << 20
 
-	// failures in a row have a pool's servers left alone, for firstPause at first and lastPause at
-	// most.
+	// After failures in a row, a pool's servers are not called for firstPause, growing to
+	// lastPause.
 	failures   = 5
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// Config of a Renderer. Zero values mean the defaults given.
+// Config configures a Renderer. Zero values mean the defaults given.
 type Config struct {
-	// Transport calls the servers. Default: one that keeps 16 connections to each.
+	// Transport calls the servers. By default, it keeps 16 connections to each.
 	Transport  http.RoundTripper
-	Prompts    int // that are kept, of up to 4 KiB each; default 4,096
+	Prompts    int // cached, of up to 4 KiB each; default 4,096
 	Concurrent int // calls; default 64
 }
 
@@ -54,7 +54,7 @@ type Renderer struct {
 
 	mu      sync.Mutex
 	prompts map[uint64]*list.Element
-	order   *list.List // of *prompt, the last used in front
+	order   *list.List // of *prompt, last used first
 	held    int        // bytes of their ids
 
 	Cached, Rendered, Failed, Skipped atomic.Uint64 // requests by result
@@ -71,7 +71,7 @@ type prompt struct {
 type Tokens struct {
 	Exact prefix.Exact
 	Count int
-	IDs   []byte // as a JSON array, if they were asked for; must not be changed
+	IDs   []byte // as a JSON array, if requested; immutable
 }
 
 // New returns a Renderer.
@@ -87,20 +87,18 @@ func New(c Config) *Renderer {
 
 func newTransport(by upstream.Protocol) *http.Transport { return by.Transport(16) }
 
-// Pool is how the servers of one pool have answered. The zero value is ready.
+// Pool has the results of one pool's servers. The zero value is ready.
 type Pool struct {
-	// Protocol is how the servers are called. It must not be changed after the first use.
 	Protocol upstream.Protocol
 
 	secure sync.Once
-	client http.RoundTripper // of Protocol
+	client http.RoundTripper
 
 	mu     sync.Mutex
 	failed int // in a row
 	until  time.Time
 }
 
-// ready reports whether the pool's servers may be asked.
 func (p *Pool) ready(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +117,6 @@ func (p *Pool) result(ok bool, now time.Time) {
 	}
 }
 
-// transport returns what calls the servers.
 func (p *Pool) transport(clear http.RoundTripper) http.RoundTripper {
 	if p.Protocol.TLS == nil && !p.Protocol.HTTP2 {
 		return clear
@@ -131,16 +128,15 @@ func (p *Pool) transport(clear http.RoundTripper) http.RoundTripper {
 // URL returns the base of a server's URLs.
 func (p *Pool) URL(server netip.AddrPort) string { return p.Protocol.URL(server) }
 
-// Prompt is what is to be rendered.
+// Prompt is a prompt to render.
 type Prompt struct {
-	Key  uint64 // the hash of its text
+	Key  uint64 // hash of its text
 	Kind request.Kind
-	Body mem.BufferSlice // the whole request
+	Body mem.BufferSlice // whole request
 	Salt uint64
 	IDs  bool // Tokens.IDs are needed
 }
 
-// path returns the path to ask for a kind; "" if there is none.
 func path(k request.Kind) string {
 	switch k {
 	case request.ChatCompletions:
@@ -154,8 +150,8 @@ func path(k request.Kind) string {
 // Known reports whether prompts of a kind can be rendered.
 func Known(k request.Kind) bool { return path(k) != "" }
 
-// Tokens returns a prompt as token IDs. Within wait it asks the server at base, a URL without a
-// path. It returns false if the server does not answer in time.
+// Tokens returns a prompt as token IDs. It queries the server at base, a URL without a path, within
+// wait. It returns false if there is no answer in time.
 func (r *Renderer) Tokens(ctx context.Context, base func() string, p *Prompt, pool *Pool, wait time.Duration) (Tokens,
 	bool) {
 	if known := r.find(p.Key); known != nil && (!p.IDs || known.ids != nil) {
@@ -197,8 +193,7 @@ func salted(p *prompt, salt uint64) Tokens {
 	return t
 }
 
-// ask calls a server. The body is not copied: the transport closes it when it is sent, which may be
-// after the call.
+// ask calls a server. The transport closes the body once sent, possibly after the call.
 func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url string, p *Prompt) (*prompt, error) {
 	call, err := http.NewRequestWithContext(ctx, http.MethodPost, url, mem.BufferSlice(slices.Clone(p.Body)).Reader())
 	if err != nil {
@@ -222,20 +217,20 @@ func (r *Renderer) ask(ctx context.Context, transport http.RoundTripper, url str
 	if err != nil {
 		return nil, err
 	}
-	var of struct {
+	var ids struct {
 		IDs []uint32 `json:"token_ids"`
 	}
-	if err := json.NewDecoder(bytes.NewReader(bytes.TrimLeft(copied.Bytes(), " \t\r\n["))).Decode(&of); err != nil {
+	if err := json.NewDecoder(bytes.NewReader(bytes.TrimLeft(copied.Bytes(), " \t\r\n["))).Decode(&ids); err != nil {
 		return nil, err
 	}
-	found.ids, err = json.Marshal(of.IDs)
+	found.ids, err = json.Marshal(ids.IDs)
 	return found, err
 }
 
 var errNoTokens = errors.New("the response has no token_ids")
 
-// read reads a response: an object with token_ids, or a list of one. Those with images have
-// features as well, and no tokens that events could be compared with.
+// read reads a response: an object with token_ids, or a list of one. One with images also has
+// features, and no tokens that are comparable with events.
 func read(body io.Reader, key uint64) (*prompt, error) {
 	s := request.New(request.Rendered)
 	defer s.Release()

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-project/penstock/picker/upstream/upstreamtest"
 )
 
-// tokens is a JSON list of n token IDs, and the prompt that they are.
+// tokens is a JSON list of n token IDs, and their prompt.
 func tokens(n int) (text string, want prefix.Exact) {
 	var b strings.Builder
 	var t prefix.Tokens
@@ -32,7 +32,6 @@ func tokens(n int) (text string, want prefix.Exact) {
 
 func body(text string) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(text)} }
 
-// server answers with a text, and counts the calls.
 func server(t *testing.T, answer string) (base func() string, calls *atomic.Int32) {
 	t.Helper()
 	calls = new(atomic.Int32)
@@ -86,7 +85,7 @@ func TestRender_TokensAreReadAndKept(t *testing.T) {
 	}
 }
 
-// IDs are kept as text for those who need them, in a bounded memory.
+// IDs are kept as text if needed, in bounded memory.
 func TestRender_IDsAreKeptWithinBounds(t *testing.T) {
 	list, _ := tokens(100_000)
 	base, calls := server(t, `[{"prompt": "[1]", "token_ids": `+list+`}]`)

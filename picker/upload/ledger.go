@@ -4,8 +4,8 @@ import "sync"
 
 // Proxy is one Envoy. Several of one Gateway at one address count as one.
 type Proxy struct {
-	Gateway string // "namespace/name"; "" if calls need no key
-	Address string // its IP address, as the call shows it
+	Gateway string
+	Address string // IP address, by the call
 }
 
 // Ledger counts the bytes that each proxy holds. The zero value is ready to use.
@@ -14,8 +14,7 @@ type Ledger struct {
 	held map[Proxy]int64
 }
 
-// least is what an upload counts at least, in bytes: with its call, and beside its body, it costs
-// about as much.
+// least is an upload's minimum count in bytes: about the cost of its call, apart from its body.
 const least = 64 << 10
 
 // Upload is one request's share. It is not for concurrent use.
@@ -23,17 +22,17 @@ type Upload struct {
 	ledger *Ledger
 	proxy  Proxy
 	limit  int64
-	sent   int64 // of its body
-	held   int64 // what it counts
+	sent   int64
+	held   int64 // counted
 }
 
-// Open begins an upload through a proxy that may hold limit bytes in all. Call Close.
+// Open starts an upload through a proxy that may hold limit bytes in all. Call Close.
 func (l *Ledger) Open(p Proxy, limit int64) *Upload {
 	return &Upload{ledger: l, proxy: p, limit: limit}
 }
 
-// Take takes n more bytes. It reports false, and takes nothing, if the upload would have more than
-// half of what all others leave of the limit.
+// Take reserves n more bytes. It returns false, and reserves nothing, if the upload would exceed
+// half of the room that others leave.
 func (u *Upload) Take(n int64) bool {
 	l := u.ledger
 	l.mu.Lock()
@@ -52,7 +51,7 @@ func (u *Upload) Take(n int64) bool {
 	return true
 }
 
-// Close returns what the upload took.
+// Close returns the upload's bytes.
 func (u *Upload) Close() {
 	if u.held == 0 {
 		return

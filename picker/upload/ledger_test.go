@@ -65,7 +65,7 @@ func TestUpload_EndReturnsItsBytes(t *testing.T) {
 	}
 }
 
-// A call may end before any of its body arrives, on a ledger that no upload has used.
+// A call may end before its body arrives, on a ledger without uploads.
 func TestUpload_OneWithoutABodyEnds(t *testing.T) {
 	var l Ledger
 	l.Open(proxy, 64<<20).Close()

@@ -1,9 +1,9 @@
-// Package upstream decides how Penstock's own calls reach the model servers of a pool: with or
-// without TLS, and over HTTP/1.1 or HTTP/2. Envoy speaks to these servers in the same way
-// (translator/envoy). Packages picker, liveness, models, endpoint and tokenize call model servers
-// by it; other calls, of remote pickers, processors and scorers, have clients of their own.
+// Package upstream determines how Penstock's own calls reach a pool's model servers: with or
+// without TLS, over HTTP/1.1 or HTTP/2, like Envoy (translator/envoy). Packages picker, liveness,
+// models, endpoint and tokenize use it; calls of remote pickers, processors and scorers have their
+// own clients.
 //
-// Invariants: a Protocol never changes; a Transport follows no proxy.
+// Invariants: a Protocol is immutable; a Transport uses no proxy.
 //
 // Tests: go test ./picker/upstream
 package upstream

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// maxHeader bounds the headers of a response, in bytes.
+	// maxHeader bounds a response's headers, in bytes.
 	maxHeader = 64 << 10
 	// idleFor is how long an unused connection is kept.
 	idleFor = time.Minute
-	// A kept connection of HTTP/2 that receives nothing for pingAfter is pinged, and closed without
-	// an answer within pingFor: calls that time out do not close it, as they do with HTTP/1.1.
+	// A kept HTTP/2 connection without data for pingAfter is pinged, and closed without an answer
+	// within pingFor: unlike in HTTP/1.1, calls that time out do not close it.
 	pingAfter, pingFor = 5 * time.Second, 5 * time.Second
 )
 
-// Protocol is how the model servers of a pool are called. The zero value is HTTP/1.1 in cleartext.
+// Protocol is how a pool's model servers are called. The zero value is HTTP/1.1 in cleartext.
 type Protocol struct {
-	TLS *tls.Config // nil: cleartext; must not be changed
-	Key string      // differs for TLS that differs
-	// HTTP2: in cleartext with prior knowledge, and with TLS as ALPN chooses.
+	TLS *tls.Config // nil means cleartext; immutable
+	Key string      // distinguishes different TLS
+	// HTTP2 uses prior knowledge in cleartext, and ALPN with TLS.
 	HTTP2 bool
 }
 
-// Same reports whether two protocols call servers alike.
+// Same reports whether two protocols are equal.
 func (p Protocol) Same(other Protocol) bool { return p.Key == other.Key && p.HTTP2 == other.HTTP2 }
 
-// WithoutTLS returns the protocol for a server that speaks no TLS.
+// WithoutTLS returns the protocol for a server without TLS.
 func (p Protocol) WithoutTLS() Protocol { return Protocol{HTTP2: p.HTTP2} }
 
 // URL returns the base of a server's URLs.
@@ -40,7 +40,7 @@ func (p Protocol) URL(server netip.AddrPort) string {
 }
 
 // Transport returns a new transport that keeps idle connections to each server; with 0, each call
-// has a connection of its own.
+// has its own connection.
 func (p Protocol) Transport(idle int) *http.Transport {
 	t := &http.Transport{
 		TLSClientConfig: p.TLS, DisableKeepAlives: idle == 0, MaxIdleConnsPerHost: idle, IdleConnTimeout: idleFor,

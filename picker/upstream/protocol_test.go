@@ -45,7 +45,6 @@ func server(t *testing.T, secure, http1, http2 bool) (at netip.AddrPort, open *a
 	return netip.MustParseAddrPort(s.Listener.Addr().String()), open
 }
 
-// call returns the version of HTTP that a server has received a call in, or the error.
 func call(t *testing.T, by http.RoundTripper, url string) (proto string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -20,7 +20,7 @@ const (
 	Router = "ROUTER"
 )
 
-// peers are the socket types that may be at the other end.
+// peers are the socket types allowed at the other end.
 var peers = map[string][]string{
 	Pub:    {Sub, "XSUB"},
 	Sub:    {Pub, "XPUB"},
@@ -35,21 +35,20 @@ const (
 
 	maxFrames  = 16       // of a message
 	maxCommand = 4 << 10  // bytes of a command
-	large      = 64 << 10 // bytes from which a message is large
+	large      = 64 << 10 // bytes of a large message
 	step       = 64 << 10 // bytes by which memory grows
 	buffer     = 4 << 10
 
-	commandsPerMinute = 1200 // a heartbeat is one command, and comes every second or less often
+	commandsPerMinute = 1200 // a heartbeat is one command per second or less
 )
 
-// Flags of a frame.
 const (
 	flagMore    = 1
 	flagLong    = 2
 	flagCommand = 4
 )
 
-// Errors of Read. They end the connection.
+// They end the connection.
 var (
 	ErrTooLarge = errors.New("ZMTP: a message is larger than its limit")
 	errFlags    = errors.New("ZMTP: a frame has unknown flags")
@@ -57,16 +56,16 @@ var (
 	errCommands = fmt.Errorf("ZMTP: the peer sends more than %d commands a minute", commandsPerMinute)
 )
 
-// Limits of connections. They may share one value. Zero values mean the defaults given.
+// Limits of connections, possibly shared. Zero values mean the defaults given.
 type Limits struct {
-	Message int           // bytes of all frames of a message; default DefaultMessage
-	Timeout time.Duration // of the handshake, and from the beginning of a message to its end; default 10 s
-	// Large has room for as many large messages as may be read at a time, and Own for as many of
-	// one peer; nil: any number.
+	Message int           // bytes of a message; default DefaultMessage
+	Timeout time.Duration // of the handshake, and of each message; default 10 s
+	// Large has a place per concurrently read large message, and Own per such message of one peer;
+	// nil means no limit.
 	Large, Own chan struct{}
 }
 
-// Conn is a connection after its handshake. One goroutine may read while another one writes.
+// Conn is a connection after its handshake. Reading and writing may be concurrent.
 type Conn struct {
 	nc     net.Conn
 	limits Limits
@@ -74,13 +73,13 @@ type Conn struct {
 	memory []byte
 	frames [][]byte
 	ends   []int
-	large  bool // it holds a place of Limits.Large and of Limits.Own
+	large  bool // holds a place of Limits.Large and of Limits.Own
 
-	commands int       // read since
+	commands int
 	since    time.Time // at most a minute ago
 }
 
-// greeting is ZMTP 3.0's: a signature, the version, the mechanism.
+// ZMTP 3.0's signature, version and mechanism.
 var greeting = func() [64]byte {
 	var g [64]byte
 	g[0], g[9], g[10] = 0xff, 0x7f, 3
@@ -88,8 +87,7 @@ var greeting = func() [64]byte {
 	return g
 }()
 
-// Handshake makes a Conn of a TCP connection, which it closes if that fails. socketType is this
-// end's.
+// Handshake makes a Conn of a TCP connection, which it closes on failure. socketType is this end's.
 func Handshake(nc net.Conn, socketType string, limits Limits) (*Conn, error) {
 	limits.Message, limits.Timeout = cmp.Or(limits.Message, DefaultMessage), cmp.Or(limits.Timeout, defaultTimeout)
 	c := &Conn{nc: nc, limits: limits, reader: bufio.NewReaderSize(nc, buffer)}
@@ -146,13 +144,11 @@ func (c *Conn) handshake(socketType string) error {
 	return c.nc.SetDeadline(time.Time{})
 }
 
-// property appends a property of READY.
 func property(b []byte, name, value string) []byte {
 	b = append(append(b, byte(len(name))), name...)
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
 }
 
-// find returns a property of READY; "" if there is none.
 func find(b []byte, name string) string {
 	for len(b) > 0 {
 		n := int(b[0])
@@ -177,11 +173,11 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // Close ends the connection, and a Read in progress.
 func (c *Conn) Close() error { return c.nc.Close() }
 
-// Subscribe asks a PUB socket for the messages whose first frame begins with topic.
+// Subscribe requests from a PUB socket the messages whose first frame begins with topic.
 func (c *Conn) Subscribe(topic string) error { return c.Write(append([]byte{1}, topic...)) }
 
-// Read returns the frames of the next message. They are valid until the next call. Commands are
-// answered or dropped on the way. After an error the connection is of no use.
+// Read returns the frames of the next message, valid until the next call. It answers or drops
+// commands. After an error the connection is unusable.
 func (c *Conn) Read() (frames [][]byte, err error) {
 	c.memory, c.ends = c.memory[:0], c.ends[:0]
 	if c.release(); cap(c.memory) > large {
@@ -230,7 +226,7 @@ func (c *Conn) Read() (frames [][]byte, err error) {
 	return c.frames, c.nc.SetReadDeadline(time.Time{})
 }
 
-// await waits, without a limit, until a frame begins, and bounds the time from then on.
+// await waits without a limit until a frame begins, and limits the time from then on.
 func (c *Conn) await() error {
 	if _, err := c.reader.Peek(1); err != nil {
 		return err
@@ -238,8 +234,7 @@ func (c *Conn) await() error {
 	return c.nc.SetReadDeadline(time.Now().Add(c.limits.Timeout))
 }
 
-// place takes a place of a large message: among those of the peer first, so that one peer cannot
-// have all.
+// place takes a place of a large message, the peer's own first, so that no peer gets all.
 func (c *Conn) place() error {
 	wait := time.NewTimer(c.limits.Timeout)
 	defer wait.Stop()
@@ -262,7 +257,6 @@ func (c *Conn) place() error {
 
 func (c *Conn) places() [2]chan struct{} { return [...]chan struct{}{c.limits.Own, c.limits.Large} }
 
-// release gives back the place of a large message.
 func (c *Conn) release() {
 	if !c.large {
 		return
@@ -275,7 +269,7 @@ func (c *Conn) release() {
 	}
 }
 
-// Free gives back what Read's last message takes. It must be called when reading ends.
+// Free releases the memory of Read's last message. Call it when reading ends.
 func (c *Conn) Free() {
 	c.release()
 	c.memory, c.frames = nil, nil
@@ -298,7 +292,6 @@ func (c *Conn) header() (flags byte, size uint64, err error) {
 	return flags, binary.BigEndian.Uint64(head[1:]), nil
 }
 
-// body appends a frame to c.memory.
 func (c *Conn) body(size int) error {
 	if !c.large && len(c.memory)+size > large {
 		if err := c.place(); err != nil {
@@ -366,7 +359,6 @@ func (c *Conn) write(parts ...[]byte) error {
 	return err
 }
 
-// full fills p.
 func (c *Conn) full(p []byte) error {
 	for n := 0; n < len(p); {
 		read, err := c.reader.Read(p[n:])

@@ -70,7 +70,7 @@ func TestZMTP_SubscriberOfAnotherImplementationReadsOurPublisher(t *testing.T) {
 	}
 }
 
-// A peer that announces more than it may, or than it sends, takes no memory.
+// A peer that announces more than allowed, or than it sends, takes no memory.
 func TestZMTP_AnnouncedLengthTakesNoMemory(t *testing.T) {
 	c, theirs := connected(t, Limits{})
 	go func() { _, _ = theirs.Write(binary.BigEndian.AppendUint64([]byte{flagLong}, DefaultMessage+1)) }()
@@ -159,7 +159,7 @@ func TestZMTP_PingIsAnswered(t *testing.T) {
 	_ = theirs.Close()
 }
 
-// Before, the first heartbeat of a publisher without events ended its connection 10 s later.
+// Before, a publisher without events lost its connection 10 s after the first heartbeat.
 func TestZMTP_HeartbeatsKeepAnIdleConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, theirs := connected(t, Limits{})
@@ -194,7 +194,7 @@ func TestZMTP_FloodOfCommandsEndsTheConnection(t *testing.T) {
 	_ = c.Close()
 }
 
-// One peer with many connections leaves places for the large messages of others.
+// One peer with many connections leaves places for others' large messages.
 func TestZMTP_LargeMessagesOfOnePeerTakeItsOwnPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, own := make(chan struct{}, 2), make(chan struct{}, 1)

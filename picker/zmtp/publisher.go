@@ -7,12 +7,10 @@ import (
 	"time"
 )
 
-// queued is how many messages wait for one subscriber. Beyond it messages are dropped for this one,
-// as PUB sockets do.
+// queued bounds a subscriber's waiting messages; further ones are dropped, as in PUB sockets.
 const queued = 1024
 
-// Publisher is a PUB socket: each connected SUB socket gets all messages, whatever topics it has
-// subscribed to.
+// Publisher is a PUB socket that sends all messages to each SUB socket, whatever its topics.
 type Publisher struct {
 	mu    sync.Mutex
 	conns map[*Conn]chan [][]byte
@@ -35,7 +33,7 @@ func (p *Publisher) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Dial connects to a SUB socket that listens, again and again until ctx ends.
+// Dial connects to a listening SUB socket, repeatedly until ctx ends.
 func (p *Publisher) Dial(ctx context.Context, address string, again time.Duration) {
 	for {
 		var dialer net.Dialer
@@ -50,14 +48,14 @@ func (p *Publisher) Dial(ctx context.Context, address string, again time.Duratio
 	}
 }
 
-// Subscribers returns how many SUB sockets are connected and have subscribed.
+// Subscribers returns the number of connected and subscribed SUB sockets.
 func (p *Publisher) Subscribers() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.conns)
 }
 
-// Send sends a message to all subscribers. It does not wait for them.
+// Send sends a message to all subscribers, without waiting for them.
 func (p *Publisher) Send(frames ...[]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +67,6 @@ func (p *Publisher) Send(frames ...[]byte) {
 	}
 }
 
-// publish serves one subscriber until it is gone.
 func (p *Publisher) publish(ctx context.Context, nc net.Conn) {
 	c, err := Handshake(nc, Pub, Limits{Message: 64 << 10})
 	if err != nil {
@@ -80,7 +77,7 @@ func (p *Publisher) publish(ctx context.Context, nc net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	defer c.Close()
-	if _, err := c.Read(); err != nil { // the first subscription
+	if _, err := c.Read(); err != nil { // first subscription
 		return
 	}
 	queue := make(chan [][]byte, queued)

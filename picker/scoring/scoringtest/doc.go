@@ -1,8 +1,8 @@
-// Package scoringtest is a scorer for tests: a gRPC server of picker/scoring/scoring.proto. Tests
-// of picker and cmd use it.
+// Package scoringtest is a scorer for tests of picker and cmd: a gRPC server of
+// picker/scoring/scoring.proto.
 //
-// Invariant: it passes encoded messages on and knows none of package scoring's code, so that a test
-// shows what is on the wire.
+// Invariant: it passes encoded messages and uses none of package scoring's code, so that a test
+// shows the wire.
 //
-// Tests: those of picker/scoring.
+// Tests: see picker/scoring.
 package scoringtest

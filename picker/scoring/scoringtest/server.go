@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Start serves a scorer, in cleartext, until the test ends. score gets an encoded ScoreRequest and
+// Start serves a scorer in cleartext until the test ends. score gets an encoded ScoreRequest and
 // returns an encoded ScoreResponse.
 func Start(t testing.TB, score func(context.Context, []byte) ([]byte, error)) netip.AddrPort {
 	t.Helper()
@@ -39,8 +39,7 @@ func Start(t testing.TB, score func(context.Context, []byte) ([]byte, error)) ne
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// Fields returns the values of a field of a message, each as it is encoded: the content of strings
-// and messages.
+// Fields returns the encoded values of a message's field: the content of strings and messages.
 func Fields(m []byte, number int) (values [][]byte) {
 	for len(m) > 0 {
 		field, kind, n := protowire.ConsumeTag(m)
@@ -62,7 +61,7 @@ func Fields(m []byte, number int) (values [][]byte) {
 	return values
 }
 
-// Scores is an encoded ScoreResponse.
+// Scores encodes a ScoreResponse.
 func Scores(scores ...float64) []byte {
 	var packed []byte
 	for _, s := range scores {
@@ -71,7 +70,6 @@ func Scores(scores ...float64) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), packed)
 }
 
-// raw passes encoded messages on.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }

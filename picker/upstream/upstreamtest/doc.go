@@ -2,5 +2,5 @@
 //
 // Invariants: a server ends with its test.
 //
-// Tests: it has none; run go test ./picker/upstream
+// Tests: none; run go test ./picker/upstream
 package upstreamtest

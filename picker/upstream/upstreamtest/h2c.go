@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// H2C starts a server that speaks HTTP/2 with prior knowledge alone, and ends with the test.
+// H2C starts a server for HTTP/2 with prior knowledge, until the test ends.
 func H2C(t testing.TB, h http.Handler) (*httptest.Server, netip.AddrPort) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
