@@ -145,7 +145,7 @@ func TestAddresses_OtherNamespacesAndPenstockItselfAreNoEndpoints(t *testing.T) 
 		"192.0.2.3":          {"", "an endpoint of Service other/web, in another namespace"},
 		"10.1.0.4":           {"is in the denied range 10.1.0.0/16", ""}, // its own pod
 		"10.1.0.9":           {"is in the denied range", "is in the denied range"},
-		"192.0.2.5":          {"", "is that of Service mine/web"},
+		"192.0.2.5":          {"", "belongs to Service mine/web"},
 		"198.51.100.1":       {"", ""},
 		"169.254.169.254":    {"never allowed", "never allowed"},
 	} {

@@ -64,7 +64,7 @@ func TestNACK_CausesAreFoundBeforeSending(t *testing.T) {
 		"a certificate that is none": {resource.Secret, certificate([]byte("x"), key), "certificate"},
 		"a key that is none":         {resource.Secret, certificate(chain, []byte("x")), "key"},
 		"a key that is not the certificate's": {resource.Secret, certificate(chain, other),
-			"is not that of the first certificate"},
+			"does not match the first certificate"},
 		"weights that add up to nothing": {resource.RouteConfiguration, weightless, "add up to 0"},
 		"two chains for the same connections": {resource.Listener, &listenerv3.Listener{
 			Name: "l", FilterChains: []*listenerv3.FilterChain{{Name: "one"}, {Name: "two"}},

@@ -9,15 +9,15 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// PeerListener is what a Gateway binds for the members of the cluster set (ClusterSetPeerListener).
-// It does not depend on what is exported, and not on who the members are.
+// PeerListener is a Gateway's listener for the members of the cluster set (ClusterSetPeerListener).
+// It does not depend on exports and members.
 type PeerListener struct {
 	Port
 	Cluster string // this cluster
 }
 
-// PeerHost is a pool of this cluster as members reach it at a peer listener. Members are the names
-// of those that may; none: no request passes.
+// PeerHost is a pool of this cluster at a peer listener. Members may send requests to it; if there
+// are none, no request passes.
 type PeerHost struct {
 	Host     string // PeerAuthority
 	Members  []string
@@ -25,16 +25,15 @@ type PeerHost struct {
 	Owners   []report.Ref
 }
 
-// PeerDomain ends the authorities at peer listeners.
+// PeerDomain is the suffix of the authorities at peer listeners.
 const PeerDomain = "pool.penstock"
 
-// maxHost bounds the name of a host (RFC 1035, 2.3.4).
+// maxHost limits the length of a host name (RFC 1035, 2.3.4).
 const maxHost = 253
 
-// PeerAuthority is server name and authority of a pool at the peer listeners of a cluster:
-// "NAME.NAMESPACE.CLUSTER.pool.penstock". No two pools have the same: neither namespaces nor
-// clusters have a dot. A pool whose name is too long for that has a hash in place of the name's
-// end.
+// PeerAuthority returns server name and authority of a pool at the peer listeners of a cluster:
+// "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique, because neither namespaces nor clusters
+// have a dot. In a name that would be too long, a hash replaces the end of the pool's name.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {
@@ -44,34 +43,34 @@ func PeerAuthority(namespace, name, cluster string) string {
 	return name + rest
 }
 
-// GatewayURI is the SPIFFE ID of a cluster's Gateways. Their control plane has another one, so that
-// no proxy's key speaks for a cluster.
+// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It differs from the control plane's, so
+// that a proxy's key cannot act for the cluster.
 func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gateway" }
 
-// PeerChain is the name of the filter chain and of the route configuration of a peer listener.
+// PeerChain returns the name of a peer listener's filter chain and route configuration.
 func PeerChain(port uint16) string { return fmt.Sprintf("%s/%d", SchemePeer, port) }
 
 const (
 	// MemberCertificate is the SDS name of the certificate that this cluster's Gateways present to
 	// members.
 	MemberCertificate = "member/gateway"
-	// memberTrust begins the SDS name of the CA certificates of one member.
+	// memberTrust is the prefix of the SDS names of members' CA certificates.
 	memberTrust = "trust/member/"
-	// MembersTrust is the SDS name of what verifies the Gateways of all members.
+	// MembersTrust is the SDS name of the trust domains of all members.
 	MembersTrust = "trust/members"
 )
 
-// MemberTrust is the SDS name of the CA certificates of a member, which vouch for its Gateways
-// where they are dialled.
+// MemberTrust returns the SDS name of a member's CA certificates, which verify its Gateways on
+// connections to them.
 func MemberTrust(member string) string { return memberTrust + member }
 
-// ParseMemberTrust reads the member of a MemberTrust.
+// ParseMemberTrust parses the member of a MemberTrust.
 func ParseMemberTrust(name string) (member string, ok bool) {
 	return strings.CutPrefix(name, memberTrust)
 }
 
-// TrustDomain is a cluster whose Gateways are trusted, with the CA certificates that vouch for its
-// IDs alone, in PEM.
+// TrustDomain is a cluster whose Gateways are trusted. Bundle holds CA certificates, in PEM, that
+// are valid for its IDs alone.
 type TrustDomain struct {
 	Name   string
 	Bundle []byte

@@ -10,25 +10,25 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// Host is what an IP address or host name that a user wrote stands for.
+// Host is the result of resolving an IP address or host name.
 type Host struct {
-	Addresses []netip.Addr // those that may become endpoints, sorted
-	// Outside is set if there are addresses that may not: which one and why, as a sentence without
-	// a period.
+	Addresses []netip.Addr // allowed endpoints, sorted
+	// Outside describes an address that may not become an endpoint, and why, without a period; ""
+	// if there is none.
 	Outside string
-	// Unresolved is set if a name has no addresses: why, as such a sentence. Failed is set if it
-	// was looked up.
+	// Unresolved describes, likewise, why a name has no addresses. Failed is set if a lookup
+	// failed.
 	Unresolved string
 	Failed     bool
 }
 
-// Lookup finds what an IP address or host name stands for, and makes a name used, so that
-// discovery/hostname resolves it.
+// Lookup resolves an IP address or host name. It marks a name as used, so that discovery/hostname
+// resolves it.
 func Lookup(r store.Reader, address string) Host {
 	return find(r, address, func(name string) (*store.Host, bool) { return store.Hosts.Get(r, name) })
 }
 
-// Mention is Lookup for what reports about an object alone: it does not make a name used.
+// Mention is Lookup for reports about an object alone: it does not mark a name as used.
 func Mention(r store.Reader, address string) Host {
 	return find(r, address, func(name string) (*store.Host, bool) {
 		if list := store.Hosts.By(r, store.ByMention, name); len(list) > 0 {
@@ -49,7 +49,7 @@ func find(r store.Reader, address string, host func(name string) (*store.Host, b
 		return out
 	}
 	if out.Outside = addresses.Neither(address); out.Outside != "" {
-		return out // to look it up would be to store a Host without a name
+		return out // a lookup would store a Host without a name
 	}
 	is, ok := host(strings.ToLower(address))
 	if !ok || len(is.Addresses) == 0 {
