@@ -207,8 +207,8 @@ func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 		if m.Local {
 			id.Member = ""
 		}
-		is, _ := t.members.Get(r, id)
-		for _, s := range is.Members {
+		list, _ := t.members.Get(r, id)
+		for _, s := range list.Members {
 			if !s.Draining {
 				servers[i]++
 			}

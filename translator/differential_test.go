@@ -222,9 +222,9 @@ func (d demands) note(out translator.Output) (arrived []graph.Key) {
 }
 
 // arrive takes about one key of some out.
-func (d demands) arrive(rng *rand.Rand, of int) (keys []graph.Key) {
+func (d demands) arrive(rng *rand.Rand, oneIn int) (keys []graph.Key) {
 	for _, k := range slices.SortedFunc(maps.Keys(d), graph.Key.Compare) {
-		if rng.IntN(of) == 0 {
+		if rng.IntN(oneIn) == 0 {
 			keys = append(keys, k)
 			delete(d, k)
 		}

@@ -115,8 +115,8 @@ func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 // to.
 func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
-	m, is := membership(r)
-	if !ok || !is || len(gatewayapi.Ports(g)) == 0 {
+	m, isMember := membership(r)
+	if !ok || !isMember || len(gatewayapi.Ports(g)) == 0 {
 		return encoded{}, false
 	}
 	if _, taken := t.peerPortTaken(r, g); taken {
@@ -223,8 +223,8 @@ func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGatew
 		return list
 	}
 	for _, gw := range p.gateways {
-		g, is := t.gateways.Get(r, gw)
-		if row, listens := t.peerListeners.Get(r, peerKey{gw}); !is || !listens || row.err != nil {
+		g, exists := t.gateways.Get(r, gw)
+		if row, listens := t.peerListeners.Get(r, peerKey{gw}); !exists || !listens || row.err != nil {
 			continue
 		}
 		i := slices.IndexFunc(list, func(o model.ParentGateway) bool { return o.Ref == g.Ref })

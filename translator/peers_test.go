@@ -111,8 +111,8 @@ func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 // requests of all members.
 func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	s, tr := exporting(t)
-	is, _ := store.Memberships.Get(s.View(), store.OwnMembership)
-	changed := is.DeepCopyObject().(*store.Membership)
+	stored, _ := store.Memberships.Get(s.View(), store.OwnMembership)
+	changed := stored.DeepCopyObject().(*store.Membership)
 	pair := keyPair(t, "west")
 	changed.Chain, changed.Key, changed.Members = pair[0], pair[1],
 		append(changed.Members, store.Member{Name: "north", Bundle: pair[0]})
@@ -143,8 +143,8 @@ func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	if got := tr.PeerPort("default/gw"); got != 15443 {
 		t.Errorf("port %d", got)
 	}
-	is, _ := store.Memberships.Get(s.View(), store.OwnMembership)
-	alone := is.DeepCopyObject().(*store.Membership)
+	stored, _ := store.Memberships.Get(s.View(), store.OwnMembership)
+	alone := stored.DeepCopyObject().(*store.Membership)
 	alone.Members = nil
 	rev, err := s.Apply(store.Memberships.Put(alone))
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 func pickerOf(t *testing.T, tr *translator.Translator, kind resource.Type, id model.ClusterID) *resource.Resource {
 	t.Helper()
 	all := slices.DeleteFunc(tr.Resources("default/gw"), func(r *resource.Resource) bool {
-		is, _ := model.ParseClusterID(r.Name)
-		return r.Type != kind || is.InAnyConfig() != id
+		got, _ := model.ParseClusterID(r.Name)
+		return r.Type != kind || got.InAnyConfig() != id
 	})
 	if len(all) != 1 {
 		t.Fatalf("%d %v %s", len(all), kind, id)

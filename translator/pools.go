@@ -245,11 +245,11 @@ func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bo
 	without := inference.NoGRPC(r, imp)
 	for i := range imp.Members {
 		if m := &imp.Members[i]; m.Takes() {
-			is := ChoiceMember{Name: m.Name, Hop: imp.Hop(m), Local: m.Local, NoGRPC: without(m.Name)}
+			member := ChoiceMember{Name: m.Name, Hop: imp.Hop(m), Local: m.Local, NoGRPC: without(m.Name)}
 			if m.Pool != nil {
-				is.Servers = len(m.Pool.Remote)
+				member.Servers = len(m.Pool.Remote)
 			}
-			choice.Members = append(choice.Members, is)
+			choice.Members = append(choice.Members, member)
 		}
 	}
 	for _, s := range imp.Spill {

@@ -165,7 +165,7 @@ func usedNames(demands []graph.Key) (names []string, others []graph.Key) {
 // resources sorts out what the changed rows mean for each gateway.
 func (t *Translator) resources(d *graph.Diff, out *Output) {
 	deltas := map[string]*Delta{}
-	of := func(gw string) *Delta {
+	delta := func(gw string) *Delta {
 		if deltas[gw] == nil {
 			deltas[gw] = &Delta{Gateway: gw}
 		}
@@ -173,7 +173,7 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 	}
 	var errs []error
 	for _, c := range t.tables.gateways.Changes(d) {
-		of(c.Key).Gone = !c.Has
+		delta(c.Key).Gone = !c.Has
 	}
 	for _, table := range t.tables.resources {
 		table.changes(d, func(row rowID, gw string, c graph.Change[string, encoded]) {
@@ -189,7 +189,7 @@ func (t *Translator) resources(d *graph.Diff, out *Output) {
 				}
 				return
 			}
-			of(gw).add(had, c.New.resources)
+			delta(gw).add(had, c.New.resources)
 		})
 	}
 	for _, c := range t.tables.virtualHosts.Changes(d) {

@@ -76,13 +76,13 @@ type Policy struct {
 // Of reads the store's AddressPolicy.
 func Of(r store.Reader) Policy {
 	p := Policy{r: r}
-	is, ok := store.AddressPolicies.Get(r, store.OwnAddressPolicy)
+	stored, ok := store.AddressPolicies.Get(r, store.OwnAddressPolicy)
 	if !ok {
 		p.shared = true
 		return p
 	}
-	p.Ranges = Ranges{Allowed: prefixes(is.Allowed), Denied: prefixes(is.Denied), Loopback: is.Loopback}
-	p.ExternalName, p.shared, p.own = is.ExternalName, is.Shared, is.Own
+	p.Ranges = Ranges{Allowed: prefixes(stored.Allowed), Denied: prefixes(stored.Denied), Loopback: stored.Loopback}
+	p.ExternalName, p.shared, p.own = stored.ExternalName, stored.Shared, stored.Own
 	return p
 }
 

@@ -84,7 +84,7 @@ func keyVouches(key any) error {
 func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [][]error) {
 	type candidate struct {
 		*x509.Certificate
-		of int
+		bundle int
 	}
 	var all []candidate
 	problems = make([][]error, len(bundles))
@@ -111,7 +111,7 @@ func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [
 			names = len(c.RawSubject) + 2
 		}
 		if count == maxCount || total+len(c.Raw) > maxTotal || names > share {
-			problems[c.of] = append(problems[c.of],
+			problems[c.bundle] = append(problems[c.bundle],
 				fmt.Errorf("there is no room for the certificate of %.100q: a member has "+
 					"%d certificates of %d bytes, with subjects of some hundred bytes; remove old ones, or use "+
 					"shorter subjects",

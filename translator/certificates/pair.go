@@ -76,8 +76,8 @@ func privateKey(block *pem.Block, public any) (crypto.Signer, error) {
 	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
 		return key, nil
 	}
-	if of, ok := public.(*ecdsa.PublicKey); ok {
-		if key, err := explicitCurve(block.Bytes, of); err == nil {
+	if certified, ok := public.(*ecdsa.PublicKey); ok {
+		if key, err := explicitCurve(block.Bytes, certified); err == nil {
 			return key, nil
 		}
 	}
@@ -93,7 +93,7 @@ func twoPrimes(key *rsa.PrivateKey) (crypto.Signer, error) {
 
 // explicitCurve reads a SEC 1 key that has curve parameters in place of the curve's name. The
 // certificate names the curve.
-func explicitCurve(der []byte, of *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
+func explicitCurve(der []byte, public *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
 	var k struct {
 		Version    int
 		Private    []byte
@@ -103,5 +103,5 @@ func explicitCurve(der []byte, of *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
 	if _, err := asn1.Unmarshal(der, &k); err != nil {
 		return nil, err
 	}
-	return ecdsa.ParseRawPrivateKey(of.Curve, k.Private)
+	return ecdsa.ParseRawPrivateKey(public.Curve, k.Private)
 }

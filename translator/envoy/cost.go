@@ -39,7 +39,7 @@ type Cost struct {
 var costs = []struct {
 	name string
 	time time.Duration
-	of   func(c *Cost) *uint32
+	part func(c *Cost) *uint32
 }{
 	{"hostnames", 12 * time.Microsecond, func(c *Cost) *uint32 { return &c.Hosts }},
 	{"Envoy routes", 4500 * time.Nanosecond, func(c *Cost) *uint32 { return &c.Routes }},
@@ -58,17 +58,17 @@ var costs = []struct {
 
 // Add is the sum, which does not wrap.
 func (c Cost) Add(o Cost) Cost {
-	for _, part := range costs {
-		p := part.of(&c)
-		*p = uint32(min(uint64(*p)+uint64(*part.of(&o)), math.MaxUint32))
+	for _, cost := range costs {
+		p := cost.part(&c)
+		*p = uint32(min(uint64(*p)+uint64(*cost.part(&o)), math.MaxUint32))
 	}
 	return c
 }
 
 // Times is n times as much, which does not wrap.
 func (c Cost) Times(n int) Cost {
-	for _, part := range costs {
-		p := part.of(&c)
+	for _, cost := range costs {
+		p := cost.part(&c)
 		*p = uint32(min(uint64(*p)*uint64(n), math.MaxUint32))
 	}
 	return c
@@ -76,8 +76,8 @@ func (c Cost) Times(n int) Cost {
 
 // Time estimates how long Envoy takes.
 func (c Cost) Time() (t time.Duration) {
-	for _, part := range costs {
-		t += time.Duration(*part.of(&c)) * part.time
+	for _, cost := range costs {
+		t += time.Duration(*cost.part(&c)) * cost.time
 	}
 	return t
 }
@@ -85,13 +85,13 @@ func (c Cost) Time() (t time.Duration) {
 // String lists the parts.
 func (c Cost) String() string {
 	var parts []string
-	for _, part := range costs {
-		switch n := *part.of(&c); n {
+	for _, cost := range costs {
+		switch n := *cost.part(&c); n {
 		case 0:
 		case 1:
-			parts = append(parts, "1 "+strings.TrimSuffix(part.name, "s"))
+			parts = append(parts, "1 "+strings.TrimSuffix(cost.name, "s"))
 		default:
-			parts = append(parts, fmt.Sprint(n, " ", part.name))
+			parts = append(parts, fmt.Sprint(n, " ", cost.name))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -238,8 +238,8 @@ func TestPeerListener_RestoresTheClientsRequestAndStopsHeaders(t *testing.T) {
 	// What the pool's own picker sets reaches its server.
 	for name, want := range map[string]string{"X-Gateway-Destination-Endpoint": r.chat.address.String(),
 		"X-Forwarded-For": "192.0.2.9", "X-Request-Id": "one", "Traceparent": forged.Get("Traceparent")} {
-		if is := got.Header.Get(name); is != want {
-			t.Errorf("the pod receives %s: %q, want %q", name, is, want)
+		if value := got.Header.Get(name); value != want {
+			t.Errorf("the pod receives %s: %q, want %q", name, value, want)
 		}
 	}
 	for name := range got.Header {

@@ -144,8 +144,8 @@ const maxFormer = 16
 // which is so until their first check. Those that were behind others before stay so. replaced
 // reports whether before had endpoints, and none of them is left in front.
 func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
-	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
-	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
+	load, previous := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
+	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), previous)); err != nil {
 		return nil, false, err
 	}
 	has := map[string]bool{}
@@ -158,7 +158,7 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 		return endpoints, false, nil
 	}
 	former := &endpointv3.LocalityLbEndpoints{Priority: 1}
-	for _, group := range was.Endpoints {
+	for _, group := range previous.Endpoints {
 		stays := slices.ContainsFunc(group.LbEndpoints, func(e *endpointv3.LbEndpoint) bool { return has[hostPort(e)] })
 		if group.Priority == 0 {
 			if stays {
@@ -189,8 +189,8 @@ const maxDraining = 1024
 // its last ones still arrive. Without them, Envoy would end their sessions at once. drains reports
 // whether some begin to drain now. A cluster without another endpoint keeps none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
-	load, was := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
-	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), was)); err != nil {
+	load, former := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
+	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), former)); err != nil {
 		return nil, false, err
 	}
 	if len(load.Endpoints) == 0 {
@@ -201,7 +201,7 @@ func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource,
 		has[hostPort(e)] = true
 	}
 	var draining []*endpointv3.LbEndpoint
-	for _, group := range was.Endpoints {
+	for _, group := range former.Endpoints {
 		for _, e := range group.LbEndpoints {
 			if !has[hostPort(e)] && len(draining) < maxDraining {
 				drains = drains || e.HealthStatus != corev3.HealthStatus_DRAINING

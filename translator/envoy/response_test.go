@@ -29,11 +29,11 @@ func (r *responseRun) run(t *testing.T, kind, status, keeps, body string, size i
 	values := map[string]string{":status": status, "content-type": kind}
 	metadata := object(map[string]lua.LGFunction{
 		"get": func(l *lua.LState) int {
-			of := l.NewTable()
+			settings := l.NewTable()
 			if keeps != "" {
-				of.RawSetString("keeps", lua.LString(keeps))
+				settings.RawSetString("keeps", lua.LString(keeps))
 			}
-			l.Push(of)
+			l.Push(settings)
 			return 1
 		},
 		"set": func(l *lua.LState) int {

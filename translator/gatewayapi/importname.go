@@ -30,8 +30,8 @@ func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePool
 	if len(policies) == 0 || policies[0].Spec.Selection == nil || policies[0].Spec.Selection.Within == nil {
 		return obj, nil, true
 	}
-	of := policies[0].Spec.Selection.Within
-	within := selection.Within{Clusters: of.Clusters, Regions: of.Regions}
+	limits := policies[0].Spec.Selection.Within
+	within := selection.Within{Clusters: limits.Clusters, Regions: limits.Regions}
 	bounded := *obj
 	bounded.Status.Clusters = nil
 	for _, c := range obj.Status.Clusters {

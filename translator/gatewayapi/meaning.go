@@ -131,8 +131,8 @@ func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedClus
 	if made(obj) {
 		since = created(obj)
 	}
-	if is := meta.FindStatusCondition(c.Conditions, v1alpha1.ConditionImported); is != nil {
-		return max(since, is.LastTransitionTime.UnixMicro()), is.Status == metav1.ConditionTrue
+	if condition := meta.FindStatusCondition(c.Conditions, v1alpha1.ConditionImported); condition != nil {
+		return max(since, condition.LastTransitionTime.UnixMicro()), condition.Status == metav1.ConditionTrue
 	}
 	return since, true // a user or another controller wrote it, or an earlier release of the hub
 }

@@ -75,8 +75,8 @@ const mostNames = 64
 // there are more than mostNames, of a kind without the index, or of which the store has only what
 // is read.
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
-	is := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
-	i := slices.IndexFunc(store.Tables(), is)
+	matches := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
+	i := slices.IndexFunc(store.Tables(), matches)
 	if i < 0 || onDemand(r, ref.Kind) {
 		return nil
 	}

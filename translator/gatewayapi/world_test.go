@@ -385,10 +385,10 @@ func matchText(m model.Match) string {
 		out = "gRPC " + out
 	}
 	for _, list := range []struct {
-		what string
-		of   []model.ValueMatch
+		what   string
+		values []model.ValueMatch
 	}{{"header", m.Headers}, {"query", m.Query}} {
-		for _, v := range list.of {
+		for _, v := range list.values {
 			op := "="
 			if v.Regex {
 				op = "~"

@@ -112,15 +112,15 @@ func (d *demand) readersChanged(s *subject) {
 
 func (d *demand) settle() (wanted, unwanted []Key) {
 	for s := range d.dirty {
-		of := s.column.demand
-		key := Key{of.table, of.index, s.value}
-		_, was := of.read[s.value]
+		index := s.column.demand
+		key := Key{index.table, index.index, s.value}
+		_, before := index.read[s.value]
 		switch now := s.column.isRead(s.value); {
 		case now && !was:
-			of.read[s.value] = !d.wait || !of.wait
+			index.read[s.value] = !d.wait || !index.wait
 			wanted = append(wanted, key)
-		case was && !now:
-			delete(of.read, s.value)
+		case before && !now:
+			delete(index.read, s.value)
 			unwanted = append(unwanted, key)
 		}
 	}

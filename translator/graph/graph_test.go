@@ -363,9 +363,9 @@ func TestGraph_RowsThatWaitedEqualFresh(t *testing.T) {
 				delete(late, k)
 			}
 		}
-		some := func(of int) (keys []graph.Key) {
+		some := func(oneIn int) (keys []graph.Key) {
 			for _, k := range slices.SortedFunc(maps.Keys(late), graph.Key.Compare) {
-				if rng.IntN(of) == 0 {
+				if rng.IntN(oneIn) == 0 {
 					keys = append(keys, k)
 					delete(late, k)
 				}

@@ -19,10 +19,11 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 	if profile != nil && profile.Clusters == nil {
 		return policy, nil
 	}
-	is := *policy
-	is.Spec.Picker.Strategy, is.Spec.Picker.ConfigRef = "", nil // ineffectiveOn is not to name them
+	clusterPolicy := *policy
+	// ineffectiveOn is not to name them
+	clusterPolicy.Spec.Picker.Strategy, clusterPolicy.Spec.Picker.ConfigRef = "", nil
 	if profile == nil {
-		return &is, findings
+		return &clusterPolicy, findings
 	}
 	selection := v1alpha1.SelectionSpec{}
 	if s := policy.Spec.Selection; s != nil {
@@ -30,7 +31,7 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 	}
 	if p := selection.Policy; p != "" && p != v1alpha1.SelectWeighted && p != v1alpha1.SelectLeastLoad ||
 		selection.Affinity != "" {
-		return &is, append(findings, report.Finding{
+		return &clusterPolicy, append(findings, report.Finding{
 			Severity: report.Warning, Owner: owner, Field: fieldConfigRef,
 			Problem: "the document has no effect: spec.selection has a policy or an affinity of its own",
 			Fix:     "remove picker.configRef and picker.strategy, or selection.policy and selection.affinity",
@@ -43,6 +44,6 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 	case profile.Clusters.Prefix:
 		selection.Affinity = v1alpha1.AffinityPrefix
 	}
-	is.Spec.Selection = &selection
-	return &is, findings
+	clusterPolicy.Spec.Selection = &selection
+	return &clusterPolicy, findings
 }

@@ -113,16 +113,16 @@ func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	some := false
 	for i := range imp.Members {
 		m := &imp.Members[i]
-		of := m.Protocol
+		protocol := m.Protocol
 		switch {
 		case m.Pool != nil:
-			of = m.Pool.Protocol
+			protocol = m.Pool.Protocol
 		case m.Local:
 			if pool, ok := store.InferencePools.Get(r, imp.Ref.Key()); ok {
-				of = protocolOf(pool.Spec.AppProtocol)
+				protocol = protocolOf(pool.Spec.AppProtocol)
 			}
 		}
-		speaks[m.Name], some = of, some || m.Takes() && of == model.H2C
+		speaks[m.Name], some = protocol, some || m.Takes() && protocol == model.H2C
 	}
 	return func(member string) bool { return some && speaks[member] != model.H2C }
 }

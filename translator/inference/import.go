@@ -522,9 +522,9 @@ func declaredEndpoints(
 		}
 		if why := cmp.Or(policy.Written(addr), allowed.outside(addr)); why != "" {
 			denied = cmp.Or(denied, fmt.Sprintf("none of its model servers is allowed: address %s %s", e.Address, why))
-			is := outside{fmt.Sprintf("%s.endpoints[%d].address", field, i),
+			address := outside{fmt.Sprintf("%s.endpoints[%d].address", field, i),
 				fmt.Sprintf("address %s %s", e.Address, why)}
-			found = append(found, notAllowed(imp.Ref, c.Name, []outside{is})...)
+			found = append(found, notAllowed(imp.Ref, c.Name, []outside{address})...)
 			continue
 		}
 		ports := p.Ports

@@ -100,7 +100,7 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 // A cluster of which nothing is allowed takes no request, and its exporter learns why
 // (multicluster/imports).
 func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
-	const of = " is outside the ranges that the ClusterSet allows member "
+	const outside = " is outside the ranges that the ClusterSet allows member "
 	endpoints := func(list string) string {
 		return strings.Replace(offers, "endpointPicker: {", "endpoints: ["+list+"], endpointPicker: {", 1)
 	}
@@ -109,15 +109,15 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		"a model server": {endpoints("{address: 10.3.1.1}, {address: 10.3.2.1}"), "north", "", "",
 			"status.clusters[1].endpoints[1].address"},
 		"no model server": {endpoints("{address: 10.3.2.1}, {address: 10.3.1.1, draining: true}"), "north",
-			"none of its model servers is allowed: address 10.3.2.1" + of + "north", "NotAllowed",
+			"none of its model servers is allowed: address 10.3.2.1" + outside + "north", "NotAllowed",
 			"status.clusters[1].endpoints[0].address"},
 		"no declared range": {strings.Replace(offers, "10.3.0.0/16", "10.4.0.0/16", 1), "north",
 			"none of its model servers is allowed: podCIDRs of the exporting cluster are outside the ranges that the " +
 				"ClusterSet allows member north", "NotAllowed", "status.clusters[1].podCIDRs"},
 		"no picker": {strings.Replace(offers, "192.0.2.3", "192.0.2.77", 1), "north",
-			"address 192.0.2.77" + of + "north", "NotAllowed",
+			"address 192.0.2.77" + outside + "north", "NotAllowed",
 			"status.clusters[1].endpointPicker.service[0].addresses[0]"},
-		"no gateway": {offers + "Allowed: [192.0.2.0/30]\n", "east", "address 192.0.2.9" + of + "east",
+		"no gateway": {offers + "Allowed: [192.0.2.0/30]\n", "east", "address 192.0.2.9" + outside + "east",
 			"NotAllowed", "status.clusters[0].parents[0].service[0].addresses[0]"},
 		"an unresolved name": {strings.Replace(offers, "[192.0.2.9]", "[gw.example.com]", 1), "east",
 			"no parent gateway has a known address", "", ""},
@@ -137,7 +137,7 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 			continue
 		}
 		i := slices.IndexFunc(imp.Findings, func(f report.Finding) bool {
-			return f.Field == c.field && strings.Contains(f.Problem, of[4:])
+			return f.Field == c.field && strings.Contains(f.Problem, outside[4:])
 		})
 		if i < 0 ||
 			imp.Findings[i].Fix !=

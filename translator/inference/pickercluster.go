@@ -54,12 +54,12 @@ func pickerCluster(id model.ClusterID) *model.Cluster {
 // importPicker decides the cluster of the picker of an exporting cluster, which is asked at some
 // addresses. tls is the BackendTLSPolicy in force for it.
 func importPicker(
-	id model.ClusterID, owner report.Ref, of *inferenceapi.ImportedCluster, at []model.RemoteAddress,
+	id model.ClusterID, owner report.Ref, cluster *inferenceapi.ImportedCluster, at []model.RemoteAddress,
 	tls *gatewayapi.BackendTLS,
 ) *model.Cluster {
 	c := pickerCluster(id)
 	c.Owners = []report.Ref{owner}
-	if of.EndpointPicker.Peer {
+	if cluster.EndpointPicker.Peer {
 		c.TLS = PeerTLS(id.Member, model.PeerAuthority(owner.Namespace, owner.Name, id.Member))
 		return c
 	}

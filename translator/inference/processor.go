@@ -34,15 +34,15 @@ func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		p.Settings.Processor = processorAt(by)
 	} else {
 		spec := policy.Spec.Picker.Processor
-		of := &model.Processor{Service: spec.Service, Port: or(spec.Port, defaultProcessorPort),
+		processor := &model.Processor{Service: spec.Service, Port: or(spec.Port, defaultProcessorPort),
 			Timeout: defaultProcessorTimeout, Headers: spec.Headers, Route: by.Route}
 		if spec.Timeout != nil {
-			of.Timeout = spec.Timeout.Duration
+			processor.Timeout = spec.Timeout.Duration
 		}
 		if spec.Route != nil {
-			of.Route = *spec.Route
+			processor.Route = *spec.Route
 		}
-		p.Settings.Processor = of
+		p.Settings.Processor = processor
 	}
 	checkProcessor(r, p, policy)
 }
@@ -66,29 +66,29 @@ func processorAt(by *store.ProcessorDefault) *model.Processor {
 }
 
 // ProcessorHost is how this process asks a processor that is no Service.
-func ProcessorHost(r store.Reader, of *model.Processor) (at model.ExternalPicker) {
-	if of.Host == "" {
+func ProcessorHost(r store.Reader, processor *model.Processor) (at model.ExternalPicker) {
+	if processor.Host == "" {
 		return at
 	}
-	for _, ip := range services.Lookup(r, of.Host).Addresses {
+	for _, ip := range services.Lookup(r, processor.Host).Addresses {
 		at.Addresses = append(at.Addresses, model.RemoteAddress{
-			Addr: netip.AddrPortFrom(ip, uint16(of.Port)), Cleartext: !of.TLS,
+			Addr: netip.AddrPortFrom(ip, uint16(processor.Port)), Cleartext: !processor.TLS,
 		})
 	}
-	if of.TLS {
-		at.TLS = model.UpstreamTLS{SNI: of.Host, SANs: []string{of.Host}}
+	if processor.TLS {
+		at.TLS = model.UpstreamTLS{SNI: processor.Host, SANs: []string{processor.Host}}
 	}
 	return at
 }
 
 // checkProcessor finds a processor whose Service cannot be asked.
 func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
-	of := p.Settings.Processor
+	processor := p.Settings.Processor
 	switch {
-	case of == nil:
+	case processor == nil:
 		return
-	case of.Service == "":
-		host := services.Mention(r, of.Host)
+	case processor.Service == "":
+		host := services.Mention(r, processor.Host)
 		problem, fix := host.Outside, addresses.Fix(host.Outside)
 		if host.Failed {
 			problem, fix = host.Unresolved, "correct the host in EXTERNAL_LLM_PROCESSOR_ENDPOINT, or its record in DNS"
@@ -101,7 +101,7 @@ func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) 
 		}
 		return
 	}
-	if problem, fix := servicePort(r, p.Ref.Namespace, of.Service, of.Port); problem != "" {
+	if problem, fix := servicePort(r, p.Ref.Namespace, processor.Service, processor.Port); problem != "" {
 		p.Findings = append(p.Findings, report.Finding{
 			Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldProcessor, Problem: problem,
 			Fix: fmt.Sprintf(fix, "the processor"),

@@ -35,8 +35,8 @@ func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods 
 		return ranges{}, ranges{}
 	}
 	at, _ := parseRanges(o.Allowed) // validation has checked them
-	of, _ := parseRanges(o.Pods)
-	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: of}
+	podRanges, _ := parseRanges(o.Pods)
+	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: podRanges}
 }
 
 // narrowed is the ranges within those of a field of a policy.

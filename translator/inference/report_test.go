@@ -42,7 +42,7 @@ kind: ModelServers
 metadata: {name: addresses}
 spec: {servers: [{address: 192.0.2.2}]}
 `)
-	is := func(what string, rep report.Report, status, reason string, words ...string) {
+	check := func(what string, rep report.Report, status, reason string, words ...string) {
 		t.Helper()
 		c := report.Find(rep.Conditions, "ResolvedRefs")
 		if c == nil || c.Status != status || c.Reason != reason {
@@ -56,18 +56,18 @@ spec: {servers: [{address: 192.0.2.2}]}
 		}
 	}
 	rep, _ := inference.PolicyReport(v, direct{}, "default/p")
-	is("a policy", rep, report.False, "InvalidSpillTarget",
+	check("a policy", rep, report.False, "InvalidSpillTarget",
 		"spec.spill[0]: there is no usable InferencePool default/nowhere; create it",
 		"spec.spill[1]: no ReferenceGrant")
 	rep, _ = inference.PolicyReport(v, direct{}, "default/fine")
-	is("a policy without mistakes", rep, report.True, "ResolvedRefs")
+	check("a policy without mistakes", rep, report.True, "ResolvedRefs")
 	imp, _ := inference.Import(v, "default/far")
 	rep = inference.ImportReport(imp, nil, nil, false)
-	is("an import", rep, report.False, "InvalidCluster", `"ten" is not an IP address`)
+	check("an import", rep, report.False, "InvalidCluster", `"ten" is not an IP address`)
 	rep, _ = inference.ServersReport(v, "default/names")
-	is("model servers", rep, report.False, "AddressNotFound", "spec.servers[1].address: host name not-known.example")
+	check("model servers", rep, report.False, "AddressNotFound", "spec.servers[1].address: host name not-known.example")
 	rep, _ = inference.ServersReport(v, "default/addresses")
-	is("model servers without mistakes", rep, report.True, "ResolvedRefs")
+	check("model servers without mistakes", rep, report.True, "ResolvedRefs")
 }
 
 func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {

@@ -154,8 +154,8 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency, Blind: blind}
 	if keepsSessions(policy) {
-		of := settings(policy)
-		imp.Choice.Sessions, imp.Choice.SessionTTL, imp.Choice.SessionCookie = true, of.SessionTTL, of.SessionCookie
+		session := settings(policy)
+		imp.Choice.Sessions, imp.Choice.SessionTTL, imp.Choice.SessionCookie = true, session.SessionTTL, session.SessionCookie
 	}
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
 		imp.Findings = append(imp.Findings, report.Finding{
@@ -227,8 +227,8 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 // recovering reports whether a member that takes requests did not do so a moment ago, so that it
 // must not be first yet.
 func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
-	of, ok := store.Failbacks.Get(r, imp.Ref.Key())
-	if !ok || !slices.Contains(of.Clusters, m.Name) {
+	failback, ok := store.Failbacks.Get(r, imp.Ref.Key())
+	if !ok || !slices.Contains(failback.Clusters, m.Name) {
 		return false
 	}
 	imp.Findings = append(imp.Findings, report.Finding{

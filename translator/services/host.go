@@ -51,15 +51,15 @@ func find(r store.Reader, address string, host func(name string) (*store.Host, b
 	if out.Outside = addresses.Neither(address); out.Outside != "" {
 		return out // a lookup would store a Host without a name
 	}
-	is, ok := host(strings.ToLower(address))
-	if !ok || len(is.Addresses) == 0 {
+	known, ok := host(strings.ToLower(address))
+	if !ok || len(known.Addresses) == 0 {
 		out.Unresolved = fmt.Sprintf("host name %s has no address yet", address)
-		if ok && is.Error != "" {
-			out.Unresolved, out.Failed = fmt.Sprintf("host name %s does not resolve: %s", address, is.Error), true
+		if ok && known.Error != "" {
+			out.Unresolved, out.Failed = fmt.Sprintf("host name %s does not resolve: %s", address, known.Error), true
 		}
 		return out
 	}
-	for _, a := range is.Addresses {
+	for _, a := range known.Addresses {
 		ip, err := netip.ParseAddr(a)
 		if err != nil {
 			continue
