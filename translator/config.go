@@ -9,49 +9,46 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Config is what translation needs to know beside the objects. It does not change while a
-// Translator lives.
+// Config configures translation. It does not change during a Translator's lifetime.
 type Config struct {
-	// Controller is the controllerName of GatewayClasses that are ours.
+	// Controller is the controllerName of our GatewayClasses.
 	Controller string
-	// AnyClass takes Gateways whose GatewayClass does not exist: small folders need none.
+	// AnyClass accepts Gateways whose GatewayClass does not exist: small folders need none.
 	AnyClass bool
-	// AnyController takes every Gateway, whatever its class is.
+	// AnyController accepts every Gateway, whatever its class is.
 	AnyController bool
-	// BehindService is set if proxies run behind a Service, which has the addresses that Gateways
-	// ask for.
+	// BehindService is set if proxies run behind a Service, which has the Gateways' addresses.
 	BehindService bool
-	// ReservedPort is one that proxies which we run bind for themselves; 0: none.
+	// ReservedPort is a port that our proxies bind for themselves; 0 for none.
 	ReservedPort uint16
-	// Pickers are the addresses at which our own picker serves, as Envoys reach it.
+	// Pickers are the addresses of our picker for Envoys.
 	Pickers []netip.AddrPort
-	// PickerSockets are paths of Unix sockets at which it serves Envoys of this machine, beside
-	// Pickers.
+	// PickerSockets are paths of Unix sockets of our picker for Envoys on this machine, in addition
+	// to Pickers.
 	PickerSockets []string
-	// PickerService is the Service behind which our own picker serves, as "namespace/name", and
-	// PickerPort the name of its port: Envoys then follow its endpoints, and Pickers does not
-	// count.
+	// PickerService is the Service of our picker ("namespace/name"), and PickerPort the name of its
+	// port. If set, Envoys follow its endpoints, and Pickers is ignored.
 	PickerService, PickerPort string
-	// PickerName is the name in the certificate of our own picker, which then speaks TLS and is
-	// shown a key; both are in the store's Authority. Empty: cleartext.
+	// PickerName is the name in our picker's certificate. If set, the picker uses TLS and requires
+	// a key; both are in the store's Authority. "" for cleartext.
 	PickerName string
-	// StandAlone, if set, has all InferencePools picked from by this process, for gateways that it
-	// does not configure.
+	// StandAlone, if set, makes this process pick for all InferencePools, on behalf of gateways
+	// that it does not configure.
 	StandAlone *inference.StandAlone
-	// OnDemand are tables of the store that hold only what is read: Output.Wanted asks for it.
+	// OnDemand lists store tables that hold only what translation reads; Output.Wanted requests it.
 	OnDemand []string
-	// Slices is set if every Service has EndpointSlices, as a cluster makes them. Else a Service
-	// without any selects its endpoints itself.
+	// Slices is set if every Service has EndpointSlices, as in a Kubernetes cluster. Otherwise a
+	// Service without any selects its endpoints directly.
 	Slices bool
 	// NoPublishers is set if model servers cannot connect to publish KV events.
 	NoPublishers bool
-	// Envoy holds what every listener shares.
+	// Envoy configures all listeners.
 	Envoy envoy.Config
-	// Collector is the OpenTelemetry collector's address; not valid: no tracing.
+	// Collector is the OpenTelemetry collector's address; invalid for no tracing.
 	Collector netip.AddrPort
 }
 
-// ownClusters are the clusters that every Gateway has.
+// ownClusters returns the clusters that every Gateway has.
 func (c Config) ownClusters() []model.ClusterID {
 	own := []model.ClusterID{model.OurPicker}
 	if c.Collector.IsValid() {
@@ -60,11 +57,10 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// noController is the controllerName of no GatewayClass: an API server rejects it. A stand-alone
-// picker serves no Gateway.
+// noController is the controllerName of no GatewayClass, because an API server rejects it. A
+// stand-alone picker serves no Gateway.
 const noController = "-"
 
-// gatewayAPI is the part that translation of Gateway API needs.
 func (c Config) gatewayAPI() gatewayapi.Config {
 	if c.StandAlone != nil {
 		return gatewayapi.Config{Controller: noController}

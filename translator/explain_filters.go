@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// filterViews are what else a rule does with a request, a sentence each, in the order of Envoy's
+// filterViews describes the further effects of a rule, a sentence each, in the order of Envoy's
 // filters.
 func filterViews(a *model.Action) []string {
 	views := append(corsView(a.CORS), authView(a.Auth)...)
@@ -28,7 +28,7 @@ func filterViews(a *model.Action) []string {
 	return append(views, mirrorViews(a.Forward.Mirrors)...)
 }
 
-// ownViews are the filters of one backendRef.
+// ownViews describes the filters of one backendRef.
 func ownViews(w *model.WeightedBackend) (views []string) {
 	o := w.Own
 	if o == nil {
@@ -65,7 +65,7 @@ func mirrorViews(list []model.Mirror) (views []string) {
 	return views
 }
 
-// tlsView is how the servers of a cluster are verified; "" for cleartext.
+// tlsView describes how a cluster's servers are verified; "" for cleartext.
 func tlsView(c *model.UpstreamTLS) string {
 	switch {
 	case c == nil:

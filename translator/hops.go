@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopTables are the hops in front of pools: virtual hosts of one route configuration, behind one
-// internal listener for each Gateway that has hops.
+// hopTables hold the hops in front of pools: virtual hosts of one route configuration, behind one
+// internal listener for each Gateway with hops.
 type hopTables struct {
 	hops         *graph.Table[hopKey, hop]
 	hopBlocks    *graph.Table[blockKey, block]
@@ -21,7 +21,7 @@ type hopTables struct {
 	hopBlocksByChain *graph.Index[blockKey, block, chainKey]
 }
 
-// hop is a hop's virtual host, or why there is none: a bug of ours. The other hops serve on.
+// hop is a hop's virtual host, or the error of a bug in Penstock. Other hops stay in service.
 type hop struct {
 	encoded *envoy.Encoded
 	err     error

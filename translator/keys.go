@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Keys of tables and indexes that have parts. A gateway is "namespace/name", a chain is what
-// model.ChainName or model.StreamName makes.
+// Composite keys of tables and indexes. A gateway is "namespace/name", a chain the result of
+// model.ChainName or model.StreamName.
 
-// gatewayKey is the key of something that the Envoys of one Gateway get.
+// gatewayKey is the key of a row that belongs to one Gateway.
 type gatewayKey interface {
 	comparable
 	of() string // the gateway
@@ -40,7 +40,7 @@ func (k chainKey) compare(o chainKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain))
 }
 
-// hostKey is a virtual host of a chain of requests, or a host of a chain of connections.
+// hostKey is a virtual host of a chain for requests, or a host of a chain for connections.
 type hostKey struct{ gateway, chain, host string }
 
 func (k hostKey) String() string { return k.gateway + " " + k.chain + " " + k.host }
@@ -50,7 +50,7 @@ func (k hostKey) compare(o hostKey) int {
 		strings.Compare(k.host, o.host))
 }
 
-// blockKey is one of the blocks that the virtual hosts of a chain are spread over (envoy.BlockOf).
+// blockKey is one of the blocks of a chain's virtual hosts (envoy.BlockOf).
 type blockKey struct {
 	gateway, chain string
 	block          int
@@ -60,8 +60,8 @@ func blockOf(gateway, chain, host string) blockKey {
 	return blockKey{gateway, chain, envoy.BlockOf(host)}
 }
 
-// compare orders blocks as text, 10 before 2: the bytes of route configurations have always had
-// this order.
+// compare orders blocks as text, 10 before 2, because the bytes of route configurations have always
+// had this order.
 func (k blockKey) compare(o blockKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain),
 		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))
@@ -108,7 +108,7 @@ func (k hopKey) compare(o hopKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), k.hop.Compare(o.hop))
 }
 
-// peerKey is the peer listener of a Gateway.
+// peerKey is a Gateway's peer listener.
 type peerKey struct{ gateway string }
 
 func (k peerKey) of() string            { return k.gateway }
