@@ -159,7 +159,7 @@ func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.Exter
 }
 
 // clientCertificate returns the SDS name of the certificate of the first Gateway that has one and
-// whose routes lead to the clusters; "" if there is none. It reads the routes only if some Gateway
+// whose routes lead to the clusters; "" without one. It reads the routes only if some Gateway
 // has a certificate.
 func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) string {
 	some := false

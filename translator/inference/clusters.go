@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// withDocument returns the policy of a whole import as its EndpointPickerConfig has it, if that
-// chooses among clusters: the document is another form of selection. Any other document is for
-// pools, and has no effect here (ineffectiveOn). One that is invalid leaves what the policy has.
+// withDocument applies a whole import's EndpointPickerConfig if it chooses among clusters: the
+// document is another form of selection. Other documents are for pools and have no effect here
+// (ineffectiveOn). An invalid one leaves the policy's selection.
 func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
 	if policy == nil || policy.Spec.Picker.Strategy != v1alpha1.StrategyPlugins || policy.Spec.Picker.ConfigRef == nil {
 		return policy, nil
@@ -20,7 +20,7 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 		return policy, nil
 	}
 	clusterPolicy := *policy
-	// ineffectiveOn is not to name them
+	// ineffectiveOn must not report them
 	clusterPolicy.Spec.Picker.Strategy, clusterPolicy.Spec.Picker.ConfigRef = "", nil
 	if profile == nil {
 		return &clusterPolicy, findings

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// Import decides everything about the InferencePoolImport with a key; false if there is none.
+// Import returns the decisions about an InferencePoolImport; false if it does not exist.
 func Import(r store.Reader, key string) (*model.Import, bool) {
 	imp, whole, policies, ok := baseImport(r, key)
 	if !ok {
@@ -78,7 +78,7 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 					", and the policy is for one of them", "write it into a PoolPolicy whose targetRef is the import"))
 		}
 	}
-	imp.Findings = unique(imp.Findings) // those about a policy are the same for each of its clusters
+	imp.Findings = unique(imp.Findings) // the clusters share findings about their policy
 	return imp, true
 }
 
@@ -96,8 +96,8 @@ func unique(findings []report.Finding) (out []report.Finding) {
 	return out
 }
 
-// baseImport is Import without the spill targets, as basePool is to Pool. whole is its policy,
-// policies are those of the members.
+// baseImport is Import without the spill targets, like basePool. whole is the import's policy, and
+// policies has one for each member.
 func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy,
 	policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, outside, ok := gatewayapi.ImportedWithin(r, key)
@@ -120,7 +120,7 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	for n, i := range order {
 		c := &clusters[i]
 		if n == 0 || clusters[order[n-1]].Name != c.Name {
-			place = i // the first of its name
+			place = i // position of the name's first entry
 		}
 		imp.Credentials = imp.Credentials || asksWithSecret(c)
 		policy, ignored := memberPolicy(r, imp.Ref, c.Name, whole)
@@ -144,7 +144,7 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	return imp, whole, policies, true
 }
 
-// beyond are the findings about a policy that keeps requests within some clusters.
+// beyond reports a policy that leaves no cluster of an import.
 func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, outside []string) []report.Finding {
 	if len(outside) == 0 || len(obj.Status.Clusters) > 0 {
 		return nil
@@ -158,11 +158,10 @@ func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, 
 	}}
 }
 
-// listedNames bounds how many clusters a finding lists.
+// listedNames limits the clusters in a finding.
 const listedNames = 8
 
-// misnamed are the findings about the clusters that a policy names and that do not export the pool:
-// no cluster may have such a name.
+// misnamed reports clusters in a policy that do not exist or do not export the pool.
 func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport,
 	outside []string) (out []report.Finding) {
 	if policy == nil || policy.Spec.Selection == nil {
@@ -203,15 +202,14 @@ func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.Inf
 	return out
 }
 
-// fieldWithin bounds the clusters of an import.
+// fieldWithin restricts the clusters of an import.
 const fieldWithin = "spec.selection.within"
 
-// memberPolicy is the policy of one exporting cluster: the one for NAME-CLUSTER, else that of the
-// whole import.
+// memberPolicy returns the policy of an exporting cluster: for NAME-CLUSTER, or else for the whole
+// import.
 func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy,
 	[]report.Finding) {
-	// Whether the name means this cluster costs as much as the import has clusters: it is asked
-	// only where there is a policy.
+	// IsImportAlias reads all clusters of the import, so it is only called if there is a policy.
 	if own, ignored := policyFor(r, "InferencePoolImport", imp.Namespace,
 		gatewayapi.AliasName(imp.Name, member)); own != nil &&
 		gatewayapi.IsImportAlias(r, imp.Namespace, imp.Name, member) {
@@ -220,8 +218,8 @@ func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1
 	return whole, nil
 }
 
-// notReady is the reason of the condition Ready, if that is False. Unknown is not False: an
-// exporter that falls silent withdraws nothing.
+// notReady returns the reason of the condition Ready if that is False. Unknown does not count: a
+// silent exporter withdraws nothing.
 func notReady(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")
@@ -229,14 +227,14 @@ func notReady(conditions []metav1.Condition) string {
 	return ""
 }
 
-// withheld is why a cluster of an import takes no new requests although its own conditions allow
-// them: the reason of the condition Accepted or Ready of the whole import, or of the controller
-// that lists the cluster, if that is False; "" if none is. What Penstock's own controllers write
-// has no such effect: a member would withhold the clusters of others, and those that a user wrote.
+// withheld returns why a cluster takes no new requests although its own conditions allow them: the
+// reason of a False Accepted or Ready, of the whole import or of the controller that lists the
+// cluster; else "". Conditions of Penstock's own controllers have no such effect: one member could
+// disable other members' and users' clusters.
 func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus,
 	cluster string) (f report.Finding, reason string) {
 	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {
-		return f, "" // the conditions are not about the export of a member
+		return f, "" // the conditions are not about a member's export
 	}
 	f = report.Finding{Severity: report.Info, Owner: imp, Field: "status.conditions"}
 	ours := func(c upstream.ImportController) bool { return v1alpha1.OfPenstock(string(c.Name)) }
@@ -261,7 +259,7 @@ func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePool
 	return f, reason
 }
 
-// declined is the condition Accepted or Ready, if that is False; else nil.
+// declined returns the condition Accepted or Ready if it is False; else nil.
 func declined(conditions []metav1.Condition) *metav1.Condition {
 	for i := range conditions {
 		if c := &conditions[i]; c.Status == metav1.ConditionFalse && (c.Type == "Accepted" || c.Type == "Ready") {
@@ -390,7 +388,7 @@ func importMember(
 	}
 	at := model.ImportPickerCluster(imp.Ref.Namespace, imp.Ref.Name, c.Name)
 	if c.EndpointPicker.Peer && !trusted(r, c.Name) {
-		if m.NotReady != "" { // such as one that has left the set, while its export drains
+		if m.NotReady != "" { // for example after it left the set, while its export drains
 			m.Problem, m.Reason = "the ClusterSet here has no certificates of "+c.Name, reasonNotSupported
 			return m
 		}
@@ -444,8 +442,8 @@ func importMember(
 	return m
 }
 
-// gatewaysProtocol is what the gateways of an exporting cluster are spoken to in, by the
-// appProtocols of their addresses: they are one cluster for Envoy.
+// gatewaysProtocol returns the common protocol of an exporting cluster's gateways, which form one
+// Envoy cluster.
 func gatewaysProtocol(imp *model.Import, cluster, field string, appProtocols []string) model.Protocol {
 	h2c := func(p string) bool { return protocolOf(p) == model.H2C }
 	other := func(p string) bool { return !h2c(p) }
@@ -500,8 +498,8 @@ func remotePool(
 	return p
 }
 
-// declaredEndpoints: the exporter declares its pods, so Envoy asks the remote picker itself. It
-// returns why none of them is allowed; "" if one is, or there is none.
+// declaredEndpoints applies if the exporter declares its pods: Envoy calls the remote picker
+// directly. It returns why no pod is allowed; "" if one is, or there are no pods.
 func declaredEndpoints(
 	r store.Reader, p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, field string,
 ) (denied string) {
@@ -546,8 +544,9 @@ func declaredEndpoints(
 	return denied
 }
 
-// relayed: the pods are not known here. Our picker asks the remote one, checks what it names, and
-// has it added to the cluster before it answers. It returns why it can name none; "" if it can.
+// relayed applies if the pods are unknown here: our picker calls the remote one, checks its picks
+// and adds them to the cluster before it answers. It returns why no pick can be allowed; "" if some
+// can.
 func relayed(
 	p *model.Pool, imp *model.Import, c *inferenceapi.ImportedCluster, allowed ranges, pickers []model.RemoteAddress,
 	field string,
@@ -578,8 +577,8 @@ const (
 	reasonNotAllowed   = "NotAllowed"
 )
 
-// unaddressed notes that a member has no address to be reached at: none is allowed of those denied,
-// which have findings, or none is known yet.
+// unaddressed records that a member has no usable address: all are denied, with findings, or none
+// is known yet.
 func unaddressed(imp *model.Import, m *model.ImportMember, denied []outside, field, unknown, fix string) {
 	if len(denied) > 0 {
 		m.Reason, m.Problem = reasonNotAllowed, denied[0].problem
@@ -594,7 +593,6 @@ func unaddressed(imp *model.Import, m *model.ImportMember, denied []outside, fie
 // outside is a field with an address that may not become an endpoint.
 type outside struct{ field, problem string }
 
-// notAllowed are the findings about such fields of an exporting cluster.
 func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.Finding) {
 	for _, o := range list {
 		out = append(out,
@@ -604,8 +602,8 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 	return few(out)
 }
 
-// few returns the first findings about the elements of a list, and one that counts the others: a
-// member of the cluster set decides how many there are.
+// few returns the first findings about elements of a list, and one that counts the others, because
+// a member of the cluster set controls their number.
 func few(list []report.Finding) []report.Finding {
 	more := len(list) - mostErrors
 	if more <= 0 {
@@ -620,10 +618,9 @@ func few(list []report.Finding) []report.Finding {
 	return append(list[:mostErrors:mostErrors], last)
 }
 
-// dialable lists the addresses of remote Services, each at its Service's first port, host names
-// looked up. cleartext decides by the port's appProtocol whether it is spoken to without TLS. field
-// is where the list is, and names are those that are looked up. A name is resolved once a route
-// uses the import (useNames).
+// dialable returns the addresses of remote Services, at each Service's first port, with known
+// addresses of host names. It does not mark names as used (see useNames). cleartext decides by
+// appProtocol. field is the path of the list.
 func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string,
 	cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
@@ -655,7 +652,7 @@ func dialable(r store.Reader, allowed ranges, names hostNames, list []inferencea
 	return distinct(out), no
 }
 
-// distinct sorts addresses. Of one with TLS and without, TLS counts.
+// distinct sorts addresses and removes duplicates; TLS takes precedence.
 func distinct(list []model.RemoteAddress) []model.RemoteAddress {
 	slices.SortFunc(list, func(a, b model.RemoteAddress) int {
 		if c := a.Addr.Compare(b.Addr); c != 0 || a.Cleartext == b.Cleartext {
@@ -674,7 +671,7 @@ func dialablePickers(r store.Reader, allowed ranges, names hostNames, list []inf
 	return dialable(r, allowed, names, list, field, func(appProtocol string) bool { return Cleartext(&appProtocol) })
 }
 
-// Dialable lists where the picker of an exporting cluster of an import is asked.
+// Dialable returns the addresses of an exporting cluster's picker.
 func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport,
 	c *inferenceapi.ImportedCluster) []model.RemoteAddress {
 	if c.EndpointPicker == nil {
@@ -688,7 +685,7 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport,
 	return out
 }
 
-// importNamed finds the import that a name means (gatewayapi.ImportNamed), with get.
+// importNamed returns the import that a name refers to (gatewayapi.ImportNamed).
 func importNamed(r store.Reader, namespace, name string, get func(key string) (*model.Import, bool)) (*model.Import,
 	bool) {
 	key, cluster, ok := gatewayapi.ImportNamed(r, namespace, name)
@@ -702,8 +699,8 @@ func importNamed(r store.Reader, namespace, name string, get func(key string) (*
 	return pinnedTo(imp, cluster)
 }
 
-// pinnedTo is an import with one of its exporting clusters alone, whose weight among the others
-// then means nothing; false if it has no such cluster.
+// pinnedTo returns an import with only one exporting cluster, whose weight no longer matters; false
+// if the cluster does not exist.
 func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
 	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == member })
 	if i < 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ineffective are the findings about fields of a policy that have no effect on an InferencePool.
+// ineffective returns the findings about policy fields without effect on an InferencePool.
 func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
 	if policy == nil {
 		return nil
@@ -86,8 +86,8 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	return drop(out)
 }
 
-// withoutHeadersTimeout is the finding that no stream of a pool has a limit for its headers,
-// although its policy asks for one.
+// withoutHeadersTimeout reports a policy with headersTimeout Learned on a pool where no stream gets
+// such a timeout.
 func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Finding {
 	fields := []string{"spec.picker.headersTimeout"}
 	switch {
@@ -101,8 +101,8 @@ func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Fi
 	return report.Finding{}
 }
 
-// NotListening is the finding about a policy by which model servers connect to publish KV events,
-// for a process without an address for them.
+// NotListening reports a policy in which model servers connect to publish KV events, for a process
+// without an address for that.
 func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {
@@ -118,7 +118,7 @@ func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 // modeListen is the mode of KV events in which model servers connect.
 const modeListen = "Listen"
 
-// readsCriticality reports whether something in a policy reads the criticality of requests.
+// readsCriticality reports whether the settings use the criticality of requests.
 func readsCriticality(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategyTree) || s.Strategy == string(v1alpha1.StrategyLoad) ||
 		s.ShedAfter > 0 || s.FlowControl.On
@@ -129,8 +129,8 @@ func readsSessions(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
 }
 
-// comparesPrefixes reports whether a strategy, or its shadow, compares what servers have cached of
-// a prompt, and prompts are read.
+// comparesPrefixes reports whether a strategy, or its shadow, compares prompts with the servers'
+// caches.
 func comparesPrefixes(s *model.PickerSettings) bool {
 	compares := s.Strategy == string(v1alpha1.StrategyLoad) || s.Shadow == string(v1alpha1.StrategyLoad)
 	if s.Strategy == string(v1alpha1.StrategyPlugins) {
@@ -139,7 +139,7 @@ func comparesPrefixes(s *model.PickerSettings) bool {
 	return compares && readsBody(s)
 }
 
-// needsPages reports whether something in a policy reads metrics pages.
+// needsPages reports whether the settings need metrics pages.
 func needsPages(s *model.PickerSettings) bool {
 	return readsPages(s) || readsPages(&model.PickerSettings{Strategy: s.Shadow}) || s.FullQueue > 0 ||
 		s.FullKVCachePercent > 0 || s.ShedAfter > 0 || s.FlowControl.On
@@ -156,9 +156,8 @@ func readsPages(s *model.PickerSettings) bool {
 	return false
 }
 
-// ineffectiveOn are the findings about fields of a policy that have no effect on an import, or on
-// those of its exporting clusters that the policy is in force for. whole: it is the policy of the
-// whole import.
+// ineffectiveOn returns the findings about policy fields without effect on an import, or on the
+// members that the policy governs. whole is set for the policy of the whole import.
 func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha1.PoolPolicy,
 	whole bool) (out []report.Finding) {
 	if policy == nil {
@@ -166,7 +165,7 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	if len(members) == 0 {
 		if policy.Spec.Selection != nil || len(policy.Spec.RetryOn) > 0 {
-			return nil // it is in force for the whole import
+			return nil // it applies to the whole import
 		}
 		return []report.Finding{{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec",
 			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own",
@@ -174,10 +173,10 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	}
 	spec := policy.Spec.Picker
 	if whole && keepsSessions(policy) {
-		spec.Session = nil // it is in force between the clusters
+		spec.Session = nil // it applies between the clusters
 	}
 	if whole && chooses(policy) {
-		spec.ResponseAffinity = false // the same
+		spec.ResponseAffinity = false // likewise
 	}
 	out = append(out,
 		unused(policy, pickerFields(&spec), "the picker of the exporting cluster decides for "+ref.String(),
@@ -212,8 +211,8 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	return drop(out)
 }
 
-// pickerFields are the fields of spec.picker that a user has set. Values that are defaults may be
-// the API server's.
+// pickerFields lists the fields of spec.picker that a user set. Default values may come from the
+// API server.
 func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	for _, f := range []struct {
 		name string
@@ -247,7 +246,7 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	return out
 }
 
-// unused is the finding that fields have no effect; zero without a field.
+// unused reports fields without effect; zero without fields.
 func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) report.Finding {
 	if len(fields) == 0 {
 		return report.Finding{}
@@ -261,7 +260,7 @@ func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) repor
 		Problem: problem, Fix: fix}
 }
 
-// drop leaves zero findings out.
+// drop removes zero findings.
 func drop(list []report.Finding) (out []report.Finding) {
 	for _, f := range list {
 		if f != (report.Finding{}) {

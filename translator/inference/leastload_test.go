@@ -38,7 +38,7 @@ func TestLeastLoad_PickerChoosesAmongTheClusters(t *testing.T) {
 		t.Error("sessions are kept without affinity Session")
 	}
 	if text := texts(imp.Findings); !strings.Contains(text,
-		"spec.selection.localMargin: it has no effect: this cluster is not among those of") {
+		"spec.selection.localMargin: it has no effect: InferencePoolImport default/llm does not include this cluster") {
 		t.Errorf("findings: %s", text)
 	}
 	if _, imp = imported(t, llmImport+leastLoad("")); imp.Choice != nil {

@@ -44,8 +44,8 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	return rep.Report, true
 }
 
-// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules
-// another object goes before.
+// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules other
+// rules override.
 func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	rw, ok := store.InferenceModelRewrites.Get(r, key)
 	if !ok {
@@ -101,12 +101,12 @@ func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bo
 		rep.Conditions[0] = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted",
 			Message: rep.Findings[0].Field + ": " + rep.Findings[0].Problem}
 	case len(rw.Spec.Rules) == 0:
-		rep.warn("spec.rules", "there are none: the object has no effect", "write a rule, or remove the object")
+		rep.warn("spec.rules", "it is empty: the object has no effect", "write a rule, or remove the object")
 	}
 	return rep.Report, true
 }
 
-// shadow returns the rule that goes before rule i of an object for some model; "" if none does.
+// shadow describes the rule that overrides rule i of an object for a model; "" if none does.
 func shadow(c *claims, rw *llmd.InferenceModelRewrite, i int) string {
 	switch m, other, rule := c.targets(); {
 	case m != nil:
@@ -139,7 +139,7 @@ func ObjectiveReport(r store.Reader, tables Tables, key string) (report.Report, 
 	return rep.Report, true
 }
 
-// modelReport is the report on an object that belongs to a pool.
+// modelReport is a report on an object that belongs to a pool.
 type modelReport struct{ report.Report }
 
 func newModelReport(owner report.Ref) *modelReport {
@@ -150,8 +150,7 @@ func newModelReport(owner report.Ref) *modelReport {
 	}
 }
 
-// pool finds the pool that the object names. It returns nil if the report is complete: the object
-// has no effect.
+// pool returns the object's pool; nil if the object has no effect and the report is complete.
 func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field, fix string) *model.Pool {
 	if problem != "" {
 		notAccepted(rep, "Invalid", field, problem, fix)
@@ -166,7 +165,7 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		notAccepted(rep, "PoolNotFound", "spec.poolRef.name",
 			noneOf(r, store.InferencePools, rep.Owner.Namespace, name), "name an InferencePool of the same namespace")
 		return nil
-	case p.External: // it may read the object, and write its conditions
+	case p.External: // its controller may read the object and write its conditions
 		rep.Conditions = nil
 		rep.Findings = append(rep.Findings, report.Finding{
 			Severity: report.Info, Owner: rep.Owner, Field: "spec.poolRef",
@@ -179,8 +178,8 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 	return p
 }
 
-// elsewhere reports whether there is an InferencePool that is not picked from here: a stand-alone
-// picker has one pool, and what belongs to others is for their pickers.
+// elsewhere reports whether an InferencePool exists that this process does not serve: a stand-alone
+// picker has one pool, and other pools' objects are for other pickers.
 func elsewhere(r store.Reader, namespace, name string) bool {
 	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there

@@ -14,15 +14,14 @@ import (
 )
 
 // trusted reports whether this cluster has a certificate for members of the cluster set, and the
-// bundle of one of them.
+// bundle of a member.
 func trusted(r store.Reader, member string) bool {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	return ok && slices.ContainsFunc(m.Members, func(o store.Member) bool { return o.Name == member })
 }
 
-// throughPeers decides on an exporting cluster in ParentMode whose Gateways have peer listeners:
-// they are used, and no other of its gateways is, where this cluster is one of the members. handled
-// is false if its ordinary gateways decide.
+// throughPeers decides on an exporting cluster in ParentMode with peer listeners. If this cluster
+// is a member, only these are used. handled is false if the ordinary gateways decide.
 func throughPeers(
 	r store.Reader, imp *model.Import, m *model.ImportMember, c *inferenceapi.ImportedCluster, names hostNames,
 	allowed ranges, field string,
@@ -39,7 +38,7 @@ func throughPeers(
 			"its gateways take requests of members of its cluster set alone, and the ClusterSet here has no "+
 				"certificates of "+c.Name
 		if m.NotReady != "" {
-			return true // such as one that has left the set, while its export drains
+			return true // for example after it left the set, while its export drains
 		}
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Error, Owner: imp.Ref, Field: field + ".parents",
@@ -69,8 +68,8 @@ func throughPeers(
 	return true
 }
 
-// unusableHostname gives a member the Host of requests to one of its ordinary gateways. It returns
-// why that gateway is not used; "" if it is. others: the member has another gateway already.
+// unusableHostname sets the Host of requests to a member's ordinary gateways, or returns why a
+// gateway is not usable. others is set if the member already has another gateway.
 func unusableHostname(m *model.ImportMember, hostname string, others bool) string {
 	_, notIP := netip.ParseAddr(hostname)
 	switch {

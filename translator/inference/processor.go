@@ -23,8 +23,8 @@ const (
 	defaultProcessorTimeout = time.Second
 )
 
-// withProcessor sets the processor of a pool that our picker picks for: its policy's, else the
-// default of this process.
+// withProcessor sets a pool's processor for our picker: its policy's, or else this process's
+// default.
 func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	by, _ := store.ProcessorDefaults.Get(r, store.OwnProcessor)
 	if by == nil {
@@ -47,7 +47,7 @@ func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	checkProcessor(r, p, policy)
 }
 
-// processorAt is the processor that a process has by default; nil without one. cmd has checked the
+// processorAt returns the default processor of a process; nil without one. cmd has validated the
 // URL.
 func processorAt(by *store.ProcessorDefault) *model.Processor {
 	at, err := url.Parse(by.URL)
@@ -65,7 +65,7 @@ func processorAt(by *store.ProcessorDefault) *model.Processor {
 	return p
 }
 
-// ProcessorHost is how this process asks a processor that is no Service.
+// ProcessorHost returns the address of a processor that is not a Service.
 func ProcessorHost(r store.Reader, processor *model.Processor) (at model.ExternalPicker) {
 	if processor.Host == "" {
 		return at
@@ -81,7 +81,7 @@ func ProcessorHost(r store.Reader, processor *model.Processor) (at model.Externa
 	return at
 }
 
-// checkProcessor finds a processor whose Service cannot be asked.
+// checkProcessor reports a processor that cannot be called.
 func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	processor := p.Settings.Processor
 	switch {
@@ -109,7 +109,7 @@ func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) 
 	}
 }
 
-// invalidProcessor reports whether an error is about a processor's Service.
+// invalidProcessor reports whether f is an error about a processor's Service.
 func invalidProcessor(f report.Finding) bool {
 	return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldProcessor)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PoolReport reports on an InferencePool, towards each Gateway whose routes name it (InferencePool,
+// PoolReport reports on an InferencePool for each Gateway whose routes name it (InferencePool,
 // status.parents). gateways are sorted; spilledTo is set if another pool spills to this one.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
@@ -47,13 +47,13 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 	return rep
 }
 
-// ImportReport reports whether an InferencePoolImport can be used, towards each Gateway whose
-// routes name it. ports are the findings about its pickers' ports, gateways are sorted; spilledTo
-// is set if a pool spills to it.
+// ImportReport reports whether an InferencePoolImport is usable, for each Gateway whose routes name
+// it. ports are the findings about its pickers' ports, gateways are sorted; spilledTo is set if a
+// pool spills to it.
 func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.Ref, spilledTo bool) report.Report {
 	rep := report.Report{Owner: imp.Ref, Findings: append(of(imp.Ref, imp.Findings), ports...)}
 	rep.Conditions = []report.Condition{imp.Accepted, resolved("InvalidCluster", rep.Findings), imp.Ready}
-	for _, gw := range gateways { // the board puts the conditions there
+	for _, gw := range gateways { // the board adds the conditions
 		rep.Parents = append(rep.Parents, report.Parent{
 			Ref: report.ParentRef{Group: gw.Group, Kind: gw.Kind, Namespace: gw.Namespace, Name: gw.Name},
 		})
@@ -68,8 +68,7 @@ func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.R
 	return rep
 }
 
-// PolicyReport reports whether a PoolPolicy is in force; tables have the pools and imports that it
-// may target.
+// PolicyReport reports whether a PoolPolicy is in force.
 func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	policy, ok := store.PoolPolicies.Get(r, key)
 	if !ok {
@@ -92,7 +91,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 			all = p.Findings
 		}
 	}
-	if target.Name == "" { // routes name it
+	if target.Name == "" { // routes name the policy
 		found = true
 	}
 	if !found && target.Kind != "InferencePoolImport" && elsewhere(r, policy.Namespace, target.Name) {
@@ -155,7 +154,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	return rep, true
 }
 
-// ambiguous are the findings about names of imports in a policy that have several meanings.
+// ambiguous reports ambiguous names of imports in a policy.
 func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
 	owner := store.PoolPolicies.Ref(policy)
 	check := func(field string, ref v1alpha1.PoolRef) {
@@ -174,11 +173,11 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 	return out
 }
 
-// mostErrors is how many errors a condition names: its message may have 32,768 characters.
+// mostErrors limits the errors in a condition, whose message may have 32,768 characters.
 const mostErrors = 16
 
-// resolved puts the errors among findings into a condition: on Kubernetes, users see conditions and
-// no findings.
+// resolved puts the errors among findings into a condition, because on Kubernetes users do not see
+// findings.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {
@@ -204,8 +203,7 @@ func kindOf(ref v1alpha1.PoolRef) store.Kind {
 	return store.InferencePools
 }
 
-// ServersReport reports which host names of ModelServers have no address, and which addresses may
-// not become endpoints.
+// ServersReport reports unresolved host names and disallowed addresses of ModelServers.
 func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	ms, ok := store.ModelServers.Get(r, key)
 	if !ok {
@@ -249,7 +247,7 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	return rep, true
 }
 
-// of keeps the findings about one owner.
+// of returns the findings about one owner.
 func of(owner report.Ref, list []report.Finding) []report.Finding {
 	var out []report.Finding
 	for _, f := range list {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// takers are the clusters behind the hops of an import's exporting clusters that take requests, or
-// would if they were ready; nil if there are not several.
+// takers returns the clusters behind the hops of an import's members that take requests, or would
+// if they were ready; nil if there are fewer than two.
 func takers(imp *model.Import) (out []model.ClusterID) {
 	for i := range imp.Members {
 		switch m := &imp.Members[i]; {
@@ -33,9 +33,9 @@ func takers(imp *model.Import) (out []model.ClusterID) {
 	return out
 }
 
-// together makes one cluster of hops of an import with several exporting clusters. Behind its hop
-// each of them fails closed, because another one serves. Once all have failed, those that fail open
-// get the request by a hop to the whole import.
+// together gives an import with several exporting clusters one cluster of hops. Behind its hop each
+// of them fails closed, because another one serves. Once all have failed, a hop to the whole import
+// serves for clusters that fail open.
 func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	takers := takers(imp)
 	if takers == nil {
@@ -49,11 +49,11 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	for _, s := range whole.Spill {
 		if !slices.ContainsFunc(s.Ends(), func(b model.WeightedBackend) bool {
 			return slices.Contains(takers, b.Cluster.As(model.LastVariant)) || slices.Contains(takers, b.Cluster)
-		}) { // the others' requests are sent there anyway
+		}) { // the others' requests go there anyway
 			imp.Spill = append(imp.Spill, s)
 		}
 	}
-	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick names them in their order
+	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick keeps their order
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
 			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
@@ -62,8 +62,7 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Spill = append(imp.Spill, failingOpen(r, imp, policy)...)
 }
 
-// ordered makes one cluster of hops of an import with several exporting clusters, in the order that
-// its policy gives them.
+// ordered sets an import's cluster of hops, with the policy's order, choice and retries.
 func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
 	prioritize(r, imp, policy)
@@ -75,9 +74,9 @@ func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// failingOpen is the hop to the whole import for requests that all its exporting clusters have
-// failed, if some of them fail open. With a policy that has servers' own answers followed by
-// another cluster there is none: a server that has answered would be asked again.
+// failingOpen returns the hop to the whole import for requests that all exporting clusters failed,
+// if some of them fail open. The hop is absent if the policy retries servers' own answers: a server
+// that answered would get the request again.
 func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Takes() && m.Pool != nil && m.Pool.FailOpen
@@ -105,10 +104,9 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 	}
 }
 
-// SpilledTo is an import with several exporting clusters as pools and other imports spill to it: in
-// other clusters than this one, because the pool of the same name may be the one that spills, and
-// without the places where it spills itself, so that no request goes round. False if there are not
-// several.
+// SpilledTo returns an import with several exporting clusters as a spill target. It excludes this
+// cluster, whose pool of the same name may be the source, and the import's own spill targets, so
+// that no request loops. False if fewer than two clusters remain.
 func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	imp, policy, _, ok := baseImport(r, key)
 	if !ok {
@@ -125,12 +123,12 @@ func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	return imp, true
 }
 
-// priority reports whether a policy gives the clusters an order.
+// priority reports whether a policy orders the clusters.
 func priority(policy *v1alpha1.PoolPolicy) bool {
 	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Policy == v1alpha1.SelectPriority
 }
 
-// choose has our picker name a hop for each request, if a policy asks for it.
+// choose makes our picker select a hop for each request, if the policy requests it.
 func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if !chooses(policy) {
 		return
@@ -143,7 +141,7 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	} else {
 		call.Body = model.BodyBuffered
 	}
-	call.Served = keepsSessions(policy) // for the token in the response
+	call.Served = keepsSessions(policy) // for the session token in the response
 	blind := call.Body == model.BodyNone
 	if policy.Spec.Picker.ResponseAffinity {
 		call.ResponseIDs, call.Body = true, model.BodyBuffered
@@ -160,13 +158,13 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
 		imp.Findings = append(imp.Findings, report.Finding{
 			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.localMargin",
-			Problem: fmt.Sprintf("it has no effect: this cluster is not among those of %s", imp.Ref),
+			Problem: fmt.Sprintf("it has no effect: %s does not include this cluster", imp.Ref),
 			Fix:     "remove it, or set imports: All in the ClusterSet and export the pool here",
 		})
 	}
 }
 
-// chooses reports whether a policy has our picker choose among the clusters of an import.
+// chooses reports whether a policy makes our picker choose among an import's clusters.
 func chooses(policy *v1alpha1.PoolPolicy) bool {
 	if policy == nil || policy.Spec.Selection == nil {
 		return false
@@ -175,12 +173,12 @@ func chooses(policy *v1alpha1.PoolPolicy) bool {
 	return by == v1alpha1.SelectLatency || by == v1alpha1.SelectLeastLoad
 }
 
-// keepsSessions reports whether a policy keeps the sessions of an import in one cluster each.
+// keepsSessions reports whether a policy keeps each session in one cluster.
 func keepsSessions(policy *v1alpha1.PoolPolicy) bool {
 	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Affinity == v1alpha1.AffinitySession
 }
 
-// prioritize decides which hop of an import with several clusters is tried first.
+// prioritize decides the order of the hops of an import with several clusters.
 func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	own := gatewayapi.OwnPlace(r)
 	var members []selection.Candidate
@@ -224,8 +222,8 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 	setOrder(imp, shares)
 }
 
-// recovering reports whether a member that takes requests did not do so a moment ago, so that it
-// must not be first yet.
+// recovering reports whether a member that takes requests was recently down, so that it must not be
+// first yet.
 func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
 	failback, ok := store.Failbacks.Get(r, imp.Ref.Key())
 	if !ok || !slices.Contains(failback.Clusters, m.Name) {
@@ -243,7 +241,7 @@ func place(m *model.ImportMember) selection.Place {
 	return selection.Place{Name: m.Name, Region: m.Region, Zone: m.Zone}
 }
 
-// setOrder gives the members of an import the priorities of their hops.
+// setOrder sets the priorities of the members' hops.
 func setOrder(imp *model.Import, shares []selection.Share) {
 	hops := map[uint32]uint32{}
 	for _, s := range shares {

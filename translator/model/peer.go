@@ -16,8 +16,7 @@ type PeerListener struct {
 	Cluster string // this cluster
 }
 
-// PeerHost is a pool of this cluster at a peer listener. Members may send requests to it; if there
-// are none, no request passes.
+// PeerHost is a pool of this cluster at a peer listener. Only requests of Members pass.
 type PeerHost struct {
 	Host     string // PeerAuthority
 	Members  []string
