@@ -11,14 +11,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonInternalError is the reason of a route whose translation panics.
+// reasonInternalError is the reason for a route whose translation panics.
 const reasonInternalError gatewayv1.RouteConditionReason = "InternalError"
 
-// Retain decides a route for which Attach panics. Its rules stay what they were in last, at the
-// places that the route has now: a listener that no longer allows the route does not keep it. A
-// route without a last attachment keeps its places too, and its rules answer 500, or close the
-// connection, so that its requests go nowhere else. A rule of which even the matches cannot be read
-// takes no request.
+// Retain decides a route for which Attach panics. The rules of last stay in force, at the route's
+// current places. Without last, all rules answer 500 or close the connection, so that no other
+// route takes their traffic. A rule whose matches cannot be read takes no requests.
 func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if last != nil && !closed(last) {
@@ -52,7 +50,7 @@ func closed(a *model.Attachment) bool {
 	})
 }
 
-// closedRule gives a rule its matches, and an error for them.
+// closedRule sets a rule's matches, and an error as the action.
 func (b *ruleBuilder) closedRule(rule *model.Rule, field string, matches func(field string) []model.Match) {
 	rule.Action = b.errorAction("This route's configuration cannot be translated.")
 	defer func() {

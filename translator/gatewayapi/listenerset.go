@@ -15,11 +15,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonParentNotProgrammed is a reason of a ListenerSet's Programmed condition that has no
-// constant.
+// reasonParentNotProgrammed is a reason of a ListenerSet's Programmed condition without a constant.
 const reasonParentNotProgrammed gatewayv1.ListenerSetConditionReason = "ParentNotProgrammed"
 
-// parentOf is the key of the Gateway that a ListenerSet names; "" if it names something else.
+// parentOf returns the key of a ListenerSet's Gateway; "" for another kind of parent.
 func parentOf(set *gatewayv1.ListenerSet) string {
 	p := set.Spec.ParentRef
 	if p.Group != nil && *p.Group != gatewayv1.GroupName || p.Kind != nil && *p.Kind != "Gateway" {
@@ -32,8 +31,7 @@ func parentOf(set *gatewayv1.ListenerSet) string {
 	return objectid.Join(ns, string(p.Name))
 }
 
-// listenerSets are the ListenerSets that name a Gateway, by falling precedence: older first, then
-// by name.
+// listenerSets lists a Gateway's ListenerSets by descending precedence: older first, then by name.
 func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	sets := store.ListenerSets.By(r, store.ByParent, key)
 	return slices.SortedFunc(slices.Values(sets), func(a, b *gatewayv1.ListenerSet) int {
@@ -41,8 +39,8 @@ func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	})
 }
 
-// takes reports whether a Gateway's allowedListeners let a ListenerSet of a namespace in; by
-// default they do not.
+// takes reports whether allowedListeners allows ListenerSets of a namespace; by default it does
+// not.
 func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	a := gw.Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
@@ -60,7 +58,7 @@ func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	return false
 }
 
-// sets adds the listeners of the ListenerSets that the Gateway takes.
+// sets adds the listeners of the allowed ListenerSets.
 func (b *listenerBuilder) sets() {
 	for i, set := range listenerSets(b.r, store.ID(b.gw)) {
 		out := model.ListenerSet{Ref: store.ListenerSets.Ref(set)}
@@ -83,8 +81,8 @@ func (b *listenerBuilder) sets() {
 	b.owner = b.out.Ref
 }
 
-// finishSets sums up the listeners of each ListenerSet (Gateway API, ListenerSetConditionType).
-// gateway is the Gateway's own Accepted condition, programmed its Programmed one.
+// finishSets summarizes the listeners of each ListenerSet (Gateway API, ListenerSetConditionType).
+// gateway is the Gateway's Accepted condition, programmed its Programmed one.
 func (b *listenerBuilder) finishSets(gateway, programmed report.Condition) {
 	for i := range b.out.Sets {
 		set := &b.out.Sets[i]
@@ -133,7 +131,7 @@ func setConditions(accepted, programmed gatewayv1.ListenerSetConditionReason, me
 	}
 }
 
-// share gives each finding to the object whose field it is about.
+// share assigns each finding to its owner.
 func (b *listenerBuilder) share() {
 	for _, f := range b.found {
 		to := &b.out.Findings
@@ -146,9 +144,9 @@ func (b *listenerBuilder) share() {
 	}
 }
 
-// ListenerSetReport reports on the ListenerSet with a key; nil if there is none or its Gateway is
-// another controller's. gateways returns a Gateway of ours, decided; attached counts the routes of
-// a listener key of it.
+// ListenerSetReport reports on a ListenerSet; nil if it does not exist or its Gateway is another
+// controller's. gateways returns a decided Gateway of ours; attached counts the routes of a
+// listener key.
 func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool),
 	attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)
@@ -170,7 +168,7 @@ func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key
 			return nil
 		}
 		f := finding(ref, "spec.parentRef", NotExist(r, ref, store.RefOf(store.Gateways, parent)), fixMissing)
-		if !cfg.AnyClass { // among other controllers it may be theirs, and come later
+		if !cfg.AnyClass { // another controller's Gateway may be created later
 			f.Severity = report.Warning
 		}
 		return &report.Report{Owner: ref, Findings: []report.Finding{f}}

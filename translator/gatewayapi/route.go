@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// route is what routes of every kind have.
+// route holds the common fields of all kinds of routes.
 type route struct {
 	ref       report.Ref
 	created   metav1.Time
@@ -19,7 +19,7 @@ type route struct {
 	hostnames []gatewayv1.Hostname
 }
 
-// findRoute reads the route of a key of store.ByRoute.
+// findRoute reads the route of a key in store.ByRoute.
 func findRoute(r store.Reader, key string) (route, bool) {
 	kind, id := store.ParseTargetKey(key)
 	switch kind {
@@ -47,7 +47,7 @@ func findRoute(r store.Reader, key string) (route, bool) {
 	return route{}, false
 }
 
-// hosts are a route's hostnames in lower case, sorted; "*" for none.
+// hosts returns a route's hostnames in lower case, sorted; "*" without any.
 func (rt route) hosts() []string {
 	if len(rt.hostnames) == 0 {
 		return []string{"*"}
