@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// accessLogs are the feedback to the picker, about each request that it picked for, what became of
-// other requests to exporting clusters of imports, and a file for people.
+// accessLogs returns three logs: the feedback to the picker about requests that it picked for,
+// other requests to exporting clusters of imports, and the operator's file.
 func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog {
 	logs := []*accesslogv3.AccessLog{{
 		Name:   "feedback",
@@ -59,17 +59,15 @@ func ended() *accesslogv3.AccessLogFilter {
 }
 
 const (
-	// membersLog is the name of the log of requests to exporting clusters of imports
-	// (picker/accesslog).
+	// membersLog is the name of the log of requests to exporting clusters (picker/accesslog).
 	membersLog      = "members"
 	membersInterval = 250 * time.Millisecond
 )
 
-// toMembers are the requests to exporting clusters of imports without a lease: how each was
-// answered, by which cluster. Those that are behind no hop are marked in their metadata
-// (memberKey); hops lead to little else, and Envoy has no filter by cluster. It is a stream of its
-// own, whose entries never displace those of leases. An entry costs Envoy a part of a small
-// request's CPU that larger buffers do not change.
+// toMembers logs the results of requests to exporting clusters without a lease. Metadata
+// (memberKey) marks such requests that are behind no hop; hops lead to little else, and Envoy has
+// no filter by cluster. A separate stream, so that its entries never displace leases. An entry
+// costs a fraction of a small request's CPU, whatever the buffer size.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{
@@ -99,33 +97,33 @@ func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	}
 }
 
-// firstBody is the time from the request's last byte to the first byte of the response's body,
-// which picker/accesslog reads. The time to the first byte that Envoy logs by itself is of the
-// headers, which servers send before they read the prompt.
+// firstBody is the time from the request's last byte to the first byte of the response's body, for
+// picker/accesslog. Envoy's own time to the first byte refers to the headers, which servers send
+// before they read the prompt.
 var firstBody = []*tracingv3.CustomTag{{
 	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
 }}
 
-// grpcStatus is the outcome of a call whose HTTP status is 200.
+// grpcStatus has the result of a call with HTTP status 200.
 const grpcStatus = "grpc-status"
 
-// loggedOfMembers are headers of answers: whether an exporting cluster has declined the request,
-// and the ID that its gateway has given it.
+// loggedOfMembers are response headers: the mark of a declined request, and the ID from the
+// member's gateway.
 var loggedOfMembers = []string{peerMark, "x-request-id"}
 
-// renewals has each request in flight logged periodically: that renews its lease.
+// renewals logs each request in flight periodically, which renews its lease.
 func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 	return &hcmv3.HttpConnectionManager_HcmAccessLogOptions{AccessLogFlushInterval: seconds(renewalInterval)}
 }
 
-// The keys of the dynamic metadata "penstock".
+// Keys of the dynamic metadata "penstock".
 const (
 	leaseKey = "lease" // of our picker
-	// objectid.Target of an exporting cluster: the access log of an edge reports requests to it. An
-	// entry has the Envoy cluster only where a host was found.
+	// objectid.Target of an exporting cluster, for the access log of an edge. A log entry has the
+	// Envoy cluster only if a host was found.
 	memberKey = "member"
-	// objectid.Target of the pool: our picker sends it with a lease; requests that another picker
-	// picks for have it, too.
+	// objectid.Target of the pool: our picker sends it with a lease; requests of other pickers have
+	// it too.
 	poolKey = "pool"
 )
 
@@ -136,8 +134,8 @@ func presence() *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
 }
 
-// hasMetadata passes requests whose dynamic metadata has a value, or with absent, those that have
-// none under its key, too.
+// hasMetadata passes requests whose dynamic metadata has a value, and with absent also requests
+// without the key.
 func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{
@@ -153,11 +151,11 @@ func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *access
 	}}
 }
 
-// pathWithoutQuery is the path that the client sent. Its query may have a key of the client's.
+// pathWithoutQuery is the client's path. Its query may contain a client's key.
 const pathWithoutQuery = "%PATH(NQ)%"
 
-// logLine is what an operator needs to find a failure: client, request, endpoint, attempts, and the
-// reason.
+// logLine has what an operator needs to find a failure: client, request, endpoint, attempts, and
+// the reason.
 func logLine() *structpb.Struct {
 	fields := map[string]string{
 		"time":       "%START_TIME%",

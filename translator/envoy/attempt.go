@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// numbered has each request to an exporting cluster carry which attempt it is. These filters of a
-// cluster take the place of the router's (failed.go), which hops have behind them.
+// numbered adds the number of the attempt to each request to an exporting cluster. These filters of
+// a cluster replace the router's (failed.go), which hops have too.
 func (b *builder) numbered() []*hcmv3.HttpFilter {
 	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
 		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}

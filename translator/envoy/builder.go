@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// builder collects what one resource names while it is built, and the first failure to encode a
-// part of it.
+// builder collects the references of a resource while it is built, and the first encoding error.
 type builder struct {
 	hops  bool // for HopListener
 	peers bool // for peer listeners
@@ -20,7 +19,7 @@ type builder struct {
 	err   error
 }
 
-// any encodes a nested message the one deterministic way.
+// any encodes a nested message deterministically.
 func (b *builder) any(msg proto.Message) *anypb.Any {
 	body, err := resource.Marshal(msg)
 	if err != nil && b.err == nil {
@@ -29,37 +28,35 @@ func (b *builder) any(msg proto.Message) *anypb.Any {
 	return &anypb.Any{TypeUrl: "type.googleapis.com/" + string(msg.ProtoReflect().Descriptor().FullName()), Value: body}
 }
 
-// extension is a TypedExtensionConfig.
 func (b *builder) extension(name string, msg proto.Message) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: b.any(msg)}
 }
 
-// cluster notes that the resource names a cluster, and returns the name.
+// cluster records a reference to a cluster and returns its name.
 func (b *builder) cluster(id model.ClusterID) string {
 	name := id.String()
 	b.refs = append(b.refs, resource.Ref{Type: resource.Cluster, Name: name})
 	return name
 }
 
-// rds notes that the resource names a route configuration, and returns the name.
+// rds records a reference to a route configuration and returns its name.
 func (b *builder) rds(name string) string {
 	b.refs = append(b.refs, resource.Ref{Type: resource.RouteConfiguration, Name: name})
 	return name
 }
 
-// eds notes that the resource names an assignment, and returns the name.
+// eds records a reference to an assignment and returns its name.
 func (b *builder) eds(name string) string {
 	b.refs = append(b.refs, resource.Ref{Type: resource.Endpoints, Name: name})
 	return name
 }
 
-// sds refers to a secret that comes over ADS.
+// sds references a secret that comes over ADS.
 func (b *builder) sds(name string) *tlsv3.SdsSecretConfig {
 	b.refs = append(b.refs, resource.Ref{Type: resource.Secret, Name: name})
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: ads()}
 }
 
-// grpc calls a service in a cluster.
 func (b *builder) grpc(cluster model.ClusterID) *corev3.GrpcService {
 	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: b.cluster(cluster)},

@@ -30,9 +30,9 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 	return resource.New(t, name, msg, refs, owners)
 }
 
-// checkMessage finds what Envoy would reject, before it is sent: a NACK then means a bug of ours.
-// It checks a message by its own rules, then everything in it by ours. It looks into nested Any,
-// which the protos' own validation does not.
+// checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock. It applies
+// the message's own validation, then our rules to all nested messages. It also decodes nested Any,
+// which the protos' validation does not.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -42,12 +42,12 @@ func checkMessage(msg proto.Message) error {
 	return walk(msg.ProtoReflect(), checkOne)
 }
 
-// walk calls visit with a message and all messages in it until there is an error. visit itself
-// looks into Any.
+// walk calls visit with a message and all messages in it until there is an error. visit must decode
+// Any.
 func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {
-		return nil // every endpoint has one, and it has nothing to check
+		return nil // every endpoint has one, and it needs no check
 	}
 	if err := visit(msg); err != nil {
 		return err
@@ -75,7 +75,7 @@ func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	return err
 }
 
-// checkOne holds the rules that the protos do not carry.
+// checkOne applies rules that the protos lack.
 func checkOne(msg proto.Message) error {
 	switch m := msg.(type) {
 	case *anypb.Any:
@@ -120,7 +120,7 @@ func checkWeights(w *routev3.WeightedCluster) error {
 	return nil
 }
 
-// checkHeaders finds changes of headers that Envoy lets no route make.
+// checkHeaders detects header changes that Envoy does not allow in a route.
 func checkHeaders(add []*corev3.HeaderValueOption, remove []string) error {
 	names := remove
 	for _, h := range add {
@@ -134,7 +134,7 @@ func checkHeaders(add []*corev3.HeaderValueOption, remove []string) error {
 	return nil
 }
 
-// checkChains finds two chains that would match the same connections, or have one name.
+// checkChains detects two chains with the same name or the same match.
 func checkChains(l *listenerv3.Listener) error {
 	names, matches := map[string]bool{}, map[string]string{}
 	for _, c := range l.FilterChains {

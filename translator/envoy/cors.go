@@ -12,15 +12,15 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// cors is what fills the place of the CORS filter on a route.
+// cors returns the CORS policy of a route.
 func (b *builder) cors(c *model.CORS) *anypb.Any {
 	p := &corsv3.CorsPolicy{
 		AllowMethods:  strings.Join(c.Methods, ", "),
 		AllowHeaders:  strings.Join(c.Headers, ", "),
 		ExposeHeaders: strings.Join(c.Expose, ", "),
 		MaxAge:        strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
-		// A preflight request from elsewhere is answered, without a word of CORS, and goes no
-		// further.
+		// A preflight request from another origin is answered without CORS headers and not
+		// forwarded.
 		ForwardNotMatchingPreflights: boolean(false),
 	}
 	if c.Credentials {
@@ -32,7 +32,7 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 	return b.any(p)
 }
 
-// origin matches an Origin header. A wildcard stands for any number of labels (Gateway API,
+// origin matches an Origin header. A wildcard matches any number of labels (Gateway API,
 // HTTPCORSFilter).
 func origin(o string) *matcherv3.StringMatcher {
 	if o == "*" {
@@ -43,7 +43,7 @@ func origin(o string) *matcherv3.StringMatcher {
 		return exact(o)
 	}
 	host := `[^/:]+`
-	if !strings.HasPrefix(after, ".") { // any host, so also one that is an IPv6 address
+	if !strings.HasPrefix(after, ".") { // any host, including IPv6 addresses
 		host = `([^/:]+|\[[0-9a-f:.]+\])`
 	}
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{

@@ -17,25 +17,24 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Cost counts what Envoy builds, on its main thread, each time that a route configuration changes.
+// Cost counts what Envoy builds on its main thread for each change of a route configuration.
 type Cost struct {
 	Hosts        uint32 // virtual hosts
-	Routes       uint32 // a match becomes one of Envoy's routes, or several
+	Routes       uint32 // a match becomes one or more of Envoy's routes
 	Conditions   uint32 // on headers, query parameters and cookies
 	Changes      uint32 // of headers
-	Answers      uint32 // routes that Envoy answers by itself, without a redirect
-	Forwards     uint32 // routes that send requests on
+	Answers      uint32 // routes with a direct response
+	Forwards     uint32 // routes that forward requests
 	Backends     uint32 // of these
 	Mirrors      uint32
 	Calls        uint32 // of pickers
 	Filters      uint32 // that a route fills in, such as external authorization
-	Extensions   uint32 // configurations of any kind, in a route
+	Extensions   uint32 // configurations of any kind in a route
 	Instructions uint32 // of compiled regular expressions
 	Bytes        uint32 // of the encoded routes
 }
 
-// costs are the parts of a Cost, with the time that Envoy 1.40 takes for one of each (ENVOY.md,
-// "Delivery").
+// costs are the parts of a Cost, each with Envoy 1.40's time for one (ENVOY.md, "Delivery").
 var costs = []struct {
 	name string
 	time time.Duration
@@ -56,7 +55,7 @@ var costs = []struct {
 	{"bytes", 4 * time.Nanosecond, func(c *Cost) *uint32 { return &c.Bytes }},
 }
 
-// Add is the sum, which does not wrap.
+// Add returns the saturating sum.
 func (c Cost) Add(o Cost) Cost {
 	for _, cost := range costs {
 		p := cost.part(&c)
@@ -65,7 +64,7 @@ func (c Cost) Add(o Cost) Cost {
 	return c
 }
 
-// Times is n times as much, which does not wrap.
+// Times returns n times c, saturating.
 func (c Cost) Times(n int) Cost {
 	for _, cost := range costs {
 		p := cost.part(&c)
@@ -74,7 +73,7 @@ func (c Cost) Times(n int) Cost {
 	return c
 }
 
-// Time estimates how long Envoy takes.
+// Time estimates Envoy's time.
 func (c Cost) Time() (t time.Duration) {
 	for _, cost := range costs {
 		t += time.Duration(*cost.part(&c)) * cost.time
@@ -97,7 +96,7 @@ func (c Cost) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// CostOf is what one match of a rule costs in one virtual host.
+// CostOf returns the cost of one match of a rule in one virtual host.
 func CostOf(r *model.Route) (c Cost) {
 	for _, route := range (&builder{}).routes(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}) {
 		c = c.Add(routeCost(route))
@@ -105,11 +104,10 @@ func CostOf(r *model.Route) (c Cost) {
 	return c
 }
 
-// plainer is how many instructions of an expression that Penstock writes, mostly plain text, take
-// as long as one of a user's.
+// plainer is how many instructions of our own expressions, mostly plain text, take as long as one
+// of a user's.
 const plainer = 5
 
-// routeCost counts what is in one of Envoy's routes.
 func routeCost(r *routev3.Route) Cost {
 	c := Cost{Bytes: uint32(proto.Size(r))}
 	var count func(msg proto.Message) error
@@ -119,7 +117,7 @@ func routeCost(r *routev3.Route) Cost {
 			c.Extensions++
 			inner, err := m.UnmarshalNew()
 			if err != nil {
-				return err // as building the virtual host reports
+				return err // building the virtual host reports it
 			}
 			return walk(inner.ProtoReflect(), count)
 		case *routev3.Route:

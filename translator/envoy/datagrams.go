@@ -15,11 +15,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// DatagramListener is what Envoy binds for one port of UDP of a Gateway. It names one cluster,
-// which is the listener's own, so that a route changes the endpoints of that cluster and nothing
-// here: Envoy forgets all sessions of a listener that changes. It has no traffic direction: Envoy
-// closes the inbound listeners of a Gateway that ends at once, and a socket without connections
-// would lose the answers in flight.
+// DatagramListener encodes a UDP port of a Gateway. It references only its own cluster, so that
+// routes change that cluster's endpoints and not the listener: a changed listener loses all
+// sessions. It has no traffic direction: Envoy closes a Gateway's inbound listeners at once when it
+// ends, and a socket without connections would lose answers in flight.
 func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || p.Datagrams.IsZero() {
 		return nil, fmt.Errorf("port %s of Gateway %s has no address or no cluster", p.Socket(), p.Gateway)
@@ -50,7 +49,7 @@ func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
 }
 
-// always is the matcher that sends everything one way. The field of a single cluster is deprecated.
+// always is a matcher with one result. The field for a single cluster is deprecated.
 func (b *builder) always(route *udpv3.Route) *xdsmatcherv3.Matcher {
 	return &xdsmatcherv3.Matcher{OnNoMatch: &xdsmatcherv3.Matcher_OnMatch{OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
 		Action: &xdscorev3.TypedExtensionConfig{Name: "route", TypedConfig: b.any(route)},
@@ -63,7 +62,7 @@ func datagramAddress(ip string, port uint16) *corev3.Address {
 	return a
 }
 
-// datagramLog is the line of a session in the access log, when it has ended.
+// datagramLog is the access log line for an ended session.
 func (b *builder) datagramLog(cfg Config, p model.Port) []*accesslogv3.AccessLog {
 	counted := func(what string) string { return "%DYNAMIC_METADATA(udp.proxy.session:" + what + ")%" }
 	return b.fileLog(cfg, map[string]string{

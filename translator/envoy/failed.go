@@ -22,32 +22,28 @@ import (
 )
 
 const (
-	// metaFailed marks a call about a response that shows a failure. Its value is the server's
-	// address.
+	// metaFailed marks a call about a failure response. Its value is the server's address.
 	metaFailed = "x-penstock-failed"
-	// deadMark marks such a response if our picker finds that the server is dead
-	// (extproc.HeaderDead): the request is sent to another one. It is removed from responses of
-	// pods to clients.
+	// deadMark marks such a response if our picker finds the server dead (extproc.HeaderDead): the
+	// request is then retried elsewhere. Clients do not receive it.
 	deadMark = "penstock-server-dead"
-	// failedTimeout is how long Envoy waits for the picker: longer than a server may take
-	// (liveness.Checker).
+	// failedTimeout limits the picker's answer; it exceeds a server's limit (liveness.Checker).
 	failedTimeout = 3 * time.Second
 
 	filterFailed   = "failed"   // in the router: composite
 	filterUnmarked = "unmarked" // in the router: header_mutation
 )
 
-// router is the last filter. The filter of upstreams in it asks our picker about each response 500
-// and 503 to a pick: whether the server is dead. All other responses pass a comparison of their
-// status. It is in the listener, and not in clusters, whose filters would cost memory for each.
+// router is the last filter. Its upstream filter asks our picker about each response 500 and 503 to
+// a pick: whether the server is dead. Other responses only cost a comparison of their status. It is
+// in the listener, because filters in clusters would cost memory for each.
 func (b *builder) router() *routerv3.Router {
 	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
 		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
 	}
 	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
 		filter(filterFailed, b.failed()),
-		// Responses pass these filters from the last to the first: a server's own mark is not
-		// believed.
+		// Responses pass these filters from last to first: a server's own mark is removed.
 		filter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(deadMark)},
 		}}),

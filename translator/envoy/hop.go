@@ -15,29 +15,29 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// hopRequests is how many requests a connection to a hop takes. Once half of 500 were given up
-// before they were answered, Envoy takes the other side of a connection for an attacker and closes
-// it (overload.premature_reset_total_stream_count), with whatever else streams through it: over
-// HTTP/2 that is other people's answers. Here it never comes to count so many.
+// hopRequests limits the requests of a connection to a hop. If half of 500 requests are cancelled
+// before an answer, Envoy treats the peer as an attacker and closes the connection
+// (overload.premature_reset_total_stream_count); over HTTP/2 this would end other clients' streams.
+// This limit prevents it.
 const hopRequests = 100
 
-// hopHeader has the hop that a connection was opened for, while the hop's virtual host is looked up
-// by it. It is the ID of the endpoint that Envoy has chosen: no client, no picker and no retry
-// changes it, and Host stays the client's own.
+// hopHeader has the hop of a connection, by which its virtual host is selected. It is the ID of the
+// endpoint that Envoy chose: clients, pickers and retries cannot change it, and Host stays the
+// client's.
 const hopHeader = peerHeaders + "hop"
 
-// hopFilters are those of edges that the routes of hops use. Each of the others costs a request
-// some microseconds.
+// hopFilters are the edge's filters that hops need. Each of the others costs some microseconds a
+// request.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
-// HopListener is the internal listener of all hops of a Gateway. It takes HTTP/1.1, and HTTP/2 from
-// a cluster whose pods speak that (Pool.PicksAgain). The bootstrap must have the internal listener
-// extension. A hop that comes or goes changes nothing in it.
+// HopListener encodes the internal listener of all hops of a Gateway. It accepts HTTP/1.1, and
+// HTTP/2 from a cluster with h2c pods (Pool.PicksAgain). The bootstrap must include the internal
+// listener extension. Hops come and go without changing it.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
 	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
-			RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // no picker and no pod sees it
+			RequestMutations: []*mutationv3.HeaderMutation{removeHeader(hopHeader)}, // hidden from pickers and pods
 		}})
 	m.HttpFilters = slices.DeleteFunc(m.HttpFilters,
 		func(f *hcmv3.HttpFilter) bool { return !slices.Contains(hopFilters, f.Name) })
@@ -67,7 +67,7 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	return checked(resource.Listener, l.Name, l, b.refs, owners)
 }
 
-// noteHop writes the ID of the endpoint that a connection leads to.
+// noteHop writes the endpoint ID of the connection.
 func noteHop() *mutationv3.HeaderMutation {
 	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: hopHeader, Value: "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%"},
@@ -75,9 +75,9 @@ func noteHop() *mutationv3.HeaderMutation {
 	}}}
 }
 
-// HopHost is the virtual host of a hop: everything goes to the hop's backends, with their own
-// pickers, but for gRPC requests that they cannot take: these are declined, so that another hop
-// takes them.
+// HopHost encodes a hop's virtual host. All requests go to the hop's backends with their own
+// pickers, except that gRPC requests are declined if the backends cannot take them, so that another
+// hop does.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}
@@ -100,9 +100,8 @@ func HopHost(h model.Hop) (*Encoded, error) {
 	return host, nil
 }
 
-// HopRoutes is the route configuration of all hops of a Gateway, made of blocks of their virtual
-// hosts. Requests for a hop that is not there, because its endpoint comes before it or leaves after
-// it, are answered 503: so they go where a full hop sends them.
+// HopRoutes combines blocks of virtual hosts into the route configuration of all hops of a Gateway.
+// A missing hop, whose endpoint arrives earlier or leaves later, answers 503, like a full one.
 func HopRoutes(hops ...*Block) (*resource.Resource, error) {
 	return routesOf(&routev3.RouteConfiguration{
 		Name:        model.HopListener,

@@ -8,8 +8,8 @@ import (
 	genericv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/injected_credentials/generic/v3"
 )
 
-// carry has each request to a cluster carry a secret as a bearer token. It is part of the cluster
-// and not of the filters that call it: a new secret changes neither.
+// carry adds a secret to each request to a cluster as a bearer token. It belongs to the cluster,
+// not to the filters that call it, so that a new secret changes neither.
 func (b *builder) carry(secret string) []*hcmv3.HttpFilter {
 	filter := func(name string, config *hcmv3.HttpFilter_TypedConfig) *hcmv3.HttpFilter {
 		return &hcmv3.HttpFilter{Name: name, ConfigType: config}

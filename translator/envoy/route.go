@@ -13,12 +13,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unresolved is the cluster of a backend that could not be resolved. It never exists, so its share
-// of the requests is answered with the route's cluster_not_found_response_code.
+// unresolved is the cluster of an unresolved backend. It never exists, so its share gets the
+// route's cluster_not_found_response_code.
 const unresolved = "unresolved"
 
-// route is one route of the model: one of Envoy's, or several, of which the first that matches
-// counts.
+// route returns Envoy's routes for a route of the model; the first match counts.
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	if limit := maxGateways(r.Action.Forward); limit > 0 {
 		return append(b.ringRoutes(vh, r, limit), b.allRoutes(vh, r)...)
@@ -36,7 +35,7 @@ func (b *builder) allRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Ro
 	return []*routev3.Route{b.singleRoute(vh, r)}
 }
 
-// backendRoutes forward requests to a rule's backends.
+// backendRoutes forwards requests to a rule's backends.
 func (b *builder) backendRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	switch {
@@ -48,7 +47,7 @@ func (b *builder) backendRoutes(vh *model.VirtualHost, r *model.Route) []*routev
 	return b.bodyRoutes(r, b.singleRoute(vh, r))
 }
 
-// singleRoute is a route with everything but the action of forwarding.
+// singleRoute returns a route without a forwarding action.
 func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	main := &routev3.Route{Name: r.Name, Match: routeMatch(r.Match)}
 	a := r.Action
@@ -78,7 +77,7 @@ func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Ro
 	return main
 }
 
-// put sets what a filter does on a route.
+// put sets a filter's configuration.
 func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 	if *to == nil {
 		*to = map[string]*anypb.Any{}
@@ -86,8 +85,8 @@ func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 	(*to)[filter] = config
 }
 
-// noBackend is what a share without a backend is answered: 500 (Gateway API, HTTPRouteRule), or
-// UNAVAILABLE to a gRPC request (GRPCRouteRule), which is what Envoy makes of 503.
+// noBackend returns the status for a share without a backend: 500 (Gateway API, HTTPRouteRule), or
+// 503 for gRPC, which Envoy turns into UNAVAILABLE (GRPCRouteRule).
 func noBackend(m model.Match) uint32 {
 	if m.GRPC != nil {
 		return 503
@@ -117,8 +116,8 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 	return &routev3.Route_DirectResponse{DirectResponse: r}
 }
 
-// routeAction sends requests on. Each backend's share is a weighted cluster, also if there is only
-// one: pickers, headers and unresolved backends then have one form.
+// routeAction forwards requests. Each backend is a weighted cluster, even a single one, so that
+// pickers, headers and unresolved backends have one form.
 func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_Route {
 	f := r.Action.Forward
 	ra := &routev3.RouteAction{
@@ -126,8 +125,7 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 			WeightedClusters: &routev3.WeightedCluster{Clusters: b.weightedClusters(f, calls)},
 		},
 		ClusterNotFoundResponseCode: routev3.RouteAction_INTERNAL_SERVER_ERROR,
-		// Gateway API has no default timeout, and Envoy's own 15 s would cut most answers of a
-		// model.
+		// Gateway API has no default timeout, and Envoy's 15 s would end most answers of a model.
 		Timeout:     seconds(0),
 		IdleTimeout: seconds(idleTimeout(f)),
 		RetryPolicy: b.retryPolicy(f),
@@ -144,10 +142,10 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 	return &routev3.Route_Route{Route: ra}
 }
 
-// idleTimeout ends a request without a byte in either direction. It is also all that ends one whose
-// picker takes too long: the route's timeout starts only when the router has got the request, after
-// the pick. A timeout that a user has set is never outvoted: a model may be silent until then. Hops
-// leave it to the edge, which alone has the route's timeout.
+// idleTimeout ends a request without a byte in either direction. It is also the only limit for a
+// slow pick, because the route's timeout starts after the pick. A user's timeout takes precedence:
+// a model may be silent until then. On hops, the edge enforces it, because only the edge has the
+// route's timeout.
 func idleTimeout(f *model.Forward) time.Duration {
 	picked := slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Picker != nil })
 	switch t := f.Timeout; {
@@ -161,7 +159,7 @@ func idleTimeout(f *model.Forward) time.Duration {
 	return streamIdle
 }
 
-// changeHeaders applies to the answers of redirects and direct responses too.
+// changeHeaders also applies to redirects and direct responses.
 func changeHeaders(r *routev3.Route, a *model.Action) {
 	r.RequestHeadersToAdd = additions(a.RequestHeaders)
 	r.RequestHeadersToRemove = a.RequestHeaders.Remove

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Secret is a certificate with its key, the CAs of a cluster's endpoints, or a token for them, for
-// SDS.
+// Secret encodes, for SDS, a certificate with its key, CAs, trust domains, or a token.
 func Secret(s model.Secret) (*resource.Resource, error) {
 	b, out := &builder{}, &tlsv3.Secret{Name: s.Name}
 	switch {

@@ -123,7 +123,7 @@ func (s *readers) remove(n *node) {
 	}
 }
 
-// pop removes any row but the first and returns it; nil if there is none.
+// pop removes any row but the first and returns it; nil without another row.
 func (s *readers) pop() (n *node) {
 	m := s.more
 	switch {

@@ -13,7 +13,7 @@ import (
 )
 
 // Endpoints returns the endpoints of a named port of a Service of ours, from its EndpointSlices,
-// sorted: ready ones, or, if there are none, terminating ones that still serve (KEP-1669). key is
+// sorted: ready ones, or else terminating ones that still serve (KEP-1669). key is
 // the Service's "namespace/name".
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 	return collect(store.EndpointSlices.By(r, store.ByService, key), &corev1.ServicePort{Name: port},

@@ -13,8 +13,8 @@ import (
 // Host is the result of resolving an IP address or host name.
 type Host struct {
 	Addresses []netip.Addr // allowed endpoints, sorted
-	// Outside describes an address that may not become an endpoint, and why, without a period; ""
-	// if there is none.
+	// Outside describes an address that may not become an endpoint, and why, without a period;
+	// "" without one.
 	Outside string
 	// Unresolved describes, likewise, why a name has no addresses. Failed is set if a lookup
 	// failed.

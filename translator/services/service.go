@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Port returns the port of a Service with a number, preferably for the transport protocol; nil if
-// there is none.
+// Port returns the port of a Service with a number, preferably for the transport protocol; nil
+// without one.
 func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.ServicePort {
 	var found *corev1.ServicePort
 	for i := range svc.Spec.Ports {
