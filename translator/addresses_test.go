@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// tenant is everything that a user of one namespace may write, each with an address that this user
-// cannot reach.
+// tenant holds everything that a user of one namespace may write, each with an address that this
+// user cannot reach.
 const tenant = `
 kind: GatewayClass
 metadata: {name: penstock}
@@ -121,8 +121,8 @@ func tenantWorld(t *testing.T, address string) []store.Op {
 	return ops
 }
 
-// endpointsOf is the text of all endpoints that Envoys get, and of the pickers that our picker
-// dials.
+// endpointsOf returns the text of all endpoints of Envoys, and of the pickers that our picker
+// calls.
 func endpointsOf(t *testing.T, tr *translator.Translator, out translator.Output) string {
 	t.Helper()
 	var b strings.Builder
@@ -308,7 +308,7 @@ func TestAddresses_EndpointsThatKubernetesListsNeedNoRange(t *testing.T) {
 	if text := endpointsOf(t, tr, out); !strings.Contains(text, "10.1.2.3") {
 		t.Errorf("a pod behind its Service is no endpoint:\n%s", text)
 	}
-	// The mark alone is worth nothing on a Service without a selector: the controller ignores it.
+	// The label alone has no effect on a Service without a selector: the controller ignores it.
 	service = service.DeepCopy()
 	service.Spec.Selector = nil
 	rev, err := s.Apply(store.Services.Put(service))
@@ -361,7 +361,7 @@ func TestHostname_OnlyNamesInUseAreResolved(t *testing.T) {
 	}
 }
 
-// decoded is the text of the addresses of an assignment.
+// decoded returns the addresses of an assignment as text.
 func decoded(t *testing.T, r *resource.Resource) string {
 	t.Helper()
 	var load endpointv3.ClusterLoadAssignment

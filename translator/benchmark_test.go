@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/translator"
 )
 
-// BenchmarkUpdate is one change among 5,000 routes, each with a host and a Service of its own.
+// BenchmarkUpdate applies one change among 5,000 routes, each with its own host and Service.
 func BenchmarkUpdate(b *testing.B) {
 	const routes = 5000
 	s := store.New()
@@ -98,8 +98,8 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkImports is the first translation of what 100 members export: 100 pools each, with 10
-// endpoints. No route names them.
+// BenchmarkImports measures the first translation of 100 members' exports: 100 pools each, with 10
+// endpoints, without routes.
 func BenchmarkImports(b *testing.B) {
 	s := store.New()
 	if _, err := s.Apply(store.AddressPolicies.Put(&store.AddressPolicy{

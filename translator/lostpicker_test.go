@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// So they do with the picker of a Service, if all pools that have it fail open.
+// The same holds for a Service's picker, if all of its pools fail open.
 func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
@@ -75,8 +75,8 @@ func TestPool_LostPickerIsUnhealthyWhereAllItsPoolsFailOpen(t *testing.T) {
 	}
 }
 
-// A picker that has fallen silent is unhealthy whatever its pools' failure modes are, and its
-// cluster changes in place: so Envoy ends the calls that are not answered.
+// A silent picker is unhealthy whatever its pools' failure modes are, and its cluster changes in
+// place, so that Envoy ends the unanswered calls.
 func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	s, tr := store.New(), translator.New(config())
 	id := model.PickerCluster("default", "epp", 9002)
@@ -148,9 +148,9 @@ func pickerService() (service, slice store.Op) {
 		})
 }
 
-// Envoys pass a picker by that this process has lost, where its cluster fails open: by its
-// endpoints alone, because a changed cluster would end calls in flight. This process goes on trying
-// to connect to it.
+// Envoys bypass a picker that this process has lost, if its cluster fails open: only by its
+// endpoints, because a changed cluster would end calls in flight. This process keeps trying to
+// connect to it.
 func TestImport_LostPickerIsUnhealthyWhereItsClusterFailsOpen(t *testing.T) {
 	id := model.ImportPickerCluster("default", "chat", "east")
 	for mode, want := range map[string]corev3.HealthStatus{

@@ -90,7 +90,7 @@ func resourceOf(t *testing.T, tr *translator.Translator, kind resource.Type, nam
 	return all[i]
 }
 
-// A request of a member reaches the local pool, and is never sent on: neither to an import nor to
+// A member's request reaches the local pool, and is never sent on: neither to an import nor to
 // another pool. So no loop can be configured.
 func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	_, tr := exporting(t)
@@ -107,8 +107,8 @@ func TestPeerListener_LeadsToTheLocalPoolAlone(t *testing.T) {
 	}
 }
 
-// Certificates, members and exports change without the listener, whose change would cut the
-// requests of all members.
+// Certificates, members and exports change without the listener, whose change would end all
+// members' requests.
 func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	s, tr := exporting(t)
 	stored, _ := store.Memberships.Get(s.View(), store.OwnMembership)
@@ -136,8 +136,8 @@ func TestPeerListener_StaysWhileMembersAndExportsChange(t *testing.T) {
 	}
 }
 
-// A fleet's Service has the port of the peer listener as long as there is one. It has none where
-// its proxies bind that port for themselves, and the finding names what to change.
+// A fleet's Service has the peer listener's port as long as it exists. It lacks the port if its
+// proxies bind that port for themselves, and the finding names the change to make.
 func TestPeerListener_FleetHasItsPortOrAFinding(t *testing.T) {
 	s, tr := exporting(t)
 	if got := tr.PeerPort("default/gw"); got != 15443 {

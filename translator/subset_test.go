@@ -16,9 +16,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints come and go: with a subset for an external picker, whose list Envoy has, that is one
-// route configuration beside the endpoints; in front of our picker, which has the labels itself,
-// nothing.
+// Endpoints come and go: with a subset for an external picker, whose list Envoy has, one route
+// configuration changes besides the endpoints; with our picker, which has the labels itself, none.
 func TestSubset_ChangeOfEndpointsChangesNoListener(t *testing.T) {
 	const servers = 1000
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }

@@ -52,7 +52,7 @@ func TestAddresses_SpecialOnesAreNeverEndpointsInAnyForm(t *testing.T) {
 		}
 	}
 	if got := r.Outside(netip.Addr{}); got == "" {
-		t.Error("an address that is none is allowed")
+		t.Error("an invalid address is allowed")
 	}
 }
 
@@ -191,7 +191,7 @@ func TestEndpointSlice_AddressesTakeOneDependency(t *testing.T) {
 	}
 }
 
-// The advice must be one that helps.
+// The advice must help.
 func TestFix_FitsTheReason(t *testing.T) {
 	ranges := addresses.Ranges{Allowed: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")},
 		Denied: []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")}}

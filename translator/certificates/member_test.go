@@ -52,7 +52,7 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 		})
 	}
 	expired := issue("expired", time.Hour, func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) })
-	// Penstock's own authorities, three of them, fit where there are 256 members.
+	// Three of Penstock's own authorities fit with 256 members.
 	var own [][]byte
 	for i := range 3 {
 		own = append(own, issue(fmt.Sprintf("penstock %08x", i), time.Duration(i)*time.Hour, func(c *x509.Certificate) {
@@ -65,13 +65,13 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	if string(out) != string(all) || len(problems[0])+len(problems[1]) > 0 {
 		t.Errorf("%v: %s", problems, out)
 	}
-	// A long subject, and an older one for which there is no room.
+	// A long subject, and an older one without room.
 	long := issue(strings.Repeat("x", share-30), 0, nil)
 	out, problems = certificates.Select(now, share, encodePEM(own[2]), encodePEM(long))
 	if string(out) != string(encodePEM(long)) || len(problems[0]) != 1 || len(problems[1]) != 0 {
 		t.Errorf("%v: %s", problems, out)
 	}
-	// As many as there are, those of a member are bounded.
+	// The number of a member's certificates is bounded.
 	var many [][]byte
 	for i := range 70 {
 		many = append(many, issue("penstock", time.Duration(i)*time.Second, nil))
@@ -80,7 +80,7 @@ func TestSelect_AMemberHasItsShareAndTheNewestCount(t *testing.T) {
 	if n := strings.Count(string(out), "BEGIN"); n != 8 || len(problems[0]) == 0 {
 		t.Errorf("%d certificates of 70, %v", n, problems)
 	}
-	// All members together stay below what a handshake can name.
+	// All members together stay below a handshake's limit.
 	for members := range 257 {
 		if total := members * certificates.Share(members); total > 65_535 || certificates.Share(members) < share {
 			t.Errorf("%d members have %d bytes of subjects", members, total)

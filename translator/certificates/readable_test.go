@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// damage is an authority's certificate that crypto/x509 reads.
+// damage is an authority's certificate that crypto/x509 can read.
 type damage struct {
 	name     string
 	der      []byte
@@ -117,7 +117,7 @@ func damages(t testing.TB) []damage {
 		{"another reserved code point", named(0x0c, "\ufdd0"), false, false},
 		{"extensions in version 1", edit(t, good, func(f [][]byte) [][]byte { return f[1:] }), false, false},
 		{"extensions in version 2", set(version, tlv(0xa0, []byte{2, 1, 1})), false, false},
-		{"a unique ID that is none", before([]byte{0x81, 2, 9, 1}), false, false},
+		{"an invalid unique ID", before([]byte{0x81, 2, 9, 1}), false, false},
 		{"an empty unique ID", before([]byte{0x81, 0}), false, false},
 		{"UTCTime without seconds", dates(0x17, "2001010000Z", "4912312359Z"), false, false},
 		{"an offset in GeneralizedTime", dates(0x18, "20200101000000+0100", "20491231235959+0100"), false, false},
@@ -147,8 +147,7 @@ func damages(t testing.TB) []damage {
 	}
 }
 
-// Each bundle meets an Envoy that has just started, as the bundle of a member and as that of a
-// user.
+// Each bundle goes to a freshly started Envoy, as a member's bundle and as a user's.
 func TestReadable_JudgesAsEnvoyDoes(t *testing.T) {
 	key := newKey(t, elliptic.P256())
 	leaf := encodePEM(authority(t, key, func(c *x509.Certificate) {

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// What a browser would lose: it asks before it sends (preflight), and reads an answer only if it
-// may.
+// A browser asks before it sends (preflight), and reads an answer only if it may.
 func TestCORS_AllowsListedOrigins(t *testing.T) {
 	t.Parallel()
 	a := startPod(t, "a", 200)
@@ -46,7 +45,7 @@ func TestCORS_AllowsListedOrigins(t *testing.T) {
 		{"listed", "https://xpto.www.bar.com", []string{"GET", ""},
 			map[string]string{origin: "https://xpto.www.bar.com", methods: "GET, OPTIONS"}},
 		{"listed", "http://[::1]:8080", []string{"GET", ""}, map[string]string{origin: "http://[::1]:8080"}},
-		// no browser reads the rest of it
+		// browsers do not read the rest of it
 		{"listed", "https://bar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://foobar.com", []string{"GET", ""}, map[string]string{origin: ""}},
 		{"listed", "https://a.bar.com.evil.com", []string{"GET", ""}, map[string]string{origin: ""}},

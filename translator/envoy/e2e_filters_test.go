@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// The places for API keys, JWT and external authorization are empty composite filters. A policy
-// that fills one must need no more than a route: a change of the filter list would cut every stream
-// of the gateway.
+// The slots for API keys, JWT and external authorization are empty composite filters. A policy that
+// fills one may only change a route: a change of the filter list would end every stream of the
+// gateway.
 func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, closedPort(t))

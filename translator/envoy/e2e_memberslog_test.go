@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Each request to an exporting cluster of an import is reported once, behind a hop as well as
-// without one, and with what it is judged by: those with a lease in the log of leases, the others
-// in a log of their own. Requests to other backends are not, nor is a hop to several.
+// Each request to an exporting cluster of an import is logged once, with and without a hop, and
+// with the data for its evaluation: requests with a lease in the log of leases, others in a
+// separate log. Requests to other backends are not logged, nor is a hop to several clusters.
 func TestAccessLog_ReportsEachRequestToAnExportingCluster(t *testing.T) {
 	t.Parallel()
 	missing, well := startPod(t, "missing", 404), startPod(t, "well", 200)

@@ -130,7 +130,7 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 		Backends: []model.WeightedBackend{pool("strict", "full-then-good", model.BodyBuffered)},
 		Retry:    &model.Retry{Attempts: 5, Codes: []uint32{503}},
 	})
-	// A rule that shares requests between a pool that spills and one behind hops: each walks on in
+	// A rule that shares requests between a pool that spills and one behind hops: each moves on in
 	// its own way.
 	r.forward("mixed", backends(
 		spilling(pool("spilling", "full-then-fallback", model.BodyBuffered), hopB),
@@ -172,8 +172,8 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 
 func TestHop_NeverSpillsAgain(t *testing.T) {
 	t.Parallel()
-	// Two pools that spill to each other, both full: the client gets the answer of the second, and
-	// each was asked once on the edge or in the hop.
+	// Two full pools that spill to each other: the client gets the second one's answer, and each
+	// was asked once, on the edge or in the hop.
 	p := startPicker(t, map[string]script{"a": {status: 503}, "b": {status: 429}})
 	r := newRig(t, p.address)
 	pod := startPod(t, "never", 200)
@@ -200,7 +200,7 @@ func TestHop_NeverSpillsAgain(t *testing.T) {
 	if a := r.post(t, "to-b", []byte("{}")); a.status != 503 || a.pod != "" {
 		t.Errorf("want the second pool's 503, got %s", a)
 	}
-	// Each attempt on the edge asks the other pool's hop once more; nothing goes back to the first.
+	// Each attempt on the edge asks the other pool's hop once more; nothing returns to the first.
 	if n := len(p.seen("a")) + len(p.seen("b")); n > 2*(1+1+poolRetries) {
 		t.Errorf("the pickers were asked %d times for two requests", n)
 	}
@@ -247,7 +247,7 @@ func TestRequestBody_Of32MiBArrivesAndLargerOnesGet413(t *testing.T) {
 			t.Errorf("%s: one byte too many: %s", host, got)
 		}
 	}
-	// Without a reader of the body, nothing limits it.
+	// If no picker reads the body, it is unlimited.
 	if got := r.post(t, "None", large); got.status != 200 || got.body != digest(large) {
 		t.Errorf("None: one byte more: %s", got)
 	}

@@ -26,8 +26,7 @@ import (
 	"github.com/penstock-project/penstock/xds/xdstest/envoytest"
 )
 
-// A certificate that Envoy rejects would leave its listener without one, and no report would
-// explain why.
+// A certificate that Envoy rejects would leave its listener without one, unreported.
 func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	must := func(key crypto.Signer, err error) crypto.Signer {
 		if err != nil {
@@ -72,8 +71,8 @@ func TestCertificate_KeysThatEnvoyRejectsAreReported(t *testing.T) {
 	}
 }
 
-// envoyRejects is what an Envoy that has just started reports about a certificate of a listener;
-// "": nothing.
+// envoyRejects returns a freshly started Envoy's error about a listener's certificate; "" without
+// one.
 func envoyRejects(t *testing.T, cert, key string) string {
 	t.Helper()
 	socket := fmt.Sprintf(`{"name": "tls", "typed_config": {
@@ -83,7 +82,7 @@ func envoyRejects(t *testing.T, cert, key string) string {
 	return envoytest.Validate(t, []byte(bootstrap(socket, regexRoutes("a"))))
 }
 
-// Envoy judges more of a certificate than its key.
+// Envoy checks more of a certificate than its key.
 func TestCertificate_IsJudgedAsEnvoyDoes(t *testing.T) {
 	t.Setenv("GODEBUG", "x509negativeserial=1") // as in cmd/penstock
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

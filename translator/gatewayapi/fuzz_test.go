@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-project/penstock/translator/gatewayapi"
 )
 
-// FuzzRoute_TakesNoNeighbourDown: whatever one user writes into a route, it is either not accepted
-// with a condition or something that passes the checks of Envoy's configuration. Otherwise a
-// virtual host would be withheld whole.
+// FuzzRoute_TakesNoNeighbourDown: whatever a user writes into a route, it is either not accepted,
+// with a condition, or passes the checks of Envoy's configuration. Otherwise a whole virtual host
+// would be withheld.
 func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 	f.Add("/a", "X-A", "b", "q", "c", "d.example.com", "/e", "X-Remove", int32(1), int32(302), "GET", "10s")
 	f.Add("", "", "", "", "", "", "", "", int32(0), int32(0), "", "")
@@ -100,7 +100,7 @@ func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 	})
 }
 
-// fuzzedFilters are rules with the filters and the session that have places of their own in Envoy.
+// fuzzedFilters are rules with the filters and the session that have their own slots in Envoy.
 func fuzzedFilters(path, name, value, host, newPath, duration string, number int32) []gatewayv1.HTTPRouteRule {
 	svc := gatewayv1.BackendObjectReference{Name: "svc", Port: new(int32(80))}
 	times, prefix := gatewayv1.Duration(duration), gatewayv1.PathMatchPathPrefix
@@ -144,7 +144,7 @@ func fuzzedFilters(path, name, value, host, newPath, duration string, number int
 	for i := range rules {
 		rules[i].Matches = []gatewayv1.HTTPRouteMatch{{
 			Path: &gatewayv1.HTTPPathMatch{Type: &prefix, Value: &path},
-			// or the first would hide the others
+			// otherwise the first would hide the others
 			Headers: []gatewayv1.HTTPHeaderMatch{{Name: "x-rule", Value: fmt.Sprint(i)}},
 		}}
 	}

@@ -37,7 +37,7 @@ func TestGatewayAPI_RealEnvoyAcceptsTheResult(t *testing.T) {
 	})
 }
 
-// routeConfiguration is a chain's routes as JSON, for clusters that come later.
+// routeConfiguration returns a chain's routes as JSON, for clusters that come later.
 func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost) string {
 	t.Helper()
 	var encoded []*envoy.Encoded
@@ -68,7 +68,7 @@ func routeConfiguration(t *testing.T, c model.Chain, hosts []*model.VirtualHost)
 	return string(text)
 }
 
-// bootstrap makes one listener a route configuration, all with the same transport socket (JSON; ""
+// bootstrap gives each route configuration a listener, all with the same transport socket (JSON; ""
 // for cleartext).
 func bootstrap(transport string, routes ...string) string {
 	var listeners []string

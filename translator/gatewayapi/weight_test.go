@@ -77,8 +77,8 @@ func TestWeight_SplitsExactly(t *testing.T) {
 	}
 }
 
-// Sixteen backends of primes cannot be exact in 32 bits: they must be as near as it gets, and never
-// exceed Envoy's limit on their sum.
+// Sixteen backends of primes cannot be exact in 32 bits: they must be as close as possible, and
+// never exceed Envoy's limit on their sum.
 func TestWeight_OverflowStaysWithinOnePart(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for range 200 {

@@ -582,7 +582,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 		"podCIDRs: [10.1.0.0/16, 10.2.0.0/16]\n    endpoints: [{address: 10.1.0.5}, {address: 10.2.0.5}, {address: "+
 			"10.3.0.5}]", 1)
 	_, imp = imported(t, declared+policy("{podCIDRs: [10.2.0.0/15]}"))
-	// neither what the policy nor what the exporter leaves out
+	// neither the policy's nor the exporter's exclusions
 	if got := fmt.Sprint(imp.Members[0].Pool.Remote); got != "[10.2.0.5:8000]" {
 		t.Errorf("declared pods %s", got)
 	}
@@ -598,7 +598,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}, remote: ` + remote + `
 	}
 }
 
-// What a remote picker changes in a request must not reach the pool that it spills to.
+// A remote picker's changes to a request must not reach the spill target.
 func TestInferencePoolImport_RelayedPoolThatSpillsIsBehindAHop(t *testing.T) {
 	_, imp := imported(t, llmImport+westHost+`
 ---
@@ -612,7 +612,7 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, spill: [{kind: In
 	}
 }
 
-// A member of the cluster set decides how long its lists are: findings about them are few.
+// A member controls the length of its lists: findings about them are few.
 func TestInferencePoolImport_FindingsAboutManyElementsAreFew(t *testing.T) {
 	for what, list := range map[string]string{
 		"endpoints": "endpoints: [" + strings.Repeat("{address: x}, ", 1000) + "]",
@@ -642,7 +642,7 @@ status:
 	}
 }
 
-// A member of the cluster set decides how long its texts are: findings quote their beginning.
+// A member controls the length of its texts: findings quote their beginning.
 func TestInferencePoolImport_FindingsQuoteTheBeginningOfATextAlone(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for what, entry := range map[string]string{

@@ -138,8 +138,8 @@ func TestInferenceModel_EachEndsInAConditionThatNamesTheField(t *testing.T) {
 	accepts(t, "urgent", rep, "True Accepted: info requests cannot name it: the header that does is a client's")
 }
 
-// accepts compares a report's condition Accepted and its first finding, which may be about what has
-// no effect.
+// accepts compares a report's condition Accepted and its first finding, which may be about fields
+// without effect.
 func accepts(t *testing.T, name string, rep report.Report, want string) {
 	t.Helper()
 	c := report.Find(rep.Conditions, "Accepted")
@@ -157,7 +157,7 @@ func accepts(t *testing.T, name string, rep report.Report, want string) {
 	}
 }
 
-// A picker that is not ours may read the object and write its conditions.
+// An external picker's controller may read the object and write its conditions.
 func TestInferenceModel_OfAnExternalPickersPoolGetsNoCondition(t *testing.T) {
 	v := world(t, bigPool+`  endpointPickerRef: {name: epp, port: {number: 9002}}
 ---

@@ -42,8 +42,8 @@ func TestOffer_IsPartOfTheImportOfItsName(t *testing.T) {
 	}
 }
 
-// What every cluster of an import costs must not grow with their number: a set of a hundred
-// clusters that export the same hundred pools took minutes to sync.
+// The cost of each cluster of an import must not grow with their number: a set of a hundred
+// clusters with the same hundred pools took minutes to sync.
 func TestOffer_CostOfAClusterDoesNotGrowWithTheirNumber(t *testing.T) {
 	allocated := func(clusters int) uint64 {
 		var docs []string
@@ -97,7 +97,7 @@ func TestOffer_AddressesOutsideItsMembersRangesAreNotDialled(t *testing.T) {
 	}
 }
 
-// A cluster of which nothing is allowed takes no request, and its exporter learns why
+// A cluster without any allowed server takes no request, and its exporter receives the reason
 // (multicluster/imports).
 func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 	const outside = " is outside the ranges that the ClusterSet allows member "
@@ -147,13 +147,13 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		}
 		if strings.Contains(texts(imp.Findings), "is known") ||
 			strings.Contains(texts(imp.Findings), "a known address") {
-			t.Errorf("%s: beside what is denied, that there is none: %s", what, texts(imp.Findings))
+			t.Errorf("%s: besides the denied address, a finding that there is no address: %s", what, texts(imp.Findings))
 		}
 	}
 }
 
-// A member that has left the set is not trusted any more while its exports drain: it is not to be
-// added again.
+// A member that left the set is no longer trusted while its exports drain; no finding suggests
+// adding it again.
 func TestOffer_ClusterThatTakesNoNewRequestsNeedsNoCertificates(t *testing.T) {
 	peers := strings.NewReplacer("service: [{addresses: [192.0.2.9]", "peer: true, service: [{addresses: [192.0.2.9]",
 		"endpointPicker: {", "endpointPicker: {peer: true, ").Replace(offers)
@@ -183,7 +183,7 @@ func TestImport_MissingOneIsMadeByAnExport(t *testing.T) {
 	}
 }
 
-// No object here has the fields of a member's entry: what a fix names is in the member's cluster.
+// No object here has the fields of a member's entry: a fix names fields in the member's cluster.
 func TestOffer_FixesAreForTheMembersCluster(t *testing.T) {
 	cleartext := strings.NewReplacer("number: 9002", "number: 9002, appProtocol: kubernetes.io/h2c").Replace(offers)
 	unresolved := strings.NewReplacer("192.0.2.3", "picker.example.com", "192.0.2.9", "gw.example.com").Replace(offers)
@@ -250,7 +250,7 @@ status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetP
 }
 
 // A member that exports in ParentMode gets no prompts in cleartext unless its ClusterSet entry
-// allows it. Entries that a user wrote, and gateways with TLS, are not affected.
+// allows it. This does not affect users' entries and gateways with TLS.
 func TestOffer_GatewaysOfAMemberGetNoCleartextUnlessAllowed(t *testing.T) {
 	denied := strings.Replace(offers, "Cleartext: true\n", "", 1)
 	east := func(documents string) (*model.ImportMember, string) {

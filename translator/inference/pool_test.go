@@ -191,8 +191,8 @@ spec:
 	if !p.ViaHops() || p.OwnHop().String() != "hop.default.pool.chat" {
 		t.Fatalf("via hops %v, own %s", p.ViaHops(), p.OwnHop())
 	}
-	// A request whose route has no pick must not meet a cluster that demands one, while a pool
-	// becomes one of hops or ceases to.
+	// A request whose route has no pick must not meet a cluster that requires one, while a pool
+	// gets or loses hops.
 	if p.Cluster.String() != "hops/pool/default/chat" || p.Last.String() != "last/pool/default/chat" {
 		t.Errorf("clusters %s and %s", p.Cluster, p.Last)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-project/penstock/translator/inference"
 )
 
-// On Kubernetes users see conditions and no findings: an error that is in no condition is lost.
+// On Kubernetes users see conditions and no findings: an error without a condition would be lost.
 func TestCondition_NamesWhatHasNoEffect(t *testing.T) {
 	v := world(t, chatPool+`
 ---
@@ -169,8 +169,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm}}
 	}
 }
 
-// A policy is for a pool of its own namespace. One that names another namespace is in force for the
-// pool of that name beside it, without a word about the pool that its author meant.
+// A policy is for a pool of its own namespace. One that names another namespace applies to the pool
+// of that name in its own, so a finding must report the mistake.
 func TestPoolPolicy_NamespaceOfItsTargetIsReported(t *testing.T) {
 	v := world(t, chatPool+`
 ---

@@ -76,8 +76,8 @@ func TestWithin_OlderOfTwoPoliciesCounts(t *testing.T) {
 	}
 }
 
-// A name that no cluster has is a mistake. One whose cluster does not export the pool now is none,
-// and where nothing is known of the clusters it may be one of them.
+// An unknown cluster name is a mistake. A cluster that does not export the pool now is not, and
+// without known clusters any name may be valid.
 func TestSelection_NameThatNoClusterHasIsWarnedOf(t *testing.T) {
 	const order = `
 ---
