@@ -121,7 +121,6 @@ func (t *tables) passedBy(r *graph.Reader, id model.ClusterID) bool {
 	return true
 }
 
-// assignPool adds the endpoints of a pool's or import's cluster: members or gateways, then hops.
 func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 	id := a.Cluster
 	p, owner, ok := t.poolOrParents(r, id)
@@ -188,9 +187,8 @@ func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 	return out
 }
 
-// hopWeights returns the weights of the hops to an import's members: the exporters' or, if our
-// picker chooses, each member's number of servers, which applies to requests without a pick. A
-// member with unknown servers gets the mean of the others.
+// hopWeights returns the exporters' weights or, if our picker chooses, each member's number of
+// servers, for requests without a pick. A member with unknown servers gets the mean of the others.
 func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 	weights := make([]uint32, len(imp.Members))
 	for i := range imp.Members {

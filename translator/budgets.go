@@ -145,7 +145,6 @@ func (t *tables) declareCrowds() {
 	})
 }
 
-// budgetOf returns the budget that a route is charged to on a chain.
 func budgetOf(route string, on gatewayapi.ChainCharge) budgetKey {
 	return budgetKey{on.Gateway, on.Chain, routeRef(route)[0].Namespace}
 }

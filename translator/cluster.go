@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// cluster returns a cluster; false if its object is gone.
 func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, bool) {
 	switch id {
 	case model.OurPicker:

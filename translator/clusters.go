@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clusterTables hold clusters with their endpoints, for each Gateway that uses them.
 type clusterTables struct {
 	externalPickers *graph.Table[model.ClusterID, model.ExternalPicker]
 	clusters        *graph.Table[model.ClusterID, cluster]
@@ -28,7 +27,6 @@ type clusterTables struct {
 	gatewayClustersBySecret *graph.Index[clusterKey, encoded, secretKey]
 }
 
-// assignment holds the endpoints of a cluster, and the EndpointSlices with excluded addresses.
 type assignment struct {
 	encoded
 	outside []string
@@ -184,7 +182,6 @@ func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) str
 	return ""
 }
 
-// gatewayCluster returns a cluster with its assignment for one Gateway.
 func (t *tables) gatewayCluster(r *graph.Reader, key clusterKey) (encoded, bool) {
 	c, ok := t.clusters.Get(r, key.cluster)
 	if !ok {
@@ -200,7 +197,6 @@ func (t *tables) gatewayCluster(r *graph.Reader, key clusterKey) (encoded, bool)
 	return encoded{append(slices.Clip(own.resources), load.resources...), own.err}, true
 }
 
-// presenting returns a copy of the cluster with a client certificate.
 func presenting(c *model.Cluster, certificate string) *model.Cluster {
 	out, tls := *c, *c.TLS
 	tls.Certificate = certificate

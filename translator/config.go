@@ -48,7 +48,6 @@ type Config struct {
 	Collector netip.AddrPort
 }
 
-// ownClusters returns the clusters that every Gateway has.
 func (c Config) ownClusters() []model.ClusterID {
 	own := []model.ClusterID{model.OurPicker}
 	if c.Collector.IsValid() {

@@ -53,7 +53,6 @@ func ParseURL(text string) (Query, error) {
 	return Query{URL: u, Target: target, Header: http.Header{}}, err
 }
 
-// text returns the URL with Target.
 func (q *Query) text() string {
 	switch q.Target {
 	case "":
@@ -64,7 +63,6 @@ func (q *Query) text() string {
 	return q.URL.Scheme + "://" + q.URL.Host + q.Target
 }
 
-// request returns the client's request for the query.
 func (q *Query) request(method string, tls bool) envoy.Request {
 	r := envoy.Request{Method: method, Authority: q.URL.Host, Target: q.Target, Header: q.Header, Model: q.Model,
 		TLS: tls}
@@ -160,8 +158,8 @@ func (e *Explanation) Without(unserved func(cluster string) bool) {
 	}
 }
 
-// allServed reports whether servers answer the requests of all nonzero shares; false if there are
-// none. unserved reports whether a cluster's servers do not serve; nil if all serve.
+// allServed reports whether servers answer the requests of all nonzero shares; false without such a
+// share. unserved reports whether a cluster's servers do not serve; nil if all serve.
 func allServed(backends []BackendView, unserved func(cluster string) bool) bool {
 	some := false
 	for i := range backends {
@@ -257,7 +255,6 @@ func (t *Translator) follow(q Query, method string) Explanation {
 	return e
 }
 
-// notServed explains why no listener takes a request.
 func (t *Translator) notServed(r *graph.Reader, q Query, way way, port uint16, host string) string {
 	others := false
 	for key, gw := range t.tables.gateways.All(r) {
@@ -371,7 +368,6 @@ func (t *Translator) explainHost(r *graph.Reader, e *Explanation, a *envoy.Arriv
 	}
 }
 
-// maxModels limits the models that an explanation suggests.
 const maxModels = 8
 
 func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Action) {
@@ -484,7 +480,6 @@ func declines(views []BackendView) {
 	}
 }
 
-// percent formats part/sum.
 func percent(part, sum uint64) string {
 	if sum == 0 {
 		return "0%"

@@ -28,7 +28,6 @@ func filterViews(a *model.Action) []string {
 	return append(views, mirrorViews(a.Forward.Mirrors)...)
 }
 
-// ownViews describes the filters of one backendRef.
 func ownViews(w *model.WeightedBackend) (views []string) {
 	o := w.Own
 	if o == nil {
@@ -65,7 +64,6 @@ func mirrorViews(list []model.Mirror) (views []string) {
 	return views
 }
 
-// tlsView describes how a cluster's servers are verified; "" for cleartext.
 func tlsView(c *model.UpstreamTLS) string {
 	switch {
 	case c == nil:

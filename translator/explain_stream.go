@@ -8,7 +8,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// way is how a client connects, by its URL's scheme.
 type way struct {
 	name     string // the listener's protocol, for people
 	requests bool   // sends requests; otherwise connections or datagrams
@@ -35,7 +34,6 @@ func wayOf(scheme string) way {
 	return way{name: "HTTP", requests: true}
 }
 
-// meets reports whether a listener serves clients of this way.
 func (w way) meets(l *model.Listener) bool {
 	return l.ByName() == w.tls && l.Datagrams() == w.udp && (w.tls || l.Stream() != w.requests)
 }
@@ -100,7 +98,6 @@ func (t *Translator) explainShares(r *graph.Reader, e *Explanation, way way, s m
 	e.Backends = t.backendViews(r, s.Backends, ends+": the backend could not be resolved")
 }
 
-// streamListener returns the key of the listener for a host of a socket.
 func streamListener(g *model.Gateway, socket model.Socket, host string) string {
 	for _, want := range gatewayapi.Covering(host) {
 		for _, l := range g.Listeners {

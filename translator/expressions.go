@@ -26,14 +26,12 @@ type expressionTables struct {
 	overrunsByRoute   *graph.Index[tenantKey, []model.Overrun, string]
 }
 
-// tenantKey is a namespace with routes on a Gateway.
 type tenantKey struct{ gateway, namespace string }
 
 func (k tenantKey) compare(o tenantKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.namespace, o.namespace))
 }
 
-// tenant holds facts about a tenantKey.
 type tenant struct {
 	hosts int // of its routes; counted only on a Gateway where wildcard hosts have expressions
 }
@@ -114,7 +112,6 @@ func (t *tables) indexTenants() {
 		})
 }
 
-// budget returns the limits for the expressions of the attached routes in a virtual host.
 func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachment) gatewayapi.Budget {
 	return gatewayapi.Budget{
 		Over: func(a *model.Attachment, rule int) bool {
@@ -148,7 +145,6 @@ func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachme
 	return most
 }
 
-// overrunsOf returns the rules of a route that exceed a budget on any Gateway.
 func (t *tables) overrunsOf(r *graph.Reader, route string) (out []model.Overrun) {
 	for _, row := range t.overrunsByRoute.By(r, route) {
 		for _, o := range row.Value {

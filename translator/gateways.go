@@ -10,10 +10,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// order compares plain string keys.
 func order(a, b string) int { return strings.Compare(a, b) }
 
-// gatewayTables hold our Gateways, with decisions about each listener.
 type gatewayTables struct {
 	gateways *graph.Table[string, *model.Gateway]
 
@@ -75,7 +73,6 @@ func deref(rep *report.Report) (report.Report, bool) {
 	return *rep, true
 }
 
-// indexGatewayPorts indexes Gateways by the ports and chains that Envoy binds.
 func (t *tables) indexGatewayPorts() {
 	t.gatewaysByPort = graph.NewIndex(t.gateways, "port", func(gw string, g *model.Gateway) (keys []portKey) {
 		for _, p := range gatewayapi.Ports(g) {
@@ -93,7 +90,6 @@ func (t *tables) indexGatewayPorts() {
 	})
 }
 
-// indexGatewayListeners indexes Gateways by the hosts and secrets of listeners with traffic.
 func (t *tables) indexGatewayListeners() {
 	hosts := func(stream bool) func(string, *model.Gateway) []hostKey {
 		return func(gw string, g *model.Gateway) (keys []hostKey) {
@@ -123,7 +119,6 @@ func (t *tables) indexGatewayListeners() {
 	})
 }
 
-// gateway returns a lookup of decided Gateways.
 func (t *tables) gateway(r *graph.Reader) func(key string) (*model.Gateway, bool) {
 	return func(key string) (*model.Gateway, bool) { return t.gateways.Get(r, key) }
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hostTables hold virtual hosts and route configurations.
 type hostTables struct {
 	virtualHosts        *graph.Table[hostKey, virtualHost]
 	chains              *graph.Table[chainKey, model.Chain]
@@ -29,7 +28,6 @@ type virtualHost struct {
 	err     error
 }
 
-// block is a part of the virtual hosts of a route configuration, or an error.
 type block struct {
 	encoded *envoy.Block
 	err     error
@@ -93,7 +91,6 @@ func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	return virtualHost{model: vh, encoded: enc}, true
 }
 
-// attachedTo lists the routes of a host, then the routes of hostnames that cover it.
 func (t *tables) attachedTo(r *graph.Reader, key hostKey) (attached []*model.Attachment) {
 	for _, h := range gatewayapi.Covering(key.host) {
 		for _, row := range t.attachmentsByHost.By(r, hostKey{key.gateway, key.chain, h}) {

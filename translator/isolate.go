@@ -59,10 +59,8 @@ func isolate(vh, last *model.VirtualHost) (*model.VirtualHost, []report.Ref) {
 	return &out, slices.Compact(at)
 }
 
-// anything matches every request.
 var anything = model.Match{PathKind: model.PathPrefix, Path: "/"}
 
-// shut makes a route answer 500.
 func shut(route model.Route) model.Route {
 	if route.Name == "" {
 		route.Name = "invalid"
@@ -136,7 +134,6 @@ func (t *tables) recoverHost(r *graph.Reader, key hostKey, last virtualHost, _ b
 	return out, true
 }
 
-// attempt runs f and returns the value of its panic.
 func attempt(f func()) (panicked any) {
 	defer func() { panicked = recover() }()
 	f()

@@ -67,14 +67,12 @@ func (k blockKey) compare(o blockKey) int {
 		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))
 }
 
-// listenerKey is a listener by its model.ListenerKey.
 type listenerKey struct{ gateway, listener string }
 
 func (k listenerKey) compare(o listenerKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.listener, o.listener))
 }
 
-// secretKey is a secret by its SDS name.
 type secretKey struct{ gateway, secret string }
 
 func (k secretKey) of() string     { return k.gateway }
@@ -108,7 +106,6 @@ func (k hopKey) compare(o hopKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), k.hop.Compare(o.hop))
 }
 
-// peerKey is a Gateway's peer listener.
 type peerKey struct{ gateway string }
 
 func (k peerKey) of() string            { return k.gateway }

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// listenerTables hold listeners, and filter chains that forward connections.
 type listenerTables struct {
 	streams   *graph.Table[hostKey, model.Stream]
 	listeners *graph.Table[portKey, encoded]
@@ -37,7 +36,6 @@ func (t *tables) declareListeners() {
 	})
 }
 
-// stream decides the filter chain of one host of a listener for connections.
 func (t *tables) stream(r *graph.Reader, key hostKey) (model.Stream, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

@@ -20,19 +20,16 @@ type Panic struct {
 	Stack []byte
 }
 
-// reasonInternalError is the condition's reason for an object whose translation panics.
 const reasonInternalError = "InternalError"
 
 // maxPanicValue limits the bytes of a panic's value in a condition.
 const maxPanicValue = 256
 
-// panicked is the report about a row.
 type panicked struct {
 	owners []report.Ref
 	text   string
 }
 
-// panics records which rows panicked, and which recovered.
 func (t *Translator) panics(d *graph.Diff, out *Output) {
 	if len(d.Panics)+len(d.Recovered) == 0 {
 		return
@@ -51,7 +48,6 @@ func (t *Translator) panics(d *graph.Diff, out *Output) {
 	out.Failing, out.FailingChanged = t.failing(), true
 }
 
-// failing returns a report for each object with panicking rows.
 func (t *Translator) failing() []report.Report {
 	byOwner := map[report.Ref][]string{}
 	for _, p := range t.panicked {
@@ -89,7 +85,6 @@ var objects = map[string]store.Kind{
 	"inferenceObjectiveReports":    store.InferenceObjectives, "modelServersReports": store.ModelServers,
 }
 
-// owners returns the users' objects of a row.
 func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 	switch k := key.(type) {
 	case string:
@@ -121,7 +116,6 @@ func (t *tables) owners(r *graph.Reader, table string, key any) []report.Ref {
 	return nil
 }
 
-// routeRef returns the route of a store.TargetKey.
 func routeRef(key string) []report.Ref {
 	kind, id := store.ParseTargetKey(key)
 	for _, k := range []store.Kind{store.HTTPRoutes, store.GRPCRoutes, store.TLSRoutes, store.TCPRoutes,

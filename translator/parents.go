@@ -10,8 +10,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// declareParents declares the Gateways with routes to a pool, for pools that other clusters reach
-// only through Gateways.
 func (t *tables) declareParents() {
 	t.parents = graph.Declare(t.engine, graph.Table[string, []model.ParentGateway]{
 		Name:    "parents",

@@ -196,7 +196,6 @@ func setOf(m *store.Membership) []report.Ref {
 	return []report.Ref{{Group: store.ClusterSets.Group(), Kind: store.ClusterSets.Kind(), Name: m.Set}}
 }
 
-// memberTrust returns the CA certificates that verify one member's Gateways.
 func memberTrust(r store.Reader, name, member string) (*model.Secret, bool) {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	if !ok {
@@ -209,7 +208,6 @@ func memberTrust(r store.Reader, name, member string) (*model.Secret, bool) {
 	return &model.Secret{Name: name, CA: m.Members[i].Bundle, Owners: setOf(m)}, true
 }
 
-// peerCluster returns the cluster of an exporting cluster's peer listeners.
 func peerCluster(imp *model.Import, m *model.ImportMember) *model.Cluster {
 	return &model.Cluster{
 		Name: m.Cluster, Protocol: model.H2C, Peer: true, Owners: []report.Ref{imp.Ref},
@@ -217,7 +215,6 @@ func peerCluster(imp *model.Import, m *model.ImportMember) *model.Cluster {
 	}
 }
 
-// withPeers adds the peer listeners for a pool to the Gateways that lead to it.
 func (t *tables) withPeers(r *graph.Reader, key string, list []model.ParentGateway) []model.ParentGateway {
 	m, ok := membership(r)
 	p, exported := t.peerPools.Get(r, key)

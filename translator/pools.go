@@ -56,7 +56,6 @@ type ChoiceMember struct {
 	NoGRPC  bool // takes no gRPC
 }
 
-// poolTables hold InferencePools and InferencePoolImports, and their data for our picker.
 type poolTables struct {
 	pools   *graph.Table[string, *model.Pool]
 	imports *graph.Table[string, *model.Import]
@@ -126,7 +125,6 @@ func (t *tables) declarePools() {
 	})
 }
 
-// poolAt parses a store key of a pool or import.
 func poolAt(key string) objectid.Pool {
 	p, _ := objectid.ParsePool(key)
 	return p
@@ -223,7 +221,6 @@ func (t *tables) declareMembers() {
 	})
 }
 
-// choicePool returns an import whose exporting clusters our picker chooses among.
 func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bool) {
 	imp, ok := t.imports.Get(r, id.Pool.String())
 	if !ok || imp.Choice == nil {
@@ -252,7 +249,6 @@ func (t *tables) choicePool(r *graph.Reader, id objectid.Target) (PickerPool, bo
 	return PickerPool{Pool: pool, Choice: choice}, true
 }
 
-// gatewayPool returns an exporting cluster that is reached through its gateways.
 func (t *tables) gatewayPool(r *graph.Reader, id objectid.Target) (PickerPool, bool) {
 	cluster := model.ParentCluster(id.Namespace, id.Name, id.Member)
 	imp, m, ok := t.importMember(r, cluster)
@@ -272,7 +268,6 @@ func (t *tables) gatewayPool(r *graph.Reader, id objectid.Target) (PickerPool, b
 	return PickerPool{Pool: to, Gateways: &at}, true
 }
 
-// poolTLS returns the TLS to a pool's servers, and the CA bundle in PEM.
 func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []byte) {
 	policy := gatewayapi.BackendPolicy(r, p.Last)
 	switch {

@@ -57,8 +57,6 @@ func (t *tables) declareReports() {
 		})
 }
 
-// declarePolicyReports declares the reports about policies, and about objects that describe a
-// pool's servers or models.
 func (t *tables) declarePolicyReports() {
 	t.declareReport("poolPolicyReports", t.stored(store.PoolPolicies.Kind()),
 		func(r *graph.Reader, key string) (report.Report, bool) {
@@ -160,7 +158,6 @@ func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []r
 	return t.gatewaysNaming(r, imp.Ref), spilledTo
 }
 
-// gatewaysNaming returns the Gateways whose routes reference a pool or import.
 func (t *tables) gatewaysNaming(r *graph.Reader, ref report.Ref) (gateways []report.Ref) {
 	for _, row := range t.attachmentsByBackend.By(r, store.TargetKey(ref.Kind, ref.Namespace, ref.Name)) {
 		gateways = append(gateways, t.gatewayRefs(r, row.Value)...)
@@ -169,7 +166,6 @@ func (t *tables) gatewaysNaming(r *graph.Reader, ref report.Ref) (gateways []rep
 	return slices.Compact(gateways)
 }
 
-// gatewayRefs returns the Gateways of a route.
 func (t *tables) gatewayRefs(r *graph.Reader, a *model.Attachment) (refs []report.Ref) {
 	for _, gw := range gatewaysOf(a) {
 		if g, ok := t.gateways.Get(r, gw); ok {
@@ -192,7 +188,6 @@ func (l lookup) Attached(r store.Reader, id model.ClusterID) (out []gatewayapi.R
 	return out
 }
 
-// attached counts the routes of one listener.
 func (t *tables) attached(r *graph.Reader, gateway, listener string) int32 {
 	n, _ := t.attachmentsByListener.Each(r, listenerKey{gateway, listener})
 	return int32(n)

@@ -139,7 +139,6 @@ func (t *tables) losses(r *graph.Reader, key string, c *model.Candidate) (losses
 	return append(losses, t.overBudget(r, key, c)...)
 }
 
-// indexAttachedHosts indexes attachments by their places.
 func (t *tables) indexAttachedHosts() {
 	hosts := func(stream bool) func(string, *model.Attachment) []hostKey {
 		return func(_ string, a *model.Attachment) (keys []hostKey) {
@@ -167,7 +166,6 @@ func (t *tables) indexAttachedHosts() {
 		})
 }
 
-// indexAttachedBackends indexes attachments by what their rules need.
 func (t *tables) indexAttachedBackends() {
 	t.attachmentsByBackend = graph.NewIndex(t.attachments, "backend",
 		func(_ string, a *model.Attachment) []string { return a.Backends })
@@ -240,7 +238,6 @@ func (t *tables) indexAttachedBackends() {
 		})
 }
 
-// gatewaysOf lists the Gateways of a route, sorted.
 func gatewaysOf(a *model.Attachment) []string {
 	var out []string
 	for _, p := range a.Places {

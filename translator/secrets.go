@@ -58,7 +58,6 @@ func (t *tables) declareSecrets() {
 	})
 }
 
-// secretsOf lists the secrets that a Gateway's resources reference.
 func secretsOf(gateway string, e encoded) (keys []secretKey) {
 	for _, res := range e.resources {
 		for _, ref := range res.Refs {

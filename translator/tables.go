@@ -51,7 +51,6 @@ func declare(cfg Config) *tables {
 	return t
 }
 
-// stored returns the source of a table with a row for each object of a kind.
 func (t *tables) stored(kind string) []graph.Source[string] {
 	return []graph.Source[string]{t.engine.Stored(kind, store.ByID)}
 }
@@ -77,13 +76,11 @@ func sameError(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
 
-// resourceTable is a table of Envoy resources by Gateway.
 type resourceTable interface {
 	changes(d *graph.Diff, each func(rowID, string, graph.Change[string, encoded]))
 	all(r *graph.Reader) iter.Seq2[string, encoded] // by gateway
 }
 
-// rowID identifies a row of any table.
 type rowID struct {
 	table string
 	key   any
@@ -91,7 +88,6 @@ type rowID struct {
 
 type resourceTableOf[K gatewayKey] struct{ *graph.Table[K, encoded] }
 
-// declareResources declares a table of Envoy resources.
 func declareResources[K gatewayKey](t *tables, table graph.Table[K, encoded]) *graph.Table[K, encoded] {
 	table.Equal = sameResources
 	out := graph.Declare(t.engine, table)
@@ -119,7 +115,6 @@ func (t resourceTableOf[K]) all(r *graph.Reader) iter.Seq2[string, encoded] {
 	}
 }
 
-// reportTable holds the reports about objects of one kind.
 type reportTable = *graph.Table[string, report.Report]
 
 // declareReport declares a table of reports; if compute returns false, the object has no report.

@@ -146,7 +146,6 @@ func (t *Translator) Update(view *store.View, changes []store.Change, arrived ..
 	return out
 }
 
-// usedNames separates host names from other demands.
 func usedNames(demands []graph.Key) (names []string, others []graph.Key) {
 	for _, d := range demands {
 		switch {
@@ -159,7 +158,6 @@ func usedNames(demands []graph.Key) (names []string, others []graph.Key) {
 	return names, others
 }
 
-// resources collects the changed resources of each gateway.
 func (t *Translator) resources(d *graph.Diff, out *Output) {
 	deltas := map[string]*Delta{}
 	delta := func(gw string) *Delta {

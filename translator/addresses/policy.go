@@ -28,13 +28,10 @@ func Fix(outside string) string {
 		"--allowed-cidrs"
 }
 
-// neverAllowed is part of the reason for addresses that no range allows.
 const neverAllowed = ", which is never allowed"
 
-// inDenied is part of the reason for addresses in denied ranges.
 const inDenied = "is in the denied range "
 
-// neitherOf is part of the reason for a text that cannot be looked up.
 const neitherOf = " is neither an IP address nor a host name"
 
 // Neither returns why a text is no address; "" if it is an IP address or may be a host name.
@@ -177,7 +174,6 @@ func (s Slice) Outside(ip netip.Addr) string {
 	return ""
 }
 
-// of returns the occupants of all forms of an address.
 func (s Slice) of(ip netip.Addr) (out []*store.Occupant) {
 	if len(s.occupants) == 0 {
 		return nil
@@ -190,7 +186,6 @@ func (s Slice) of(ip netip.Addr) (out []*store.Occupant) {
 	return out
 }
 
-// appendForms appends an address and its embedded IPv4 addresses.
 func appendForms(to []netip.Addr, ip netip.Addr) []netip.Addr {
 	ip = unwrap(ip)
 	inner, _ := embedded(ip)

@@ -129,10 +129,8 @@ func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [
 	return out, problems
 }
 
-// maxRead limits the PEM blocks that are read of a bundle.
 const maxRead = 64
 
-// read returns the certificates of a bundle, and problems with its other content.
 func read(bundle []byte) (out []*x509.Certificate, problems []error) {
 	for range maxRead {
 		var block *pem.Block

@@ -51,7 +51,6 @@ func Blocks(text []byte) (out [][]byte) {
 // maxReplaced limits the extensions and attributes that simplified parses one by one.
 const maxReplaced = 1000
 
-// count counts the extensions and attributes of a certificate.
 func (f *fields) count() int {
 	n := len(f.extensions)
 	for _, name := range []asn1.RawValue{f.issuer, f.subject} {
@@ -80,7 +79,6 @@ func readableExtensions(all []asn1.RawValue, reads func(change func(*fields)) bo
 	return out
 }
 
-// simplified replaces all parts of a certificate that crypto/x509 cannot read.
 func (f *fields) simplified(der []byte) (*x509.Certificate, error) {
 	known, err := standIn()
 	if err != nil {
@@ -133,7 +131,6 @@ func (f *fields) all() (out []pkix.Extension) {
 	return out
 }
 
-// reads reports whether crypto/x509 can read the certificate.
 func (f *fields) reads() bool {
 	_, err := x509.ParseCertificate(f.der())
 	return err == nil
@@ -186,7 +183,6 @@ func readsName(set asn1.RawValue) bool {
 	return with.reads()
 }
 
-// readableTimes encodes both times as GeneralizedTime.
 func readableTimes(validity asn1.RawValue) asn1.RawValue {
 	times, _ := elements(validity, asn1.TagSequence, 2, 2)
 	out := make([]asn1.RawValue, 0, len(times))
@@ -209,7 +205,6 @@ func HasAlternativeName(c *x509.Certificate) bool {
 		func(n asn1.RawValue) bool { return n.Tag == 2 || n.Tag == 6 || n.Tag == 7 })
 }
 
-// alternativeNames lists the names in subjectAltName.
 func alternativeNames(c *x509.Certificate) (out []asn1.RawValue) {
 	found := false
 	for _, e := range c.Extensions {

@@ -20,7 +20,6 @@ func Readable(c *x509.Certificate) error {
 	return nil
 }
 
-// fields holds the parts of a certificate that Envoy reads when it receives it.
 type fields struct {
 	version          int
 	serial           asn1.RawValue
@@ -32,7 +31,6 @@ type fields struct {
 	outer, signature asn1.RawValue
 }
 
-// split reads the parts of a certificate. An error describes why Envoy rejects it.
 func split(der []byte) (*fields, error) {
 	var whole asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &whole); err != nil || len(rest) > 0 {
@@ -63,7 +61,6 @@ func split(der []byte) (*fields, error) {
 	return f, f.optional(list[6:])
 }
 
-// check checks the mandatory fields.
 func (f *fields) check() error {
 	for _, part := range []struct {
 		name  string
@@ -96,7 +93,6 @@ func (f *fields) der() []byte {
 	return sequence(asn1.TagSequence, []asn1.RawValue{sequence(asn1.TagSequence, list), f.outer, f.signature}).FullBytes
 }
 
-// sequence returns a SEQUENCE or SET of some elements.
 func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
 	v := asn1.RawValue{Tag: tag, IsCompound: true}
 	for _, p := range parts {
@@ -109,7 +105,6 @@ func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
 // errMore reports parts that RFC 5280 does not define. crypto/x509 ignores them.
 var errMore = errors.New("it has more or fewer parts than RFC 5280 defines")
 
-// elements returns the parts of a SEQUENCE or SET.
 func elements(v asn1.RawValue, tag, least, most int) (out []asn1.RawValue, err error) {
 	if v.Class != asn1.ClassUniversal || v.Tag != tag || !v.IsCompound {
 		return nil, errMore
@@ -263,7 +258,6 @@ func identifier(b []byte) error {
 
 var errReserved = errors.New("its text has code points that Unicode reserves")
 
-// wide checks a string with characters of size bytes.
 func wide(b []byte, size int) error {
 	if len(b)%size != 0 {
 		return errors.New("its text ends within a character")
@@ -298,10 +292,8 @@ func validity(v asn1.RawValue) error {
 	return nil
 }
 
-// maxOffset is the largest offset of a UTCTime, in hours.
 const maxOffset = 12
 
-// instant parses a time. A UTCTime may have an offset.
 func instant(t asn1.RawValue) (time.Time, error) {
 	fail := fmt.Errorf("%q is no time with its seconds and its Z", t.Bytes)
 	text := string(t.Bytes)

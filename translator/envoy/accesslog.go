@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// accessLogs returns three logs: the feedback to the picker about requests that it picked for,
-// other requests to exporting clusters of imports, and the operator's file.
+// accessLogs returns the feedback to the picker, the log of other requests to exporting clusters,
+// and the operator's file.
 func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog {
 	logs := []*accesslogv3.AccessLog{{
 		Name:   "feedback",
@@ -49,7 +49,6 @@ func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog 
 	})
 }
 
-// ended passes requests at their end.
 func ended() *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_LogTypeFilter{
 		LogTypeFilter: &accesslogv3.LogTypeFilter{
@@ -104,7 +103,6 @@ var firstBody = []*tracingv3.CustomTag{{
 	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
 }}
 
-// grpcStatus has the result of a call with HTTP status 200.
 const grpcStatus = "grpc-status"
 
 // loggedOfMembers are response headers: the mark of a declined request, and the ID from the
@@ -127,7 +125,6 @@ const (
 	poolKey = "pool"
 )
 
-// hasLease passes requests with a lease of our picker.
 func hasLease() *accesslogv3.AccessLogFilter { return hasMetadata(leaseKey, presence(), false) }
 
 func presence() *matcherv3.ValueMatcher {

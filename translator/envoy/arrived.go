@@ -89,7 +89,6 @@ func GRPCType(contentType []string) bool {
 	return ok && (rest == "" || rest[0] == '+')
 }
 
-// knownMethods are the methods that Envoy's HTTP/1 codec accepts.
 var knownMethods = []string{
 	"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "COPY", "LOCK", "MKCOL",
 	"MOVE", "PROPFIND",
@@ -206,7 +205,6 @@ func (a *Arrived) change(e model.Edge, r Request) {
 	}
 }
 
-// tokens returns the elements of a list header.
 func tokens(values []string) (out []string) {
 	for t := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		out = append(out, strings.TrimSpace(t))
@@ -214,7 +212,6 @@ func tokens(values []string) (out []string) {
 	return out
 }
 
-// unknownAddress stands for an unknown client address.
 const unknownAddress = "0.0.0.0"
 
 // Removed reports whether an edge removes a client's header, by its lower-case name, before

@@ -18,7 +18,6 @@ import (
 // notCopied are headers that describe one message only.
 const notCopied = "connection|content-length|date|keep-alive|server|te|trailer|transfer-encoding|upgrade|x-envoy-.*"
 
-// externalAuth returns the external authorization of a route.
 func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	c := &authzv3.ExtAuthz{
 		TransportApiVersion: corev3.ApiVersion_V3,
@@ -56,12 +55,10 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 	return b.fill(filterAuthz, c)
 }
 
-// fill puts a filter into an empty slot of the filter list (httpFilters).
 func (b *builder) fill(place string, filter proto.Message) *anypb.Any {
 	return b.fillWith(&compositev3.ExecuteFilterAction{TypedConfig: b.extension(place, filter)})
 }
 
-// fillAll puts several filters into a slot.
 func (b *builder) fillAll(filters ...*corev3.TypedExtensionConfig) *anypb.Any {
 	return b.fillWith(&compositev3.ExecuteFilterAction{
 		FilterChain: &compositev3.FilterChainConfiguration{TypedConfig: filters},

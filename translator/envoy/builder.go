@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// builder collects the references of a resource while it is built, and the first encoding error.
+// builder collects the references and the first encoding error of a resource.
 type builder struct {
 	hops  bool // for HopListener
 	peers bool // for peer listeners
@@ -39,19 +39,16 @@ func (b *builder) cluster(id model.ClusterID) string {
 	return name
 }
 
-// rds records a reference to a route configuration and returns its name.
 func (b *builder) rds(name string) string {
 	b.refs = append(b.refs, resource.Ref{Type: resource.RouteConfiguration, Name: name})
 	return name
 }
 
-// eds records a reference to an assignment and returns its name.
 func (b *builder) eds(name string) string {
 	b.refs = append(b.refs, resource.Ref{Type: resource.Endpoints, Name: name})
 	return name
 }
 
-// sds references a secret that comes over ADS.
 func (b *builder) sds(name string) *tlsv3.SdsSecretConfig {
 	b.refs = append(b.refs, resource.Ref{Type: resource.Secret, Name: name})
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: ads()}

@@ -75,7 +75,6 @@ func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	return err
 }
 
-// checkOne applies rules that the protos lack.
 func checkOne(msg proto.Message) error {
 	switch m := msg.(type) {
 	case *anypb.Any:

@@ -184,7 +184,6 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 	return o
 }
 
-// alpn returns the protocols inside TLS; nil for opaque bytes.
 func alpn(p model.Protocol) []string {
 	switch p {
 	case model.TCP, model.UDP:

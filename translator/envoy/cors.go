@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// cors returns the CORS policy of a route.
 func (b *builder) cors(c *model.CORS) *anypb.Any {
 	p := &corsv3.CorsPolicy{
 		AllowMethods:  strings.Join(c.Methods, ", "),

@@ -62,7 +62,6 @@ func datagramAddress(ip string, port uint16) *corev3.Address {
 	return a
 }
 
-// datagramLog is the access log line for an ended session.
 func (b *builder) datagramLog(cfg Config, p model.Port) []*accesslogv3.AccessLog {
 	counted := func(what string) string { return "%DYNAMIC_METADATA(udp.proxy.session:" + what + ")%" }
 	return b.fileLog(cfg, map[string]string{

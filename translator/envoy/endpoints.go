@@ -49,7 +49,6 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	return checked(resource.Endpoints, load.ClusterName, load, refs, a.Owners)
 }
 
-// podSize is about the encoded size of a pod.
 const podSize = 64
 
 // appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. Tens of thousands of pods
@@ -76,7 +75,6 @@ func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	return protowire.AppendBytes(protowire.AppendTag(b, lbEndpoints, protowire.BytesType), body), nil
 }
 
-// appendPod appends the encoding of a pod's lbEndpoint.
 func appendPod(b []byte, e model.Endpoint) []byte {
 	const (
 		endpoint, metadata, weight = 1, 3, 4 // of LbEndpoint
@@ -100,7 +98,6 @@ func appendPod(b []byte, e model.Endpoint) []byte {
 	return b
 }
 
-// podMetadata is the encoded metadata of every pod.
 var podMetadata = func() []byte {
 	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // constant: it does not fail
 	return body
@@ -178,7 +175,6 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 	return with, replaced, err
 }
 
-// maxDraining limits a datagram cluster's draining endpoints.
 const maxDraining = 1024
 
 // AddDraining adds a datagram cluster's previous endpoints as draining: the next datagram of such a

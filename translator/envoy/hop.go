@@ -67,7 +67,6 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	return checked(resource.Listener, l.Name, l, b.refs, owners)
 }
 
-// noteHop writes the endpoint ID of the connection.
 func noteHop() *mutationv3.HeaderMutation {
 	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: hopHeader, Value: "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%"},

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// websocket is the only protocol of upgrades.
 const websocket = "websocket"
 
 // http1 returns the HTTP/1 options of all connection managers. ENVOY.md explains the defaults of

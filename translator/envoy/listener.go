@@ -122,7 +122,6 @@ func (b *builder) terminate(secrets []string, clients *model.ClientValidation, a
 	return b.socket("tls", context)
 }
 
-// edge returns the connection manager for clients.
 func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, c.Name, p.Edge.RequestTimeout, p.Edge.Uploads,
 		&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{

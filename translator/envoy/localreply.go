@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// localError is an error response of Envoy itself.
 type localError struct {
 	when    string // a CEL condition
 	reason  string // value of headerReason, and the error's code
@@ -36,7 +35,6 @@ var ownErrors = []localError{
 	{codeDetails + " == 'request_overall_timeout'", "request_timeout", "the request has not arrived in time"},
 }
 
-// otherReasons are reasons of further local replies.
 var otherReasons = []localError{
 	{codeDetails + " == 'direct_response' && response.code == 421", "misdirected", ""},
 	{codeDetails + " == 'direct_response'", "no_backend", ""},
@@ -47,7 +45,6 @@ var otherReasons = []localError{
 	{"response.code < 500", "bad_request", ""},
 }
 
-// otherReason is the reason of all others.
 const otherReason = "unavailable"
 
 // CEL conditions. Only requests of an API get its error format: gRPC has its own, and other clients
@@ -67,7 +64,6 @@ const (
 		"or an authorization service: send a smaller one"
 )
 
-// anthropicTypes maps statuses to error types of Anthropic's API.
 const anthropicTypes = "response.code == 404 ? 'not_found_error' : response.code == 413 ? 'request_too_large' : " +
 	"response.code == 504 ? 'timeout_error' : response.code < 500 ? 'invalid_request_error' : 'api_error'"
 
@@ -78,7 +74,7 @@ type localClass struct {
 }
 
 // localReplies adds a reason to local replies, and the API's error format to Envoy's own bodies.
-// The first matching mapper counts, so each class has its own mappers. An edge has no classes.
+// Each class has its own mappers, because only the first match counts. An edge has no classes.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
 	both := func(when, message, reason string) (pair []*hcmv3.ResponseMapper) {
@@ -156,7 +152,6 @@ func (b *builder) apiError(when string, anthropic bool, message, reason string) 
 	}
 }
 
-// reasonOf sets the header to an expression's value unless it is set.
 func reasonOf(expression string) []*corev3.HeaderValueOption {
 	return []*corev3.HeaderValueOption{{
 		Header:       &corev3.HeaderValue{Key: headerReason, Value: "%CEL(" + expression + ")%"},

@@ -82,7 +82,6 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 	}
 }
 
-// strip removes headers before all filters.
 func (b *builder) strip(headers []*mutationv3.HeaderMutation) []*corev3.TypedExtensionConfig {
 	return []*corev3.TypedExtensionConfig{b.extension("strip", &earlyv3.HeaderMutation{Mutations: headers})}
 }

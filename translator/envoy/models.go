@@ -56,7 +56,6 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 	return route
 }
 
-// listMatch restricts a match to requests for the list of models.
 func listMatch(m model.Match) *routev3.RouteMatch {
 	matches := func(name, pattern string) *routev3.HeaderMatcher {
 		return header(name, &matcherv3.StringMatcher{
@@ -68,7 +67,6 @@ func listMatch(m model.Match) *routev3.RouteMatch {
 	return out
 }
 
-// listCall makes our picker answer for a backend without a pick.
 func listCall(w *model.WeightedBackend) *model.PickerCall {
 	return &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
 }
@@ -99,7 +97,6 @@ func listable(w model.WeightedBackend) bool {
 	return w.Weight > 0 && (pooled(&w) || behindHops(&w) || len(w.Members) > 0 || throughGateways(w))
 }
 
-// byModel reports whether a route matches the model's name.
 func byModel(r *model.Route) bool {
 	return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
 }
@@ -138,7 +135,6 @@ func (b *builder) hostModelsRoute(vh *model.VirtualHost) *routev3.Route {
 	return &routev3.Route{Name: r.Name, Match: listMatch(r.Match), Action: b.routeAction(r, calls)}
 }
 
-// ruleBackends returns all backends of a rule.
 func ruleBackends(f *model.Forward) []model.WeightedBackend {
 	if f.Rule != nil {
 		return eachMember(f.Rule)
@@ -159,7 +155,6 @@ func eachMember(backends []model.WeightedBackend) []model.WeightedBackend {
 	return out
 }
 
-// rulePools lists the rule's pools that our picker may pick from, in order.
 func rulePools(f *model.Forward) string {
 	var pools []string
 	for _, w := range ruleBackends(f) {
@@ -223,12 +218,10 @@ func addPool(pools []string, w *model.WeightedBackend, how url.Values) []string 
 	return pools
 }
 
-// pooled reports whether requests for a backend may reach our picker.
 func pooled(w *model.WeightedBackend) bool {
 	return w.Picker != nil && w.Weight > 0 && !w.Picker.Pool.IsZero()
 }
 
-// throughGateways reports whether requests for a backend go to another cluster's gateways.
 func throughGateways(w model.WeightedBackend) bool {
 	return w.Weight > 0 && (w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind)
 }

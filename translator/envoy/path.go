@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// slashes unescapes characters that servers may read as a slash.
 var slashes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`)
 
 // EscapesSlash reports whether a path has an escaped slash or backslash, to which
@@ -43,7 +42,6 @@ func withoutParameters(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// canonical is the state of the canonicalizer.
 type canonical struct {
 	in  string
 	at  int // of the next byte of in
@@ -176,7 +174,6 @@ func Unreserved(b byte) bool {
 	return b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || strings.IndexByte("-._~", b) >= 0
 }
 
-// escaped reports whether a byte is escaped in a canonical path.
 func escaped(b byte) bool {
 	return b <= ' ' || b >= 0x7f || strings.IndexByte("\"#<>?^`{|}", b) >= 0
 }

@@ -153,7 +153,6 @@ func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValida
 	return out
 }
 
-// peer returns the connection manager for members.
 func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.HttpConnectionManager {
 	m := b.manager(cfg, p.Gateway, name, p.Edge.RequestTimeout, p.Edge.Uploads, &headersv3.HeaderMutation{})
 	m.HttpFilters = b.peerFilters(m.HttpFilters)
@@ -239,7 +238,6 @@ func marks() []localClass {
 // picker. Without them, requests into a black hole would never end.
 const peerPing = time.Second
 
-// peerProtocol returns HTTP/2 options for a member's gateway, with upgrades.
 func peerProtocol() *corev3.Http2ProtocolOptions {
 	return &corev3.Http2ProtocolOptions{
 		AllowConnect:        true,
@@ -292,7 +290,6 @@ func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	return out, nil
 }
 
-// peerRules allow members to use a pool.
 func peerRules(h *model.PeerHost) *rbacrulesv3.RBAC {
 	out := &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}
 	policy := &rbacrulesv3.Policy{Permissions: []*rbacrulesv3.Permission{{

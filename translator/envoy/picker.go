@@ -167,7 +167,6 @@ func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode 
 	return m
 }
 
-// pickerCalls configures the picker calls of one of Envoy's routes.
 type pickerCalls struct {
 	mode   func(*model.PickerCall) model.BodyMode
 	models bool   // the route is for the list of models
@@ -191,7 +190,8 @@ func waits(w model.WeightedBackend) bool {
 }
 
 // bodyRoutes returns a rule's main route, preceded by equal siblings whose pickers do not receive
-// the body. If all pickers are ours, there are no siblings: ours ends its call for a streamed body.
+// the body. If all pickers are ours, which ends its call for a streamed body, there are no
+// siblings.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
 	// Even if no picker reads the body: a body that a retry cannot repeat gets 507.

@@ -68,12 +68,10 @@ func Beginning(pattern string) string {
 	return ""
 }
 
-// parse parses an expression byte by byte, like Envoy.
 func parse(pattern string) (*syntax.Regexp, error) {
 	return syntax.Parse(latin1(pattern), syntax.Perl)
 }
 
-// latin1 returns a character for each byte of a text.
 func latin1(text string) string {
 	bytes := make([]rune, len(text))
 	for i := range len(text) {
@@ -90,7 +88,6 @@ func fromBytes(text []rune) string {
 	return b.String()
 }
 
-// short shortens an expression for messages.
 func short(pattern string) string {
 	const most = 100
 	if len(pattern) > most {

@@ -130,7 +130,6 @@ func present(header string) *routev3.HeaderMatcher {
 	}
 }
 
-// memberOrder makes Envoy try each hop of an import with several clusters once, by priority.
 func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) {
 	switch {
 	case w.Order.Priorities > 1:
@@ -154,7 +153,6 @@ func memberRetries(w *model.WeightedBackend) uint32 {
 	return o.Priorities*o.Largest - 1
 }
 
-// retryAlso adds the user's retries of requests that a server may have started.
 func (b *builder) retryAlso(p *routev3.RetryPolicy, on model.RetryOn) {
 	if on.Full {
 		p.RetriableStatusCodes = append(p.RetriableStatusCodes, 429)

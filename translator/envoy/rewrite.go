@@ -21,7 +21,6 @@ func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteActi
 	}
 }
 
-// wholePath replaces any path; the query stays.
 func wholePath(path string) *matcherv3.RegexMatchAndSubstitute {
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: regex("^/.*"), Substitution: literal(path)}
 }

@@ -17,7 +17,6 @@ import (
 // route's cluster_not_found_response_code.
 const unresolved = "unresolved"
 
-// route returns Envoy's routes for a route of the model; the first match counts.
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	if limit := maxGateways(r.Action.Forward); limit > 0 {
 		return append(b.ringRoutes(vh, r, limit), b.allRoutes(vh, r)...)
@@ -35,7 +34,6 @@ func (b *builder) allRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Ro
 	return []*routev3.Route{b.singleRoute(vh, r)}
 }
 
-// backendRoutes forwards requests to a rule's backends.
 func (b *builder) backendRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	switch {
@@ -47,7 +45,6 @@ func (b *builder) backendRoutes(vh *model.VirtualHost, r *model.Route) []*routev
 	return b.bodyRoutes(r, b.singleRoute(vh, r))
 }
 
-// singleRoute returns a route without a forwarding action.
 func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Route {
 	main := &routev3.Route{Name: r.Name, Match: routeMatch(r.Match)}
 	a := r.Action
@@ -77,7 +74,6 @@ func (b *builder) singleRoute(vh *model.VirtualHost, r *model.Route) *routev3.Ro
 	return main
 }
 
-// put sets a filter's configuration.
 func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 	if *to == nil {
 		*to = map[string]*anypb.Any{}
@@ -159,7 +155,6 @@ func idleTimeout(f *model.Forward) time.Duration {
 	return streamIdle
 }
 
-// changeHeaders also applies to redirects and direct responses.
 func changeHeaders(r *routev3.Route, a *model.Action) {
 	r.RequestHeadersToAdd = additions(a.RequestHeaders)
 	r.RequestHeadersToRemove = a.RequestHeaders.Remove

@@ -55,8 +55,6 @@ func scripts() *luav3.Lua {
 	}}
 }
 
-// stays is the Lua filter that keeps a session at an exporting cluster, if a weighted cluster names
-// its script.
 func stays() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{sessionCode: inline(sessionScript)}}
 }
@@ -113,10 +111,8 @@ func nowhere() *routev3.Route_Route {
 // noModelRoute is the name of the route for requests whose model no route of the host has.
 const noModelRoute = "no-model"
 
-// maxModelNames limits the models in the answer to such a request.
 const maxModelNames = 20
 
-// noModelText is the answer's message: the request's model, and the text in the route's metadata.
 const noModelText = "this host has no route for model %CEL('" + ModelHeader +
 	"' in request.headers ? request.headers['" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
@@ -159,7 +155,6 @@ func noModel(vh *model.VirtualHost) *routev3.Route {
 	}
 }
 
-// holdScanned lets every route of a host take a held body, because any of them may be chosen.
 func holdScanned(routes []*routev3.Route) {
 	for _, r := range routes {
 		r.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)

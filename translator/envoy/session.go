@@ -58,7 +58,6 @@ func (b *builder) keep(share *routev3.WeightedCluster_ClusterWeight, f *model.Fo
 	}
 }
 
-// anyImported reports whether some sessions are kept by cluster.
 func anyImported(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Imported() })
 }

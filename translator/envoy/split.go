@@ -11,17 +11,14 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// million is the finest denominator of fractions in Envoy.
 const million = 1_000_000
 
-// fraction is a share of requests in millionths.
 func fraction(n uint32) *corev3.RuntimeFractionalPercent {
 	return &corev3.RuntimeFractionalPercent{
 		DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION},
 	}
 }
 
-// ownFilters reports whether a backend with weight has filters that need a route.
 func ownFilters(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Own != nil && w.Weight > 0 })
 }

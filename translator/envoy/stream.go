@@ -59,7 +59,6 @@ func (b *builder) streamClusters(backends []model.WeightedBackend) *tcpv3.TcpPro
 	return out
 }
 
-// streamLog is the access log line for an ended connection.
 func (b *builder) streamLog(cfg Config, chain string) []*accesslogv3.AccessLog {
 	return b.fileLog(cfg, map[string]string{
 		"time":     "%START_TIME%",
@@ -77,7 +76,6 @@ func (b *builder) streamLog(cfg Config, chain string) []*accesslogv3.AccessLog {
 	})
 }
 
-// fileLog writes JSON lines with some fields, whose values are formats, to the operator's file.
 func (b *builder) fileLog(cfg Config, fields map[string]string) []*accesslogv3.AccessLog {
 	if cfg.AccessLog == "" {
 		return nil

@@ -26,7 +26,6 @@ const cleartextKey = "cleartext"
 // system_root_certs.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
-// secure adds TLS to the cluster's endpoints if configured.
 func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 	if c.TLS == nil {
 		return
@@ -88,7 +87,6 @@ func (b *builder) trust(common *tlsv3.CommonTlsContext, t *model.UpstreamTLS) {
 	common.ValidationContextType = b.trusted(check, t.Trust)
 }
 
-// trusted returns a validation context with CAs from SDS.
 func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	trust string) *tlsv3.CommonTlsContext_CombinedValidationContext {
 	return &tlsv3.CommonTlsContext_CombinedValidationContext{

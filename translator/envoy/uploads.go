@@ -72,7 +72,6 @@ type (
 	singlePredicate = matcherxds.Matcher_MatcherList_Predicate_SinglePredicate
 )
 
-// anyHeader matches requests with at least one header that matches its regular expression.
 func (b *builder) anyHeader(patterns map[string]string) *predicate {
 	var any []*predicate
 	for _, name := range slices.Sorted(maps.Keys(patterns)) {
@@ -84,7 +83,6 @@ func (b *builder) anyHeader(patterns map[string]string) *predicate {
 	}
 }
 
-// matching matches an input with a regular expression.
 func (b *builder) matching(name string, input proto.Message, pattern string) *predicate {
 	return b.single(name, input, &singlePredicate{
 		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcherxds.StringMatcher{
@@ -101,7 +99,6 @@ func (b *builder) single(name string, input proto.Message, p *singlePredicate) *
 	return &predicate{MatchType: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_{SinglePredicate: p}}
 }
 
-// asking is a slot that a filter fills if a predicate matches.
 func (b *builder) asking(when *predicate, name string, filter proto.Message) *matchingv3.ExtensionWithMatcher {
 	ask := &xdscore.TypedExtensionConfig{
 		Name:        "ask",

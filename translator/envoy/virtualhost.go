@@ -101,7 +101,6 @@ type Block struct {
 // Equal reports whether two blocks are equal.
 func (b *Block) Equal(o *Block) bool { return b == o || b != nil && o != nil && b.part.Equal(o.part) }
 
-// virtualHostsField is the number of RouteConfiguration.virtual_hosts.
 const virtualHostsField = 2
 
 // NewBlock joins encoded virtual hosts without decoding them. A duplicate host is an error, because
@@ -148,7 +147,6 @@ func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resou
 	return routesOf(rc, hosts)
 }
 
-// routesOf adds blocks to a route configuration.
 func routesOf(rc *routev3.RouteConfiguration, hosts []*Block) (*resource.Resource, error) {
 	head, err := resource.Marshal(rc)
 	if err != nil {

@@ -22,7 +22,6 @@ import (
 // writes its own. Our picker writes content-length itself.
 var framing = []string{"content-length", "transfer-encoding"}
 
-// ownFraming removes framing from a response after its picker.
 func (b *builder) ownFraming() *anypb.Any {
 	var remove []*mutationv3.HeaderMutation
 	for _, name := range framing {
@@ -99,8 +98,6 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 	return shares
 }
 
-// metadata returns the dynamic metadata of requests to a backend, for an external picker and for
-// the access log.
 func (b *builder) metadata(w *model.WeightedBackend) (list []*setv3.Metadata) {
 	if p := w.Picker; p != nil && p.Subset != nil && p.Cluster.External() {
 		list = append(list, subsetHint(p))

@@ -36,7 +36,6 @@ func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []mode
 	return a
 }
 
-// placed attaches a route where its candidate won, without rules.
 func placed(c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := &model.Attachment{Route: c.Route, Created: c.Created, Hostnames: c.Hostnames,
 		Findings: slices.Clone(c.Findings)}
@@ -52,7 +51,6 @@ func placed(c *model.Candidate, losses []model.Loss) *model.Attachment {
 	return a
 }
 
-// attachParent adds a parent's places without the losses.
 func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []model.Loss) {
 	if parent.NotAccepted != nil {
 		a.Parents = append(a.Parents, report.Parent{
@@ -123,7 +121,6 @@ func attachParent(a *model.Attachment, parent *model.CandidateParent, losses []m
 	a.Parents = append(a.Parents, report.Parent{Ref: parent.Ref, Conditions: []report.Condition{accepted}})
 }
 
-// precedence explains in messages why another route of a kind has a host.
 func precedence(kind string) string {
 	if kind == store.UDPRoutes.Kind() {
 		return "older"

@@ -32,7 +32,6 @@ func Candidate(r store.Reader, cfg Config, gateways func(key string) (*model.Gat
 	return c
 }
 
-// parentFinder resolves a route's parentRefs.
 type parentFinder struct {
 	r        store.Reader
 	cfg      Config
@@ -55,7 +54,6 @@ func (p *parentFinder) find() {
 	}
 }
 
-// parentRef applies the defaults of a parentRef.
 func parentRef(namespace string, spec *gatewayv1.ParentReference) report.ParentRef {
 	ref := report.ParentRef{Group: gatewayv1.GroupName, Kind: "Gateway", Namespace: namespace, Name: string(spec.Name)}
 	if spec.Group != nil {
@@ -136,7 +134,6 @@ func (p *parentFinder) missing(kind store.Kind, key string) string {
 	return NotExist(p.r, report.Ref{Namespace: ref.Namespace}, ref)
 }
 
-// fixMissing is the fix for a parent that does not exist.
 const fixMissing = "create it, or name one that exists"
 
 // places returns a route's attachments to a parent's listeners, or a condition with the reason
@@ -189,7 +186,6 @@ func (p *parentFinder) places(gw *model.Gateway, ref report.ParentRef) (out []mo
 	return out, nil
 }
 
-// listenerNames lists the listeners of a Gateway or ListenerSet.
 func listenerNames(gw *model.Gateway, owner report.Ref) (out []string) {
 	for _, l := range gw.Listeners {
 		if l.Owner == owner {

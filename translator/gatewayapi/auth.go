@@ -56,7 +56,6 @@ func (b *ruleBuilder) authPath(path, field string) string {
 	return strings.TrimRight(path, "/")
 }
 
-// headerNames converts names to lower case.
 func (b *ruleBuilder) headerNames(list []string, field string) (names []string) {
 	for i, name := range list {
 		names = append(names, b.headerName(name, fmt.Sprintf("%s[%d]", field, i)))

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// shares resolves a rule's backendRefs.
 func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.Match, field string) []share {
 	var out []share
 	for i := range specs {
@@ -62,10 +61,8 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 // speakHTTP2 is the fix for a pool or an import whose servers take no gRPC.
 const speakHTTP2 = "set appProtocol: kubernetes.io/h2c on it if its servers speak that"
 
-// takesGRPC reports whether a pool or an exporting cluster takes gRPC requests.
 func takesGRPC(t Target) bool { return t.Protocol == model.H2C }
 
-// withoutGRPC warns about exporting clusters that take none of a GRPCRoute's requests.
 func (b *ruleBuilder) withoutGRPC(res Resolution, ref report.Ref, field string) {
 	if !b.grpc() || res.Members == nil {
 		return
@@ -78,7 +75,6 @@ func (b *ruleBuilder) withoutGRPC(res Resolution, ref report.Ref, field string) 
 	}
 }
 
-// ambiguous warns about an ambiguous name of an import.
 func (b *ruleBuilder) ambiguous(ref report.Ref, field string) {
 	if !isPool(ref) || ref.Kind != store.InferencePoolImports.Kind() {
 		return
@@ -88,7 +84,6 @@ func (b *ruleBuilder) ambiguous(ref report.Ref, field string) {
 	}
 }
 
-// drained warns about backends with a weight whose targets take no new requests.
 func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, field string) {
 	takes := func(s share) bool {
 		return s.weight > 0 &&
@@ -129,11 +124,8 @@ func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, f
 	return res.Targets[0].Cluster, ref
 }
 
-// addressNotAllowed is the reason of ResolvedRefs for a backend with addresses that are not
-// allowed.
 const addressNotAllowed gatewayv1.RouteConditionReason = "AddressNotAllowed"
 
-// outside reports a backend with addresses that are not allowed.
 func (b *ruleBuilder) outside(res Resolution, field string) {
 	if res.Outside != "" {
 		b.unresolved = append(b.unresolved,
@@ -142,7 +134,6 @@ func (b *ruleBuilder) outside(res Resolution, field string) {
 	}
 }
 
-// backendRef applies the defaults of a reference.
 func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report.Ref {
 	ref := report.Ref{Kind: "Service", Namespace: namespace, Name: string(spec.Name)}
 	if spec.Group != nil {
@@ -218,7 +209,6 @@ func (b *ruleBuilder) resolve(ref report.Ref, port *gatewayv1.PortNumber) Resolu
 	return res
 }
 
-// groupOf returns the group of a supported kind of backend with a group; else "".
 func groupOf(kind string) string {
 	for _, k := range []store.Kind{store.InferencePools, store.InferencePoolImports, store.ServiceImports} {
 		if k.Kind() == kind {
@@ -240,7 +230,6 @@ func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 		pool.Kind)
 }
 
-// portCluster returns the cluster of a port of a Service or ServiceImport.
 func portCluster(ref report.Ref, kind model.ClusterKind, port int32) model.ClusterID {
 	id := model.ServiceCluster(ref.Namespace, ref.Name, port).WithKind(kind)
 	if services.IsServiceImport(ref) {
@@ -249,7 +238,6 @@ func portCluster(ref report.Ref, kind model.ClusterKind, port int32) model.Clust
 	return id
 }
 
-// service resolves one port of a Service or ServiceImport for a route.
 func service(r store.Reader, from, ref report.Ref, port int32) Resolution {
 	kind := from.Kind
 	svc, ok := services.Find(r, ref)

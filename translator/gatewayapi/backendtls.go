@@ -162,7 +162,6 @@ func oldest(
 	return best
 }
 
-// isService reports whether a target is a Service or a ServiceImport.
 func isService(t report.Ref) bool {
 	return t.Group == "" && t.Kind == store.Services.Kind() || services.IsServiceImport(t)
 }

@@ -87,7 +87,6 @@ func PolicyReport(r store.Reader, key string, targets PolicyTargets) (report.Rep
 	return out, true
 }
 
-// targeted returns a policy's Accepted condition with regard to one target.
 func targeted(r store.Reader, p *gatewayv1.BackendTLSPolicy, target report.Ref, section string,
 	sections []string) report.Condition {
 	missing := func(format string, args ...any) report.Condition {
@@ -155,7 +154,6 @@ func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string
 	return out
 }
 
-// policyGateways returns the Gateways that send requests to a policy's targets.
 func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, t := range p.Spec.TargetRefs {
 		target, section := unaliased(r, report.Ref{

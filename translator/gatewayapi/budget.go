@@ -209,7 +209,6 @@ func CopiesLoss(route report.Ref, budget time.Duration, at ChainCharge, hosts in
 		route.Namespace, budget, at.Chain, at.Gateway, takes.Round(time.Microsecond), hosts)}
 }
 
-// budgetFix is the fix for a route without a place.
 func budgetFix(loss model.Loss) string {
 	return fmt.Sprintf(
 		"write fewer hostnames, matches and conditions, attach the route to a Gateway of namespace %s, or "+

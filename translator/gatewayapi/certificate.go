@@ -46,7 +46,6 @@ func (b *listenerBuilder) certificate(ref gatewayv1.SecretObjectReference) (name
 	return "", nil, falseCondition(gatewayv1.ListenerConditionResolvedRefs, reason, problem)
 }
 
-// secretRef applies the defaults of a reference to a Secret.
 func secretRef(namespace string, ref gatewayv1.SecretObjectReference) report.Ref {
 	target := report.Ref{Kind: "Secret", Namespace: namespace, Name: string(ref.Name)}
 	if ref.Group != nil {
@@ -185,7 +184,6 @@ func nameless(leaf *x509.Certificate) error {
 	return nil
 }
 
-// fits reports whether one of a listener's certificates is valid for its hostname.
 func fits(hostname string, leaves []*x509.Certificate) bool {
 	if hostname == "*" {
 		return true

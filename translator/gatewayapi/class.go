@@ -30,7 +30,6 @@ func Class(r store.Reader, cfg Config, name string) *report.Report {
 	return out
 }
 
-// ours reports whether a Gateway is ours, and the finding if it is not.
 func ours(r store.Reader, cfg Config, gw *gatewayv1.Gateway) (bool, report.Finding) {
 	name := string(gw.Spec.GatewayClassName)
 	f := report.Finding{Owner: store.Gateways.Ref(gw), Field: "spec.gatewayClassName"}

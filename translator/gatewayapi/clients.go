@@ -19,7 +19,6 @@ type clientRule struct {
 	validation *gatewayv1.FrontendTLSValidation // nil: none required
 }
 
-// clientRules returns a Gateway's rules, the default one first.
 func clientRules(gw *gatewayv1.Gateway) []clientRule {
 	if gw.Spec.TLS == nil || gw.Spec.TLS.Frontend == nil {
 		return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonInternalError is the reason for a route whose translation panics.
 const reasonInternalError gatewayv1.RouteConditionReason = "InternalError"
 
 // Retain decides a route for which Attach panics. The rules of last stay in force, at the route's
@@ -43,14 +42,12 @@ func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses [
 	return a
 }
 
-// closed reports whether an attachment never had rules of its own.
 func closed(a *model.Attachment) bool {
 	return slices.ContainsFunc(a.Parents, func(p report.Parent) bool {
 		return p.Conditions[0].Reason == string(reasonInternalError)
 	})
 }
 
-// closedRule sets a rule's matches, and an error as the action.
 func (b *ruleBuilder) closedRule(rule *model.Rule, field string, matches func(field string) []model.Match) {
 	rule.Action = b.errorAction("This route's configuration cannot be translated.")
 	defer func() {

@@ -86,7 +86,6 @@ func (b *listenerBuilder) against(i, a, z int, fix string) bool {
 	return false
 }
 
-// finish sets the chains of listeners with traffic, and the conditions.
 func (b *listenerBuilder) finish(rejected bool) {
 	for i, l := range b.out.Listeners {
 		s := &b.state[i]

@@ -32,7 +32,6 @@ func Contest(gateway, listener string, candidates []*model.Candidate) []model.Lo
 	return kindLosses(all)
 }
 
-// contender is a candidate at one listener.
 type contender struct {
 	from  *model.Candidate
 	place model.Place
@@ -94,7 +93,6 @@ func kindLosses(all []contender) (losses []model.Loss) {
 	return losses
 }
 
-// claims holds hosts with the first route that has them.
 type claims struct {
 	exact map[string]report.Ref
 	below map[string]report.Ref // hosts that cover a claimed one

@@ -150,7 +150,6 @@ func HostsOn(gateway string, a *model.Attachment) (n int) {
 	return n
 }
 
-// overrun adds the rules above a budget to a parent's conditions.
 func overrun(a *model.Attachment, conditions []report.Condition, overruns []model.Overrun) []report.Condition {
 	b := ruleBuilder{out: a}
 	for _, o := range overruns {

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// filters is the combined effect of a list of filters.
 type filters struct {
 	redirect          *model.Redirect
 	rewriteHost       string
@@ -38,7 +37,6 @@ func (f *filters) own() *model.OwnFilters {
 		Auth: f.auth}
 }
 
-// filters reads a rule's or a backend's filters. field is the list's path.
 func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model.Match, field string,
 	backend bool) filters {
 	var f filters
@@ -135,7 +133,6 @@ func (b *ruleBuilder) headerName(name, field string) string {
 	return strings.ToLower(name)
 }
 
-// text checks a part of a header or request line.
 func (b *ruleBuilder) text(s, field string) {
 	if strings.ContainsAny(s, "\x00\r\n") {
 		b.unsupported(field, "%q has a character that ends a header", s)
@@ -167,7 +164,6 @@ func (b *ruleBuilder) redirect(spec *gatewayv1.HTTPRequestRedirectFilter, matche
 	return out
 }
 
-// pathChange reads a path modifier. Replacing a prefix needs PathPrefix matches.
 func (b *ruleBuilder) pathChange(spec *gatewayv1.HTTPPathModifier, matches []model.Match,
 	field string) model.PathChange {
 	switch {
@@ -216,7 +212,6 @@ func (b *ruleBuilder) timeouts(spec *gatewayv1.HTTPRouteTimeouts, field string) 
 	return request, backend
 }
 
-// retry reads a retry rule. Attempts default to one, as in Envoy.
 func (b *ruleBuilder) retry(spec *gatewayv1.HTTPRouteRetry, field string) *model.Retry {
 	if spec == nil {
 		return nil

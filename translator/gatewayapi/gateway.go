@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// anyAddress is the default address of a Gateway.
 const anyAddress = "0.0.0.0"
 
 // Gateway decides a Gateway and its listeners. key is "namespace/name". The result is nil if the
@@ -64,7 +63,6 @@ func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	return out
 }
 
-// bindings sets the addresses to bind, or returns the condition for unsupported addresses.
 func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Condition {
 	for i, a := range gw.Spec.Addresses {
 		field := fmt.Sprintf("spec.addresses[%d]", i)
@@ -99,7 +97,6 @@ func bindings(out *model.Gateway, cfg Config, gw *gatewayv1.Gateway) *report.Con
 	return nil
 }
 
-// notUsed warns about fields without effect.
 func notUsed(out *model.Gateway, gw *gatewayv1.Gateway) {
 	warn := func(field, problem, fix string) {
 		f := finding(out.Ref, field, problem, fix)

@@ -42,7 +42,6 @@ func grpcFilters(specs []gatewayv1.GRPCRouteFilter) []gatewayv1.HTTPRouteFilter 
 	return out
 }
 
-// grpcMatches returns the valid matches of a rule; the others are problems.
 func (b *ruleBuilder) grpcMatches(specs []gatewayv1.GRPCRouteMatch, field string) []model.Match {
 	if len(specs) == 0 {
 		specs = []gatewayv1.GRPCRouteMatch{{}}
@@ -80,7 +79,6 @@ func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) mo
 // anyName matches one element of a gRPC path, /SERVICE/METHOD.
 const anyName = "[^/]+"
 
-// grpcMethod converts a method match into a path match.
 func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch, field string) {
 	if spec.Service != nil {
 		m.GRPC.Service = *spec.Service
@@ -116,7 +114,6 @@ func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch
 	}
 }
 
-// grpcPattern returns an expression that matches one whole name.
 func (b *ruleBuilder) grpcPattern(pattern, field string) string {
 	if pattern == "" {
 		return anyName

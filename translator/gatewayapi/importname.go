@@ -78,7 +78,6 @@ func ImportPolicies(r store.Reader, namespace, name string) []*v1alpha1.PoolPoli
 	return list
 }
 
-// imported is Imported with all clusters.
 func imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, ok := store.InferencePoolImports.Get(r, key)
 	offers := store.Offers.By(r, store.ByImport, key)

@@ -91,7 +91,6 @@ func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {
 	b.state = append(b.state, s)
 }
 
-// allowed reads allowedRoutes.
 func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gatewayv1.Listener, kinds []report.Ref,
 	field string) {
 	l.Allowed = model.AllowedRoutes{Kinds: kinds, From: string(gatewayv1.NamespacesFromSame)}
@@ -126,7 +125,6 @@ func (b *listenerBuilder) allowed(l *model.Listener, s *listenerState, spec *gat
 	l.Allowed.Selector = selector.String()
 }
 
-// kinds returns the supported ones of the wanted kinds, in the order of the spec.
 func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupKind, supported []report.Ref,
 	field string) (out []report.Ref) {
 	for i, k := range wanted {
@@ -148,7 +146,6 @@ func (b *listenerBuilder) kinds(s *listenerState, wanted []gatewayv1.RouteGroupK
 	return out
 }
 
-// kindNames joins kinds: "HTTPRoute or GRPCRoute".
 func kindNames(kinds []report.Ref) string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -157,7 +154,6 @@ func kindNames(kinds []report.Ref) string {
 	return strings.Join(names, " or ")
 }
 
-// tls reads the certificates of a listener that terminates TLS.
 func (b *listenerBuilder) tls(l *model.Listener, s *listenerState, spec *gatewayv1.Listener, field string) {
 	if spec.Protocol == gatewayv1.HTTPSProtocolType {
 		b.clients(l, s)

@@ -58,7 +58,6 @@ func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	return false
 }
 
-// sets adds the listeners of the allowed ListenerSets.
 func (b *listenerBuilder) sets() {
 	for i, set := range listenerSets(b.r, store.ID(b.gw)) {
 		out := model.ListenerSet{Ref: store.ListenerSets.Ref(set)}
@@ -131,7 +130,6 @@ func setConditions(accepted, programmed gatewayv1.ListenerSetConditionReason, me
 	}
 }
 
-// share assigns each finding to its owner.
 func (b *listenerBuilder) share() {
 	for _, f := range b.found {
 		to := &b.out.Findings

@@ -26,7 +26,6 @@ var methods = []gatewayv1.HTTPMethod{
 	gatewayv1.HTTPMethodConnect, gatewayv1.HTTPMethodOptions, gatewayv1.HTTPMethodTrace, gatewayv1.HTTPMethodPatch,
 }
 
-// matches returns the valid matches of a rule; the others are problems.
 func (b *ruleBuilder) matches(specs []gatewayv1.HTTPRouteMatch, field string) []model.Match {
 	if len(specs) == 0 { // the default of the field
 		specs = []gatewayv1.HTTPRouteMatch{{}}

@@ -80,7 +80,6 @@ func meanings(r store.Reader, namespace, name string) (out []Meaning) {
 	return out
 }
 
-// wholeImport returns an import by its own name.
 func wholeImport(r store.Reader, namespace, name string) (m Meaning, ok bool) {
 	m = Meaning{Namespace: namespace, Import: name}
 	obj, exists := store.InferencePoolImports.Get(r, m.Key())
@@ -100,7 +99,6 @@ func wholeImport(r store.Reader, namespace, name string) (m Meaning, ok bool) {
 	return m, exists || len(offers) > 0
 }
 
-// oneCluster returns an exporting cluster of an import.
 func oneCluster(r store.Reader, namespace, name, cluster string) (m Meaning, ok bool) {
 	m = Meaning{Namespace: namespace, Import: name, Cluster: cluster}
 	if o, offered := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster))); offered &&
@@ -141,7 +139,6 @@ func made(obj *inferenceapi.InferencePoolImport) bool {
 	return obj.Labels[v1alpha1.ImportedByLabel] != ""
 }
 
-// created returns an object's creation time, like store.Offer.Since.
 func created(obj *inferenceapi.InferencePoolImport) int64 {
 	if obj.CreationTimestamp.IsZero() {
 		return 0

@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// badParameters is an unusable parametersRef.
 type badParameters struct{ field, problem, fix string }
 
 // parameters merges the EnvoyFleets of a Gateway and its class: the Gateway's fields take

@@ -15,12 +15,10 @@ import (
 // Envoy changes requests before matching, and matches encoded query parameters. So matches are
 // converted to that form, and impossible ones get a Warning.
 
-// unreachable warns about a match that no request meets.
 func (b *ruleBuilder) unreachable(field, why, fix string) {
 	b.warn(field, "no request meets this match: "+why, fix)
 }
 
-// normalPath normalizes an exact path or a prefix.
 func (b *ruleBuilder) normalPath(m *model.Match, field string) {
 	path, ok := envoy.NormalizePath(m.Path)
 	switch {
@@ -38,7 +36,6 @@ func (b *ruleBuilder) normalPath(m *model.Match, field string) {
 	m.Path = path
 }
 
-// reachableHeader warns about a header that routes never receive.
 func (b *ruleBuilder) reachableHeader(name, typ, value, field string) {
 	name = strings.ToLower(name)
 	exact := typ == string(gatewayv1.HeaderMatchExact)
@@ -163,13 +160,11 @@ func demanded(re *syntax.Regexp, never func(string) bool) string {
 	return ""
 }
 
-// unreachableInPath reports whether no normalized path contains a text.
 func unreachableInPath(text string) bool {
 	path, ok := envoy.NormalizePath("/x" + text + "x")
 	return !ok || path != "/x"+text+"x"
 }
 
-// unreachableInQuery reports whether no query parameter's value contains a text.
 func unreachableInQuery(text string) bool {
 	return strings.IndexFunc(text, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' || c == '&' }) >= 0
 }

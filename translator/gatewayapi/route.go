@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// route holds the common fields of all kinds of routes.
 type route struct {
 	ref       report.Ref
 	created   metav1.Time
@@ -19,7 +18,6 @@ type route struct {
 	hostnames []gatewayv1.Hostname
 }
 
-// findRoute reads the route of a key in store.ByRoute.
 func findRoute(r store.Reader, key string) (route, bool) {
 	kind, id := store.ParseTargetKey(key)
 	switch kind {

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// problem is why a rule cannot be served as written.
 type problem struct {
 	field  string // JSON path
 	reason gatewayv1.RouteConditionReason
@@ -74,7 +73,6 @@ func (b *ruleBuilder) build() {
 	}
 }
 
-// sorted sorts a list in place and removes duplicates.
 func sorted[T comparable](list []T, order func(a, b T) int) []T {
 	slices.SortFunc(list, order)
 	return slices.Compact(list)
@@ -134,7 +132,6 @@ func (b *ruleBuilder) datagrams() bool { return b.out.Route.Kind == store.UDPRou
 
 func (b *ruleBuilder) carried() string { return carried(b.out.Route.Kind) }
 
-// carried names the traffic of a kind of route, for messages.
 func carried(kind string) string {
 	switch kind {
 	case store.UDPRoutes.Kind():
@@ -145,7 +142,6 @@ func carried(kind string) string {
 	return "requests"
 }
 
-// answered describes the result for traffic without a backend, for messages.
 func (b *ruleBuilder) answered() string {
 	switch {
 	case b.datagrams():
@@ -158,7 +154,6 @@ func (b *ruleBuilder) answered() string {
 	return "requests for it are answered 500"
 }
 
-// elsewhere describes the result for requests whose match cannot be read.
 func (b *ruleBuilder) elsewhere() string {
 	if !b.unread {
 		return ""
@@ -204,7 +199,6 @@ func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Matc
 	return action
 }
 
-// need records everything that the rule's backends need.
 func (b *ruleBuilder) need(shares []share) {
 	for _, s := range shares {
 		b.out.Clusters = append(b.out.Clusters, s.clusters...)

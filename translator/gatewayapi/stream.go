@@ -69,7 +69,6 @@ func Stream(gw *model.Gateway, chain, host string, attached []*model.Attachment)
 	return out
 }
 
-// streamName returns the name of the stream of a listener's host.
 func streamName(l *model.Listener, host string) string {
 	if l.Datagrams() {
 		return model.DatagramName(l.Port)

@@ -46,7 +46,6 @@ func (b *ruleBuilder) extension(f *filters, spec *gatewayv1.LocalObjectReference
 	}
 }
 
-// restrict applies a backend's subset to its resolution.
 func (b *ruleBuilder) restrict(res *Resolution, ref report.Ref, f *filters, field string) {
 	switch {
 	case f.subset == nil || res.Reason != "":

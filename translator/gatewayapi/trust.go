@@ -14,7 +14,6 @@ import (
 // caKey is the key of CA certificates in a ConfigMap (Gateway API, CACertificateRefs).
 const caKey = "ca.crt"
 
-// caProblem is why a reference to CA certificates is unusable.
 type caProblem int
 
 const (
@@ -24,7 +23,6 @@ const (
 	caDenied           // no ReferenceGrant allows it
 )
 
-// trustProblem is an unusable reference to CA certificates.
 type trustProblem struct {
 	index int // in the list
 	why   caProblem

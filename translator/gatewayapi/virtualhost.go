@@ -97,7 +97,6 @@ func mostSpecific(hostnames []string, host string) (best string) {
 	return best
 }
 
-// candidate is one match of one rule, with the applicable hostname of its route.
 type candidate struct {
 	host  string
 	from  *model.Attachment
@@ -143,13 +142,11 @@ func (w *wideRules) above(c candidate) bool {
 	return w.rules[c.rule]
 }
 
-// overAction returns the action of a rule above a budget.
 func overAction(a *model.Attachment) *model.Action {
 	action := (&ruleBuilder{out: a}).errorAction("The regular expressions of this route are above their budget.")
 	return &action
 }
 
-// everything is the matchKey of a match for every request.
 var everything = matchKey(&model.Match{PathKind: model.PathPrefix, Path: "/"})
 
 // matchKey is equal for matches with the same fields.

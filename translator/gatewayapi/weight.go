@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// share is one backendRef: its weight, and the targets that share it.
 type share struct {
 	weight            uint32
 	backend           string   // store.TargetKey
@@ -65,7 +64,6 @@ func weigh(shares []share) []model.WeightedBackend {
 	return out
 }
 
-// to returns the share's backend with one of its targets.
 func (s *share) to(t Target) model.WeightedBackend {
 	return model.WeightedBackend{
 		Cluster: t.Cluster, Backend: s.backend, Picker: t.Picker, Hops: t.Hops, External: t.External,

@@ -52,7 +52,6 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 	return &demandedIndex{table: name[0], index: name[1], wait: wait, read: map[string]bool{}}
 }
 
-// demandedIndex is an index of a store table in Demand or Follow.
 type demandedIndex struct {
 	table, index string
 	wait         bool            // rows wait for its keys
@@ -100,7 +99,6 @@ func (t *Table[K, V]) keep(key K) {
 	t.kept[key] = struct{}{}
 }
 
-// readersChanged records that a subject gains or loses a reader.
 func (d *demand) readersChanged(s *subject) {
 	if k, ok := s.key.(*keyed[string]); ok && k.column.demand != nil {
 		if d.dirty == nil {

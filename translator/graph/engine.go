@@ -32,7 +32,6 @@ func New() *Engine {
 		demand: &demand{}}
 }
 
-// column returns the column of an index of the store, which it creates at first.
 func (e *Engine) column(table, index string) *column[string] {
 	name := [2]string{table, index}
 	c := e.columns[name]

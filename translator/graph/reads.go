@@ -22,7 +22,6 @@ type keyed[K comparable] struct {
 	value  K
 }
 
-// described is a keyed of any type.
 type described interface {
 	forget()
 	describe() string
@@ -166,7 +165,6 @@ func (m *moreReaders) all(yield func(*node) bool) {
 	}
 }
 
-// invalidate marks all readers dirty.
 func (s *subject) invalidate() {
 	for n := range s.readers.all {
 		n.row.invalidate(s)
@@ -187,7 +185,6 @@ func (c *column[K]) changed(key K, moved bool) {
 	}
 }
 
-// read records a read of the computation in progress.
 func read[K comparable](r *Reader, c *column[K], key K) {
 	if !r.remembers {
 		return
@@ -204,7 +201,6 @@ func read[K comparable](r *Reader, c *column[K], key K) {
 	r.engine.note(&s.subject)
 }
 
-// note adds a subject to the reads of the computation in progress.
 func (e *Engine) note(s *subject) {
 	if s.seen != e.computation {
 		s.seen = e.computation

@@ -103,7 +103,6 @@ func (t *Table[K, V]) fell(key K, n *row[K, V]) {
 	}
 }
 
-// recovered records that a row is computed, or gone.
 func (t *Table[K, V]) recovered(key K, d *Diff) {
 	if _, ok := t.fallen[key]; ok {
 		delete(t.fallen, key)

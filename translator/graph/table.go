@@ -42,7 +42,6 @@ type Source[K comparable] interface {
 	feed(to dependent[K])
 }
 
-// dependent is a table whose rows exist because of a source's keys.
 type dependent[K comparable] interface{ markDirty(key K, cause *subject) }
 
 type row[K comparable, V any] struct {
@@ -58,7 +57,6 @@ func (n *row[K, V]) invalidate(cause *subject) { n.table.markDirty(n.key, cause)
 
 func (n *row[K, V]) describe() string { return describe(n.table.Name, n.key) }
 
-// layer is a Table of any type.
 type layer interface {
 	update(d *Diff)
 	explain(matches func(key string) bool) []Explanation
@@ -195,7 +193,6 @@ func (t *Table[K, V]) set(n *row[K, V], c Change[K, V]) {
 	}
 }
 
-// with returns a sorted list that includes n.
 func with[K comparable, V any](list []*row[K, V], n *row[K, V]) []*row[K, V] {
 	i, ok := find(list, n)
 	if ok {
@@ -204,7 +201,6 @@ func with[K comparable, V any](list []*row[K, V], n *row[K, V]) []*row[K, V] {
 	return slices.Insert(list, i, n)
 }
 
-// without returns a sorted list that excludes n.
 func without[K comparable, V any](list []*row[K, V], n *row[K, V]) []*row[K, V] {
 	if i, ok := find(list, n); ok {
 		return slices.Delete(list, i, i+1)

@@ -8,8 +8,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// exposure describes how requests reach some servers of an exporting cluster under a policy, which
-// may be nil.
 func exposure(
 	id model.ClusterID, at []model.RemoteAddress, policy *gatewayapi.BackendTLS, member bool, who, field string,
 ) model.Exposure {

@@ -127,7 +127,6 @@ func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	return func(member string) bool { return some && speaks[member] != model.H2C }
 }
 
-// throughMembers sends to the hops of an import's exporting clusters.
 func throughMembers(r store.Reader, hop *model.Hop, imp *model.Import) *model.Hop {
 	to := model.WeightedBackend{
 		Cluster: imp.Cluster, Backend: store.TargetKey(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name), Weight: 1,

@@ -144,7 +144,6 @@ func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.
 	return imp, whole, policies, true
 }
 
-// beyond reports a policy that leaves no cluster of an import.
 func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, outside []string) []report.Finding {
 	if len(outside) == 0 || len(obj.Status.Clusters) > 0 {
 		return nil
@@ -158,7 +157,6 @@ func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, 
 	}}
 }
 
-// listedNames limits the clusters in a finding.
 const listedNames = 8
 
 // misnamed reports clusters in a policy that do not exist or do not export the pool.
@@ -202,7 +200,6 @@ func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.Inf
 	return out
 }
 
-// fieldWithin restricts the clusters of an import.
 const fieldWithin = "spec.selection.within"
 
 // memberPolicy returns the policy of an exporting cluster: for NAME-CLUSTER, or else for the whole
@@ -259,7 +256,6 @@ func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePool
 	return f, reason
 }
 
-// declined returns the condition Accepted or Ready if it is False; else nil.
 func declined(conditions []metav1.Condition) *metav1.Condition {
 	for i := range conditions {
 		if c := &conditions[i]; c.Status == metav1.ConditionFalse && (c.Type == "Accepted" || c.Type == "Ready") {
@@ -590,7 +586,6 @@ func unaddressed(imp *model.Import, m *model.ImportMember, denied []outside, fie
 	})
 }
 
-// outside is a field with an address that may not become an endpoint.
 type outside struct{ field, problem string }
 
 func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.Finding) {
@@ -685,7 +680,6 @@ func Dialable(r store.Reader, imp *inferenceapi.InferencePoolImport,
 	return out
 }
 
-// importNamed returns the import that a name refers to (gatewayapi.ImportNamed).
 func importNamed(r store.Reader, namespace, name string, get func(key string) (*model.Import, bool)) (*model.Import,
 	bool) {
 	key, cluster, ok := gatewayapi.ImportNamed(r, namespace, name)

@@ -18,7 +18,6 @@ import (
 // controls their number and each is repeated.
 const mostNames = 32
 
-// hostNames holds the host names of an exporting cluster that are looked up.
 type hostNames struct {
 	used  map[string]bool // in lower case
 	first string          // first name that is not looked up
@@ -56,7 +55,6 @@ func namesOf(c *inferenceapi.ImportedCluster) hostNames {
 	return out
 }
 
-// leavesOut reports whether an address is a name that is not looked up.
 func (n hostNames) leavesOut(address string) bool {
 	if n.all <= mostNames || n.used[strings.ToLower(address)] {
 		return false
@@ -65,7 +63,6 @@ func (n hostNames) leavesOut(address string) bool {
 	return err != nil && addresses.Neither(address) == ""
 }
 
-// findings reports ignored names. field is the path of the cluster.
 func (n hostNames) findings(imp *model.Import, cluster, field string) []report.Finding {
 	if n.all <= mostNames {
 		return nil
@@ -79,7 +76,6 @@ func (n hostNames) findings(imp *model.Import, cluster, field string) []report.F
 	}}
 }
 
-// useNames marks the host names of an import as used.
 func useNames(r store.Reader, key string) {
 	imp, ok := gatewayapi.Imported(r, key)
 	if !ok {

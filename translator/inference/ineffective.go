@@ -115,16 +115,13 @@ func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	}, true
 }
 
-// modeListen is the mode of KV events in which model servers connect.
 const modeListen = "Listen"
 
-// readsCriticality reports whether the settings use the criticality of requests.
 func readsCriticality(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategyTree) || s.Strategy == string(v1alpha1.StrategyLoad) ||
 		s.ShedAfter > 0 || s.FlowControl.On
 }
 
-// readsSessions reports whether a strategy keeps sessions at an endpoint.
 func readsSessions(s *model.PickerSettings) bool {
 	return s.Strategy == string(v1alpha1.StrategySession) || s.Plugins != nil && s.Plugins.Sessions
 }
@@ -139,13 +136,11 @@ func comparesPrefixes(s *model.PickerSettings) bool {
 	return compares && readsBody(s)
 }
 
-// needsPages reports whether the settings need metrics pages.
 func needsPages(s *model.PickerSettings) bool {
 	return readsPages(s) || readsPages(&model.PickerSettings{Strategy: s.Shadow}) || s.FullQueue > 0 ||
 		s.FullKVCachePercent > 0 || s.ShedAfter > 0 || s.FlowControl.On
 }
 
-// readsPages reports whether a strategy reads metrics pages.
 func readsPages(s *model.PickerSettings) bool {
 	switch v1alpha1.Strategy(s.Strategy) {
 	case v1alpha1.StrategyLoad, v1alpha1.StrategyTree:
@@ -260,7 +255,6 @@ func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) repor
 		Problem: problem, Fix: fix}
 }
 
-// drop removes zero findings.
 func drop(list []report.Finding) (out []report.Finding) {
 	for _, f := range list {
 		if f != (report.Finding{}) {

@@ -139,7 +139,6 @@ func ObjectiveReport(r store.Reader, tables Tables, key string) (report.Report, 
 	return rep.Report, true
 }
 
-// modelReport is a report on an object that belongs to a pool.
 type modelReport struct{ report.Report }
 
 func newModelReport(owner report.Ref) *modelReport {

@@ -70,8 +70,6 @@ func Models(r store.Reader, id objectid.Target) *model.Models {
 	return out
 }
 
-// modelUse reports whether a pool's picker must read the models of requests, and whether it
-// replaces some.
 func modelUse(r store.Reader, namespace, pool string) (reads, rewrites bool) {
 	target := store.TargetKey("InferencePool", namespace, pool)
 	for _, m := range store.InferenceModels.By(r, store.ByTarget, target) {
@@ -137,7 +135,6 @@ func (c *claims) targets() (*inferenceapi.InferenceModel, *llmd.InferenceModelRe
 	return nil, rw, rule
 }
 
-// rule returns the rule for the model's requests; false without one.
 func (c *claims) rule() (out model.ModelRule, ok bool) {
 	if m := c.model(); m != nil {
 		ok, out.Criticality = true, m.Spec.Criticality
@@ -176,7 +173,6 @@ func older(a, b metav1.Object) bool {
 	return cmp.Or(at.Compare(bt.Time), strings.Compare(a.GetName(), b.GetName())) < 0
 }
 
-// rewritten lists the distinct models in an InferenceModelRewrite.
 func rewritten(rw *llmd.InferenceModelRewrite) (names []string) {
 	for i := range rw.Spec.Rules {
 		if len(rw.Spec.Rules[i].Matches) == 0 {
@@ -216,7 +212,6 @@ func invalidModel(m *inferenceapi.InferenceModel) (problem, field, fix string) {
 	return invalidWeights(weights, "spec.targetModels")
 }
 
-// invalidRewrite validates an InferenceModelRewrite.
 func invalidRewrite(rw *llmd.InferenceModelRewrite) (problem, field, fix string) {
 	if rw.Spec.PoolRef == nil {
 		return "it is missing", "spec.poolRef", "name an InferencePool of the same namespace"
@@ -257,7 +252,6 @@ func invalidWeights(weights []*int32, path string) (problem, field, fix string) 
 	return "", "", ""
 }
 
-// maxWeight is the largest weight of a target.
 const maxWeight = 1_000_000
 
 // invalidPoolRef validates the group and kind of a reference to a pool. Both groups of

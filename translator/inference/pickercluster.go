@@ -51,8 +51,6 @@ func pickerCluster(id model.ClusterID) *model.Cluster {
 	}
 }
 
-// importPicker returns the cluster of an exporting cluster's picker at some addresses, with a
-// BackendTLSPolicy.
 func importPicker(
 	id model.ClusterID, owner report.Ref, cluster *inferenceapi.ImportedCluster, at []model.RemoteAddress,
 	tls *gatewayapi.BackendTLS,

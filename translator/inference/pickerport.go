@@ -105,7 +105,6 @@ func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, f
 	return "", ""
 }
 
-// asksWithSecret reports whether a port of an exporting cluster's picker needs a credential.
 func asksWithSecret(c *inferenceapi.ImportedCluster) bool {
 	named := func(at *inferenceapi.EndpointImport) bool { return at != nil && at.SecretRef != nil }
 	return c.EndpointPicker != nil && (named(c.EndpointPicker.Health) || named(c.EndpointPicker.Metrics))

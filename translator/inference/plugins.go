@@ -122,7 +122,6 @@ func document(r store.Reader, policy *v1alpha1.PoolPolicy,
 	return profile
 }
 
-// problemsOf returns a function that adds a policy document's problems to findings.
 func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string, problems ...endpointpicker.Problem) {
 	return func(field, where string, problems ...endpointpicker.Problem) {
 		for i, problem := range problems {
@@ -202,12 +201,10 @@ func noneOf(r store.Reader, kind store.Kind, namespace, name string) string {
 	return gatewayapi.Missing(r, ref, ref, "there is no "+ref.String())
 }
 
-// invalidScorer reports whether f is an error about a scorer's Service.
 func invalidScorer(f report.Finding) bool {
 	return f.Severity == report.Error && strings.HasPrefix(f.Problem, scorerProblem)
 }
 
-// configMapText returns a policy's text and its place, or a problem.
 func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (text, where string,
 	problem endpointpicker.Problem) {
 	m, ok := store.ConfigMaps.Get(r, objectid.Join(namespace, ref.Name))
@@ -246,7 +243,6 @@ func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
 	return c, c.Status == report.False
 }
 
-// invalidConfigRef reports whether a policy's configRef names no valid document.
 func invalidConfigRef(findings []report.Finding) bool {
 	return slices.ContainsFunc(findings, func(f report.Finding) bool {
 		return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldConfigRef) && !invalidScorer(f)

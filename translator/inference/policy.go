@@ -19,7 +19,6 @@ func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPoli
 	return oldestPolicy(gatewayapi.PoolPolicies(r, kind, namespace, name), kind, namespace, name)
 }
 
-// importPolicy is policyFor for a whole import.
 func importPolicy(r store.Reader, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	return oldestPolicy(gatewayapi.ImportPolicies(r, namespace, name), store.InferencePoolImports.Kind(), namespace,
 		name)
@@ -41,7 +40,6 @@ func oldestPolicy(list []*v1alpha1.PoolPolicy, kind, namespace, name string) (*v
 	return list[0], ignored
 }
 
-// settings returns a policy's picker settings with defaults.
 func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	s := model.PickerSettings{Strategy: string(v1alpha1.StrategyLoad), Criticality: string(v1alpha1.Standard),
 		Fallbacks: 2, Prefix: true}
@@ -153,7 +151,6 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 
 const failOpen = "FailOpen"
 
-// readsBody reports whether a pool's picker reads request bodies.
 func readsBody(s *model.PickerSettings) bool {
 	return s.Prefix || s.ResponseAffinity || s.EveryBody || s.ReadsModels || s.Processor != nil
 }
@@ -166,7 +163,6 @@ func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// addSpill adds a pool's spill targets.
 func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if policy == nil {
 		return

@@ -56,7 +56,6 @@ func basePool(r store.Reader, obj *inferencev1.InferencePool) (*model.Pool, *v1a
 	return p, policy
 }
 
-// describe returns the properties of a pool that do not depend on its kind of picker.
 func describe(obj *inferencev1.InferencePool, policy *v1alpha1.PoolPolicy, ignored []report.Finding) *model.Pool {
 	p := &model.Pool{
 		Name:     objectid.Target{Pool: objectid.Pool{Namespace: obj.Namespace, Name: obj.Name}},
@@ -185,7 +184,6 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 	}
 }
 
-// bestEffort reports that FailOpen has limits with an external picker.
 func bestEffort(owner report.Ref, field string) report.Finding {
 	return report.Finding{
 		Severity: report.Info, Owner: owner, Field: field,

@@ -81,7 +81,6 @@ func ProcessorHost(r store.Reader, processor *model.Processor) (at model.Externa
 	return at
 }
 
-// checkProcessor reports a processor that cannot be called.
 func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	processor := p.Settings.Processor
 	switch {
@@ -109,7 +108,6 @@ func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) 
 	}
 }
 
-// invalidProcessor reports whether f is an error about a processor's Service.
 func invalidProcessor(f report.Finding) bool {
 	return f.Severity == report.Error && strings.HasPrefix(f.Field, fieldProcessor)
 }

@@ -39,7 +39,6 @@ func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods 
 	return ranges{member: cluster, prefixes: at}, ranges{member: cluster, prefixes: podRanges}
 }
 
-// narrowed applies a policy's field.
 func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []report.Finding) {
 	if policy == nil {
 		return a, nil
@@ -76,7 +75,6 @@ const (
 	defaultMaxGateways = 4
 )
 
-// exporterRanges returns the podCIDRs of an exporting cluster.
 func exporterRanges(
 	owner report.Ref, c *inferenceapi.ImportedCluster, field string,
 ) (list []netip.Prefix, findings []report.Finding) {
@@ -127,7 +125,6 @@ func (a ranges) ofPolicy() string {
 	return fmt.Sprintf("%s of %s", a.field, store.PoolPolicies.Ref(a.policy))
 }
 
-// outsideClusterSet is part of the reason for addresses outside a member's allowed ranges.
 const outsideClusterSet = "the ranges that the ClusterSet allows member "
 
 // disjoint describes two lists without a common address; "" if all overlap.
@@ -149,7 +146,6 @@ func overlap(a, b []netip.Prefix) bool {
 	return slices.ContainsFunc(a, func(p netip.Prefix) bool { return slices.ContainsFunc(b, p.Overlaps) })
 }
 
-// fixOutside is addresses.Fix for an exporting cluster's ranges.
 func fixOutside(problem string) string {
 	switch {
 	case strings.Contains(problem, noCleartext):
@@ -167,7 +163,6 @@ func fixOutside(problem string) string {
 	return addresses.Fix(problem)
 }
 
-// parseRanges returns the sorted ranges, and the invalid CIDRs.
 func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 	for _, cidr := range cidrs {
 		p, err := addresses.ParseRange(cidr)
@@ -181,7 +176,6 @@ func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 	return slices.Compact(list), bad
 }
 
-// noCleartext is part of the reason for gateways without TLS.
 const noCleartext = "is reached in cleartext, which the ClusterSet does not allow member "
 
 // cleartextAllowed reports whether requests may reach an exporting cluster's gateways without TLS.
@@ -192,7 +186,6 @@ func cleartextAllowed(r store.Reader, id model.ClusterID) bool {
 	return !member || o.Cleartext || gatewayapi.BackendPolicy(r, id) != nil
 }
 
-// encrypted separates the addresses with TLS from the others.
 func encrypted(addrs []model.RemoteAddress, field, member string) (out []model.RemoteAddress, no []outside) {
 	for _, a := range addrs {
 		if a.Cleartext {

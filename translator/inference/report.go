@@ -154,7 +154,6 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	return rep, true
 }
 
-// ambiguous reports ambiguous names of imports in a policy.
 func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
 	owner := store.PoolPolicies.Ref(policy)
 	check := func(field string, ref v1alpha1.PoolRef) {
@@ -247,7 +246,6 @@ func ServersReport(r store.Reader, key string) (report.Report, bool) {
 	return rep, true
 }
 
-// of returns the findings about one owner.
 func of(owner report.Ref, list []report.Finding) []report.Finding {
 	var out []report.Finding
 	for _, f := range list {

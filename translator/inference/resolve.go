@@ -131,7 +131,6 @@ func (b Backends) together(res *gatewayapi.Resolution, r store.Reader, imp *mode
 	}
 }
 
-// useSpillNames marks the host names of a pool's spill imports as used.
 func useSpillNames(r store.Reader, p *model.Pool) {
 	for _, key := range p.SpillImports {
 		useNames(r, key)
@@ -191,7 +190,6 @@ func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 	addSpills(res, p.Spill)
 }
 
-// addSpills adds the hops, clusters and pickers of spill targets.
 func addSpills(res *gatewayapi.Resolution, list []model.Spill) {
 	for _, s := range list {
 		res.Hops = append(res.Hops, s.Hop)

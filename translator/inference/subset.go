@@ -37,7 +37,6 @@ func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 	return selector.String(), ""
 }
 
-// subsetFinding reports a subset that is not a valid label selector.
 func subsetFinding(policy *v1alpha1.PoolPolicy) (report.Finding, bool) {
 	_, problem := subsetSelector(policy)
 	return report.Finding{

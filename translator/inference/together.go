@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// takers returns the clusters behind the hops of an import's members that take requests, or would
-// if they were ready; nil if there are fewer than two.
+// takers returns the clusters behind the hops of members that take requests, or would if they were
+// ready; nil if there are fewer than two.
 func takers(imp *model.Import) (out []model.ClusterID) {
 	for i := range imp.Members {
 		switch m := &imp.Members[i]; {
@@ -123,7 +123,6 @@ func SpilledTo(r store.Reader, key string) (*model.Import, bool) {
 	return imp, true
 }
 
-// priority reports whether a policy orders the clusters.
 func priority(policy *v1alpha1.PoolPolicy) bool {
 	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Policy == v1alpha1.SelectPriority
 }
@@ -164,7 +163,6 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	}
 }
 
-// chooses reports whether a policy makes our picker choose among an import's clusters.
 func chooses(policy *v1alpha1.PoolPolicy) bool {
 	if policy == nil || policy.Spec.Selection == nil {
 		return false
@@ -173,12 +171,10 @@ func chooses(policy *v1alpha1.PoolPolicy) bool {
 	return by == v1alpha1.SelectLatency || by == v1alpha1.SelectLeastLoad
 }
 
-// keepsSessions reports whether a policy keeps each session in one cluster.
 func keepsSessions(policy *v1alpha1.PoolPolicy) bool {
 	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Affinity == v1alpha1.AffinitySession
 }
 
-// prioritize decides the order of the hops of an import with several clusters.
 func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	own := gatewayapi.OwnPlace(r)
 	var members []selection.Candidate
@@ -241,7 +237,6 @@ func place(m *model.ImportMember) selection.Place {
 	return selection.Place{Name: m.Name, Region: m.Region, Zone: m.Zone}
 }
 
-// setOrder sets the priorities of the members' hops.
 func setOrder(imp *model.Import, shares []selection.Share) {
 	hops := map[uint32]uint32{}
 	for _, s := range shares {

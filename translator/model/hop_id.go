@@ -67,7 +67,6 @@ func (id HopID) Compare(o HopID) int {
 		strings.Compare(id.Name, o.Name), strings.Compare(id.Member, o.Member))
 }
 
-// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -98,7 +97,6 @@ func (id HopID) String() string {
 	return name
 }
 
-// plain reports whether a byte of a member's name is not escaped.
 func plain(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.' }
 
 func escape(member string) string {

@@ -36,7 +36,6 @@ func target(svc *corev1.Service, port *corev1.ServicePort) targets {
 	return to
 }
 
-// targets selects the ports of a pod.
 type targets struct {
 	numbers []uint16
 	name    string // of a container's port, in place of numbers
