@@ -5,11 +5,16 @@
 // tables.go lists all results in order of computation: read it first. Each group of tables is
 // declared in the file of its name; keys.go has the composite keys:
 //
-//	gateways.go    Gateways and the certificates that they present       pools.go      pools, imports, their members
-//	routes.go      candidates, contests, attachments                      hosts.go      virtual hosts, route configurations
-//	listeners.go   listeners, chains that forward connections             hops.go       hops in front of pools
-//	clusters.go    clusters, assignments, external pickers                secrets.go    SDS secrets
-//	reports.go     reports about objects                                 panics.go     rows whose computation panics
+//	gateways.go    Gateways and the certificates that they present
+//	pools.go       pools, imports, their members
+//	routes.go      candidates, contests, attachments
+//	hosts.go       virtual hosts, route configurations
+//	listeners.go   listeners, chains that forward connections
+//	hops.go        hops in front of pools
+//	clusters.go    clusters, assignments, external pickers
+//	secrets.go     SDS secrets
+//	reports.go     reports about objects
+//	panics.go      rows whose computation panics
 //	parents.go     Gateways through which other clusters reach a pool
 //	budgets.go     limits of a namespace's load on other namespaces' Envoys
 //

@@ -124,10 +124,12 @@ func TestPool_FrozenPickerIsUnhealthyAndItsClusterChangesInPlace(t *testing.T) {
 	if checks != 1 || health != corev3.HealthStatus_UNKNOWN {
 		t.Errorf("before: %d health checks, %v", checks, health)
 	}
-	if name, checks, health := apply(frozen(true)); name != before || checks != 0 || health != corev3.HealthStatus_UNHEALTHY {
+	if name, checks, health := apply(frozen(true)); name != before || checks != 0 ||
+		health != corev3.HealthStatus_UNHEALTHY {
 		t.Errorf("while it is frozen: %s (before %s), %d health checks, %v", name, before, checks, health)
 	}
-	if name, checks, health := apply(frozen(false)); name != before || checks != 1 || health != corev3.HealthStatus_UNKNOWN {
+	if name, checks, health := apply(frozen(false)); name != before || checks != 1 ||
+		health != corev3.HealthStatus_UNKNOWN {
 		t.Errorf("afterwards: %s (before %s), %d health checks, %v", name, before, checks, health)
 	}
 }

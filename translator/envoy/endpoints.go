@@ -139,7 +139,8 @@ const maxFormer = 16
 // replaced reports whether before had endpoints and none of them remains in front.
 func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, replaced bool, err error) {
 	load, previous := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
-	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), previous)); err != nil {
+	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load),
+		proto.Unmarshal(before.Body(), previous)); err != nil {
 		return nil, false, err
 	}
 	has := map[string]bool{}

@@ -36,7 +36,8 @@ func TestWeight_ImportWithSeveralClustersIsOneBackend(t *testing.T) {
 	}{
 		"two clusters": {[]share{imported(backendOf(1, 2, 3)), local},
 			[]model.ClusterID{members, {Name: "c"}}},
-		"none takes requests now":             {[]share{imported(backendOf(1, 0, 0)), local}, []model.ClusterID{{Name: "c"}}},
+		"none takes requests now": {[]share{imported(backendOf(1, 0, 0)), local},
+			[]model.ClusterID{{Name: "c"}}},
 		"a filter that fails is answered 500": {[]share{failed, local}, []model.ClusterID{{}, {Name: "c"}}},
 	} {
 		var got []model.ClusterID

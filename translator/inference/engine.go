@@ -37,7 +37,8 @@ func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, fou
 		kind = "ModelServers"
 	}
 	problem := fmt.Sprintf(
-		"%s %s has the label %s: %.63q, which is no known engine: its metrics are read as metrics of %s", kind, first.Pod,
+		"%s %s has the label %s: %.63q, which is no known engine: its metrics are read as metrics of %s", kind,
+		first.Pod,
 		label, value, cmp.Or(p.Settings.Engine, endpointpicker.Engines[0]))
 	if more := len(unknown) - 1; more > 0 {
 		have := "have"

@@ -147,7 +147,8 @@ func TestOffer_OfWhichNothingIsAllowedTakesNoRequest(t *testing.T) {
 		}
 		if strings.Contains(texts(imp.Findings), "is known") ||
 			strings.Contains(texts(imp.Findings), "a known address") {
-			t.Errorf("%s: besides the denied address, a finding that there is no address: %s", what, texts(imp.Findings))
+			t.Errorf("%s: besides the denied address, a finding that there is no address: %s", what,
+				texts(imp.Findings))
 		}
 	}
 }

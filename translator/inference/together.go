@@ -152,7 +152,8 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Choice = &model.Choice{Picker: call, Margin: margin, Latency: latency, Blind: blind}
 	if keepsSessions(policy) {
 		session := settings(policy)
-		imp.Choice.Sessions, imp.Choice.SessionTTL, imp.Choice.SessionCookie = true, session.SessionTTL, session.SessionCookie
+		imp.Choice.Sessions, imp.Choice.SessionTTL, imp.Choice.SessionCookie = true, session.SessionTTL,
+			session.SessionCookie
 	}
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
 		imp.Findings = append(imp.Findings, report.Finding{
