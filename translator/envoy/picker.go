@@ -56,34 +56,12 @@ func (b *builder) pickerOverride(
 	if cluster.External() {
 		service.GetEnvoyGrpc().MaxReceiveMessageLength = u32(maxPickerMessage)
 	}
-	meta := func(k, v string) { // Envoy reads the value as a format
-		service.InitialMetadata = append(service.InitialMetadata,
-			&corev3.HeaderValue{Key: k, Value: strings.ReplaceAll(v, "%", "%%")})
-	}
-	if !cluster.External() && !p.Pool.IsZero() {
-		meta(metaPool, p.Pool.String())
-		if f.Retry != nil && f.Retry.Attempts > 0 {
-			meta(metaRetries, strconv.FormatUint(uint64(f.Retry.Attempts), 10))
-		}
-		if f.BackendTimeout != nil && *f.BackendTimeout > 0 {
-			meta(metaTries, "fixed")
-		}
-		if p.Subset != nil {
-			meta(metaSubset, p.Subset.Selector)
-		}
-		if len(p.Spill) > 0 {
-			meta(metaSpill, strings.Join(p.Spill, ","))
-		}
-		if p.Last {
-			meta(metaLast, "true")
-		}
-		if p.Open && !p.Closed && p.Subset == nil {
-			meta(metaOpen, "true")
-		}
-	}
-	if cluster.External() && p.RemotePool != "" {
-		meta(metaPool, p.RemotePool)
-		meta(metaImport, "true")
+	switch {
+	case !cluster.External() && !p.Pool.IsZero():
+		describePick(service, p, f)
+	case cluster.External() && p.RemotePool != "":
+		addMeta(service, metaPool, p.RemotePool)
+		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
 	// an ignored immediate response would be a 503 there
@@ -94,7 +72,7 @@ func (b *builder) pickerOverride(
 		pools = calls.pools
 	}
 	if name == filterPicker && !cluster.External() && (calls.models || strings.Contains(pools, ",")) {
-		meta(metaPools, pools)
+		addMeta(service, metaPools, pools)
 	}
 	mode := processingMode(body, p.Served)
 	if cluster.External() && p.RemotePool != "" {
@@ -121,6 +99,33 @@ func (b *builder) pickerOverride(
 			}}), b.extension("stream-errors", b.streamErrors()))
 	}
 	return config
+}
+
+func describePick(service *corev3.GrpcService, p *model.PickerCall, f *model.Forward) {
+	addMeta(service, metaPool, p.Pool.String())
+	if f.Retry != nil && f.Retry.Attempts > 0 {
+		addMeta(service, metaRetries, strconv.FormatUint(uint64(f.Retry.Attempts), 10))
+	}
+	if f.BackendTimeout != nil && *f.BackendTimeout > 0 {
+		addMeta(service, metaTries, "fixed")
+	}
+	if p.Subset != nil {
+		addMeta(service, metaSubset, p.Subset.Selector)
+	}
+	if len(p.Spill) > 0 {
+		addMeta(service, metaSpill, strings.Join(p.Spill, ","))
+	}
+	if p.Last {
+		addMeta(service, metaLast, "true")
+	}
+	if p.Open && !p.Closed && p.Subset == nil {
+		addMeta(service, metaOpen, "true")
+	}
+}
+
+func addMeta(service *corev3.GrpcService, key, value string) { // Envoy reads the value as a format
+	service.InitialMetadata = append(service.InitialMetadata,
+		&corev3.HeaderValue{Key: key, Value: strings.ReplaceAll(value, "%", "%%")})
 }
 
 // callAgain retries a lost picker's call at another one, within a request's limit for the pick.

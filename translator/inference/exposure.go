@@ -4,19 +4,8 @@ import (
 	"fmt"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
-	"github.com/penstock-project/penstock/translator/gatewayapi"
 	"github.com/penstock-project/penstock/translator/model"
 )
-
-func exposure(
-	id model.ClusterID, at []model.RemoteAddress, policy *gatewayapi.BackendTLS, member bool, who, field string,
-) model.Exposure {
-	out := model.Exposure{Cluster: id, Who: who, Field: field, Policy: policy != nil, Member: member}
-	for _, a := range at {
-		out.Cleartext, out.TLS = out.Cleartext || a.Cleartext, out.TLS || !a.Cleartext
-	}
-	return out
-}
 
 // Exposed returns the findings about requests that leave this cluster without TLS, or reach
 // unverified servers.

@@ -74,31 +74,12 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	if !ok {
 		return report.Report{}, false
 	}
-	owner := store.PoolPolicies.Ref(policy)
-	rep := report.Report{Owner: owner}
-	target := policy.Spec.TargetRef
-	var all []report.Finding
-	found := false
-	if target.Kind == "InferencePoolImport" {
-		var imp *model.Import
-		if imp, found = importNamed(r, policy.Namespace, target.Name,
-			func(key string) (*model.Import, bool) { return tables.Import(r, key) }); found {
-			all = imp.Findings
-		}
-	} else if target.Name != "" {
-		var p *model.Pool
-		if p, found = tables.Pool(r, objectid.Join(policy.Namespace, target.Name)); found {
-			all = p.Findings
-		}
-	}
-	if target.Name == "" { // routes name the policy
-		found = true
-	}
+	owner, target := store.PoolPolicies.Ref(policy), policy.Spec.TargetRef
+	all, found := targetFindings(r, tables, policy)
 	if !found && target.Kind != "InferencePoolImport" && elsewhere(r, policy.Namespace, target.Name) {
 		return report.Report{}, false
 	}
-	rep.Findings = of(owner, all)
-	rep.Findings = append(rep.Findings, ambiguous(r, policy)...)
+	rep := report.Report{Owner: owner, Findings: append(of(owner, all), ambiguous(r, policy)...)}
 	if ns := target.Namespace; ns != "" && ns != policy.Namespace {
 		rep.Findings = append(rep.Findings, report.Finding{
 			Severity: report.Warning, Owner: owner, Field: "spec.targetRef.namespace",
@@ -110,48 +91,80 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	if f, invalid := subsetFinding(policy); invalid {
 		rep.Findings = append(rep.Findings, f)
 	}
-	accepted := report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
-	conflict := func(f report.Finding) bool { return f.Field == "spec.targetRef" }
-	switch {
-	case !found:
+	if !found {
 		problem := noneOf(r, kindOf(target), policy.Namespace, target.Name)
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "TargetNotFound", Message: problem}
 		rep.Findings = append(rep.Findings, report.Finding{
 			Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem,
 			Fix: "name a pool of the policy's own namespace",
 		})
-	case slices.ContainsFunc(rep.Findings, conflict):
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "Conflicted",
-			Message: rep.Findings[slices.IndexFunc(rep.Findings, conflict)].Problem}
-	case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
-		return f.Field == fieldSubset && f.Severity == report.Error
-	}):
-		f := rep.Findings[slices.IndexFunc(rep.Findings, func(f report.Finding) bool { return f.Field == fieldSubset })]
-		accepted = report.Condition{Type: "Accepted", Status: report.False, Reason: "InvalidSubset",
-			Message: f.Field + ": " + f.Problem + "; " + f.Fix}
-	default:
-		if c, invalid := pluginsCondition(rep.Findings); invalid {
-			accepted = c
-		}
+		rep.Conditions = []report.Condition{policyRefused("TargetNotFound", problem)}
+		return rep, true
 	}
+	accepted := policyAccepted(rep.Findings)
 	rep.Conditions = []report.Condition{accepted}
 	if accepted.Status == report.True {
-		refs := resolved("InvalidSpillTarget", rep.Findings)
-		switch {
-		case invalidConfigRef(rep.Findings):
-			refs = resolved("InvalidConfigRef", rep.Findings)
-		case slices.ContainsFunc(rep.Findings, invalidScorer):
-			refs = resolved("InvalidScorerRef", rep.Findings)
-		case slices.ContainsFunc(rep.Findings, invalidProcessor):
-			refs = resolved("InvalidProcessorRef", rep.Findings)
-		case slices.ContainsFunc(rep.Findings, func(f report.Finding) bool {
-			return f.Field == fieldWithin && f.Severity == report.Error
-		}):
-			refs = resolved("NoClusterWithin", rep.Findings)
-		}
-		rep.Conditions = append(rep.Conditions, refs)
+		rep.Conditions = append(rep.Conditions, policyResolved(rep.Findings))
 	}
 	return rep, true
+}
+
+// targetFindings returns all findings of the pool that a policy is for; false if it does not exist.
+func targetFindings(r store.Reader, tables Tables, policy *v1alpha1.PoolPolicy) ([]report.Finding, bool) {
+	target := policy.Spec.TargetRef
+	if target.Kind == "InferencePoolImport" {
+		imp, found := importNamed(r, policy.Namespace, target.Name,
+			func(key string) (*model.Import, bool) { return tables.Import(r, key) })
+		if !found {
+			return nil, target.Name == ""
+		}
+		return imp.Findings, true
+	}
+	if target.Name == "" {
+		return nil, true // routes name the policy
+	}
+	p, found := tables.Pool(r, objectid.Join(policy.Namespace, target.Name))
+	if !found {
+		return nil, false
+	}
+	return p.Findings, true
+}
+
+func policyAccepted(findings []report.Finding) report.Condition {
+	for _, f := range findings {
+		if f.Field == "spec.targetRef" {
+			return policyRefused("Conflicted", f.Problem)
+		}
+	}
+	for _, f := range findings {
+		if f.Field == fieldSubset && f.Severity == report.Error {
+			return policyRefused("InvalidSubset", f.Field+": "+f.Problem+"; "+f.Fix)
+		}
+	}
+	if c, invalid := pluginsCondition(findings); invalid {
+		return c
+	}
+	return report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
+}
+
+func policyRefused(reason, message string) report.Condition {
+	return report.Condition{Type: "Accepted", Status: report.False, Reason: reason, Message: message}
+}
+
+func policyResolved(findings []report.Finding) report.Condition {
+	reason := "InvalidSpillTarget"
+	switch {
+	case invalidConfigRef(findings):
+		reason = "InvalidConfigRef"
+	case slices.ContainsFunc(findings, invalidScorer):
+		reason = "InvalidScorerRef"
+	case slices.ContainsFunc(findings, invalidProcessor):
+		reason = "InvalidProcessorRef"
+	case slices.ContainsFunc(findings, func(f report.Finding) bool {
+		return f.Field == fieldWithin && f.Severity == report.Error
+	}):
+		reason = "NoClusterWithin"
+	}
+	return resolved(reason, findings)
 }
 
 func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
