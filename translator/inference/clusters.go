@@ -31,11 +31,10 @@ func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPo
 	}
 	if p := selection.Policy; p != "" && p != v1alpha1.SelectWeighted && p != v1alpha1.SelectLeastLoad ||
 		selection.Affinity != "" {
-		return &clusterPolicy, append(findings, report.Finding{
-			Severity: report.Warning, Owner: owner, Field: fieldConfigRef,
-			Problem: "the document has no effect: spec.selection has a policy or an affinity of its own",
-			Fix:     "remove picker.configRef and picker.strategy, or selection.policy and selection.affinity",
-		})
+		return &clusterPolicy,
+			append(findings, warningOn(owner, fieldConfigRef,
+				"the document has no effect: spec.selection has a policy or an affinity of its own",
+				"remove picker.configRef and picker.strategy, or selection.policy and selection.affinity"))
 	}
 	selection.Policy, selection.Affinity = v1alpha1.SelectLeastLoad, v1alpha1.AffinityNone
 	switch {

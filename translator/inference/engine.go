@@ -54,8 +54,5 @@ func unknownEngine(p *model.Pool, members []model.Member) (f report.Finding, fou
 		func(known string) bool { return strings.EqualFold(known, value) }); i >= 0 {
 		fix = "write " + endpointpicker.Engines[i] + " in the label, in lower case"
 	}
-	return report.Finding{
-		Severity: report.Warning, Owner: p.Ref, Field: "spec.selector", Problem: problem,
-		Fix: fix,
-	}, true
+	return warningOn(p.Ref, "spec.selector", problem, fix), true
 }

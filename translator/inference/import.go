@@ -40,25 +40,20 @@ func Import(r store.Reader, key string) (*model.Import, bool) {
 		}
 		spills := policy != nil && len(policy.Spec.Spill) > 0
 		if spills && policy != whole && !imp.Cluster.IsZero() {
-			imp.Findings = append(imp.Findings, report.Finding{
-				Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-				Problem: fmt.Sprintf(
-					"it is for requests that name cluster %s alone: those for the whole import are sent to another "+
-						"of its clusters", m.Name),
-				Fix: "to have them spill once all clusters decline, write a PoolPolicy whose targetRef is the import",
-			})
+			imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.spill",
+				fmt.Sprintf("it is for requests that name cluster %s alone: requests for the whole import are sent to "+
+					"another of its clusters", m.Name),
+				"to have them spill once all clusters decline, write a PoolPolicy whose targetRef is the import"))
 		}
 		switch {
 		case m.Pool != nil:
 			addSpill(r, m.Pool, policy)
 			imp.Findings = append(imp.Findings, m.Pool.Findings...)
 		case m.Cluster.Kind != model.ImportKind && !m.Local && spills && (policy != whole || imp.Cluster.IsZero()):
-			imp.Findings = append(imp.Findings, report.Finding{
-				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-				Problem: fmt.Sprintf(
-					"exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: its "+
-						"requests do not spill", m.Name),
-			})
+			imp.Findings = append(imp.Findings, warningOn(store.PoolPolicies.Ref(policy), "spec.spill",
+				fmt.Sprintf(
+					"exporting cluster %s is reached through its gateway (ParentMode), where no picker is asked: "+
+						"its requests do not spill", m.Name), ""))
 		}
 	}
 	for _, policy := range append([]*v1alpha1.PoolPolicy{whole}, policies...) {
@@ -147,12 +142,12 @@ func beyond(policy *v1alpha1.PoolPolicy, obj *inferenceapi.InferencePoolImport, 
 		return nil
 	}
 	slices.Sort(outside)
-	return []report.Finding{{
-		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldWithin,
-		Problem: fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests",
-			obj.Namespace, obj.Name, strings.Join(outside, ", ")),
-		Fix: "allow one of these clusters, or its region, or export the pool from one that is allowed",
-	}}
+	return []report.Finding{
+		errorOn(store.PoolPolicies.Ref(policy), fieldWithin,
+			fmt.Sprintf("it leaves no cluster of InferencePoolImport %s/%s, which %s export: it takes no requests",
+				obj.Namespace, obj.Name, strings.Join(outside, ", ")),
+			"allow one of these clusters, or its region, or export the pool from one that is allowed"),
+	}
 }
 
 const listedNames = 8
@@ -267,9 +262,7 @@ type outside struct{ field, problem string }
 
 func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.Finding) {
 	for _, o := range list {
-		out = append(out,
-			report.Finding{Severity: report.Error, Owner: owner, Field: o.field,
-				Problem: "cluster " + cluster + ": " + o.problem, Fix: fixOutside(o.problem)})
+		out = append(out, errorOn(owner, o.field, "cluster "+cluster+": "+o.problem, fixOutside(o.problem)))
 	}
 	return few(out)
 }

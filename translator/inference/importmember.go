@@ -47,11 +47,9 @@ func importMember(
 	}}
 	if e.m.NotReady = notReady(c.Conditions); e.m.NotReady != "" {
 		e.m.Share = 0
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: imp.Ref, Field: field + ".conditions",
-			Problem: fmt.Sprintf("cluster %s takes no new requests: its controller reports Ready=False, reason %s",
-				c.Name, e.m.NotReady),
-		})
+		imp.Findings = append(imp.Findings, infoOn(imp.Ref, field+".conditions",
+			fmt.Sprintf("cluster %s takes no new requests: its controller reports Ready=False, reason %s", c.Name,
+				e.m.NotReady), ""))
 	}
 	if strings.ContainsFunc(c.Name, unicode.IsControl) { // Envoy sends the name in a header
 		e.unsupported(".name", "the name has control characters", "write the name of the exporting cluster")
@@ -317,11 +315,9 @@ func (e *exporter) remotePool() *model.Pool {
 	for i, port := range e.TargetPorts {
 		p.Ports = append(p.Ports, uint16(port.Number))
 		if port.AppProtocol != "" && port.AppProtocol != cmp.Or(e.AppProtocol, "http") {
-			p.Findings = append(p.Findings, report.Finding{
-				Severity: report.Warning, Owner: e.imp.Ref,
-				Field:   fmt.Sprintf("%s.targetPorts[%d].appProtocol", e.field, i),
-				Problem: fmt.Sprintf("cluster %s: it has no effect", e.Name), Fix: "write appProtocol of the cluster",
-			})
+			p.Findings = append(p.Findings,
+				warningOn(e.imp.Ref, fmt.Sprintf("%s.targetPorts[%d].appProtocol", e.field, i),
+					fmt.Sprintf("cluster %s: it has no effect", e.Name), "write appProtocol of the cluster"))
 		}
 	}
 	if len(p.Ports) == 0 {
@@ -340,11 +336,8 @@ func (e *exporter) declaredEndpoints(p *model.Pool) (denied string) {
 		field := fmt.Sprintf("%s.endpoints[%d].address", e.field, i)
 		addr, err := netip.ParseAddr(endpoint.Address)
 		if err != nil {
-			found = append(found, report.Finding{
-				Severity: report.Error, Owner: e.imp.Ref, Field: field,
-				Problem: fmt.Sprintf("%.64q is not an IP address", endpoint.Address),
-				Fix:     "write an IPv4 or IPv6 address",
-			})
+			found = append(found, errorOn(e.imp.Ref, field, fmt.Sprintf("%.64q is not an IP address", endpoint.Address),
+				"write an IPv4 or IPv6 address"))
 			continue
 		}
 		if endpoint.Draining {
@@ -384,13 +377,9 @@ func (e *exporter) relayed(p *model.Pool, pickers []model.RemoteAddress) (denied
 	p.Relay = &model.Relay{Pickers: pickers, Import: e.imp.Ref.Key(), Member: e.Name, Field: e.field,
 		Within: e.pods.lists()}
 	if len(p.Relay.Within) == 0 {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Warning, Owner: e.imp.Ref, Field: e.field + ".podCIDRs",
-			Problem: fmt.Sprintf(
-				"cluster %s names neither its pods nor their range: its picker may name any allowed address but "+
-					"loopback ones", e.Name),
-			Fix: "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import",
-		})
+		p.Findings = append(p.Findings, warningOn(e.imp.Ref, e.field+".podCIDRs",
+			"cluster "+e.Name+" names neither its pods nor their range: its picker may name any allowed address but "+
+				"loopback ones", "give podCIDRs here, or remote.podCIDRs in a PoolPolicy for this import"))
 	}
 	if why := e.pods.disjoint(); why != "" {
 		denied = "none of its model servers is allowed: " + why

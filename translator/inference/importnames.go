@@ -67,13 +67,13 @@ func (n hostNames) findings(imp *model.Import, cluster, field string) []report.F
 	if n.all <= mostNames {
 		return nil
 	}
-	return []report.Finding{{
-		Severity: report.Error, Owner: imp.Ref, Field: field,
-		Problem: fmt.Sprintf(
-			"cluster %s: it has %d host names, and %d are looked up: %.253s and those after it are not used",
-			cluster, n.all, mostNames, n.first),
-		Fix: fmt.Sprintf("have it exported with %d host names at most, or with IP addresses", mostNames),
-	}}
+	return []report.Finding{
+		errorOn(imp.Ref, field,
+			fmt.Sprintf(
+				"cluster %s: it has %d host names, and %d are looked up: %.253s and those after it are not used",
+				cluster, n.all, mostNames, n.first),
+			fmt.Sprintf("have it exported with %d host names at most, or with IP addresses", mostNames)),
+	}
 }
 
 func useNames(r store.Reader, key string) {

@@ -108,11 +108,9 @@ func NotListening(r store.Reader, key string) (f report.Finding, found bool) {
 	if !ok || policy.Spec.Picker.KVEvents == nil || policy.Spec.Picker.KVEvents.Mode != modeListen {
 		return f, false
 	}
-	return report.Finding{
-		Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.kvEvents.mode",
-		Problem: "model servers cannot connect: penstock was started without --picker-kv-events",
-		Fix:     "start it with --picker-kv-events HOST:PORT, or use mode Dial",
-	}, true
+	return warningOn(store.PoolPolicies.Ref(policy), "spec.picker.kvEvents.mode",
+		"model servers cannot connect: penstock was started without --picker-kv-events",
+		"start it with --picker-kv-events HOST:PORT, or use mode Dial"), true
 }
 
 const modeListen = "Listen"
@@ -162,9 +160,11 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 		if policy.Spec.Selection != nil || len(policy.Spec.RetryOn) > 0 {
 			return nil // it applies to the whole import
 		}
-		return []report.Finding{{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec",
-			Problem: fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own",
-				ref), Fix: "remove it, or one of theirs"}}
+		return []report.Finding{
+			warningOn(store.PoolPolicies.Ref(policy), "spec",
+				fmt.Sprintf("the policy has no effect: each exporting cluster of %s has a PoolPolicy of its own", ref),
+				"remove it, or one of theirs"),
+		}
 	}
 	spec := policy.Spec.Picker
 	if whole && keepsSessions(policy) {
@@ -184,12 +184,10 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 				"remove it"))
 	}
 	if whole && chooses(policy) && policy.Spec.Picker.ResponseAffinity && pickers {
-		out = append(out, report.Finding{
-			Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.responseAffinity",
-			Problem: fmt.Sprintf("it finds the cluster of a response, and no server there: clusters of %s "+
-				"have pickers that are asked (EndpointMode), and these see no responses", ref),
-			Fix: "export the pool in ParentMode, and write responseAffinity into its PoolPolicy there",
-		})
+		out = append(out, warningOn(store.PoolPolicies.Ref(policy), "spec.picker.responseAffinity",
+			fmt.Sprintf("it finds the cluster of a response, and no server there: clusters of %s have pickers that "+
+				"are asked (EndpointMode), and these see no responses", ref),
+			"export the pool in ParentMode, and write responseAffinity into its PoolPolicy there"))
 	}
 	parents := slices.ContainsFunc(members, func(m model.ImportMember) bool { return m.MaxGateways > 0 })
 	if policy.Spec.Remote.MaxGateways != nil && !parents {
@@ -251,8 +249,7 @@ func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) repor
 		problem = "it and " + strings.Join(fields[1:], ", ") + " have no effect: " + why
 		fix = strings.Replace(fix, "remove it", "remove them", 1)
 	}
-	return report.Finding{Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fields[0],
-		Problem: problem, Fix: fix}
+	return warningOn(store.PoolPolicies.Ref(policy), fields[0], problem, fix)
 }
 
 func drop(list []report.Finding) (out []report.Finding) {

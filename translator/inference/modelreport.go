@@ -86,10 +86,8 @@ func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bo
 			}
 		}
 		if len(rule.Targets) == 0 {
-			rep.Findings = append(rep.Findings, report.Finding{
-				Severity: report.Info, Owner: rep.Owner, Field: fmt.Sprintf("spec.rules[%d]", i),
-				Problem: "it has no targets: the requests that it matches keep their model",
-			})
+			rep.Findings = append(rep.Findings, infoOn(rep.Owner, fmt.Sprintf("spec.rules[%d]", i),
+				"it has no targets: the requests that it matches keep their model", ""))
 		}
 	}
 	if more := shadowed - mostErrors; more > 0 {
@@ -130,11 +128,9 @@ func ObjectiveReport(r store.Reader, tables Tables, key string) (report.Report, 
 	problem, fix := invalidPoolRef(o.Spec.PoolRef.Group, o.Spec.PoolRef.Kind)
 	if pool := rep.pool(r, tables, o.Spec.PoolRef.Name, problem, "spec.poolRef", fix); pool != nil &&
 		!pool.Settings.TrustHeaders {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Info, Owner: rep.Owner,
-			Problem: "requests cannot name it: the header that does is a client's, and counts only if the " +
-				"pool trusts it", Fix: "set spec.picker.trustHeaders: true in a PoolPolicy of " + pool.Ref.String(),
-		})
+		rep.Findings = append(rep.Findings, infoOn(rep.Owner, "",
+			"requests cannot name it: the header that does is a client's, and counts only if the pool trusts it",
+			"set spec.picker.trustHeaders: true in a PoolPolicy of "+pool.Ref.String()))
 	}
 	return rep.Report, true
 }
@@ -166,12 +162,9 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 		return nil
 	case p.External: // its controller may read the object and write its conditions
 		rep.Conditions = nil
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Info, Owner: rep.Owner, Field: "spec.poolRef",
-			Problem: fmt.Sprintf(
-				"it has no effect on what Penstock does: %s has an external picker, which decides alone", p.Ref),
-			Fix: "remove endpointPickerRef from the pool to have Penstock's own picker",
-		})
+		rep.Findings = append(rep.Findings, infoOn(rep.Owner, "spec.poolRef",
+			fmt.Sprintf("it has no effect on what Penstock does: %s has an external picker, which decides alone",
+				p.Ref), "remove endpointPickerRef from the pool to have Penstock's own picker"))
 		return nil
 	}
 	return p
@@ -188,13 +181,9 @@ func notAccepted(rep *modelReport, reason, field, problem, fix string) {
 	rep.Conditions = []report.Condition{
 		{Type: "Accepted", Status: report.False, Reason: reason, Message: field + ": " + problem + "; " + fix},
 	}
-	rep.Findings = append(rep.Findings, report.Finding{
-		Severity: report.Error, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix,
-	})
+	rep.Findings = append(rep.Findings, errorOn(rep.Owner, field, problem, fix))
 }
 
 func (rep *modelReport) warn(field, problem, fix string) {
-	rep.Findings = append(rep.Findings, report.Finding{
-		Severity: report.Warning, Owner: rep.Owner, Field: field, Problem: problem, Fix: fix,
-	})
+	rep.Findings = append(rep.Findings, warningOn(rep.Owner, field, problem, fix))
 }

@@ -130,12 +130,10 @@ func PickerPortFindings(r store.Reader, key string) (out []report.Finding) {
 			{"metrics", "its metrics are not read", c.EndpointPicker.Metrics},
 		} {
 			if _, problem, fix := PickerPort(r, owner, c.Name, port.at); problem != "" {
-				out = append(out, report.Finding{
-					Severity: report.Error, Owner: owner,
-					Field: fmt.Sprintf("status.clusters[%d].endpointPicker.%s.secretRef", i, port.name),
-					Problem: fmt.Sprintf("cluster %s: the %s port of its picker is not asked, and %s: %s", c.Name,
-						port.name, port.follows, problem), Fix: fix,
-				})
+				out = append(out,
+					errorOn(owner, fmt.Sprintf("status.clusters[%d].endpointPicker.%s.secretRef", i, port.name),
+						fmt.Sprintf("cluster %s: the %s port of its picker is not asked, and %s: %s", c.Name, port.name,
+							port.follows, problem), fix))
 			}
 		}
 	}

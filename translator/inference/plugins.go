@@ -125,8 +125,7 @@ func document(r store.Reader, policy *v1alpha1.PoolPolicy,
 func problemsOf(owner report.Ref, to *[]report.Finding) func(field, where string, problems ...endpointpicker.Problem) {
 	return func(field, where string, problems ...endpointpicker.Problem) {
 		for i, problem := range problems {
-			f := report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem.Problem,
-				Fix: problem.Fix}
+			f := errorOn(owner, field, problem.Problem, problem.Fix)
 			switch {
 			case problem.Warning:
 				f.Severity = report.Warning
@@ -255,9 +254,9 @@ func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding
 	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {
 		return nil
 	}
-	return []report.Finding{{
-		Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: fieldConfigRef,
-		Problem: "the scheme https of the document has no effect: pages are read as requests are sent",
-		Fix:     "write a BackendTLSPolicy for the InferencePool, and remove the scheme",
-	}}
+	return []report.Finding{
+		warningOn(store.PoolPolicies.Ref(policy), fieldConfigRef,
+			"the scheme https of the document has no effect: pages are read as requests are sent",
+			"write a BackendTLSPolicy for the InferencePool, and remove the scheme"),
+	}
 }

@@ -30,12 +30,9 @@ func oldestPolicy(list []*v1alpha1.PoolPolicy, kind, namespace, name string) (*v
 	}
 	var ignored []report.Finding
 	for _, p := range list[1:] {
-		ignored = append(ignored, report.Finding{
-			Severity: report.Error, Owner: store.PoolPolicies.Ref(p), Field: "spec.targetRef",
-			Problem: fmt.Sprintf("%s %s/%s already has PoolPolicy %s; this one is not used", kind, namespace, name,
-				list[0].Name),
-			Fix: "put both into one PoolPolicy",
-		})
+		ignored = append(ignored, errorOn(store.PoolPolicies.Ref(p), "spec.targetRef",
+			fmt.Sprintf("%s %s/%s already has PoolPolicy %s; this one is not used", kind, namespace, name,
+				list[0].Name), "put both into one PoolPolicy"))
 	}
 	return list[0], ignored
 }
@@ -140,12 +137,10 @@ func ourPicker(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 		return
 	}
 	if p.FailOpen = policy.Spec.Picker.FailureMode == failOpen; p.FailOpen && p.Settings.ChangesBodies() {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.picker.failureMode",
-			Problem: "without a pick, servers get bodies as clients sent them: with model names that are not " +
-				"replaced, and with fields for the processor",
-			Fix: "remove it, or write FailClose",
-		})
+		p.Findings = append(p.Findings, warningOn(store.PoolPolicies.Ref(policy), "spec.picker.failureMode",
+			"without a pick, servers get bodies as clients sent them: with model names that are not replaced, "+
+				"and with fields for the processor",
+			"remove it, or write FailClose"))
 	}
 }
 
@@ -179,10 +174,7 @@ func addSpill(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 				"name another pool, or another exporting cluster of the import as NAME-CLUSTER"
 		}
 		if problem != "" {
-			p.Findings = append(p.Findings, report.Finding{
-				Severity: report.Error, Owner: owner, Field: fmt.Sprintf("spec.spill[%d]", i), Problem: problem,
-				Fix: fix,
-			})
+			p.Findings = append(p.Findings, errorOn(owner, fmt.Sprintf("spec.spill[%d]", i), problem, fix))
 			continue
 		}
 		p.Spill = append(p.Spill, spill)

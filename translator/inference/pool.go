@@ -95,9 +95,7 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	unresolved := func(field, problem, fix string) {
 		p.Resolved = report.Condition{Type: "ResolvedRefs", Status: report.False, Reason: "InvalidExtensionRef",
 			Message: problem + "; " + fix}
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Error, Owner: p.Ref, Field: "spec.endpointPickerRef." + field, Problem: problem, Fix: fix,
-		})
+		p.Findings = append(p.Findings, errorOn(p.Ref, "spec.endpointPickerRef."+field, problem, fix))
 	}
 	if g := ref.Group; ref.Kind != "" && ref.Kind != "Service" || g != nil && *g != "" {
 		unresolved("kind", fmt.Sprintf("an endpoint picker must be a core Service, not %s", ref.Kind),
@@ -170,13 +168,10 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 	}
 	if known && d.Acknowledges {
 		p.Picker.Body = model.BodyWhole
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Info, Owner: p.Ref, Field: field,
-			Problem: what +
-				"the picker reads bodies and does not send them back, which the endpoint picker protocol demands: it " +
-				"gets each body in one piece, and its changes to the body are ignored",
-			Fix: "nothing; a newer release of the picker may speak the protocol (lwepp does after v1.6.0)",
-		})
+		p.Findings = append(p.Findings, infoOn(p.Ref, field,
+			what+"the picker reads bodies and does not send them back, which the endpoint picker protocol demands: "+
+				"it gets each body in one piece, and its changes to the body are ignored",
+			"nothing; a newer release of the picker may speak the protocol (lwepp does after v1.6.0)"))
 		return
 	}
 	if p.FailOpen {
@@ -185,21 +180,16 @@ func askExternal(r store.Reader, p *model.Pool, cluster model.ClusterID, what, f
 }
 
 func bestEffort(owner report.Ref, field string) report.Finding {
-	return report.Finding{
-		Severity: report.Info, Owner: owner, Field: field,
-		Problem: "FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun " +
-			"to read cannot be sent elsewhere",
-	}
+	return infoOn(owner, field,
+		"FailOpen is best effort with a picker that reads bodies as a stream: a request that it has begun to read "+
+			"cannot be sent elsewhere", "")
 }
 
 // unverified reports that a picker's certificate is not verified: common pickers are self-signed
 // (FIELD_NOTES 1).
 func unverified(owner report.Ref, field, what, cleartext string) report.Finding {
-	return report.Finding{
-		Severity: report.Info, Owner: owner, Field: field,
-		Problem: what + "the picker is asked over TLS, and its certificate is not verified",
-		Fix:     "for a picker without TLS " + cleartext,
-	}
+	return infoOn(owner, field, what+"the picker is asked over TLS, and its certificate is not verified",
+		"for a picker without TLS "+cleartext)
 }
 
 // Cleartext reports whether a picker's port speaks gRPC without TLS. "http2" names the protocol,

@@ -93,18 +93,14 @@ func checkProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) 
 			problem, fix = host.Unresolved, "correct the host in EXTERNAL_LLM_PROCESSOR_ENDPOINT, or its record in DNS"
 		}
 		if problem != "" {
-			p.Findings = append(p.Findings, report.Finding{
-				Severity: report.Error, Owner: p.Ref,
-				Problem: "the processor of EXTERNAL_LLM_PROCESSOR_ENDPOINT is not asked: " + problem, Fix: fix,
-			})
+			p.Findings = append(p.Findings,
+				errorOn(p.Ref, "", "the processor of EXTERNAL_LLM_PROCESSOR_ENDPOINT is not asked: "+problem, fix))
 		}
 		return
 	}
 	if problem, fix := servicePort(r, p.Ref.Namespace, processor.Service, processor.Port); problem != "" {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldProcessor, Problem: problem,
-			Fix: fmt.Sprintf(fix, "the processor"),
-		})
+		p.Findings = append(p.Findings,
+			errorOn(store.PoolPolicies.Ref(policy), fieldProcessor, problem, fmt.Sprintf(fix, "the processor")))
 	}
 }
 

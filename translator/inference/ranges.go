@@ -51,10 +51,9 @@ func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []r
 	var findings []report.Finding
 	a.narrow, bad = parseRanges(list)
 	for _, cidr := range bad {
-		findings = append(findings, report.Finding{
-			Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: field,
-			Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8",
-		})
+		findings = append(findings,
+			errorOn(store.PoolPolicies.Ref(policy), field, fmt.Sprintf("%.64q is not an address range", cidr),
+				"write it as 10.0.0.0/8"))
 	}
 	if len(list) > 0 {
 		a.policy, a.field = policy, field
@@ -80,10 +79,9 @@ func exporterRanges(
 ) (list []netip.Prefix, findings []report.Finding) {
 	list, bad := parseRanges(c.PodCIDRs)
 	for _, cidr := range bad {
-		findings = append(findings, report.Finding{
-			Severity: report.Error, Owner: owner, Field: field + ".podCIDRs",
-			Problem: fmt.Sprintf("%.64q is not an address range", cidr), Fix: "write it as 10.0.0.0/8",
-		})
+		findings = append(findings,
+			errorOn(owner, field+".podCIDRs", fmt.Sprintf("%.64q is not an address range", cidr),
+				"write it as 10.0.0.0/8"))
 	}
 	return list, findings
 }

@@ -30,19 +30,15 @@ func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []
 		})
 	}
 	if len(gateways) == 0 && !spilledTo {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Info, Owner: p.Ref, Problem: "no route that a Gateway accepted names this pool",
-		})
+		rep.Findings = append(rep.Findings, infoOn(p.Ref, "", "no route that a Gateway accepted names this pool", ""))
 	}
 	if f, found := unknownEngine(p, members); found {
 		rep.Findings = append(rep.Findings, f)
 	}
 	if len(members) == 0 {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Warning, Owner: p.Ref, Field: "spec.selector",
-			Problem: "no ready Pod and no ModelServers of the namespace match, at an address that is allowed",
-			Fix:     "label the model servers so that they match; a denied address has a finding of its own",
-		})
+		rep.Findings = append(rep.Findings, warningOn(p.Ref, "spec.selector",
+			"no ready Pod and no ModelServers of the namespace match, at an address that is allowed",
+			"label the model servers so that they match; a denied address has a finding of its own"))
 	}
 	return rep
 }
@@ -59,9 +55,8 @@ func ImportReport(imp *model.Import, ports []report.Finding, gateways []report.R
 		})
 	}
 	if len(gateways) == 0 && !spilledTo {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Info, Owner: imp.Ref, Problem: "no route that a Gateway accepted names this import",
-		})
+		rep.Findings = append(rep.Findings,
+			infoOn(imp.Ref, "", "no route that a Gateway accepted names this import", ""))
 	} else {
 		rep.Findings = append(rep.Findings, Exposed(imp)...)
 	}
@@ -81,23 +76,18 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	}
 	rep := report.Report{Owner: owner, Findings: append(of(owner, all), ambiguous(r, policy)...)}
 	if ns := target.Namespace; ns != "" && ns != policy.Namespace {
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Warning, Owner: owner, Field: "spec.targetRef.namespace",
-			Problem: fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target).Kind(),
-				policy.Namespace, target.Name),
-			Fix: "remove it, and write the policy in namespace " + ns,
-		})
+		rep.Findings = append(rep.Findings, warningOn(owner, "spec.targetRef.namespace",
+			fmt.Sprintf("it has no effect: the policy is for %s %s/%s", kindOf(target).Kind(), policy.Namespace,
+				target.Name), "remove it, and write the policy in namespace "+ns))
 	}
 	if f, invalid := subsetFinding(policy); invalid {
 		rep.Findings = append(rep.Findings, f)
 	}
 	if !found {
 		problem := noneOf(r, kindOf(target), policy.Namespace, target.Name)
-		rep.Findings = append(rep.Findings, report.Finding{
-			Severity: report.Error, Owner: owner, Field: "spec.targetRef.name", Problem: problem,
-			Fix: "name a pool of the policy's own namespace",
-		})
-		rep.Conditions = []report.Condition{policyRefused("TargetNotFound", problem)}
+		rep.Findings = append(rep.Findings,
+			errorOn(owner, "spec.targetRef.name", problem, "name a pool of the policy's own namespace"))
+		rep.Conditions = []report.Condition{unaccepted("TargetNotFound", problem)}
 		return rep, true
 	}
 	accepted := policyAccepted(rep.Findings)
@@ -132,12 +122,12 @@ func targetFindings(r store.Reader, tables Tables, policy *v1alpha1.PoolPolicy) 
 func policyAccepted(findings []report.Finding) report.Condition {
 	for _, f := range findings {
 		if f.Field == "spec.targetRef" {
-			return policyRefused("Conflicted", f.Problem)
+			return unaccepted("Conflicted", f.Problem)
 		}
 	}
 	for _, f := range findings {
 		if f.Field == fieldSubset && f.Severity == report.Error {
-			return policyRefused("InvalidSubset", f.Field+": "+f.Problem+"; "+f.Fix)
+			return unaccepted("InvalidSubset", f.Field+": "+f.Problem+"; "+f.Fix)
 		}
 	}
 	if c, invalid := pluginsCondition(findings); invalid {
@@ -146,7 +136,7 @@ func policyAccepted(findings []report.Finding) report.Condition {
 	return report.Condition{Type: "Accepted", Status: report.True, Reason: "Accepted"}
 }
 
-func policyRefused(reason, message string) report.Condition {
+func unaccepted(reason, message string) report.Condition {
 	return report.Condition{Type: "Accepted", Status: report.False, Reason: reason, Message: message}
 }
 
@@ -267,4 +257,16 @@ func of(owner report.Ref, list []report.Finding) []report.Finding {
 		}
 	}
 	return out
+}
+
+func errorOn(owner report.Ref, field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Error, Owner: owner, Field: field, Problem: problem, Fix: fix}
+}
+
+func warningOn(owner report.Ref, field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Warning, Owner: owner, Field: field, Problem: problem, Fix: fix}
+}
+
+func infoOn(owner report.Ref, field, problem, fix string) report.Finding {
+	return report.Finding{Severity: report.Info, Owner: owner, Field: field, Problem: problem, Fix: fix}
 }

@@ -60,18 +60,14 @@ func StandAlonePool(r store.Reader, key string, only *StandAlone) (*model.Pool, 
 	}
 	p.Findings = append(p.Findings, ineffective(p, written)...)
 	if written != nil && len(written.Spec.Spill) > 0 {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Warning, Owner: store.PoolPolicies.Ref(written), Field: "spec.spill",
-			Problem: "has no effect: a stand-alone picker names endpoints of its own pool alone",
-			Fix:     "remove it, or serve the pool with penstock serve",
-		})
+		p.Findings = append(p.Findings, warningOn(store.PoolPolicies.Ref(written), "spec.spill",
+			"has no effect: a stand-alone picker names endpoints of its own pool alone",
+			"remove it, or serve the pool with penstock serve"))
 	}
 	if written != nil && written.Spec.Subset != nil {
-		p.Findings = append(p.Findings, report.Finding{
-			Severity: report.Warning, Owner: store.PoolPolicies.Ref(written), Field: fieldSubset,
-			Problem: "has no effect: a stand-alone picker chooses among the endpoints that the gateway lists",
-			Fix:     "remove it, or have Penstock configure the gateway",
-		})
+		p.Findings = append(p.Findings, warningOn(store.PoolPolicies.Ref(written), fieldSubset,
+			"has no effect: a stand-alone picker chooses among the endpoints that the gateway lists",
+			"remove it, or have Penstock configure the gateway"))
 	}
 	if written != nil && written.Spec.Picker.HeadersTimeout == v1alpha1.HeadersTimeoutLearned &&
 		p.Settings.Fallbacks > 0 {

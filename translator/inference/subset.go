@@ -39,11 +39,8 @@ func subsetSelector(policy *v1alpha1.PoolPolicy) (text, problem string) {
 
 func subsetFinding(policy *v1alpha1.PoolPolicy) (report.Finding, bool) {
 	_, problem := subsetSelector(policy)
-	return report.Finding{
-		Severity: report.Error, Owner: store.PoolPolicies.Ref(policy), Field: fieldSubset,
-		Problem: problem + "; requests for the subset are answered 503",
-		Fix:     "write matchLabels or matchExpressions as in a Deployment's selector",
-	}, problem != ""
+	return errorOn(store.PoolPolicies.Ref(policy), fieldSubset, problem+"; requests for the subset are answered 503",
+		"write matchLabels or matchExpressions as in a Deployment's selector"), problem != ""
 }
 
 // withSubset restricts a pool's picker to the endpoints that a selector matches, in addition to

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/objectid"
-	"github.com/penstock-project/penstock/discovery/status/report"
 	"github.com/penstock-project/penstock/discovery/store"
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 	"github.com/penstock-project/penstock/multicluster/selection"
@@ -54,10 +53,8 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 		}
 	}
 	if len(imp.Spill) > 1 && !imp.Order.InOrder && imp.Choice == nil { // a pick keeps their order
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.spill",
-			Problem: fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref),
-		})
+		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.spill",
+			fmt.Sprintf("%s has several clusters: the places where it spills are tried in any order", imp.Ref), ""))
 	}
 	imp.Spill = append(imp.Spill, failingOpen(r, imp, policy)...)
 }
@@ -84,12 +81,10 @@ func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy)
 		return nil
 	}
 	if imp.RetryOn.Full || imp.RetryOn.Unavailable {
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.retryOn",
-			Problem: fmt.Sprintf(
-				"with it, failureMode FailOpen has no effect on %s while several clusters take requests: no cluster "+
-					"is asked again once its servers have answered", imp.Ref),
-		})
+		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.retryOn",
+			fmt.Sprintf(
+				"with it, failureMode FailOpen has no effect on %s while several clusters take requests: no "+
+					"cluster is asked again once its servers have answered", imp.Ref), ""))
 		return nil
 	}
 	open := model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, imp.Ref.Name)
@@ -156,11 +151,9 @@ func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 			session.SessionCookie
 	}
 	if s.LocalMargin != nil && !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool { return m.Local }) {
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Info, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.localMargin",
-			Problem: fmt.Sprintf("it has no effect: %s does not include this cluster", imp.Ref),
-			Fix:     "remove it, or set imports: All in the ClusterSet and export the pool here",
-		})
+		imp.Findings = append(imp.Findings, infoOn(store.PoolPolicies.Ref(policy), "spec.selection.localMargin",
+			fmt.Sprintf("it has no effect: %s does not include this cluster", imp.Ref),
+			"remove it, or set imports: All in the ClusterSet and export the pool here"))
 	}
 }
 
@@ -194,27 +187,23 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 		spec = policy.Spec.Selection
 	}
 	var shares []selection.Share
-	warning := ""
+	note := ""
 	switch spec.Policy {
 	case v1alpha1.SelectPriority:
 		shares = selection.Priority(own.Name, spec.Order, members)
 		imp.Order.InOrder = true
 	case v1alpha1.SelectLocality:
-		shares, warning = selection.Locality(own, members)
+		shares, note = selection.Locality(own, members)
 		if own.Region == "" {
-			imp.Findings = append(imp.Findings, report.Finding{
-				Severity: report.Warning, Owner: store.PoolPolicies.Ref(policy), Field: "spec.selection.policy",
-				Problem: "the region of this cluster is not known: only this cluster itself is near",
-				Fix:     "write spec.region, and zone, into its ClusterSet",
-			})
+			imp.Findings = append(imp.Findings, warningOn(store.PoolPolicies.Ref(policy), "spec.selection.policy",
+				"the region of this cluster is not known: only this cluster itself is near",
+				"write spec.region, and zone, into its ClusterSet"))
 		}
 	default:
-		shares, warning = selection.Weighted(members)
+		shares, note = selection.Weighted(members)
 	}
-	if warning != "" {
-		imp.Findings = append(imp.Findings, report.Finding{
-			Severity: report.Warning, Owner: imp.Ref, Field: "status.clusters", Problem: warning,
-		})
+	if note != "" {
+		imp.Findings = append(imp.Findings, warningOn(imp.Ref, "status.clusters", note, ""))
 	}
 	setOrder(imp, shares)
 }
@@ -226,11 +215,9 @@ func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
 	if !ok || !slices.Contains(failback.Clusters, m.Name) {
 		return false
 	}
-	imp.Findings = append(imp.Findings, report.Finding{
-		Severity: report.Info, Owner: imp.Ref, Field: "status.clusters",
-		Problem: fmt.Sprintf("cluster %s comes last until it has been ready for %s: it was not ready before", m.Name,
-			selection.Recovery),
-	})
+	imp.Findings = append(imp.Findings, infoOn(imp.Ref, "status.clusters",
+		fmt.Sprintf("cluster %s comes last until it has been ready for %s: it was not ready before", m.Name,
+			selection.Recovery), ""))
 	return true
 }
 
