@@ -6,12 +6,10 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	datav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
-	filelogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	grpclogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/grpc/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -23,30 +21,22 @@ func (b *builder) accessLogs(cfg Config, owner string) []*accesslogv3.AccessLog 
 		Name:   "feedback",
 		Filter: hasLease(),
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: b.any(&grpclogv3.HttpGrpcAccessLogConfig{
-			CommonConfig: &grpclogv3.CommonGrpcAccessLogConfig{
-				LogName:             owner,
-				GrpcService:         b.grpc(model.OurPicker),
-				TransportApiVersion: corev3.ApiVersion_V3,
-				BufferFlushInterval: seconds(feedbackInterval),
-				CustomTags:          firstBody,
-			},
+			CommonConfig:                    b.toPicker(owner, feedbackInterval),
 			AdditionalResponseHeadersToLog:  append([]string{"content-type", grpcStatus}, loggedOfMembers...),
 			AdditionalResponseTrailersToLog: []string{grpcStatus},
 		})},
 	}, b.toMembers(owner == model.HopListener)}
-	if cfg.AccessLog == "" {
-		return logs
+	file := b.fileLog(cfg, logLine)
+	for _, l := range file {
+		l.Filter = ended()
 	}
-	return append(logs, &accesslogv3.AccessLog{
-		Name:   "file",
-		Filter: ended(),
-		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: b.any(&filelogv3.FileAccessLog{
-			Path: cfg.AccessLog,
-			AccessLogFormat: &filelogv3.FileAccessLog_LogFormat{LogFormat: &corev3.SubstitutionFormatString{
-				Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: logLine()},
-			}},
-		})},
-	})
+	return append(logs, file...)
+}
+
+func allOf(filters ...*accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
+		AndFilter: &accesslogv3.AndFilter{Filters: filters},
+	}}
 }
 
 func ended() *accesslogv3.AccessLogFilter {
@@ -77,22 +67,22 @@ func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 		filters = append(filters, hasMetadata(memberKey, presence(), false))
 	}
 	return &accesslogv3.AccessLog{
-		Name: membersLog,
-		Filter: &accesslogv3.AccessLogFilter{
-			FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
-				AndFilter: &accesslogv3.AndFilter{Filters: filters},
-			},
-		},
+		Name:   membersLog,
+		Filter: allOf(filters...),
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: b.any(&grpclogv3.HttpGrpcAccessLogConfig{
-			CommonConfig: &grpclogv3.CommonGrpcAccessLogConfig{
-				LogName:             membersLog,
-				GrpcService:         b.grpc(model.OurPicker),
-				TransportApiVersion: corev3.ApiVersion_V3,
-				BufferFlushInterval: seconds(membersInterval),
-				CustomTags:          firstBody,
-			},
+			CommonConfig:                   b.toPicker(membersLog, membersInterval),
 			AdditionalResponseHeadersToLog: loggedOfMembers,
 		})},
+	}
+}
+
+func (b *builder) toPicker(log string, interval time.Duration) *grpclogv3.CommonGrpcAccessLogConfig {
+	return &grpclogv3.CommonGrpcAccessLogConfig{
+		LogName:             log,
+		GrpcService:         b.grpc(model.OurPicker),
+		TransportApiVersion: corev3.ApiVersion_V3,
+		BufferFlushInterval: seconds(interval),
+		CustomTags:          firstBody,
 	}
 }
 
@@ -153,31 +143,24 @@ const pathWithoutQuery = "%PATH(NQ)%"
 
 // logLine has what an operator needs to find a failure: client, request, endpoint, attempts, and
 // the reason.
-func logLine() *structpb.Struct {
-	fields := map[string]string{
-		"time":       "%START_TIME%",
-		"id":         "%REQ(X-REQUEST-ID)%",
-		"client":     "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
-		"method":     "%REQ(:METHOD)%",
-		"host":       "%REQ(:AUTHORITY)%",
-		"path":       pathWithoutQuery,
-		"route":      "%ROUTE_NAME%",
-		"cluster":    "%UPSTREAM_CLUSTER%",
-		"picked":     "%DYNAMIC_METADATA(envoy.lb:" + endpointHeader + ")%",
-		"served":     "%UPSTREAM_HOST%",
-		"attempts":   "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
-		"status":     "%RESPONSE_CODE%",
-		"flags":      "%RESPONSE_FLAGS%",
-		"details":    "%RESPONSE_CODE_DETAILS%",
-		"received":   "%BYTES_RECEIVED%",
-		"sent":       "%BYTES_SENT%",
-		"headers_ms": "%RESPONSE_DURATION%",
-		"first_ms":   "%COMMON_DURATION(DS_RX_BEG:US_RX_BODY_BEG:ms)%",
-		"total_ms":   "%DURATION%",
-	}
-	line := &structpb.Struct{Fields: map[string]*structpb.Value{}}
-	for k, v := range fields {
-		line.Fields[k] = structpb.NewStringValue(v)
-	}
-	return line
+var logLine = map[string]string{
+	"time":       "%START_TIME%",
+	"id":         "%REQ(X-REQUEST-ID)%",
+	"client":     "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
+	"method":     "%REQ(:METHOD)%",
+	"host":       "%REQ(:AUTHORITY)%",
+	"path":       pathWithoutQuery,
+	"route":      "%ROUTE_NAME%",
+	"cluster":    "%UPSTREAM_CLUSTER%",
+	"picked":     "%DYNAMIC_METADATA(envoy.lb:" + endpointHeader + ")%",
+	"served":     "%UPSTREAM_HOST%",
+	"attempts":   "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+	"status":     "%RESPONSE_CODE%",
+	"flags":      "%RESPONSE_FLAGS%",
+	"details":    "%RESPONSE_CODE_DETAILS%",
+	"received":   "%BYTES_RECEIVED%",
+	"sent":       "%BYTES_SENT%",
+	"headers_ms": "%RESPONSE_DURATION%",
+	"first_ms":   "%COMMON_DURATION(DS_RX_BEG:US_RX_BODY_BEG:ms)%",
+	"total_ms":   "%DURATION%",
 }

@@ -36,9 +36,7 @@ func (b *builder) externalAuth(a *model.ExternalAuth) *anypb.Any {
 		c.Services = &authzv3.ExtAuthz_GrpcService{GrpcService: service}
 		return b.fill(filterAuthz, c)
 	}
-	copied := &matcherv3.ListStringMatcher{Patterns: []*matcherv3.StringMatcher{{
-		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(".+")},
-	}}}
+	copied := &matcherv3.ListStringMatcher{Patterns: []*matcherv3.StringMatcher{byRegex(".+")}}
 	if len(a.Copied) > 0 {
 		copied = names(a.Copied)
 	}

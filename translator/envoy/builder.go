@@ -5,6 +5,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	upstreamcodecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
@@ -30,6 +33,22 @@ func (b *builder) any(msg proto.Message) *anypb.Any {
 
 func (b *builder) extension(name string, msg proto.Message) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: b.any(msg)}
+}
+
+func (b *builder) httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
+}
+
+// upstreamCodec is the last of a cluster's or the router's own filters.
+func (b *builder) upstreamCodec() *hcmv3.HttpFilter {
+	return b.httpFilter("envoy.filters.http.upstream_codec", &upstreamcodecv3.UpstreamCodec{})
+}
+
+// only is the list of a filter chain with one filter.
+func (b *builder) only(name string, config proto.Message) []*listenerv3.Filter {
+	return []*listenerv3.Filter{{
+		Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(config)},
+	}}
 }
 
 // cluster records a reference to a cluster and returns its name.

@@ -35,7 +35,7 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 // HTTPCORSFilter).
 func origin(o string) *matcherv3.StringMatcher {
 	if o == "*" {
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(".+")}}
+		return byRegex(".+")
 	}
 	before, after, wild := strings.Cut(o, "*")
 	if !wild {
@@ -45,7 +45,5 @@ func origin(o string) *matcherv3.StringMatcher {
 	if !strings.HasPrefix(after, ".") { // any host, including IPv6 addresses
 		host = `([^/:]+|\[[0-9a-f:.]+\])`
 	}
-	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
-		SafeRegex: regex(regexp.QuoteMeta(before) + host + regexp.QuoteMeta(after)),
-	}}
+	return byRegex(regexp.QuoteMeta(before) + host + regexp.QuoteMeta(after))
 }

@@ -11,12 +11,10 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	headersv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
-	upstreamcodecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	inputsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/common_inputs/network/v3"
 	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/matching/input_matchers/metadata/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -38,16 +36,13 @@ const (
 // a pick: whether the server is dead. Other responses only cost a comparison of their status. It is
 // in the listener, because filters in clusters would cost memory for each.
 func (b *builder) router() *routerv3.Router {
-	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
-		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
-	}
 	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
-		filter(filterFailed, b.failed()),
+		b.httpFilter(filterFailed, b.failed()),
 		// Responses pass these filters from last to first: a server's own mark is removed.
-		filter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
+		b.httpFilter(filterUnmarked, &headersv3.HeaderMutation{Mutations: &headersv3.Mutations{
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(deadMark)},
 		}}),
-		filter("envoy.filters.http.upstream_codec", &upstreamcodecv3.UpstreamCodec{}),
+		b.upstreamCodec(),
 	}}
 }
 
@@ -72,9 +67,7 @@ func (b *builder) failed() *matchingv3.ExtensionWithMatcher {
 	pool := &inputsv3.DynamicMetadataInput{Filter: "penstock", Path: []*inputsv3.DynamicMetadataInput_PathSegment{
 		{Segment: &inputsv3.DynamicMetadataInput_PathSegment_Key{Key: poolKey}},
 	}}
-	present := b.any(&metadatav3.Metadata{Value: &matcherv3.ValueMatcher{
-		MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true},
-	}})
+	present := b.any(&metadatav3.Metadata{Value: presence()})
 	picked := b.single("pool", pool, &singlePredicate{
 		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_CustomMatch{
 			CustomMatch: &xdscore.TypedExtensionConfig{Name: "present", TypedConfig: present},

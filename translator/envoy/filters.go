@@ -14,7 +14,6 @@ import (
 	sessionv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/stateful_session/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -54,35 +53,24 @@ const (
 // every request before its picker is called.
 func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) []*hcmv3.HttpFilter {
-	list := []struct {
-		name   string
-		config proto.Message
-	}{
-		{filterUploads, b.uploads(uploads)},
-		{filterScripts, scripts()},
-		{filterStay, stays()},
-		{filterCORS, &corsv3.Cors{}},
-		{filterAPIKey, &compositev3.Composite{}},
-		{filterJWT, &compositev3.Composite{}},
-		{filterAuthz, &compositev3.Composite{}},
-		{filterRBAC, &rbacv3.RBAC{}},
-		{filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}},
-		{filterSession, &sessionv3.StatefulSession{}},
-		{filterHeaders, headers},
-		{filterMetadata, &compositev3.Composite{}},
-		{filterPicker, b.picker(false, requestTimeout)},
-		{filterSpillPicker, b.picker(true, requestTimeout)},
-		{filterTokenUsage, &compositev3.Composite{}},
-		{filterRouter, b.router()},
+	return []*hcmv3.HttpFilter{
+		b.httpFilter(filterUploads, b.uploads(uploads)),
+		b.httpFilter(filterScripts, scripts()),
+		b.httpFilter(filterStay, stays()),
+		b.httpFilter(filterCORS, &corsv3.Cors{}),
+		b.httpFilter(filterAPIKey, &compositev3.Composite{}),
+		b.httpFilter(filterJWT, &compositev3.Composite{}),
+		b.httpFilter(filterAuthz, &compositev3.Composite{}),
+		b.httpFilter(filterRBAC, &rbacv3.RBAC{}),
+		b.httpFilter(filterRateLimit, &ratelimitv3.LocalRateLimit{StatPrefix: "local_rate_limit"}),
+		b.httpFilter(filterSession, &sessionv3.StatefulSession{}),
+		b.httpFilter(filterHeaders, headers),
+		b.httpFilter(filterMetadata, &compositev3.Composite{}),
+		b.httpFilter(filterPicker, b.picker(false, requestTimeout)),
+		b.httpFilter(filterSpillPicker, b.picker(true, requestTimeout)),
+		b.httpFilter(filterTokenUsage, &compositev3.Composite{}),
+		b.httpFilter(filterRouter, b.router()),
 	}
-	filters := make([]*hcmv3.HttpFilter, len(list))
-	for i, f := range list {
-		filters[i] = &hcmv3.HttpFilter{
-			Name:       f.name,
-			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(f.config)},
-		}
-	}
-	return filters
 }
 
 // pickMetadata are the namespaces of dynamic metadata that a picker may read and write: envoy.lb is

@@ -46,7 +46,8 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxRequestsPerConnection: u32(hopRequests)}
 	m.SkipXffAppend = true
 	b.keepRequestID(m)
-	m.EarlyHeaderMutationExtensions = b.strip(append(slices.Clip(hopHeaders), noteHop()))
+	m.EarlyHeaderMutationExtensions = b.strip(append(slices.Clip(hopHeaders),
+		setHeader(hopHeader, "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%")))
 	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY // the edge wrote it
 	l := &listenerv3.Listener{
 		Name: name,
@@ -54,24 +55,13 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 			InternalListener: &listenerv3.Listener_InternalListenerConfig{},
 		},
 		FilterChains: []*listenerv3.FilterChain{{
-			Name: name,
-			Filters: []*listenerv3.Filter{{
-				Name:       "hcm",
-				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(m)},
-			}},
+			Name: name, Filters: b.only("hcm", m),
 		}},
 	}
 	if b.err != nil {
 		return nil, b.err
 	}
 	return checked(resource.Listener, l.Name, l, b.refs, owners)
-}
-
-func noteHop() *mutationv3.HeaderMutation {
-	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: hopHeader, Value: "%DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID%"},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	}}}
 }
 
 // HopHost encodes a hop's virtual host. All requests go to the hop's backends with their own

@@ -18,9 +18,7 @@ func http1() *corev3.Http1ProtocolOptions {
 	return &corev3.Http1ProtocolOptions{
 		// A server may ignore an Upgrade (RFC 9110, section 7.8), such as curl's h2c or Apache
 		// HttpClient's TLS/1.2. Envoy would answer 403.
-		IgnoreHttp_11Upgrade: []*matcherv3.StringMatcher{{
-			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(otherThan(websocket))},
-		}},
+		IgnoreHttp_11Upgrade: []*matcherv3.StringMatcher{byRegex(otherThan(websocket))},
 	}
 }
 

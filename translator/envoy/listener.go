@@ -78,11 +78,7 @@ func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.
 // chain returns a named filter chain, which Envoy drains alone if only that chain changes.
 func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.FilterChain {
 	fc := &listenerv3.FilterChain{
-		Name: c.Name,
-		Filters: []*listenerv3.Filter{{
-			Name:       "hcm",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(b.edge(cfg, p, c))},
-		}},
+		Name: c.Name, Filters: b.only("hcm", b.edge(cfg, p, c)),
 	}
 	if !c.TLS {
 		return fc

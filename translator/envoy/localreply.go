@@ -106,9 +106,7 @@ func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 		}
 		for _, m := range shaped {
 			if class.filter != nil {
-				m.Filter = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
-					AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{class.filter, m.Filter}},
-				}}
+				m.Filter = allOf(class.filter, m.Filter)
 			}
 			m.HeadersToAdd = append(m.HeadersToAdd, class.add...)
 		}

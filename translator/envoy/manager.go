@@ -86,6 +86,17 @@ func (b *builder) strip(headers []*mutationv3.HeaderMutation) []*corev3.TypedExt
 	return []*corev3.TypedExtensionConfig{b.extension("strip", &earlyv3.HeaderMutation{Mutations: headers})}
 }
 
+func setHeader(name, value string) *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: overwrite(name, value)}}
+}
+
+func overwrite(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, Value: value},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
+}
+
 func removeHeader(name string) *mutationv3.HeaderMutation {
 	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Remove{Remove: name}}
 }

@@ -90,13 +90,17 @@ func header(name string, m *matcherv3.StringMatcher) *routev3.HeaderMatcher {
 
 func value(v model.ValueMatch) *matcherv3.StringMatcher {
 	if v.Regex {
-		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(v.Value)}}
+		return byRegex(v.Value)
 	}
 	return exact(v.Value)
 }
 
 func exact(s string) *matcherv3.StringMatcher {
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: s}}
+}
+
+func byRegex(pattern string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)}}
 }
 
 // regex is an RE2 match of a whole path or value.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -57,13 +56,9 @@ func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Rout
 }
 
 func listMatch(m model.Match) *routev3.RouteMatch {
-	matches := func(name, pattern string) *routev3.HeaderMatcher {
-		return header(name, &matcherv3.StringMatcher{
-			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(pattern)},
-		})
-	}
 	out := routeMatch(m)
-	out.Headers = append(out.Headers, matches(":method", "GET|HEAD"), matches(":path", `.*/v1/models(\?.*)?`))
+	out.Headers = append(out.Headers, header(":method", byRegex("GET|HEAD")),
+		header(":path", byRegex(`.*/v1/models(\?.*)?`)))
 	return out
 }
 

@@ -20,7 +20,6 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -104,10 +103,7 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 		Name:             name,
 		FilterChainMatch: byName("*." + p.Cluster + "." + model.PeerDomain),
 		TransportSocket:  b.socket("tls", b.membersAlone()),
-		Filters: []*listenerv3.Filter{{
-			Name:       "hcm",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(b.peer(cfg, p, name))},
-		}},
+		Filters:          b.only("hcm", b.peer(cfg, p, name)),
 	}}
 	if b.err != nil {
 		return nil, b.err
@@ -167,18 +163,15 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 // peerFilters adds three filters before httpFilters: the border, the authorization of members
 // before anything more expensive, and the client's authority.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
-	filter := func(name string, config proto.Message) *hcmv3.HttpFilter {
-		return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
-	}
 	first := []*hcmv3.HttpFilter{
-		filter(filterBorder,
+		b.httpFilter(filterBorder,
 			&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
 				removeHeader(endpointHeader), removePrefix("x-penstock-"),
 			}}}),
 		// No policy: a request without a virtual host is denied.
-		filter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
+		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
 		// The pool's authority has selected the route, which stays.
-		filter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
+		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
 	}
 	return append(first,
 		slices.DeleteFunc(slices.Clone(all), func(f *hcmv3.HttpFilter) bool { return f.Name == filterRBAC })...)
@@ -204,23 +197,18 @@ func marks() []localClass {
 		}}
 	}
 	add := func(name string) []*corev3.HeaderValueOption {
-		return []*corev3.HeaderValueOption{{
-			Header:       &corev3.HeaderValue{Key: name, Value: "1"},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		}}
+		return []*corev3.HeaderValueOption{overwrite(name, "1")}
 	}
-	toMember :=
-		&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslogv3.HeaderFilter{
-			Header: header(":authority", &matcherv3.StringMatcher{
-				MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: "." + model.PeerDomain},
-			}),
-		}}}
+	member := header(":authority", &matcherv3.StringMatcher{
+		MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: "." + model.PeerDomain},
+	})
+	toMember := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{
+		HeaderFilter: &accesslogv3.HeaderFilter{Header: member},
+	}}
 	return []localClass{
 		{
-			filter: &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{
-				AndFilter: &accesslogv3.AndFilter{Filters: []*accesslogv3.AccessLogFilter{flags("UC", "UR"), toMember}},
-			}},
-			add: add(peerLost),
+			filter: allOf(flags("UC", "UR"), toMember),
+			add:    add(peerLost),
 		},
 		{filter: flags(begun...)},
 		{
@@ -257,10 +245,7 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	if host := share.GetHostRewriteLiteral(); host != "" {
 		own = strings.ReplaceAll(host, "%", "%%")
 	}
-	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: peerAuthority, Value: own},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	})
+	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, overwrite(peerAuthority, own))
 	share.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{
 		HostRewriteLiteral: authority,
 	}

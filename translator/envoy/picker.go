@@ -11,7 +11,6 @@ import (
 	aiv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ai_protocol_manager/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	previousv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -244,9 +243,7 @@ func bodyless() []sibling {
 		Name:                 "upgrade",
 		HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
 	}
-	content := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
-		SafeRegex: regex(`(?i)(application/grpc|multipart/).*`),
-	}}
+	content := byRegex(`(?i)(application/grpc|multipart/).*`)
 	return []sibling{
 		{"#upgrade", []*routev3.HeaderMatcher{present}},
 		{"#stream", []*routev3.HeaderMatcher{header("content-type", content)}},

@@ -26,11 +26,7 @@ func (b *builder) stream(cfg Config, s model.Stream) *listenerv3.FilterChain {
 		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: b.streamClusters(s.Backends)}
 	}
 	fc := &listenerv3.FilterChain{
-		Name: s.Name,
-		Filters: []*listenerv3.Filter{{
-			Name:       "tcp",
-			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(proxy)},
-		}},
+		Name: s.Name, Filters: b.only("tcp", proxy),
 	}
 	if s.TLS {
 		fc.FilterChainMatch = byName(s.ServerName)

@@ -104,9 +104,7 @@ func dnsName(san string) *matcherv3.StringMatcher {
 	if !wild {
 		return exact(san)
 	}
-	return &matcherv3.StringMatcher{
-		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(`[^.]+` + regexp.QuoteMeta(rest))},
-	}
+	return byRegex(`[^.]+` + regexp.QuoteMeta(rest))
 }
 
 func (b *builder) socket(name string, config proto.Message) *corev3.TransportSocket {

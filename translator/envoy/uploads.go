@@ -30,10 +30,7 @@ const largeBody = "[0-9]{5,}"
 const chunkedHeader = "x-penstock-chunked"
 
 func noteChunked() *mutationv3.HeaderMutation {
-	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: chunkedHeader, Value: "%REQ(TRANSFER-ENCODING)%"},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	}}}
+	return setHeader(chunkedHeader, "%REQ(TRANSFER-ENCODING)%")
 }
 
 // uploads asks our picker about each request with a large or unknown body length (chunked transfer

@@ -6,7 +6,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"github.com/penstock-project/penstock/translator/model"
 )
@@ -62,9 +61,7 @@ func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32
 		}
 	}
 	routes := b.allRoutes(vh, &one)
-	passed := header(headerVia, &matcherv3.StringMatcher{
-		MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: regex(fmt.Sprintf("(.*penstock){%d}.*", limit))},
-	})
+	passed := header(headerVia, byRegex(fmt.Sprintf("(.*penstock){%d}.*", limit)))
 	for _, route := range routes {
 		route.Match.Headers = append(route.Match.Headers, passed)
 	}
