@@ -15,8 +15,7 @@ func (k Key) Compare(o Key) int {
 }
 
 // Demand makes each Diff report which keys of some store tables rows start and stop reading: the
-// store needs only these. Call it before the first Update. Until WaitForDemands, rows are computed
-// from what the store has.
+// store needs only these. Call it before the first Update.
 func (e *Engine) Demand(tables ...string) { e.follow(true, tables) }
 
 // Follow is Demand for tables whose objects arrive late or never: no row waits for them.
@@ -26,7 +25,7 @@ func (e *Engine) follow(wait bool, tables []string) {
 	for _, t := range tables {
 		e.demanded[t] = wait
 	}
-	for name, c := range e.columns { // of sources
+	for name, c := range e.columns {
 		c.demand = e.demandFor(name)
 	}
 }
@@ -40,8 +39,7 @@ func (r *Reader) OnDemand(table string) bool {
 // WaitForDemands makes rows wait for keys that they start to read, until an Update lists the keys
 // as arrived. A waiting row keeps its last value, and so does a row that would go while one of its
 // source rows waits. A waiting row without a value does not exist yet; rows that read it by key
-// wait too. So a change takes effect once everything that it reads has arrived, and nothing else
-// waits for it.
+// wait too. So a change takes effect once everything that it reads has arrived.
 func (e *Engine) WaitForDemands() { e.demand.wait = true }
 
 func (e *Engine) demandFor(name [2]string) *demandedIndex {
@@ -54,13 +52,12 @@ func (e *Engine) demandFor(name [2]string) *demandedIndex {
 
 type demandedIndex struct {
 	table, index string
-	wait         bool            // rows wait for its keys
+	wait         bool
 	read         map[string]bool // keys read as of the last Diff; true once arrived
 }
 
-// demand tracks which keys of demanded tables are read.
 type demand struct {
-	wait  bool                        // WaitForDemands was called
+	wait  bool
 	dirty map[*keyed[string]]struct{} // their readers changed since the last Diff
 }
 
@@ -69,7 +66,6 @@ func (d *demand) misses(c *column[string], key string) bool {
 	return d.wait && c.demand != nil && c.demand.wait && !c.demand.read[key]
 }
 
-// arrive marks keys as arrived and invalidates the rows that wait for them.
 func (e *Engine) arrive(keys []Key) {
 	for _, k := range keys {
 		c := e.column(k.Table, k.Index)
@@ -84,8 +80,8 @@ func (e *Engine) arrive(keys []Key) {
 }
 
 // sourceWaits reports whether a source has a key only through the last value of a waiting row. Rows
-// that read that value may reference the key's row, so it must stay. (A Gateway's new certificate
-// has not arrived and the old one is deleted: its listener still references the old one.)
+// that read that value may reference the key's row, so it must stay. (Example: a Gateway's new
+// certificate has not arrived, and its listener still references the deleted one.)
 func (t *Table[K, V]) sourceWaits(key K) bool {
 	return slices.ContainsFunc(t.Sources, func(s Source[K]) bool { return s.has(key) && s.waits(key) })
 }
@@ -114,7 +110,7 @@ func (d *demand) settle() (wanted, unwanted []Key) {
 		key := Key{index.table, index.index, s.value}
 		_, before := index.read[s.value]
 		switch now := s.column.isRead(s.value); {
-		case now && !was:
+		case now && !before:
 			index.read[s.value] = !d.wait || !index.wait
 			wanted = append(wanted, key)
 		case before && !now:

@@ -3,11 +3,9 @@
 //
 // A row lives while one of the table's sources has its key: an index of the store, an index of an
 // earlier table, or an earlier table. So a reference creates a row, and the last reference that
-// goes deletes it. The engine records every read, even of a missing row. A change lists the keys
-// that it affects. The engine recomputes the rows that read one of them, table by table in the
-// order of declaration, and stops where a result equals the old one.
-//
-// Keys are values of any comparable type. The store's keys are strings.
+// goes deletes it. The engine records every read, even of a missing row. It recomputes the rows
+// that read a changed key, table by table in the order of declaration, and stops where a result
+// equals the old one.
 //
 //	table.go    Table: declaring one, reading it, what an Update changed
 //	index.go    Index: further keys of a table's rows
@@ -17,9 +15,6 @@
 //	demand.go   which keys of the store are read, and which rows wait for them
 //	explain.go  why a row has its value, for people
 //
-// The package has no notion of Gateway API or Envoy. Its only caller is translator, which declares
-// the tables and calls Update.
-//
 // Invariants: a table reads only the store and earlier tables (checked; it panics on a mistake in
 // the program). After any sequence of changes, Update leaves the same rows as a fresh engine that
 // receives the same world at once, except for rows that keep their last value because their
@@ -28,14 +23,10 @@
 // # Design notes from profiles
 //
 // Sources are not reads: an unchanged key does not invalidate rows that only exist because of it.
-// An intermediate table of chains keeps a route's change from recomputing all listeners of its
-// port.
 //
-// A row's reads are a list of pointers (reads.go). Maps of three strings for each row and each
-// reader took three times the memory.
+// A row's reads are a list of pointers (reads.go). Maps of three strings took three times the
+// memory.
 //
 // Few tables are read whole, so All sorts the rows when it is called. Sorted lists for every table
 // cost a third as much as the computation when 10,000 imports arrived in any order.
-//
-// Tests: go test ./translator/graph
 package graph

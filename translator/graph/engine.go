@@ -13,17 +13,17 @@ import (
 
 // Engine recomputes tables. It is not safe for concurrent use.
 type Engine struct {
-	layers   []layer // in order of computation
+	layers   []layer
 	names    map[string]bool
-	columns  map[[2]string]*column[string] // of the store, by table and index
-	demanded map[string]bool               // store tables; true if rows wait for their keys
+	columns  map[[2]string]*column[string] // by table and index
+	demanded map[string]bool               // true if rows wait for the table's keys
 	demand   *demand
 	world    *store.View
-	revision uint32 // of world; for explanations
+	revision uint32 // of world
 
-	computation uint64        // sequence number
-	rows        atomic.Uint64 // rows computed so far; other goroutines read it
-	seen        []*subject    // distinct reads of the computation in progress
+	computation uint64
+	rows        atomic.Uint64 // computed so far; other goroutines read it
+	seen        []*subject    // reads of the computation in progress
 }
 
 // New returns an engine without tables.
@@ -63,18 +63,16 @@ func (s stored) feed(to dependent[string]) {
 	c.dependents = append(c.dependents, to)
 }
 
-// Diff reports what an Update changed and how much it computed.
+// Diff reports what an Update changed and computed.
 type Diff struct {
 	changes map[string]any // []Change by table
-	// Computed counts the computed rows, and Changed the rows with a new value, by table.
+	// Computed and Changed count rows by table.
 	Computed, Changed map[string]int
-	// Wanted lists, sorted, the keys of Demand's tables that rows began to read; Unwanted, the keys
-	// that no row reads any more.
+	// Wanted and Unwanted list, sorted, the keys of Demand's tables that rows began and ceased to
+	// read.
 	Wanted, Unwanted []Key
-	// Panics lists the rows whose computation panicked; Recovered, rows that panicked before and no
-	// longer do.
-	Panics    []*Panic
-	Recovered []Recovered
+	Panics           []*Panic
+	Recovered        []Recovered
 }
 
 // Update brings every row up to date with view. changes must list all differences from the last
@@ -96,12 +94,10 @@ func (e *Engine) Update(view *store.View, changes []store.Change, arrived ...Key
 	return d
 }
 
-// Rows counts the rows computed since New. It is safe to call while Update runs; if the number
-// stays the same, Update is stuck.
+// Rows counts the rows computed since New. It is safe to call while Update runs.
 func (e *Engine) Rows() uint64 { return e.rows.Load() }
 
-// Reader is a Compute function's access to the store and to earlier tables. It implements
-// store.Reader and records reads.
+// Reader is a Compute function's access to the store and to earlier tables; it records reads.
 type Reader struct {
 	engine    *Engine
 	layer     int
@@ -122,7 +118,6 @@ func (r *Reader) Rows(table, index, key string) store.Rows {
 	return r.engine.world.Rows(table, index, key)
 }
 
-// check panics unless the reader's table was declared later than the table that it reads.
 func (r *Reader) check(table string, layer int) {
 	if layer >= r.layer {
 		panic(misuse(fmt.Sprintf("graph: table %q is read by one that was not declared after it", table)))

@@ -10,22 +10,22 @@ import (
 type Explanation struct {
 	Table string `json:"table"`
 	Key   string `json:"key"`
-	// Exists is false if a source has the key but Compute makes no row for it.
+	// Exists is false if Compute makes no row for the key.
 	Exists bool `json:"exists"`
 	// Waits is true while the row keeps its last value because something that it reads has not
 	// arrived (WaitForDemands).
 	Waits bool `json:"waits,omitempty"`
-	// Computed and Changed are the store revisions of the row's last recomputation and of its last
-	// new value.
+	// Computed and Changed are the store revisions of the last recomputation and of the last new
+	// value.
 	Computed uint32 `json:"computed"`
 	Changed  uint32 `json:"changed"`
 	// Cause is the changed read that led to the last recomputation, as in Reads; "" if a source
 	// gained the key.
 	Cause string `json:"cause,omitempty"`
-	// Reads lists, sorted, the keys that the row read: in the store ("store KIND by INDEX: KEY") or
-	// in other tables ("TABLE: KEY", "TABLE by INDEX: KEY").
+	// Reads lists, sorted, the keys that the row read: "store KIND by INDEX: KEY", "TABLE: KEY" or
+	// "TABLE by INDEX: KEY".
 	Reads []string `json:"reads,omitempty"`
-	// Readers lists, sorted, the rows that read this one by key: "TABLE: KEY".
+	// Readers lists, sorted, the rows that read this one by key.
 	Readers []string `json:"readers,omitempty"`
 }
 

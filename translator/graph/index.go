@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Index holds a table's rows by additional keys of type I. It is a source of these keys for later
-// tables.
+// Index holds a table's rows by additional keys, and is a source of these keys.
 type Index[K comparable, V any, I comparable] struct {
 	table *Table[K, V]
 	keys  func(key K, value V) []I
@@ -33,7 +32,6 @@ func NewIndex[K comparable, V any, I comparable](t *Table[K, V], name string,
 
 func (ix *Index[K, V, I]) has(key I) bool { return len(ix.rows[key]) > 0 }
 
-// waits reports whether one of a key's rows waits: its next value may not have the key.
 func (ix *Index[K, V, I]) waits(key I) bool {
 	return slices.ContainsFunc(ix.rows[key], func(n *row[K, V]) bool { return n.waits })
 }
@@ -42,10 +40,9 @@ func (ix *Index[K, V, I]) feed(to dependent[I]) {
 	ix.reads.dependents = append(ix.reads.dependents, to)
 }
 
-// few is the maximum number of keys to compare one by one.
+// few is how many keys are compared one by one.
 const few = 16
 
-// prepare computes the old and new keys of a changing row. If it panics, nothing has changed yet.
 func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	ix.old, ix.now = nil, nil
 	if c.Had {
@@ -56,9 +53,9 @@ func (ix *Index[K, V, I]) prepare(c Change[K, V]) {
 	}
 }
 
-// move moves a row from its old keys to its new ones. A key that both values have neither came nor
-// went: rows that exist because of it are recomputed only if they read it. (Otherwise each change
-// of a route would recompute its clusters and their endpoints.)
+// move moves a row from its old keys to its new ones. A key of both values neither came nor went:
+// rows that exist because of it are recomputed only if they read it, or each change of a route
+// would recompute its clusters.
 func (ix *Index[K, V, I]) move(n *row[K, V]) {
 	old, now := ix.old, ix.now
 	ix.old, ix.now = nil, nil

@@ -1,12 +1,12 @@
 package graph
 
-// column is a set of keys that rows read: of the store, a table or an index. Reads are the most
-// frequent operation, so each column has its own map and a read is one lookup.
+// column is a set of keys that rows read. Reads are the most frequent operation, so each column has
+// its own map and a read is one lookup.
 type column[K comparable] struct {
 	name       string // table and index, for people
 	subjects   map[K]*keyed[K]
 	dependents []dependent[K]
-	demand     *demandedIndex // nil if Demand does not name the table
+	demand     *demandedIndex
 }
 
 // subject is a key that rows have read.
@@ -31,9 +31,8 @@ func (s *keyed[K]) forget() { delete(s.column.subjects, s.value) }
 
 func (s *keyed[K]) describe() string { return describe(s.column.name, s.value) }
 
-// node is the part of a row that is the same in all tables.
 type node struct {
-	row   anyRow // the row around it
+	row   anyRow
 	reads []*subject
 	// cause is the changed read that led to the last recomputation; nil if a source gained or lost
 	// the key.
@@ -48,7 +47,7 @@ type anyRow interface {
 	describe() string
 }
 
-// crowd is the maximum number of readers to search one by one.
+// crowd is how many readers are searched one by one.
 const crowd = 16
 
 // readers is a set of rows. Nearly all sets have one to three rows, for which a list or a map would
@@ -89,7 +88,6 @@ func (s *readers) add(n *node) {
 	}
 }
 
-// rows counts the rows of a list whose pairs are full.
 func (m *moreReaders) rows() (n int) {
 	for ; m != nil; m = m.next {
 		n += 2
@@ -122,7 +120,6 @@ func (s *readers) remove(n *node) {
 	}
 }
 
-// pop removes any row but the first and returns it; nil without another row.
 func (s *readers) pop() (n *node) {
 	m := s.more
 	switch {
@@ -171,8 +168,8 @@ func (s *subject) invalidate() {
 	}
 }
 
-// changed marks the readers of a key dirty and, if the key may have come or gone (moved), every row
-// whose existence depends on it.
+// changed marks the readers of a key dirty and, if moved is set, every row whose existence depends
+// on it.
 func (c *column[K]) changed(key K, moved bool) {
 	if s := c.subjects[key]; s != nil {
 		s.invalidate()
@@ -213,7 +210,6 @@ func (c *column[K]) isRead(key K) bool {
 	return s != nil && !s.readers.empty()
 }
 
-// dropReads removes a row from the readers of everything that it read.
 func (e *Engine) dropReads(n *node) {
 	for _, s := range n.reads {
 		e.demand.readersChanged(s)
@@ -225,7 +221,6 @@ func (e *Engine) dropReads(n *node) {
 	n.reads = nil
 }
 
-// replaceReads sets a row's reads to the reads of the finished computation.
 func (e *Engine) replaceReads(n *node) {
 	same := len(n.reads) == len(e.seen)
 	for _, s := range n.reads {

@@ -7,8 +7,6 @@ import (
 )
 
 // Panic is a row whose computation panicked. The row keeps its last value, or gets Table.Recover's.
-// It is the one exception to "incremental equals fresh", and ends with the first computation that
-// does not panic.
 type Panic struct {
 	Table string
 	Key   any
@@ -16,23 +14,23 @@ type Panic struct {
 	Stack []byte
 }
 
+// String returns the row and the value.
 func (p *Panic) String() string {
 	return describe(p.Table, p.Key) + ": " + fmt.Sprint(p.Value)
 }
 
-// Recovered is a row that panicked before, and is now computed or gone.
+// Recovered is a row that panicked before.
 type Recovered struct {
 	Table string
 	Key   any
 }
 
 // misuse is the panic value for a program that reads tables in the wrong order. No row recovers
-// from it, so every test shows it.
+// from it.
 type misuse string
 
-// fallen is a row whose last computation panicked.
 type fallen struct {
-	// reads of the last good value: the store must keep them as long as that value is used
+	// reads of the last good value, which the store must keep
 	good []*subject
 }
 

@@ -7,38 +7,37 @@ import (
 	"slices"
 )
 
-// Table is one kind of result: rows of type V with keys of type K. Declare adds it to an engine,
-// which fills it.
+// Table is one kind of result: rows of type V with keys of type K.
 type Table[K comparable, V any] struct {
 	Name string
 	// Order compares keys: rows are computed and listed in this order.
 	Order   func(a, b K) int
 	Sources []Source[K]
-	// Compute returns the row of a key; false if it has none. It must be a pure function of what it
-	// reads through r and of key, and must not modify its inputs or earlier results.
+	// Compute returns the row of a key; false if it has none. It must be a pure function of key and
+	// of what it reads through r, and must not modify its inputs or earlier results.
 	Compute func(r *Reader, key K) (V, bool)
 	// Recover returns a row for a key whose Compute panicked; last is its value before, if had is
-	// set. nil keeps that value.
+	// set. A nil Recover keeps that value.
 	Recover func(r *Reader, key K, last V, had bool) (V, bool)
 	// Equal reports whether two values mean the same; nil is reflect.DeepEqual.
 	Equal func(a, b V) bool
 
 	engine   *Engine
-	layer    int // position among the engine's tables
+	layer    int
 	rows     map[K]*row[K, V]
 	existing []*row[K, V] // sorted; nil until All is called again after a row came or went
 	indexes  []index[K, V]
 	dirty    map[K]*subject // value: the changed read; nil if a source gained or lost the key
 	fallen   map[K]fallen
-	kept     map[K]struct{}   // rows with only a last value, which waiting sources still have
-	byKey    column[K]        // reads of single rows
-	all      column[struct{}] // reads of the whole table
+	kept     map[K]struct{} // rows with only a last value
+	byKey    column[K]
+	all      column[struct{}]
 }
 
 // Source is a set of keys for which a table has rows.
 type Source[K comparable] interface {
 	has(key K) bool
-	waits(key K) bool // whether a present key stems from the last value of a waiting row
+	waits(key K) bool // a present key stems from the last value of a waiting row
 	feed(to dependent[K])
 }
 
@@ -49,7 +48,7 @@ type row[K comparable, V any] struct {
 	table *Table[K, V]
 	key   K
 	value V
-	exist bool // Compute returned a value
+	exist bool
 	waits bool // value precedes the last Compute, which read something that has not arrived
 }
 
@@ -85,7 +84,6 @@ func (t *Table[K, V]) markDirty(key K, cause *subject) {
 	t.dirty[key] = cause
 }
 
-// has, waits and feed make a table a source of its own keys.
 func (t *Table[K, V]) has(key K) bool {
 	n := t.rows[key]
 	return n != nil && n.exist
@@ -119,7 +117,6 @@ func (t *Table[K, V]) update(d *Diff) {
 	}
 }
 
-// recompute brings one row up to date, and invalidates its readers if it changed.
 func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V], changed bool) {
 	e, n := t.engine, t.rows[key]
 	c.Key = key
@@ -164,7 +161,6 @@ func (t *Table[K, V]) recompute(key K, cause *subject, d *Diff) (c Change[K, V],
 	return c, true
 }
 
-// endWait invalidates the rows that waited for a row that turns out not to exist.
 func (t *Table[K, V]) endWait(key K, waited bool) {
 	if waited {
 		t.byKey.changed(key, false)
@@ -178,8 +174,6 @@ func (t *Table[K, V]) equal(a, b V) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// set stores a row's new value, updates the indexes, and invalidates the readers of the row and of
-// changed index keys.
 func (t *Table[K, V]) set(n *row[K, V], c Change[K, V]) {
 	n.value, n.exist = c.New, c.Has
 	moved := c.Had != c.Has
@@ -260,7 +254,7 @@ func walk[K comparable, V any](list []*row[K, V]) iter.Seq2[K, V] {
 type Change[K comparable, V any] struct {
 	Key      K
 	Old, New V
-	Had, Has bool // whether Old and New exist
+	Had, Has bool
 }
 
 // Changes lists the rows of the table that an Update changed, sorted by key.

@@ -10,26 +10,23 @@ import (
 	"github.com/penstock-project/penstock/manifests/endpointpicker"
 )
 
-// Fallback selects what a pool's cluster does with a request for which no usable endpoint was
-// picked.
+// Fallback selects what happens to a pool's request without a usable pick.
 type Fallback string
 
-// PlainLB is for clusters without a picker.
 const (
-	PlainLB       Fallback = ""            // least request among all endpoints; no override
+	PlainLB       Fallback = ""            // no picker: least request among all endpoints
 	FallbackPods  Fallback = "role: pod"   // fail open: least request among the pool's own pods
 	FallbackSpill Fallback = "role: spill" // fail open: least request among the spill endpoints
-	FallbackAgain Fallback = "again"       // the hop to the pool itself (Pool.PicksAgain)
+	FallbackAgain Fallback = "again"       // Pool.PicksAgain: the hop to the pool itself
 	FallbackNone  Fallback = "none"        // fail close: 503
 	// FallbackHops is for a cluster of hops only, which an edge tries by Priority: the pool's own
-	// hop first, then its spill targets. It serves pools that cannot share a cluster with hops:
-	// with an external picker (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED),
-	// or with h2c pods. The edge asks no picker (WeightedBackend.Hops); an answer of 429 or 503
-	// from the first hop moves the request on.
+	// hop, then its spill targets. It serves pools that cannot share a cluster with hops: with an
+	// external picker (Envoy cannot ignore an immediate response in FULL_DUPLEX_STREAMED) or with
+	// h2c pods. The edge asks no picker; an answer of 429 or 503 moves the request on.
 	FallbackHops Fallback = "hops"
 	// FallbackMembers is for a cluster of hops to the exporting clusters of an import, by weight. A
-	// member that declines a request marks its answer; Envoy then tries another, and at last a
-	// spill target of the import.
+	// member marks its answer to a request that it declines; Envoy then tries another one, and at
+	// last a spill target of the import.
 	FallbackMembers Fallback = "members"
 )
 
@@ -38,10 +35,10 @@ type Protocol string
 
 const (
 	HTTP1 Protocol = "http"
-	H2C   Protocol = "h2c"  // HTTP/2 with prior knowledge
+	H2C   Protocol = "h2c"  // with prior knowledge
 	TCP   Protocol = "tcp"  // opaque bytes
 	UDP   Protocol = "udp"  // opaque datagrams
-	GRPC  Protocol = "grpc" // HTTP/2 for pickers and other control plane services: keepalive, raised limits
+	GRPC  Protocol = "grpc" // for control plane services: keepalive, raised limits
 )
 
 // Cluster is one Envoy cluster; its endpoints come by EDS under the same name.
@@ -49,43 +46,39 @@ type Cluster struct {
 	Name     ClusterID
 	Protocol Protocol
 	TLS      *UpstreamTLS // nil for cleartext
-	// Cleartext is set if some endpoints have no TLS although the cluster has it
-	// (Endpoint.Cleartext).
+	// Cleartext is set if some endpoints have no TLS (Endpoint.Cleartext).
 	Cleartext bool
 	Fallback  Fallback
-	Names     *PickerNames // names of picks; nil for the defaults of the endpoint picker protocol
-	// Hops is set if some endpoints are hops. HTTP/1.1 trailers must pass then (grpc-status), and
-	// TLS is for the other endpoints.
+	Names     *PickerNames // nil for the endpoint picker protocol's
+	// Hops is set if some endpoints are hops: HTTP/1.1 trailers must pass (grpc-status), and TLS is
+	// for the other endpoints.
 	Hops bool
-	// HealthService is the gRPC health service of a picker, for active health checks; "" for no
-	// check. External pickers without ServesHealth are only checked for any answer (see envoy's
-	// healthCheck).
+	// HealthService is the gRPC service of active health checks; "" for no check. External pickers
+	// without ServesHealth are only checked for any answer (envoy's healthCheck).
 	HealthService string
 	ServesHealth  bool
-	// Own is set for Penstock's own picker, which may have replicas: Envoy detects a silent replica
-	// early enough to ask another one.
+	// Own is set for Penstock's own picker: Envoy detects a silent replica early enough to ask
+	// another one.
 	Own bool
-	// Peer is set if the endpoints are peer listeners of a member's gateways.
+	// Peer is set for peer listeners of a member's gateways.
 	Peer bool
-	// Ejects makes Envoy eject an unreachable endpoint for a while, because another cluster serves
+	// Ejects makes Envoy eject an unreachable endpoint for a while: another cluster serves
 	// meanwhile.
 	Ejects bool
-	// Key is the SDS name of a secret that each request carries as a bearer token; "" for none.
+	// Key is the SDS name of a bearer token that each request carries; "" for none.
 	Key    string
 	Owners []report.Ref
 }
 
 // UpstreamTLS configures TLS to endpoints.
 type UpstreamTLS struct {
-	Insecure bool // no verification: external pickers with self-signed certificates
+	Insecure bool // no verification: self-signed external pickers
 	SNI      string
-	AutoSNI  bool   // the SNI is the request's host name; SNI is empty
-	Trust    string // SDS name of the trusted CAs; "" with Insecure or for the system's CAs
-	// SANs (DNS names, wildcards allowed in the first label) and URIs: a certificate must have one
-	// of them.
+	AutoSNI  bool   // the SNI is the request's host name
+	Trust    string // SDS name of the CAs; "" with Insecure or for the system's CAs
+	// a certificate must have one of them; wildcards only in the first label of DNS names
 	SANs, URIs []string
-	// Certificate is the SDS name of the Gateway's client certificate (spec.tls.backend); "" for
-	// none.
+	// Certificate is the SDS name of the Gateway's client certificate; "" for none.
 	Certificate string
 }
 
@@ -94,60 +87,60 @@ type Assignment struct {
 	Cluster   ClusterID
 	Endpoints []Endpoint // addresses sorted, then hops in the user's order
 	Owners    []report.Ref
-	// Outside holds the store keys of EndpointSlices with addresses outside the allowed ranges.
+	// Outside holds the store keys of EndpointSlices with disallowed addresses.
 	Outside []string
 }
 
-// DropAddress is the endpoint that stands for unusable backends in a cluster of datagrams. Envoy's
-// sockets cannot connect to a broadcast address, so it drops each datagram.
+// DropAddress stands for unusable backends in a cluster of datagrams: Envoy's sockets cannot
+// connect to a broadcast address, so it drops each datagram.
 var DropAddress = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 9)
 
 // Endpoint is a pod, a server, a gateway, or a hop to another pool.
 type Endpoint struct {
 	Address netip.AddrPort // invalid for a hop and for Socket
-	// Socket is the path of a Unix socket on this machine, in place of Address; "" for none.
+	// Socket is the path of a Unix socket, in place of Address; "" for none.
 	Socket string
-	// Cleartext marks an address without TLS in a cluster that has TLS for others.
+	// Cleartext marks an address without TLS in a cluster with TLS.
 	Cleartext bool
-	Hop       HopID // a hop; zero otherwise
-	Later     bool  // a hop after a pool's first: only a picker selects it, a fallback does not
-	// Priority orders the hops of a cluster with FallbackHops or FallbackMembers; 0 is tried first,
-	// and numbers are contiguous.
+	Hop       HopID // zero for an address
+	Later     bool  // only a picker selects the hop, a fallback does not
+	// Priority orders hops with FallbackHops or FallbackMembers; 0 is first, and numbers are
+	// contiguous.
 	Priority uint32
 	Weight   uint32 // 0 means 1
-	// Unhealthy marks an address that Envoy must not use, whatever its own health check finds.
+	// Unhealthy marks an address that Envoy must not use.
 	Unhealthy bool
 }
 
-// Pool holds the decisions about an InferencePool, or about one exporting cluster of an import in
+// Pool holds the decisions about an InferencePool, or about an exporting cluster of an import in
 // EndpointMode.
 type Pool struct {
 	Name     objectid.Target
 	Ref      report.Ref
-	Cluster  ClusterID // its cluster, with spill endpoints if it spills
-	Last     ClusterID // the cluster of a hop to this pool: the same without spill endpoints
+	Cluster  ClusterID // with spill endpoints if it spills
+	Last     ClusterID // the cluster of a hop to this pool, without spill endpoints
 	Ports    []uint16
 	Protocol Protocol
 	FailOpen bool
-	Selector map[string]string // selects pods and ModelServers of the pool's namespace; nil for an import
-	Picker   PickerCall        // as asked on an edge
+	Selector map[string]string // of pods and ModelServers in the pool's namespace; nil for an import
+	Picker   PickerCall        // on an edge
 	External bool              // the picker is not ours
 	Spill    []Spill           // in order of preference
-	// SpillImports lists the imports ("namespace/name") of its policy, including unusable ones: the
-	// host names of a used pool's imports are resolved.
+	// SpillImports lists the imports ("namespace/name") of its policy, including unusable ones:
+	// their host names are resolved.
 	SpillImports []string
-	Settings     PickerSettings   // for our picker
+	Settings     PickerSettings
 	Relay        *Relay           // our picker asks a remote one
 	Remote       []netip.AddrPort // an import's declared endpoints
 	Owners       []report.Ref     // the pool, its policy
-	// Resolved is the condition ResolvedRefs. If it is False, the pool has no picker.
+	// If Resolved is False, the pool has no picker.
 	Resolved report.Condition
 	Findings []report.Finding
 }
 
-// ViaHops reports whether the pool spills but cannot share a cluster with hops (see FallbackHops).
-// An edge then has a cluster of hops, and the first hop leads to the pool itself. The hop limits
-// the picker's changes to a request: the next pool's picker receives the client's original.
+// ViaHops reports whether the pool spills but cannot share a cluster with hops (FallbackHops). An
+// edge then has a cluster of hops, and the first leads to the pool itself. The hop limits the
+// picker's changes: the next pool's picker receives the client's original request.
 func (p *Pool) ViaHops() bool {
 	return len(p.Spill) > 0 && (p.External || p.Relay != nil || p.Protocol != HTTP1 || p.Settings.ChangesBodies())
 }
@@ -157,15 +150,14 @@ func (s *PickerSettings) ChangesBodies() bool {
 	return s.RewritesModels || s.Processor != nil || s.Plugins != nil && s.Plugins.Dynamo != nil
 }
 
-// PicksAgain reports whether a request whose pick was lost gets another pick, behind a hop to the
-// pool itself. It is for pools that have no other fallback (no spill, and fail-close or relayed)
-// and whose picker is ours and reads bodies. Envoy does not retry a call that the picker has partly
-// answered, so a picker that is killed loses its picks.
+// PicksAgain reports whether a request whose pick was lost gets another one, behind a hop to the
+// pool itself: for pools without another fallback whose picker is ours and reads bodies. Envoy does
+// not retry a call that the picker has partly answered, so a picker that is killed loses its picks.
 func (p *Pool) PicksAgain() bool {
 	return (!p.FailOpen || p.Relay != nil) && !p.External && len(p.Spill) == 0 && p.Picker.Body == BodyBuffered
 }
 
-// OwnHop returns the hop in front of the pool itself, or of the subset that Cluster has hops for.
+// OwnHop returns the hop to the pool itself, or to its subset.
 func (p *Pool) OwnHop() HopID {
 	hop := HopTo(p.Ref.Kind, p.Ref.Namespace, p.Ref.Name)
 	hop.Member = cmp.Or(p.Name.Member, p.Cluster.Member)
@@ -177,39 +169,37 @@ type ExternalPicker struct {
 	Cluster   ClusterID // PickerCluster or ImportPickerCluster
 	Addresses []RemoteAddress
 	TLS       UpstreamTLS // for addresses without Cleartext
-	// CA is the bundle of TLS.Trust, in PEM; nil without one.
+	// CA is the bundle of TLS.Trust, in PEM.
 	CA []byte
 	// Chain and Key are the client certificate (spec.tls.backend), in PEM, of the first Gateway
-	// that has one and whose routes lead to the picker; nil without one.
+	// that has one and whose routes lead to the picker.
 	Chain, Key []byte
-	// Relayed is set if our picker asks it for picks, and no Envoy does.
+	// Relayed is set if only our picker asks it.
 	Relayed bool
-	// Health is the port of gRPC health on each address of an exporting cluster's picker; zero if
-	// unknown.
-	Health PickerPort
-	// Metrics is the port of the metrics page on each address; zero if unknown.
+	// Health and Metrics are ports on each address; zero if unknown.
+	Health  PickerPort
 	Metrics PickerPort
-	// Pool is the pool's name in the exporting cluster; "" for the import's name.
+	// Pool is the pool's name in the exporting cluster; "" for the import's.
 	Pool string
 	// Field is the picker's place in the import: "status.clusters[0].endpointPicker".
 	Field string
 }
 
-// PickerPort is a port of an exporting cluster's picker other than the port for picks. The zero
-// value means that there is no such port, or that it is not used.
+// PickerPort is a port of an exporting cluster's picker other than the port for picks; zero if
+// unused.
 type PickerPort struct {
 	Port uint16
-	// TLS verifies the picker; nil for cleartext, without a credential.
+	// TLS is nil for cleartext, without a credential.
 	TLS *UpstreamTLS
-	// CA is the bundle of TLS.Trust, in PEM; nil without one.
+	// CA is the bundle of TLS.Trust, in PEM.
 	CA []byte
-	// Authorization is the credential's header; "" for none. It is sent only to a verified picker.
+	// Authorization is the credential's header, for a verified picker only.
 	Authorization string
-	// Chain and Key are the client certificate, in PEM; nil for none.
+	// Chain and Key are the client certificate, in PEM.
 	Chain, Key []byte
 }
 
-// RemoteAddress is an address of a picker or a gateway, with the protocol of its own port.
+// RemoteAddress is an address of a picker or a gateway.
 type RemoteAddress struct {
 	Addr      netip.AddrPort
 	Cleartext bool
@@ -219,20 +209,20 @@ type RemoteAddress struct {
 type Import struct {
 	Ref     report.Ref
 	Members []ImportMember // sorted by name
-	// Cluster is the target of routes if several of Members take requests. It has a hop to each of
-	// them, and to each spill target. If zero, routes send to the one member.
+	// Cluster is the target of routes if several of Members take requests: it has a hop to each of
+	// them and to each spill target. If zero, routes send to the one member.
 	Cluster ClusterID
 	Order   HopOrder // of Cluster
-	// Ordered is set if only the first member that takes requests serves. A member that took none
-	// recently comes last for a while (store.Failback).
+	// Ordered is set if only the first member that takes requests serves. A recently failed one
+	// comes last for a while (store.Failback).
 	Ordered bool
-	// Choice makes our picker choose a hop for each request; nil chooses by weights and priorities.
+	// Choice makes our picker choose a hop for each request; nil: weights and priorities do.
 	Choice       *Choice
 	RetryOn      RetryOn // of Cluster
-	Spill        []Spill // of Cluster: targets of requests that all members have declined
+	Spill        []Spill // of Cluster: for requests that all members have declined
 	SpillImports []string
 	Findings     []report.Finding
-	// Exposed lists how requests reach other clusters' servers. Unsafe ones are reported once a
+	// Exposed lists how requests reach other clusters' servers; unsafe ways are reported once a
 	// route sends requests there.
 	Exposed  []Exposure
 	Accepted report.Condition
@@ -243,26 +233,26 @@ type Import struct {
 
 // Exposure describes how requests reach some servers of an exporting cluster.
 type Exposure struct {
-	Cluster ClusterID // of these servers
-	Who     string    // the servers, in words: "its picker"
-	Field   string    // the servers' field in the import
-	// Cleartext and TLS: some servers are reached that way. Policy: a BackendTLSPolicy is in force.
+	Cluster ClusterID
+	Who     string // the servers, in words: "its picker"
+	Field   string // in the import
+	// Cleartext and TLS: some servers are reached so. Policy: a BackendTLSPolicy is in force.
 	Cleartext, TLS, Policy bool
-	// Member is set if a member of the cluster set exports it: this cluster then has no object with
-	// the fields of its entry.
+	// Member is set if a member of the cluster set exports it: no object here has the fields of its
+	// entry.
 	Member bool
 }
 
-// Choice configures how our picker chooses among the exporting clusters of an import.
+// Choice configures how our picker chooses among an import's exporting clusters.
 type Choice struct {
-	Picker PickerCall // as asked on an edge
+	Picker PickerCall // on an edge
 	Margin time.Duration
 	// Latency chooses by response times, not by load.
 	Latency bool
 	// Blind ignores prompts, even if bodies are read for PickerCall.ResponseIDs.
 	Blind bool
-	// Sessions sends the requests of a session to the cluster of its first one. SessionTTL and
-	// SessionCookie have the same meaning as in PickerSettings.
+	// Sessions sends the requests of a session to the cluster of its first one; the other fields
+	// are as in PickerSettings.
 	Sessions      bool
 	SessionTTL    int32
 	SessionCookie string
@@ -270,31 +260,30 @@ type Choice struct {
 
 // ImportMember is one exporting cluster of an import.
 type ImportMember struct {
-	Name string
-	// "" if unknown
+	Name         string
 	Region, Zone string
-	Cluster      ClusterID // target of routes
-	Share        uint32    // weight within the import
-	// Priority of its hop in Import.Cluster; 0 is tried first.
+	Cluster      ClusterID
+	Share        uint32
+	// Priority of its hop; 0 is first.
 	Priority uint32
 	Pool     *Pool           // EndpointMode
 	Parents  []RemoteAddress // ParentMode
-	// Peer is the authority at peer listeners (PeerAuthority); "" if Parents are other gateways.
+	// Peer is the authority at peer listeners; "" if Parents are other gateways.
 	Peer string
-	// Hostname is the Host for Parents without Peer; "" for the client's.
+	// Hostname is the Host for other gateways; "" for the client's.
 	Hostname string
-	// Protocol is the protocol of gateways at Parents. For peer listeners, which speak HTTP/2, it
-	// is the protocol of the model servers behind them.
+	// Protocol is the protocol of gateways at Parents or, for peer listeners, of the model servers
+	// behind them.
 	Protocol Protocol
 	// MaxGateways limits, in ParentMode, how many gateways a request may have passed through.
 	MaxGateways uint32
 	Local       bool   // this cluster: the InferencePool of the import's name
-	Problem     string // why the member cannot be used; "" if it can
-	// Reason is the reason of Problem in conditions: NotAllowed or NotSupported. It is "" if
-	// resolving a host name may end Problem.
+	Problem     string // why it cannot be used
+	// Reason of Problem in conditions: NotAllowed, NotSupported, or "" if resolving a host name may
+	// end Problem.
 	Reason string
-	// NotReady is the reason of the member's condition Ready if that is False: the member takes no
-	// new requests, and its Share is 0.
+	// NotReady is the reason of the member's condition Ready=False: it takes no new requests, and
+	// Share is 0.
 	NotReady string
 }
 
@@ -309,10 +298,10 @@ func (i *Import) Hop(m *ImportMember) HopID {
 // Spill is a target for requests that a pool cannot take.
 type Spill struct {
 	Hop      HopID
-	Target   string // store.TargetKey of the pool or import, for people
+	Target   string // store.TargetKey
 	Owner    report.Ref
-	Backends []WeightedBackend // targets of the hop
-	// Behind lists the hops of an import with several exporting clusters, to which Backends lead.
+	Backends []WeightedBackend
+	// Behind lists the hops of an import with several exporting clusters.
 	Behind []Spill
 }
 
@@ -331,31 +320,30 @@ func (s *Spill) Ends() []WeightedBackend {
 // Relay configures calls from our picker to a remote one whose pods are unknown here.
 type Relay struct {
 	Pickers []RemoteAddress
-	// Within restricts the remote pods: a range of each list must contain them, one list of the
-	// importer's policy and one of the exporter. Empty: anywhere that the operator allows, except
-	// loopback.
+	// Within restricts the remote pods: a range of each list must contain them. Empty: anywhere
+	// that the operator allows, except loopback.
 	Within [][]netip.Prefix
 	Import string // "namespace/name"
 	Member string // the exporting cluster
-	Field  string // its field in the import: "status.clusters[0]"
+	Field  string // in the import: "status.clusters[0]"
 }
 
 // PickerSettings is a pool's PoolPolicy, with defaults applied.
 type PickerSettings struct {
 	Strategy          string
-	Shadow            string                  // a strategy that is evaluated without effect; "" for none
-	Plugins           *endpointpicker.Profile // profile of strategy plugins; nil if the configuration is invalid
+	Shadow            string                  // evaluated without effect; "" for none
+	Plugins           *endpointpicker.Profile // of strategy plugins; nil if the configuration is invalid
 	Criticality       string
 	ShedAfter         time.Duration // 0: off
 	FlowControl       FlowControl
-	VirtualNodes      int32 // of strategy chwbl, like the next two; 0: the defaults of picker.Pool
+	VirtualNodes      int32 // of strategy chwbl, like the next two; 0: picker.Pool's default
 	LoadFactorPercent int32
 	UserMessages      int32
-	SessionTTL        int32 // of strategy session, in seconds, like the next one; 0: the default of picker.Pool
+	SessionTTL        int32 // of strategy session, in seconds, like the next one; 0: picker.Pool's default
 	SessionCookie     string
 	Prefix            bool // the strategy reads prompts
 	EveryBody         bool // every request's body is read
-	// InferenceModels or InferenceModelRewrites apply to the pool: bodies are read for the model
+	// InferenceModels or InferenceModelRewrites apply: bodies are read for the model
 	ReadsModels        bool
 	RewritesModels     bool  // some of them replace the model
 	TrustHeaders       bool  // clients' headers may set the priority
@@ -365,10 +353,10 @@ type PickerSettings struct {
 	Fallbacks          int32
 	NoHeadersTimeout   bool   // streams wait for headers without limit
 	Engine             string // selects metric names; "": vLLM
-	MetricsPath        string // "": the engine's
-	UnverifiedTLS      bool   // without a BackendTLSPolicy the picker reads metrics over unverified TLS
+	MetricsPath        string
+	UnverifiedTLS      bool   // without a BackendTLSPolicy, metrics are read over unverified TLS
 	MetricsPort        int32  // 0: the engine's, or the endpoint's own
-	MaxMetricsPage     int32  // in bytes; 0: the default of endpoint.Metrics
+	MaxMetricsPage     int32  // in bytes; 0: endpoint.Metrics' default
 	LoadStatPort       int32  // 0: loads are not published
 	QueueName          string // "" for the default series
 	RunningName        string
@@ -382,65 +370,64 @@ type PickerSettings struct {
 // Processor is a service that prepares a pool's requests: a Service or a Host.
 type Processor struct {
 	Service string // in the pool's namespace
-	Host    string // a host name or IP address; "" with a Service
+	Host    string // or IP address; "" with a Service
 	TLS     bool   // of a Host
 	Path    string // of a Host
 	Port    int32
 	Timeout time.Duration
 	Headers []string
-	Route   bool // it may choose endpoints, unless the request does
+	Route   bool // it may choose endpoints
 }
 
-// FlowControl queues requests while the pool is saturated. The zero value is off. Other zero values
-// mean the defaults of picker/flow.
+// FlowControl queues requests while the pool is saturated. Zero: off; other zero values mean the
+// defaults of picker/flow.
 type FlowControl struct {
 	On        bool
 	Deadlines bool // the earliest deadline goes first
 	Requests  int32
 	Bytes     int64
 	TTL       time.Duration
-	EmptyTTL  time.Duration // how long a request waits while the pool has no endpoint
-	Queue     float64       // number of waiting requests that saturates a server
+	EmptyTTL  time.Duration // while the pool has no endpoint
+	Queue     float64       // waiting requests that saturate a server
 	KVCache   float64       // use of the KV cache, 0 to 1, that saturates a server
-	InFlight  int64         // number of requests in flight that saturates a server; 0: unlimited
-	TTLs      []BandTTL     // of individual priorities
+	InFlight  int64         // requests in flight that saturate a server; 0: unlimited
+	TTLs      []BandTTL     // of single priorities
 }
 
-// BandTTL limits the wait of requests of one priority. Negative applies to each priority below 0
-// without an entry of its own.
+// BandTTL limits the wait of a priority's requests. Negative: each priority below 0 without its own
+// entry.
 type BandTTL struct {
 	Priority int32
 	Negative bool
 	TTL      time.Duration
 }
 
-// KVEvents configures how the pool's model servers publish KV events. The zero value is off.
+// KVEvents configures how model servers publish KV events. Zero: off.
 type KVEvents struct {
 	Dial       bool  // servers listen
 	Listen     bool  // servers dial
-	Port       int32 // PUB socket of listening servers
+	Port       int32 // of listening servers
 	ReplayPort int32 // 0: none
 	Topic      string
-	Render     time.Duration // how long a pick waits for token IDs; 0: none are fetched
+	Render     time.Duration // a pick's wait for token IDs; 0: none are fetched
 }
 
-// Hop is a virtual host of HopListener. Through it a spilled request reaches the next pool's own
-// picker.
+// Hop is a virtual host of HopListener: a spilled request reaches the next pool's own picker there.
 type Hop struct {
 	Name     HopID
 	Backends []WeightedBackend
-	// NoGRPC is set if the backends speak HTTP/1.1; another hop takes gRPC requests.
+	// NoGRPC is set if the backends speak HTTP/1.1: another hop takes gRPC requests.
 	NoGRPC bool
-	Behind []Spill // as Spill.Behind
+	Behind []Spill
 	Owners []report.Ref
 }
 
-// Member is one model server of a pool.
+// Member is a model server of a pool.
 type Member struct {
 	Address  netip.AddrPort
-	Pod      string // name of the pod or ModelServers object, for people
+	Pod      string // or ModelServers object
 	Labels   map[string]string
-	Draining bool // takes no new requests; absent from Envoy's assignment
+	Draining bool // absent from Envoy's assignment
 }
 
 // Secret is a certificate with its key, trusted CAs or trust domains, or a token.
@@ -448,11 +435,10 @@ type Secret struct {
 	Name  string // SecretName
 	Chain []byte // PEM
 	Key   []byte // PEM
-	CA    []byte // PEM; the only field set
-	Token []byte // the only field set
-	// Domains are trusted SPIFFE trust domains; the only field set.
+	CA    []byte // PEM; alone
+	Token []byte // alone
+	// SPIFFE trust domains; alone
 	Domains []TrustDomain
-	// Owners receive the report of a NACK: the objects that it was made from, and the objects whose
-	// traffic needs it.
+	// Owners receive the report of a NACK: its sources, and the objects whose traffic needs it.
 	Owners []report.Ref
 }

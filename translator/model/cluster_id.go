@@ -10,45 +10,41 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// ClusterID identifies one Envoy cluster. String returns the cluster's name, and ParseClusterID
-// parses it. The zero ID is no cluster.
-//
-// IDs are keys of many maps, so the struct is small and shares its strings with the objects.
+// ClusterID identifies an Envoy cluster. The zero ID is no cluster. IDs are keys of many maps, so
+// the struct is small and shares its strings with the objects.
 type ClusterID struct {
 	Namespace, Name string // of the object
-	// exporting cluster of an import, or subset of a pool's hops (SubsetMember); "" for others
+	// exporting cluster of an import, or SubsetMember; "" for others
 	Member  string
-	Port    int32          // of a Service; 0 for other kinds
-	Kind    ClusterKind    // of object, and of protocol for a Service
-	Variant ClusterVariant // distinguishes clusters of the same object
-	// Config is a hash of an external picker's cluster, without its endpoints and the Gateway's
+	Port    int32 // of a Service; 0 for other kinds
+	Kind    ClusterKind
+	Variant ClusterVariant
+	// Config is a hash of an external picker's cluster without its endpoints and the Gateway's
 	// certificate; 0 for other kinds, and for any configuration. Envoy ends all calls in flight
 	// when a cluster changes, and such a call lasts as long as its request. So a new configuration
-	// gets a new cluster, which only new requests use.
+	// gets a new cluster, for new requests.
 	Config uint16
 }
 
-// PickerEncoding versions how package envoy encodes the clusters of external pickers. It is part of
-// the hash in Config and must increase with each change of the encoding; a test detects a missing
-// increase.
+// PickerEncoding is part of the hash in Config. It must increase with each change to how package
+// envoy encodes external pickers' clusters; a test detects a missing increase.
 const PickerEncoding = 2
 
-// ClusterKind is the kind of object that a cluster belongs to. For a Service it also selects the
-// protocol.
+// ClusterKind is the kind of object that a cluster belongs to, and for a Service the protocol.
 type ClusterKind uint8
 
 const (
-	// FixedKind is for OurPicker and Collector, which belong to no object and have only a Name.
+	// FixedKind is for OurPicker and Collector, which have only a Name.
 	FixedKind ClusterKind = iota
-	// ServiceKind is a port of a Service, with the protocol of its appProtocol.
+	// ServiceKind is a Service's port, with the protocol of its appProtocol.
 	ServiceKind
-	// GRPCKind is a port of a Service that serves gRPC, whatever its appProtocol is.
+	// GRPCKind is a Service's port for gRPC, whatever its appProtocol is.
 	GRPCKind
-	// TCPKind is a port of a Service for connections without TLS, or whose TLS ended at the
-	// listener. A BackendTLSPolicy makes the cluster originate TLS.
+	// TCPKind is a Service's port for connections without TLS, or whose TLS ended at the listener.
+	// A BackendTLSPolicy adds TLS.
 	TCPKind
-	// PassthroughKind is a port of a Service for connections that are TLS already. No policy
-	// changes them.
+	// PassthroughKind is a Service's port for connections that are TLS already; no policy changes
+	// them.
 	PassthroughKind
 	// PickerKind is a port of an external picker's Service.
 	PickerKind
@@ -56,26 +52,25 @@ const (
 	PoolKind
 	// ImportKind holds the pods of one exporting cluster of an import in EndpointMode.
 	ImportKind
-	// ParentKind holds the gateways of one exporting cluster of an import in ParentMode. It differs
-	// from ImportKind so that a change of the mode affects only new routes: routes in force would
-	// pick among gateways, or not pick among pods.
+	// ParentKind holds an exporting cluster's gateways, in ParentMode. It differs from ImportKind
+	// so that a change of the mode affects only new routes: others would pick among gateways, or
+	// not pick among pods.
 	ParentKind
 	// ImportPickerKind is the remote picker of one exporting cluster of an import.
 	ImportPickerKind
-	// PeerKind holds the gateways' peer listeners of one exporting cluster of an import in
-	// ParentMode. It differs from ParentKind because its requests have another authority.
+	// PeerKind holds the peer listeners of an exporting cluster's gateways. Its requests have
+	// another authority.
 	PeerKind
 	// MembersKind holds a hop to each exporting cluster of an import.
 	MembersKind
-	// UDPKind is a port of a Service for datagrams. Envoy has no such cluster: a cluster of
-	// DatagramKind contains its endpoints.
+	// UDPKind is a Service's port for datagrams; a cluster of DatagramKind contains its endpoints.
 	UDPKind
 	// DatagramKind is the target of a UDP listener: all backends of its route. The object is the
 	// Gateway, and Port the listener's.
 	DatagramKind
 )
 
-// kinds holds the kinds as they are in names; FixedKind has no name.
+// FixedKind has no name.
 var kinds = [...]string{"", "service", "grpc", "tcp", "passthrough", "picker", "pool", "import", "parent",
 	"import-picker", "peer", "members", "udp",
 	"datagrams"}
@@ -86,27 +81,25 @@ type ClusterVariant uint8
 const (
 	Plain ClusterVariant = iota
 	// LastVariant is a pool's cluster that spills no further. For an exporting cluster's gateways
-	// it is the cluster behind the hop of an import with several exporting clusters: another one
-	// serves while the gateways are unreachable.
+	// it is the cluster behind a hop: another exporting cluster serves while they are unreachable.
 	LastVariant
 	// HopsVariant is a pool's cluster of hops alone (Pool.ViaHops). It has no picker, so routes for
 	// one of the two clusters must not meet the other while they change.
 	HopsVariant
-	// HealthVariant is an external picker's cluster in which the picker's own health service
-	// selects the replica. Whether the picker serves health is known only after its first answer.
+	// HealthVariant is an external picker's cluster whose own health service selects the replica;
+	// whether it has one is known after its first answer.
 	HealthVariant
-	// ImportedVariant is the cluster of a ServiceImport's port, with the kind that it would have
-	// for a Service.
+	// ImportedVariant is the cluster of a ServiceImport's port, with the kind for a Service.
 	ImportedVariant
 )
 
-// variants holds the variants as they are in names; Plain has no name.
+// Plain has no name.
 var variants = [...]string{"", "last", "hops", "health", "imported"}
 
-// OurPicker is the cluster of Penstock's own picker, which also receives access logs.
+// OurPicker is Penstock's own picker, which also receives access logs.
 var OurPicker = ClusterID{Name: "penstock-picker"}
 
-// Collector is the cluster of the OpenTelemetry collector, if one is configured.
+// Collector is the OpenTelemetry collector.
 var Collector = ClusterID{Name: "penstock-otlp"}
 
 // ServiceCluster returns the cluster of a Service's port.
@@ -164,8 +157,7 @@ func DatagramCluster(namespace, gateway string, port uint16) ClusterID {
 	return ClusterID{Kind: DatagramKind, Namespace: namespace, Name: gateway, Port: int32(port)}
 }
 
-// Pool returns the pool that the cluster's endpoints, gateways or hops belong to; zero for other
-// kinds.
+// Pool returns the pool of the cluster's endpoints, gateways or hops; zero for other kinds.
 func (id ClusterID) Pool() objectid.Target {
 	switch id.Kind {
 	case PoolKind:
@@ -226,14 +218,13 @@ func (id ClusterID) Compare(o ClusterID) int {
 	)
 }
 
-// hasPort and hasMember report which part follows the object in the names of a kind.
 func (k ClusterKind) hasPort() bool   { return k >= ServiceKind && k <= PickerKind || k >= UDPKind }
 func (k ClusterKind) hasMember() bool { return k >= ImportKind && k <= PeerKind }
 
 // String returns the cluster's name: "pool/NAMESPACE/NAME", "service/NAMESPACE/NAME/PORT",
 // "import/NAMESPACE/NAME/CLUSTER" or "members/NAMESPACE/NAME". A variant precedes it
 // ("last/pool/NAMESPACE/NAME"); a subset's member ("hops/pool/NAMESPACE/NAME/NAMESPACE.POLICY") and
-// Config ("picker/NAMESPACE/NAME/PORT/0f3c") follow it. The zero ID's name is "".
+// Config ("picker/NAMESPACE/NAME/PORT/0f3c") follow it.
 func (id ClusterID) String() string {
 	var room [96]byte
 	b := room[:0]
@@ -258,8 +249,7 @@ func (id ClusterID) String() string {
 	return string(b)
 }
 
-// ParseClusterID parses a cluster's name. It accepts exactly the names that String returns for
-// nonzero IDs.
+// ParseClusterID accepts exactly the names that String returns for nonzero IDs.
 func ParseClusterID(name string) (ClusterID, bool) {
 	var id ClusterID
 	kind, rest, more := strings.Cut(name, "/")
@@ -309,8 +299,7 @@ func ParseClusterID(name string) (ClusterID, bool) {
 // MarshalText implements encoding.TextMarshaler: the cluster's name.
 func (id ClusterID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It fails if text is not a cluster's name; ""
-// is the zero ID.
+// UnmarshalText implements encoding.TextUnmarshaler; "" is the zero ID.
 func (id *ClusterID) UnmarshalText(text []byte) error {
 	parsed, ok := ParseClusterID(string(text))
 	if !ok && len(text) > 0 {

@@ -2,10 +2,10 @@ package model
 
 import "time"
 
-// Mirror sends copies of requests to a further backend, whose answers are dropped.
+// Mirror sends copies of requests to another backend, whose answers are dropped.
 type Mirror struct {
 	Cluster ClusterID
-	Backend string // store.TargetKey of the object, for explanations
+	Backend string // store.TargetKey, for explanations
 	// Numerator of Denominator requests are copied: at least one, at most all.
 	Numerator, Denominator uint32
 }
@@ -21,38 +21,38 @@ type CORS struct {
 	MaxAge      time.Duration
 }
 
-// ExternalAuth asks a service about each request. Requests without an answer do not proceed.
+// ExternalAuth asks a service about each request; without an answer, requests do not proceed.
 type ExternalAuth struct {
 	Cluster ClusterID
-	Backend string // store.TargetKey of the object, for explanations
+	Backend string // store.TargetKey, for explanations
 	GRPC    bool   // Envoy's ext_authz protocol; else HTTP, where 200 lets a request pass
 	Path    string // HTTP: prefix of paths
-	// Headers of the request, in lower case, that the service receives; with HTTP, in addition to
-	// the standard ones. Empty: all with GRPC, no more with HTTP.
+	// Headers, in lower case, that the service receives; with HTTP, besides the standard ones.
+	// Empty: all with GRPC, no more with HTTP.
 	Headers []string
 	// Copied lists the headers of an HTTP answer that the backend receives; empty: all but Host.
 	Copied []string
-	// MaxBody limits how much of a body the service receives, in bytes; larger requests get 413. 0
-	// sends no body.
+	// MaxBody limits the body that the service receives, in bytes; larger requests get 413. 0:
+	// none.
 	MaxBody uint32
 }
 
-// OwnFilters are filters of one backendRef that Envoy supports only for whole routes. Such a
-// backend gets a route of its own, with its share of the requests. They override the rule's filters
-// of the same type; mirrors add up.
+// OwnFilters are filters of a backendRef that Envoy supports only for whole routes: the backend
+// gets a route of its own, with its share of the requests. They override the rule's filters of the
+// same type; mirrors add up.
 type OwnFilters struct {
-	Redirect    *Redirect // answers its share; the backend receives none
+	Redirect    *Redirect // answers its share
 	RewritePath PathChange
 	Mirrors     []Mirror
 	CORS        *CORS
 	Auth        *ExternalAuth
 }
 
-// Session keeps a client at the endpoint that served it first (Gateway API, SessionPersistence).
-// For an import it keeps the client at the exporting cluster, whose picker keeps it at a server.
+// Session keeps a client at the endpoint that served it first (Gateway API, SessionPersistence), or
+// for an import at the exporting cluster, whose picker keeps it at a server.
 type Session struct {
 	Name    string        // of the cookie or header
-	Header  bool          // in a header that the client repeats; otherwise in a cookie
+	Header  bool          // otherwise in a cookie
 	Path    string        // the cookie's
-	Timeout time.Duration // lifetime of a session since its start; 0: as long as the browser runs
+	Timeout time.Duration // since its start; 0: as long as the browser runs
 }

@@ -9,23 +9,21 @@ import (
 	"github.com/penstock-project/penstock/discovery/objectid"
 )
 
-// HopListener is the name of the internal listener that all hops of a Gateway share, and of its
-// route configuration.
+// HopListener is the name of the internal listener of all hops of a Gateway, and of its route
+// configuration.
 const HopListener = "hops"
 
-// HopID identifies a hop: the virtual host of HopListener in front of a pool or an import. The zero
-// ID is no hop.
+// HopID identifies a hop: the virtual host in front of a pool or an import. The zero ID is no hop.
 type HopID struct {
-	Import          bool // in front of an InferencePoolImport, not an InferencePool
+	Import          bool // else an InferencePool
 	Namespace, Name string
-	Member          string // one exporting cluster of an import, or a pool's subset (SubsetMember); "" for all
+	Member          string // exporting cluster, or SubsetMember; "" for all
 }
 
 // SubsetMember returns the Member of hops and clusters for the subset of a PoolPolicy.
 func SubsetMember(namespace, policy string) string { return namespace + "." + policy }
 
-// SubsetPolicy returns the store key ("namespace/name") of the policy in a SubsetMember; "" for
-// none.
+// SubsetPolicy returns the store key of the policy in a SubsetMember; "" for none.
 func SubsetPolicy(member string) string {
 	namespace, name, ok := strings.Cut(member, ".") // namespaces have no dot, names may
 	if !ok {
@@ -39,8 +37,8 @@ func HopTo(kind, namespace, name string) HopID {
 	return HopID{Import: kind == "InferencePoolImport", Namespace: namespace, Name: name}
 }
 
-// AnyMember is the Member of a hop to all exporting clusters of an import, by weight. It is not a
-// valid cluster name.
+// AnyMember is the Member of a hop to all exporting clusters of an import, by weight. No cluster
+// has this name.
 const AnyMember = "*"
 
 // IsZero reports whether id is the zero ID.
@@ -49,7 +47,7 @@ func (id HopID) IsZero() bool { return id == HopID{} }
 // Key returns the object's key in the store: "namespace/name".
 func (id HopID) Key() string { return objectid.Join(id.Namespace, id.Name) }
 
-// Target returns the pool or import behind the hop. A subset has its pool's target.
+// Target returns the pool or import behind the hop, even for a subset.
 func (id HopID) Target() objectid.Target {
 	to := objectid.Target{Pool: objectid.Pool{Namespace: id.Namespace, Name: id.Name}}
 	switch {
@@ -78,10 +76,9 @@ func compareBool(a, b bool) int {
 }
 
 // String returns the name of the virtual host and the ID of endpoints that lead to it:
-// "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME" or "hop.NAMESPACE.import.NAME@CLUSTER";
-// for a subset, "hop.NAMESPACE.pool.NAME@NAMESPACE.POLICY"; "" for the zero ID. Exporting clusters
-// may have any name: other bytes than those in DNS names become "_" and two hex digits, because
-// Envoy ignores case here and pickers separate hops with commas.
+// "hop.NAMESPACE.pool.NAME", "hop.NAMESPACE.import.NAME", and with a Member "...@MEMBER". Exporting
+// clusters may have any name: other bytes than those in DNS names become "_" and two hex digits,
+// because Envoy ignores case here and pickers separate hops with commas.
 func (id HopID) String() string {
 	if id.IsZero() {
 		return ""
@@ -132,11 +129,10 @@ func unescape(text string) (member string, ok bool) {
 	return string(out), escape(string(out)) == text
 }
 
-// Address returns the hop's name in pickers' lists of endpoints and in Envoy's logs. Envoy compares
-// the exact text.
+// Address returns the hop's name in pickers' lists of endpoints and in Envoy's logs.
 func (id HopID) Address() string { return "envoy://" + HopListener + "/" + id.String() }
 
-// ParseHopID parses a hop's name. It accepts exactly the names that String returns for nonzero IDs.
+// ParseHopID accepts exactly the names that String returns for nonzero IDs.
 func ParseHopID(name string) (HopID, bool) {
 	parts := strings.SplitN(name, ".", 4) // namespaces have no dot, names may
 	if len(parts) != 4 || parts[0] != "hop" || parts[1] == "" || parts[2] != "pool" && parts[2] != "import" {
@@ -153,8 +149,7 @@ func ParseHopID(name string) (HopID, bool) {
 // MarshalText implements encoding.TextMarshaler: the hop's name.
 func (id HopID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It fails if text is not a hop's name; "" is
-// the zero ID.
+// UnmarshalText implements encoding.TextUnmarshaler; "" is the zero ID.
 func (id *HopID) UnmarshalText(text []byte) error {
 	parsed, ok := ParseHopID(string(text))
 	if !ok && len(text) > 0 {

@@ -1,21 +1,21 @@
 package model
 
-// Models configures, for our picker, the models that requests to a pool name (InferenceModel,
-// InferenceModelRewrite) and the objectives (InferenceObjective). It is immutable.
+// Models configures, for our picker, the models that requests name (InferenceModel,
+// InferenceModelRewrite) and the objectives (InferenceObjective).
 type Models struct {
 	Named map[string]ModelRule // by the name in the request
-	Other *ModelRule           // of any other name; nil: unchanged
-	// Objectives maps names of InferenceObjectives to priorities: higher ones first, 0 is normal.
+	Other *ModelRule           // any other name; nil: unchanged
+	// Objectives maps names to priorities: higher ones first, 0 is normal.
 	Objectives map[string]int32
 }
 
 // ModelRule applies to the requests for a model.
 type ModelRule struct {
 	Criticality string        // v1alpha1.Criticality; "": the pool's
-	Targets     []ModelTarget // one of them replaces the model; none: the model stays
+	Targets     []ModelTarget // one replaces the model; none: it stays
 }
 
-// ModelTarget is a model of the servers. Its weight is at least 1.
+// ModelTarget is a model of the servers, with weight 1 or more.
 type ModelTarget struct {
 	Name   string
 	Weight int32

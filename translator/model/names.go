@@ -9,11 +9,10 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// Names of Envoy's listeners, filter chains and secrets. Object names have no '/', and namespaces
-// no '.', so each name can be parsed; only this package does. Clusters, hops and pools have types
-// of their own.
+// Object names have no '/', and namespaces no '.', so each name of a listener, filter chain or
+// secret can be parsed.
 
-// Scheme is the kind of traffic of a filter chain.
+// Scheme is a filter chain's kind of traffic.
 type Scheme string
 
 const (
@@ -22,11 +21,11 @@ const (
 	SchemeTCP   Scheme = "tcp"
 	SchemeTLS   Scheme = "tls"
 	SchemeUDP   Scheme = "udp"
-	SchemePeer  Scheme = "peer" // requests from members of the cluster set, over mTLS
+	SchemePeer  Scheme = "peer" // from members of the cluster set, over mTLS
 )
 
-// ChainName returns the name of a filter chain for requests and of its route configuration:
-// "http/80", "https/443/*.example.com".
+// ChainName names a filter chain for requests and its route configuration: "http/80",
+// "https/443/*.example.com".
 func ChainName(tls bool, port uint16, hostname string) string {
 	if !tls {
 		return fmt.Sprintf("http/%d", port)
@@ -34,8 +33,7 @@ func ChainName(tls bool, port uint16, hostname string) string {
 	return fmt.Sprintf("https/%d/%s", port, hostname)
 }
 
-// StreamName returns the name of a filter chain for connections: "tcp/5432", or
-// "tls/443/db.example.com" for one server name of the TLS listeners of a port.
+// StreamName names a filter chain for connections: "tcp/5432", "tls/443/db.example.com".
 func StreamName(tls bool, port uint16, host string) string {
 	if !tls {
 		return fmt.Sprintf("tcp/%d", port)
@@ -43,11 +41,10 @@ func StreamName(tls bool, port uint16, host string) string {
 	return fmt.Sprintf("tls/%d/%s", port, host)
 }
 
-// DatagramName returns the name of a UDP port's stream: "udp/53".
+// DatagramName names a UDP port's stream: "udp/53".
 func DatagramName(port uint16) string { return fmt.Sprintf("udp/%d", port) }
 
-// ParseChain returns scheme and port of a name from ChainName, StreamName, DatagramName or
-// PeerChain; false for any other name.
+// ParseChain returns scheme and port of a filter chain's name; false for any other name.
 func ParseChain(name string) (Scheme, uint16, bool) {
 	scheme, rest, ok := strings.Cut(name, "/")
 	number, host, named := strings.Cut(rest, "/")
@@ -75,7 +72,7 @@ func ListenerKey(set report.Ref, name string) string {
 	return set.Namespace + "/" + set.Name + "/" + name
 }
 
-// Socket is a port that Envoy binds: TCP and UDP ports are distinct.
+// Socket is a port that Envoy binds.
 type Socket struct {
 	UDP  bool
 	Port uint16
@@ -92,7 +89,7 @@ func (s Socket) Compare(o Socket) int {
 	return -1
 }
 
-// String returns the socket for messages: "53", "53/UDP".
+// String formats the socket for messages: "53", "53/UDP".
 func (s Socket) String() string {
 	if s.UDP {
 		return fmt.Sprintf("%d/UDP", s.Port)
@@ -100,7 +97,7 @@ func (s Socket) String() string {
 	return strconv.Itoa(int(s.Port))
 }
 
-// Listener returns the name of the socket's Envoy listener: "listener/80", "listener/udp/53".
+// Listener names the socket's Envoy listener: "listener/80", "listener/udp/53".
 func (s Socket) Listener() string {
 	if s.UDP {
 		return fmt.Sprintf("listener/udp/%d", s.Port)
@@ -111,7 +108,7 @@ func (s Socket) Listener() string {
 // ListenerName returns the name of the Envoy listener of a TCP port.
 func ListenerName(port uint16) string { return fmt.Sprintf("listener/%d", port) }
 
-// ParseListenerName parses the name of an Envoy listener; false for any other name.
+// ParseListenerName parses an Envoy listener's name; false for any other.
 func ParseListenerName(name string) (s Socket, ok bool) {
 	text, ok := strings.CutPrefix(name, "listener/")
 	text, s.UDP = strings.CutPrefix(text, "udp/")
@@ -124,19 +121,19 @@ func ParseListenerName(name string) (s Socket, ok bool) {
 type SecretKind string
 
 const (
-	// CertificateSecret is the certificate and key of a Kubernetes Secret.
+	// CertificateSecret is a Kubernetes Secret's certificate and key.
 	CertificateSecret SecretKind = "secret"
 	// PolicyTrustSecret holds the CA certificates of a BackendTLSPolicy.
 	PolicyTrustSecret SecretKind = "trust/policy"
-	// GatewayTrustSecret holds the CA certificates by which a Gateway verifies clients on a port.
+	// GatewayTrustSecret holds the CA certificates by which a Gateway verifies clients.
 	GatewayTrustSecret SecretKind = "trust/gateway"
 )
 
-// SecretID identifies an SDS secret that is made from an object.
+// SecretID identifies an SDS secret of an object.
 type SecretID struct {
 	Kind            SecretKind
 	Namespace, Name string
-	Port            uint16 // of GatewayTrustSecret; 0 for ports without their own CA certificates
+	Port            uint16 // 0 for ports without their own CA certificates
 }
 
 // String returns the SDS name.
@@ -148,7 +145,7 @@ func (id SecretID) String() string {
 	return name
 }
 
-// ParseSecretID parses an SDS name; false for any text that String does not return.
+// ParseSecretID parses an SDS name; false for any other text.
 func ParseSecretID(name string) (SecretID, bool) {
 	for _, kind := range []SecretKind{CertificateSecret, PolicyTrustSecret, GatewayTrustSecret} {
 		rest, ok := strings.CutPrefix(name, string(kind)+"/")
@@ -180,8 +177,8 @@ func SecretName(namespace, name string) string {
 	return SecretID{Kind: CertificateSecret, Namespace: namespace, Name: name}.String()
 }
 
-// OwnTrust and OwnKey are the SDS names of the CA certificates with which proxies verify Penstock's
-// services, and of the key that proxies present to them.
+// OwnTrust and OwnKey are the SDS names of the CA certificates for Penstock's services, and of the
+// key that proxies present to them.
 const (
 	OwnTrust = "trust/own"
 	OwnKey   = "key/own"
@@ -192,8 +189,8 @@ func PolicyTrust(namespace, name string) string {
 	return SecretID{Kind: PolicyTrustSecret, Namespace: namespace, Name: name}.String()
 }
 
-// GatewayTrust returns the SDS name of the CA certificates with which a Gateway verifies clients on
-// a port; port 0 is for ports without their own.
+// GatewayTrust returns the SDS name of the CA certificates for clients on a port; port 0 is for
+// ports without their own.
 func GatewayTrust(namespace, name string, port uint16) string {
 	return SecretID{Kind: GatewayTrustSecret, Namespace: namespace, Name: name, Port: port}.String()
 }

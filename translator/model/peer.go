@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/discovery/status/report"
 )
 
-// PeerListener is a Gateway's listener for the members of the cluster set (ClusterSetPeerListener).
-// It does not depend on exports and members.
+// PeerListener is a Gateway's listener for members of the cluster set.
 type PeerListener struct {
 	Port
 	Cluster string // this cluster
@@ -24,15 +23,15 @@ type PeerHost struct {
 	Owners   []report.Ref
 }
 
-// PeerDomain is the suffix of the authorities at peer listeners.
+// PeerDomain is the suffix of authorities at peer listeners.
 const PeerDomain = "pool.penstock"
 
 // maxHost limits the length of a host name (RFC 1035, 2.3.4).
 const maxHost = 253
 
-// PeerAuthority returns server name and authority of a pool at the peer listeners of a cluster:
-// "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique, because neither namespaces nor clusters
-// have a dot. In a name that would be too long, a hash replaces the end of the pool's name.
+// PeerAuthority returns server name and authority of a pool at a cluster's peer listeners:
+// "NAME.NAMESPACE.CLUSTER.pool.penstock". It is unique: neither namespaces nor clusters have a dot.
+// In too long a name, a hash replaces the end of the pool's.
 func PeerAuthority(namespace, name, cluster string) string {
 	rest := "." + namespace + "." + cluster + "." + PeerDomain
 	if most := maxHost - len(rest); len(name) > most {
@@ -42,34 +41,31 @@ func PeerAuthority(namespace, name, cluster string) string {
 	return name + rest
 }
 
-// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It differs from the control plane's, so
-// that a proxy's key cannot act for the cluster.
+// GatewayURI returns the SPIFFE ID of a cluster's Gateways. It differs from the control plane's: a
+// proxy's key cannot act for the cluster.
 func GatewayURI(cluster string) string { return "spiffe://" + cluster + "/gateway" }
 
-// PeerChain returns the name of a peer listener's filter chain and route configuration.
+// PeerChain names a peer listener's filter chain and route configuration.
 func PeerChain(port uint16) string { return fmt.Sprintf("%s/%d", SchemePeer, port) }
 
 const (
-	// MemberCertificate is the SDS name of the certificate that this cluster's Gateways present to
-	// members.
+	// MemberCertificate is the SDS name of the Gateways' certificate for members.
 	MemberCertificate = "member/gateway"
-	// memberTrust is the prefix of the SDS names of members' CA certificates.
-	memberTrust = "trust/member/"
-	// MembersTrust is the SDS name of the trust domains of all members.
+	memberTrust       = "trust/member/"
+	// MembersTrust is the SDS name of all members' trust domains.
 	MembersTrust = "trust/members"
 )
 
-// MemberTrust returns the SDS name of a member's CA certificates, which verify its Gateways on
-// connections to them.
+// MemberTrust returns the SDS name of a member's CA certificates, which verify its Gateways.
 func MemberTrust(member string) string { return memberTrust + member }
 
-// ParseMemberTrust parses the member of a MemberTrust.
+// ParseMemberTrust returns the member of a MemberTrust.
 func ParseMemberTrust(name string) (member string, ok bool) {
 	return strings.CutPrefix(name, memberTrust)
 }
 
-// TrustDomain is a cluster whose Gateways are trusted. Bundle holds CA certificates, in PEM, that
-// are valid for its IDs alone.
+// TrustDomain is a cluster whose Gateways are trusted. Bundle has CA certificates, in PEM, for its
+// IDs alone.
 type TrustDomain struct {
 	Name   string
 	Bundle []byte

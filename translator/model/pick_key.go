@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// keySeparator separates the Gateway from the code; no Kubernetes name contains it.
+// no Kubernetes name contains it
 const keySeparator = "~"
 
-// PickKey returns the key with which the proxies of a Gateway ("namespace/name") call our picker:
-// the Gateway and a code that is derived with the root key. Every process with the root key can
-// verify it, and no proxy can make another Gateway's key.
+// PickKey returns the key with which a Gateway's proxies call our picker: the Gateway and a code
+// that is derived with the root key. Every process with the root key can verify it, and no proxy
+// can make another Gateway's.
 func PickKey(root, gateway string) string {
 	return gateway + keySeparator + hex.EncodeToString(pickCode(root, gateway))
 }
 
-// PickKeyOwner returns the Gateway of a key that was made with one of the root keys; "" for any
-// other text.
+// PickKeyOwner returns the Gateway of a key that one of the root keys made; "" for any other text.
 func PickKeyOwner(roots []string, key string) string {
 	gateway, text, _ := strings.Cut(key, keySeparator)
 	code, err := hex.DecodeString(text)
