@@ -55,8 +55,7 @@ const (
 
 // toMembers logs the results of requests to exporting clusters without a lease. Metadata
 // (memberKey) marks such requests that are behind no hop; hops lead to little else, and Envoy has
-// no filter by cluster. A separate stream, so that its entries never displace leases. An entry
-// costs a fraction of a small request's CPU, whatever the buffer size.
+// no filter by cluster. The stream is separate, so that its entries never displace leases.
 func (b *builder) toMembers(hops bool) *accesslogv3.AccessLog {
 	filters := []*accesslogv3.AccessLogFilter{
 		hasMetadata(leaseKey, &matcherv3.ValueMatcher{
@@ -86,20 +85,19 @@ func (b *builder) toPicker(log string, interval time.Duration) *grpclogv3.Common
 	}
 }
 
-// firstBody is the time from the request's last byte to the first byte of the response's body, for
-// picker/accesslog. Envoy's own time to the first byte refers to the headers, which servers send
-// before they read the prompt.
+// firstBody is the time from the request's last byte to the first byte of the response's body.
+// Envoy's own time to the first byte refers to the headers, which servers send before they read the
+// prompt.
 var firstBody = []*tracingv3.CustomTag{{
 	Tag: "first_body", Type: &tracingv3.CustomTag_Value{Value: "%COMMON_DURATION(US_TX_END:US_RX_BODY_BEG:us)%"},
 }}
 
 const grpcStatus = "grpc-status"
 
-// loggedOfMembers are response headers: the mark of a declined request, and the ID from the
-// member's gateway.
+// loggedOfMembers are the mark of a declined request, and the ID from the member's gateway.
 var loggedOfMembers = []string{peerMark, "x-request-id"}
 
-// renewals logs each request in flight periodically, which renews its lease.
+// renewals makes periodic log entries renew the leases of requests in flight.
 func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 	return &hcmv3.HttpConnectionManager_HcmAccessLogOptions{AccessLogFlushInterval: seconds(renewalInterval)}
 }
@@ -107,11 +105,10 @@ func renewals() *hcmv3.HttpConnectionManager_HcmAccessLogOptions {
 // Keys of the dynamic metadata "penstock".
 const (
 	leaseKey = "lease" // of our picker
-	// objectid.Target of an exporting cluster, for the access log of an edge. A log entry has the
-	// Envoy cluster only if a host was found.
+	// objectid.Target of an exporting cluster, for an edge's access log: an entry has the Envoy
+	// cluster only if a host was found
 	memberKey = "member"
-	// objectid.Target of the pool: our picker sends it with a lease; requests of other pickers have
-	// it too.
+	// objectid.Target of the pool; our picker sends it with a lease
 	poolKey = "pool"
 )
 
@@ -121,7 +118,7 @@ func presence() *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
 }
 
-// hasMetadata passes requests whose dynamic metadata has a value, and with absent also requests
+// hasMetadata passes requests with a value of the dynamic metadata, and with absent also requests
 // without the key.
 func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
@@ -138,11 +135,9 @@ func hasMetadata(key string, value *matcherv3.ValueMatcher, absent bool) *access
 	}}
 }
 
-// pathWithoutQuery is the client's path. Its query may contain a client's key.
+// Its query may contain a client's key.
 const pathWithoutQuery = "%PATH(NQ)%"
 
-// logLine has what an operator needs to find a failure: client, request, endpoint, attempts, and
-// the reason.
 var logLine = map[string]string{
 	"time":       "%START_TIME%",
 	"id":         "%REQ(X-REQUEST-ID)%",

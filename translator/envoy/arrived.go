@@ -23,8 +23,7 @@ type Request struct {
 	TLS       bool
 }
 
-// Arrived is a request as an edge's routes receive it: after the codec and the connection manager's
-// changes.
+// Arrived is a request as an edge's routes receive it.
 type Arrived struct {
 	Method    string
 	Authority string // with its port, for matches of the header host
@@ -34,8 +33,8 @@ type Arrived struct {
 	Header    map[string][]string
 }
 
-// Arrive returns a request as routes receive it, or the connection manager's own answer. explain
-// depends on it, and TestExplain_NeverDiffersFromEnvoy compares both.
+// Arrive returns a request as routes receive it, or the connection manager's own answer.
+// TestExplain_NeverDiffersFromEnvoy compares both.
 func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	bad := func(why string) (Arrived, *model.Direct) {
 		return a, &model.Direct{Status: http.StatusBadRequest, Body: why}
@@ -76,7 +75,7 @@ func Arrive(e model.Edge, r Request) (a Arrived, answer *model.Direct) {
 	return a, nil
 }
 
-// UpgradesTwice reports whether a request asks for websocket twice. Envoy answers 403 if it has a
+// UpgradesTwice reports whether a request asks for websocket twice: Envoy answers 403 if it has a
 // route.
 func (a *Arrived) UpgradesTwice() bool {
 	to := a.Header["upgrade"]
@@ -148,7 +147,7 @@ func codecHeader(e model.Edge, in http.Header) (out map[string][]string, why str
 	return out, ""
 }
 
-// joined are the headers whose values Envoy joins. Each value of the others is matched separately.
+// Envoy joins the values of these headers; each value of the others is matched separately.
 var joined = []string{
 	"accept", "accept-encoding", "access-control-request-headers", "access-control-request-method",
 	"access-control-request-private-network",
@@ -161,7 +160,6 @@ var joined = []string{
 	"x-forwarded-port", "x-forwarded-proto", "x-request-id",
 }
 
-// change removes and sets headers as an edge does.
 func (a *Arrived) change(e model.Edge, r Request) {
 	upgrade := slices.DeleteFunc(tokens(a.Header["upgrade"]), func(to string) bool {
 		return !strings.EqualFold(to,
@@ -214,8 +212,7 @@ func tokens(values []string) (out []string) {
 
 const unknownAddress = "0.0.0.0"
 
-// Removed reports whether an edge removes a client's header, by its lower-case name, before
-// routing.
+// Removed reports whether an edge removes a client's header, by its lower-case name.
 func Removed(name string) bool {
 	return slices.Contains(internalHeaders, name) || slices.ContainsFunc(edgeHeaders,
 		func(m *mutationv3.HeaderMutation) bool {
@@ -226,7 +223,7 @@ func Removed(name string) bool {
 		})
 }
 
-// internalHeaders are hop-by-hop headers and Envoy's own, which Envoy accepts from no client.
+// internalHeaders are hop-by-hop headers and Envoy's own; it accepts them from no client.
 var internalHeaders = []string{
 	"keep-alive", "proxy-connection", "transfer-encoding", "x-envoy-internal",
 	"x-envoy-decorator-operation", "x-envoy-downstream-service-cluster", "x-envoy-downstream-service-node",

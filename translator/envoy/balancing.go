@@ -18,17 +18,16 @@ const (
 	roleKey   = "role"
 	rolePod   = "pod"
 	roleSpill = "spill"
-	// roleLater marks hops after the first, which only a picker selects. A fallback that spread
-	// over all hops would ignore the user's order.
+	// hops after the first, which only a picker selects: a fallback that spread over all hops would
+	// ignore the user's order
 	roleLater = "spill-later"
-	// roleNone is the role of no endpoint (subsetMatch).
+	// no endpoint has it (subsetMatch)
 	roleNone = "none"
 )
 
 // servedKey is the key of the endpoint that served (endpoint picker protocol).
 const servedKey = "x-gateway-destination-endpoint-served"
 
-// loadBalancing follows the pick in the request's metadata, or else the fallback.
 func (b *builder) loadBalancing(c *model.Cluster) *clusterv3.LoadBalancingPolicy {
 	f := c.Fallback
 	exact := func() *clusterv3.LoadBalancingPolicy { // only round robin has exact shares

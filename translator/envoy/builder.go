@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// builder collects the references and the first encoding error of a resource.
+// builder collects a resource's references and the first encoding error.
 type builder struct {
-	hops  bool // for HopListener
-	peers bool // for peer listeners
+	hops  bool
+	peers bool
 	refs  []resource.Ref
 	err   error
 }
@@ -39,12 +39,10 @@ func (b *builder) httpFilter(name string, config proto.Message) *hcmv3.HttpFilte
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: b.any(config)}}
 }
 
-// upstreamCodec is the last of a cluster's or the router's own filters.
 func (b *builder) upstreamCodec() *hcmv3.HttpFilter {
 	return b.httpFilter("envoy.filters.http.upstream_codec", &upstreamcodecv3.UpstreamCodec{})
 }
 
-// only is the list of a filter chain with one filter.
 func (b *builder) only(name string, config proto.Message) []*listenerv3.Filter {
 	return []*listenerv3.Filter{{
 		Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: b.any(config)},

@@ -21,7 +21,6 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// checked encodes a resource, unless Envoy would reject it.
 func checked(t resource.Type, name string, msg proto.Message, refs []resource.Ref,
 	owners []report.Ref) (*resource.Resource, error) {
 	if err := checkMessage(msg); err != nil {
@@ -31,8 +30,7 @@ func checked(t resource.Type, name string, msg proto.Message, refs []resource.Re
 }
 
 // checkMessage detects what Envoy would reject, so that a NACK means a bug in Penstock. It applies
-// the message's own validation, then our rules to all nested messages. It also decodes nested Any,
-// which the protos' validation does not.
+// each message's own validation and our rules, also in nested Any.
 func checkMessage(msg proto.Message) error {
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -47,7 +45,7 @@ func checkMessage(msg proto.Message) error {
 func walk(m protoreflect.Message, visit func(proto.Message) error) error {
 	msg := m.Interface()
 	if _, ok := msg.(*structpb.Struct); ok {
-		return nil // every endpoint has one, and it needs no check
+		return nil // needs no check
 	}
 	if err := visit(msg); err != nil {
 		return err
@@ -119,7 +117,6 @@ func checkWeights(w *routev3.WeightedCluster) error {
 	return nil
 }
 
-// checkHeaders detects header changes that Envoy does not allow in a route.
 func checkHeaders(add []*corev3.HeaderValueOption, remove []string) error {
 	names := remove
 	for _, h := range add {
@@ -133,7 +130,6 @@ func checkHeaders(add []*corev3.HeaderValueOption, remove []string) error {
 	return nil
 }
 
-// checkChains detects two chains with the same name or the same match.
 func checkChains(l *listenerv3.Listener) error {
 	names, matches := map[string]bool{}, map[string]string{}
 	for _, c := range l.FilterChains {

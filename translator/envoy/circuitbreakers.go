@@ -8,23 +8,22 @@ import (
 )
 
 // unbounded disables circuit breakers: Envoy's default of 1,024 connections and requests would be a
-// limit that no object sets. Retry budgets stay.
+// limit that no object sets.
 const unbounded = 1 << 30
 
 // Retry budgets: how many of a cluster's requests in flight may be retries, in percent and as a
-// number; the larger counts. If the budget is exhausted, the client gets the failure.
+// number; the larger counts. Without budget, the client gets the failure.
 const (
 	// Of a Service: Envoy's default of three retries would turn most fail-overs into 503s.
 	servicePercent, serviceLeast = 25, 64
 	// Of a pool: when a server dies, all its requests are retried at once, and they may be most of
-	// the pool's, because prompts attract requests to one server. The pick limits the retries of
-	// each request.
+	// the pool's.
 	poolPercent, poolLeast = 100, 1024
 )
 
-// circuitBreakers sets retry budgets, and a limit for datagram sessions. When our picker fails, all
-// its waiting calls fail at once and must be retried; these are small and as many as requests. The
-// same holds when an exporting cluster declines its share.
+// circuitBreakers sets retry budgets, and a limit for datagram sessions. When our picker fails, or
+// an exporting cluster declines its share, all its waiting requests fail at once and must be
+// retried.
 func circuitBreakers(c *model.Cluster) *clusterv3.CircuitBreakers {
 	percent, least := float64(servicePercent), uint32(serviceLeast)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Cluster encodes a backend, pool or picker. Its endpoints come by EDS under its own name, so that
-// service_name is unique: Envoy would not update two clusters with the same one.
+// Cluster encodes a backend, pool or picker. Its endpoints come by EDS under its own name: Envoy
+// would not update two clusters with the same service_name.
 func Cluster(c *model.Cluster) (*resource.Resource, error) {
 	if c.Hops && c.Protocol != model.HTTP1 && c.Protocol != model.H2C {
 		return nil, fmt.Errorf("cluster %s speaks %s, which hops do not", c.Name, c.Protocol)
@@ -46,15 +46,14 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		cl.ConnectTimeout = seconds(pickerConnectTimeout)
 	}
 	if c.HealthService != "" || c.Ejects || c.Protocol == model.UDP || picker && c.Name.External() {
-		// By default Envoy delays a health change if the cluster changed less than a second ago; a
-		// new picker would get no calls meanwhile.
+		// By default Envoy delays a health change for up to a second; a new picker would get no
+		// calls meanwhile.
 		cl.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: seconds(0)}
 		if !c.Own {
 			// Calls to a dead picker must fail at once: with FULL_DUPLEX_STREAMED only that lets a
 			// request pass without it. If all endpoints of a hop's cluster are ejected, the hop
 			// declines at once. For our own picker the default stays: if most replicas seem dead,
-			// all are called, because that may be a busy machine's pause. Draining endpoints get no
-			// new session.
+			// that may be a busy machine's pause. Draining endpoints get no new session.
 			cl.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: 0}
 		}
 	}
@@ -72,10 +71,10 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 }
 
 // healthCheck checks a picker. It is fast, because the first result makes a new cluster usable and
-// lets Envoy acknowledge all clusters of a response (ENVOY.md, "Delivery"), and nothing else
-// detects a lost picker. It requires two failures: one alone may be a busy picker's pause, and
-// would make every request bypass it. Our own picker gets a longer timeout: a slow call is retried
-// at another replica, which must not be unhealthy for having been slow.
+// lets Envoy acknowledge all clusters of a response (ENVOY.md, "Delivery"). It requires two
+// failures: one alone may be a busy picker's pause, and would make every request bypass it. Our own
+// picker gets a longer timeout: a slow call is retried at another replica, which must not be
+// unhealthy for having been slow.
 //
 // For external pickers that may not serve health, the check uses HTTP, and any answer other than a
 // server error counts: some serve no health on this port (the inference extension's reference
@@ -105,16 +104,16 @@ func healthCheck(c *model.Cluster) *corev3.HealthCheck {
 			{Header: &corev3.HeaderValue{Key: "content-type", Value: "application/grpc"}},
 			{Header: &corev3.HeaderValue{Key: "te", Value: "trailers"}},
 		},
-		// An empty gRPC message: the health of the whole server.
+		// An empty gRPC message: the whole server's health.
 		Send:             &corev3.HealthCheck_Payload{Payload: &corev3.HealthCheck_Payload_Text{Text: "0000000000"}},
 		ExpectedStatuses: []*typev3.Int64Range{{Start: 200, End: 500}},
 	}}
 	return check
 }
 
-// ejected ejects an endpoint for a second after two failed connections: otherwise each request of
-// its share waits for the connect timeout. Response statuses eject nothing. The time is fixed,
-// because Envoy's default grows up to five minutes, which would delay a gateway's return.
+// ejected ejects an endpoint for a second after two failed connections, or each request of its
+// share would wait for the connect timeout. Response statuses eject nothing. The time is fixed:
+// Envoy's default grows up to five minutes.
 func ejected() *clusterv3.OutlierDetection {
 	never, always := u32(0), u32(100)
 	return &clusterv3.OutlierDetection{
@@ -149,14 +148,13 @@ func (b *builder) protocolOptions(c *model.Cluster) *httpv3.HttpProtocolOptions 
 				Interval: seconds(10 * time.Second), Timeout: seconds(2 * time.Second),
 			}
 			if c.Name.Kind == model.ImportPickerKind {
-				// A pick that streams the body has no other limit (a request waited for 9.8 s while
-				// another cluster served).
+				// A pick that streams the body has no other limit.
 				h2.ConnectionKeepalive = peerKeepalive()
 			}
 			if c.Own {
 				// If the ping is not answered, the connection ends, and the call is retried at
-				// another replica. Outlier detection is unsuitable: it counts the end of an
-				// answered call as a failure and ejects the working replica.
+				// another replica. Outlier detection would count the end of an answered call as a
+				// failure.
 				h2.ConnectionKeepalive = &corev3.KeepaliveSettings{
 					Interval: seconds(pickerPing), Timeout: seconds(silentPing),
 					ConnectionIdleInterval: seconds(silentBefore),

@@ -7,64 +7,57 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Config is an operator's configuration of all gateways. A change affects listeners, and so ends
-// streams.
+// Config configures all gateways. A change affects listeners, and so ends streams.
 type Config struct {
 	// AccessLog is the file with a JSON line for each request, "/dev/stdout" for Envoy's output; ""
-	// for none. The picker's access log does not depend on it.
+	// for none.
 	AccessLog string
-	// OwnPorts makes listeners bind their ports exclusively. By default Envoy shares ports
-	// (SO_REUSEPORT), which its workers need, but two Envoys on one machine must not: the kernel
-	// would distribute connections between them.
+	// OwnPorts makes listeners bind their ports exclusively. Envoy's workers need shared ports
+	// (SO_REUSEPORT), but between two Envoys on one machine the kernel would distribute
+	// connections.
 	OwnPorts bool
 	// Tracing is nil for none.
 	Tracing *Tracing
 }
 
-// Tracing sends spans to the cluster model.Collector by OTLP over gRPC.
+// Tracing sends spans to model.Collector by OTLP over gRPC.
 type Tracing struct {
-	SamplingPercent float64 // of requests without a sampling decision; 0 to 100
+	SamplingPercent float64 // 0 to 100; of requests without a sampling decision
 	ServiceName     string  // "" means "penstock"
 }
 
-// Limits and times. They are not settings, because each has a reason that a setting would hide.
+// Limits and times. They are no settings, because each has a reason.
 const (
-	// maxBody is the largest request body that a picker or the scan for the model reads (413
-	// above), or that a retry may repeat. Prompts with images have megabytes; Envoy's default is 1
-	// MiB.
+	// maxBody is the largest request body, in bytes, that a picker or the scan for the model reads
+	// (413 above), or that a retry may repeat. Prompts with images have megabytes.
 	maxBody = 32 << 20
-	// streamIdle ends a stream or forwarded connection without a byte in either direction. A model
-	// may need long for its first token. Envoy's default is 5 minutes for requests.
+	// streamIdle ends a stream or connection without a byte in either direction. A model may need
+	// long for its first token.
 	streamIdle = time.Hour
-	// headersTimeout ends a connection with incomplete headers, which streamIdle would keep.
+	// headersTimeout ends a connection with incomplete headers.
 	headersTimeout = 30 * time.Second
 	// silentPicker is streamIdle for external pickers, on routes without a timeout: nothing else
 	// ends a call to a silent one in FULL_DUPLEX_STREAMED.
 	silentPicker = 5 * time.Minute
-	// connectionBuffer limits a connection's memory in each direction, in bytes, without bodies in
-	// filters. Envoy's default of 1 MiB is too much for tens of thousands of connections.
+	// connectionBuffer limits a connection's memory in each direction, in bytes. Envoy's default of
+	// 1 MiB is too much for tens of thousands of connections.
 	connectionBuffer = 32 << 10
-	// connectTimeout covers TCP and TLS to pods, servers and gateways, possibly on another
-	// continent.
+	// connectTimeout covers TCP and TLS, possibly to another continent.
 	connectTimeout = time.Second
-	// connectAttempts is the number of endpoints that a forwarded connection may try.
+	// how many endpoints a forwarded connection may try
 	connectAttempts = 3
-	// datagramIdle ends a client's session without datagrams; its next datagram may go to another
-	// endpoint. It is Envoy's default.
+	// datagramIdle ends a client's session without datagrams: Envoy's default.
 	datagramIdle = time.Minute
-	// maxDatagram is the largest forwarded datagram, in bytes. Envoy drops datagrams above its
-	// default of 1,500.
+	// maxDatagram is in bytes. Envoy drops datagrams above its default of 1,500.
 	maxDatagram = 65535
-	// maxSessions limits the sessions of one UDP listener in an Envoy. Each uses an open file and a
-	// port, and a datagram with any source address starts one. Envoy 1.40's udp_proxy crashes
-	// without a free file (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse), so this is far
-	// below usual limits.
+	// maxSessions limits the sessions of one UDP listener. Each uses an open file and a port, and a
+	// datagram with any source address starts one. Envoy 1.40's udp_proxy crashes without a free
+	// file (TestUDPRoute_DatagramsOfManyAddressesEndNothingElse).
 	maxSessions = 2048
-	// pickerConnectTimeout is short because the client's request waits for it.
+	// short, because the client's request waits for it
 	pickerConnectTimeout = 250 * time.Millisecond
-	// upstreamIdle closes idle HTTP/1.1 connections before a model server does: uvicorn's default
-	// is 5 seconds, and a request that crosses its FIN is lost (a POST that may have been read is
-	// not retried).
+	// upstreamIdle closes idle HTTP/1.1 connections before a model server does (uvicorn: 5
+	// seconds): a request that crosses its FIN is lost.
 	upstreamIdle = 4 * time.Second
 	// Connections to our picker are pinged every pickerPing, and with a pick after silentBefore of
 	// silence; an answer is due within silentPing. The sum, with Envoy's jitter of 15 %, must stay
@@ -76,15 +69,14 @@ const (
 	// connection retry. A picker that queues may extend it to maxMessageTimeout.
 	messageTimeout    = 2 * time.Second
 	maxMessageTimeout = 300 * time.Second
-	// authTimeout limits an external authorization service; after it the request is denied.
+	// then the request is denied
 	authTimeout = 5 * time.Second
-	// feedbackInterval limits how long an access log entry waits for others. It must leave most of
+	// feedbackInterval is how long an access log entry waits for others. It must leave most of
 	// picker.Config.EndWait for the path to another process.
 	feedbackInterval = 5 * time.Millisecond
-	// renewalInterval is the interval of reports to the picker about a request in flight and its
-	// endpoint. After 4.3 s without a report the request no longer counts (picker, leaseTimeout):
-	// its Envoy is gone. Two reports fit into that, because the process that receives one may end
-	// before it passes it on.
+	// renewalInterval is the interval of reports to the picker about a request in flight. After 4.3
+	// s without a report the request no longer counts (picker, leaseTimeout). Two reports fit into
+	// that, because the process that receives one may end before it passes it on.
 	renewalInterval = 2 * time.Second
 )
 

@@ -18,8 +18,7 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 		AllowHeaders:  strings.Join(c.Headers, ", "),
 		ExposeHeaders: strings.Join(c.Expose, ", "),
 		MaxAge:        strconv.FormatInt(int64(c.MaxAge.Seconds()), 10),
-		// A preflight request from another origin is answered without CORS headers and not
-		// forwarded.
+		// Preflight requests from other origins are answered without CORS headers.
 		ForwardNotMatchingPreflights: boolean(false),
 	}
 	if c.Credentials {
@@ -31,8 +30,7 @@ func (b *builder) cors(c *model.CORS) *anypb.Any {
 	return b.any(p)
 }
 
-// origin matches an Origin header. A wildcard matches any number of labels (Gateway API,
-// HTTPCORSFilter).
+// origin matches an Origin header. A wildcard matches any number of labels (HTTPCORSFilter).
 func origin(o string) *matcherv3.StringMatcher {
 	if o == "*" {
 		return byRegex(".+")

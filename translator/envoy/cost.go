@@ -17,10 +17,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Cost counts what Envoy builds on its main thread for each change of a route configuration.
+// Cost counts what Envoy builds on its main thread for a changed route configuration.
 type Cost struct {
 	Hosts        uint32 // virtual hosts
-	Routes       uint32 // a match becomes one or more of Envoy's routes
+	Routes       uint32 // of Envoy, one or more for a match
 	Conditions   uint32 // on headers, query parameters and cookies
 	Changes      uint32 // of headers
 	Answers      uint32 // routes with a direct response
@@ -34,7 +34,7 @@ type Cost struct {
 	Bytes        uint32 // of the encoded routes
 }
 
-// costs are the parts of a Cost, each with Envoy 1.40's time for one (ENVOY.md, "Delivery").
+// costs are the parts of a Cost, with Envoy 1.40's time for each (ENVOY.md, "Delivery").
 var costs = []struct {
 	name string
 	time time.Duration
@@ -96,7 +96,7 @@ func (c Cost) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// CostOf returns the cost of one match of a rule in one virtual host.
+// CostOf returns the cost of a match of a rule in one virtual host.
 func CostOf(r *model.Route) (c Cost) {
 	for _, route := range (&builder{}).routes(&model.VirtualHost{Host: "*", Routes: []model.Route{*r}}) {
 		c = c.Add(routeCost(route))
@@ -104,8 +104,7 @@ func CostOf(r *model.Route) (c Cost) {
 	return c
 }
 
-// plainer is how many instructions of our own expressions, mostly plain text, take as long as one
-// of a user's.
+// plainer is how many instructions of our own expressions take as long as one of a user's.
 const plainer = 5
 
 func routeCost(r *routev3.Route) Cost {

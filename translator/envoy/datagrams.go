@@ -15,10 +15,9 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// DatagramListener encodes a UDP port of a Gateway. It references only its own cluster, so that
-// routes change that cluster's endpoints and not the listener: a changed listener loses all
-// sessions. It has no traffic direction: Envoy closes a Gateway's inbound listeners at once when it
-// ends, and a socket without connections would lose answers in flight.
+// DatagramListener encodes a UDP port of a Gateway. It references only its own cluster, whose
+// endpoints routes change: a changed listener loses all sessions. It has no traffic direction:
+// Envoy closes inbound listeners at once when it ends, and answers in flight would be lost.
 func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 || p.Datagrams.IsZero() {
 		return nil, fmt.Errorf("port %s of Gateway %s has no address or no cluster", p.Socket(), p.Gateway)

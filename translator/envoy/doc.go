@@ -16,24 +16,19 @@
 // # Decisions
 //
 // A TCP or TLS route has its own filter chain, named after its port and server name (model.Stream):
-// Envoy has no route configuration for connections, so a route's change only affects its chain.
-// Open connections continue for the drain time. A TLS listener also has a chain for its own
-// hostname that closes unrouted connections, which must not reach a wider listener.
+// a route's change only affects its chain, and open connections continue for the drain time. A TLS
+// listener also has a chain for its own hostname that closes unrouted connections, which must not
+// reach a wider listener.
 //
 // An external picker never receives headers alone. A picker that waits for bodies would not answer
 // a gRPC stream, an upgrade or a multipart upload. Our picker receives these headers and relays
 // them with the end of the request (bodyless), a form that every picker answers, as for a GET.
-// Envoy accepts messages of up to 1 MiB from an external picker (maxPickerMessage); by default it
-// would hold an answer of any size.
 //
 // A client's certificate reaches backends in x-forwarded-client-cert, which replaces the client's
 // own header; hops forward it. With AllowInsecureFallback it contains the whole certificate,
 // because the backend must check it.
 //
-// e2e_*_test.go tests the effect of the configuration on the real Envoy, over ADS: one test for
-// each thing that a user would lose. Goldens (testdata/*.txtar, TestEnvoy_Golden) have the model
-// and the resources in one file each.
-//
-// Tests: go test ./translator/envoy (with Envoy 1.40 in $ENVOY, .tools/bin or PATH; make envoy
-// installs it).
+// Tests: go test ./translator/envoy, with Envoy 1.40 in $ENVOY, .tools/bin or PATH (make envoy).
+// e2e_*_test.go tests the effect of the configuration on the real Envoy, over ADS. Goldens
+// (testdata/*.txtar, TestEnvoy_Golden) have the model and the resources in one file each.
 package envoy

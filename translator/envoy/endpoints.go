@@ -20,11 +20,11 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Endpoints encodes a cluster's assignment. An empty one ends the cluster's warming too.
+// Endpoints encodes a cluster's assignment. An empty one also ends the cluster's warming.
 func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 	load := &endpointv3.ClusterLoadAssignment{ClusterName: a.Cluster.String()}
 	var refs []resource.Ref
-	var groups [][]byte // encoded, parallel to load.Endpoints: by priority, as Envoy groups them
+	var groups [][]byte // encoded, by priority
 	for _, e := range a.Endpoints {
 		i := slices.IndexFunc(load.Endpoints, func(g *endpointv3.LocalityLbEndpoints) bool {
 			return g.Priority == e.Priority
@@ -44,15 +44,15 @@ func Endpoints(a *model.Assignment) (*resource.Resource, error) {
 		}
 	}
 	for i, g := range load.Endpoints {
-		g.ProtoReflect().SetUnknown(groups[i]) // appended to the encoding
+		g.ProtoReflect().SetUnknown(groups[i])
 	}
 	return checked(resource.Endpoints, load.ClusterName, load, refs, a.Owners)
 }
 
 const podSize = 64
 
-// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. Tens of thousands of pods
-// would create a dozen messages each for the garbage collector, so pods are encoded directly.
+// appendEndpoint appends an element of LocalityLbEndpoints.lb_endpoints. Pods are encoded directly:
+// as messages, tens of thousands would load the garbage collector.
 func appendEndpoint(b []byte, e model.Endpoint) ([]byte, error) {
 	const lbEndpoints = 2
 	var room [128]byte
@@ -99,13 +99,12 @@ func appendPod(b []byte, e model.Endpoint) []byte {
 }
 
 var podMetadata = func() []byte {
-	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // constant: it does not fail
+	body, _ := resource.Marshal(lbEndpoint(model.Endpoint{}).Metadata) // it does not fail
 	return body
 }()
 
-// AddEndpoints adds missing pods to the endpoints of a pool's cluster, from the resources that were
-// sent to Envoy. A cluster that a BackendTLSPolicy has closed, because it has no valid CA
-// certificate, does not change.
+// AddEndpoints adds missing pods to a pool's endpoints that were sent to Envoy. A cluster that a
+// BackendTLSPolicy without a valid CA certificate has closed does not change.
 func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) (*resource.Resource, error) {
 	c, load := &clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(cluster.Body(), c), proto.Unmarshal(endpoints.Body(), load)); err != nil {
@@ -130,8 +129,8 @@ func AddEndpoints(cluster, endpoints *resource.Resource, pods []netip.AddrPort) 
 		slices.Clone(endpoints.Owners()))
 }
 
-// maxFormer limits the former endpoints behind a cluster's new ones: a source that repeatedly
-// replaces all of them would accumulate them.
+// maxFormer limits the former endpoints of a cluster: a source that repeatedly replaces all
+// endpoints would accumulate them.
 const maxFormer = 16
 
 // AddFormer adds a cluster's previous endpoints behind the new ones if the sets are disjoint: Envoy
@@ -179,9 +178,8 @@ func AddFormer(endpoints, before *resource.Resource) (with *resource.Resource, r
 const maxDraining = 1024
 
 // AddDraining adds a datagram cluster's previous endpoints as draining: the next datagram of such a
-// session goes to another endpoint, and pending answers still arrive. Otherwise Envoy would end
-// their sessions at once. drains reports whether some begin to drain now. A cluster without another
-// endpoint keeps none.
+// session goes to another endpoint, and pending answers still arrive. drains reports whether some
+// begin to drain now. A cluster without another endpoint keeps none.
 func AddDraining(endpoints, before *resource.Resource) (with *resource.Resource, drains bool, err error) {
 	load, former := &endpointv3.ClusterLoadAssignment{}, &endpointv3.ClusterLoadAssignment{}
 	if err := errors.Join(proto.Unmarshal(endpoints.Body(), load), proto.Unmarshal(before.Body(), former)); err != nil {

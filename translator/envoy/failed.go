@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// metaFailed marks a call about a failure response. Its value is the server's address.
+	// metaFailed marks a call about a failure response; its value is the server's address.
 	metaFailed = "x-penstock-failed"
 	// deadMark marks such a response if our picker finds the server dead (extproc.HeaderDead): the
-	// request is then retried elsewhere. Clients do not receive it.
+	// request is then retried elsewhere.
 	deadMark = "penstock-server-dead"
-	// failedTimeout limits the picker's answer; it exceeds a server's limit (liveness.Checker).
+	// exceeds a server's limit (liveness.Checker)
 	failedTimeout = 3 * time.Second
 
 	filterFailed   = "failed"   // in the router: composite
@@ -33,8 +33,8 @@ const (
 )
 
 // router is the last filter. Its upstream filter asks our picker about each response 500 and 503 to
-// a pick: whether the server is dead. Other responses only cost a comparison of their status. It is
-// in the listener, because filters in clusters would cost memory for each.
+// a pick: whether the server is dead. It is in the listener, because filters in clusters would cost
+// memory for each.
 func (b *builder) router() *routerv3.Router {
 	return &routerv3.Router{UpstreamHttpFilters: []*hcmv3.HttpFilter{
 		b.httpFilter(filterFailed, b.failed()),

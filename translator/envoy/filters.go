@@ -43,11 +43,9 @@ const (
 // filters from the first route, so a disabled filter would stay out when the model scanner's
 // clearRouteCache selects another route.
 //
-// API keys, JWT and external authorization have no configuration without effect (an API key filter
-// without keys denies every request, ext_authz needs a service, jwt_authn takes providers only from
-// the listener), and the filter of token usage logs a warning wherever it is configured. So each is
-// a composite filter without a match tree: an empty slot without cost, into which a route puts the
-// filter with its configuration.
+// API keys, JWT and external authorization have no configuration without effect, and the filter of
+// token usage logs a warning wherever it is configured. So each is a composite filter without a
+// match tree: an empty slot, into which a route puts the filter with its configuration.
 //
 // uploads is model.Edge.Uploads; 0 on hops, whose requests count at the edge. headers applies to
 // every request before its picker is called.
@@ -73,8 +71,8 @@ func (b *builder) httpFilters(requestTimeout time.Duration, uploads int64,
 	}
 }
 
-// pickMetadata are the namespaces of dynamic metadata that a picker may read and write: envoy.lb is
-// the endpoint picker protocol's, penstock has our picker's lease for the access log.
+// pickMetadata are the namespaces that a picker may read and write: envoy.lb is the endpoint picker
+// protocol's, penstock has our picker's lease.
 var pickMetadata = []string{"envoy.lb", "penstock"}
 
 func metadataOptions(sees, writes []string) *extprocv3.MetadataOptions {
@@ -108,9 +106,9 @@ func namesOf(p *model.PickerCall) model.PickerNames {
 	return *p.Names
 }
 
-// picker returns the endpoint picker's filter. It makes no call until a weighted cluster names its
-// picker (pickerOverride). Without a pick, the cluster's fallback decides, never this filter: it
-// always passes requests when the picker fails, even after its pick (ENVOY.md, "Calls to pickers").
+// picker makes no call until a weighted cluster names its picker (pickerOverride). Without a pick,
+// the cluster's fallback decides: this filter always passes requests when the picker fails, even
+// after its pick (ENVOY.md, "Calls to pickers").
 func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.ExternalProcessor {
 	longest := maxMessageTimeout
 	if requestTimeout > 0 {
@@ -125,14 +123,13 @@ func (b *builder) picker(spills bool, requestTimeout time.Duration) *extprocv3.E
 		},
 		MessageTimeout:    seconds(messageTimeout),
 		MaxMessageTimeout: seconds(longest),
-		// An external picker's clear_route_cache must not select another weighted cluster after its
-		// pick.
+		// An external picker's clear_route_cache must not select another weighted cluster.
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
 		// The picker sets x-envoy-max-retries to the length of its list of endpoints.
 		MutationRules:            &mutationv3.HeaderMutationRules{AllowEnvoy: boolean(true)},
 		MetadataOptions:          metadataOptions(pickMetadata, pickMetadata),
 		DisableImmediateResponse: spills,
-		// In FULL_DUPLEX_STREAMED a failed picker cannot be bypassed; the default would be 500.
+		// In FULL_DUPLEX_STREAMED a failed picker cannot be bypassed.
 		StatusOnError:            &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
 		AllowContentLengthHeader: true,
 		// In STREAMED mode, for pickers that answer headers and body together (model.BodyWhole).

@@ -16,23 +16,19 @@ import (
 )
 
 // hopRequests limits the requests of a connection to a hop. If half of 500 requests are cancelled
-// before an answer, Envoy treats the peer as an attacker and closes the connection
-// (overload.premature_reset_total_stream_count); over HTTP/2 this would end other clients' streams.
-// This limit prevents it.
+// before an answer, Envoy closes the connection (overload.premature_reset_total_stream_count); over
+// HTTP/2 this would end other clients' streams.
 const hopRequests = 100
 
-// hopHeader has the hop of a connection, by which its virtual host is selected. It is the ID of the
-// endpoint that Envoy chose: clients, pickers and retries cannot change it, and Host stays the
-// client's.
+// hopHeader selects a hop's virtual host. It is the ID of the endpoint that Envoy chose: clients,
+// pickers and retries cannot change it, and Host stays the client's.
 const hopHeader = peerHeaders + "hop"
 
-// hopFilters are the edge's filters that hops need. Each of the others costs some microseconds a
-// request.
+// Each of the others would cost some microseconds a request.
 var hopFilters = []string{filterScripts, filterHeaders, filterMetadata, filterPicker, filterTokenUsage, filterRouter}
 
-// HopListener encodes the internal listener of all hops of a Gateway. It accepts HTTP/1.1, and
-// HTTP/2 from a cluster with h2c pods (Pool.PicksAgain). The bootstrap must include the internal
-// listener extension. Hops come and go without changing it.
+// HopListener encodes the internal listener of all hops of a Gateway: HTTP/1.1, and HTTP/2 from a
+// cluster with h2c pods (Pool.PicksAgain). Hops come and go without changing it.
 func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	b, name := &builder{}, model.HopListener
 	m := b.manager(cfg, name, name, model.DefaultRequestTimeout, 0,
@@ -64,9 +60,8 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 	return checked(resource.Listener, l.Name, l, b.refs, owners)
 }
 
-// HopHost encodes a hop's virtual host. All requests go to the hop's backends with their own
-// pickers, except that gRPC requests are declined if the backends cannot take them, so that another
-// hop does.
+// HopHost encodes a hop's virtual host. gRPC requests are declined if the backends cannot take
+// them, so that another hop does.
 func HopHost(h model.Hop) (*Encoded, error) {
 	name := h.Name.String()
 	all := model.Match{PathKind: model.PathPrefix, Path: "/"}
@@ -90,7 +85,7 @@ func HopHost(h model.Hop) (*Encoded, error) {
 }
 
 // HopRoutes combines blocks of virtual hosts into the route configuration of all hops of a Gateway.
-// A missing hop, whose endpoint arrives earlier or leaves later, answers 503, like a full one.
+// A missing hop answers 503, like a full one.
 func HopRoutes(hops ...*Block) (*resource.Resource, error) {
 	return routesOf(&routev3.RouteConfiguration{
 		Name:        model.HopListener,

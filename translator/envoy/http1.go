@@ -12,20 +12,17 @@ import (
 
 const websocket = "websocket"
 
-// http1 returns the HTTP/1 options of all connection managers. ENVOY.md explains the defaults of
-// the others.
 func http1() *corev3.Http1ProtocolOptions {
 	return &corev3.Http1ProtocolOptions{
-		// A server may ignore an Upgrade (RFC 9110, section 7.8), such as curl's h2c or Apache
-		// HttpClient's TLS/1.2. Envoy would answer 403.
+		// A server may ignore an Upgrade (RFC 9110, section 7.8), such as curl's h2c. Envoy would
+		// answer 403.
 		IgnoreHttp_11Upgrade: []*matcherv3.StringMatcher{byRegex(otherThan(websocket))},
 	}
 }
 
 func acceptsHTTP10(v v1alpha1.HTTP10) bool { return v != v1alpha1.RejectHTTP10 }
 
-// otherThan returns an expression that matches every text except word, ignoring case. RE2 has no
-// negation.
+// otherThan returns an expression for every text except word, ignoring case. RE2 has no negation.
 func otherThan(word string) string {
 	var alternatives []string
 	for i := range word {

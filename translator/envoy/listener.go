@@ -30,8 +30,7 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		Name:             model.ListenerName(p.Number),
 		Address:          address(p.Addresses[0], uint32(p.Number)),
 		TrafficDirection: corev3.TrafficDirection_INBOUND,
-		// Limits an answer that a client does not read (Envoy's edge guide). Request bodies have
-		// separate limits.
+		// Limits an answer that a client does not read (Envoy's edge guide).
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 	}
 	if cfg.OwnPorts {
@@ -75,7 +74,7 @@ func (b *builder) listenerFilter(name string, config proto.Message) *listenerv3.
 	}
 }
 
-// chain returns a named filter chain, which Envoy drains alone if only that chain changes.
+// chain returns a named filter chain, which Envoy drains alone if only it changes.
 func (b *builder) chain(cfg Config, p model.Port, c model.Chain) *listenerv3.FilterChain {
 	fc := &listenerv3.FilterChain{
 		Name: c.Name, Filters: b.only("hcm", b.edge(cfg, p, c)),
@@ -97,8 +96,6 @@ func byName(server string) *listenerv3.FilterChainMatch {
 	return m
 }
 
-// terminate terminates TLS with one of some certificates, and verifies client certificates if
-// clients is set.
 func (b *builder) terminate(secrets []string, clients *model.ClientValidation, alpn ...string) *corev3.TransportSocket {
 	tls := &tlsv3.CommonTlsContext{AlpnProtocols: alpn}
 	for _, s := range secrets {
@@ -125,22 +122,20 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 			ResponseMutations: []*mutationv3.HeaderMutation{removeHeader(peerMark), removeHeader(peerLost)},
 		}})
 	m.UseRemoteAddress = boolean(true)
-	// No address is internal, or clients in private networks could set x-envoy-max-retries and
-	// similar headers. An empty list would mean the default, all private addresses; no client has
-	// this address.
+	// No address is internal, or clients in private networks could set x-envoy-max-retries. An
+	// empty list would mean all private addresses; no client has this one.
 	m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{
 		CidrRanges: []*corev3.CidrRange{{AddressPrefix: "255.255.255.255", PrefixLen: u32(32)}},
 	}
 	m.EarlyHeaderMutationExtensions = b.strip(edgeHeaders)
 	if c.Clients != nil {
-		// The client's own header is replaced, here and, by Envoy's default, without client
-		// certificates. A backend that must check a certificate gets the whole of it.
+		// The client's own header is replaced. A backend that must check a certificate gets the
+		// whole of it.
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
 			Subject: boolean(true), Dns: true, Uri: true, Cert: c.Clients.Optional,
 		}
 	}
-	// Reports about failed requests can include it.
 	m.AlwaysSetRequestIdInResponse = true
 	if p.Edge.RequestIDs == v1alpha1.KeepRequestIDs {
 		b.keepRequestID(m)
@@ -161,8 +156,8 @@ func (b *builder) edge(cfg Config, p model.Port, c model.Chain) *hcmv3.HttpConne
 	return m
 }
 
-// keepRequestID preserves a request's x-request-id. Without the extension Envoy would encode the
-// trace reason in it.
+// keepRequestID preserves x-request-id. Without the extension Envoy would encode the trace reason
+// in it.
 func (b *builder) keepRequestID(m *hcmv3.HttpConnectionManager) {
 	m.PreserveExternalRequestId = true
 	m.RequestIdExtension = &hcmv3.RequestIDExtension{

@@ -20,7 +20,6 @@ type localError struct {
 const codeDetails = "response.code_details"
 
 // ownErrors have Envoy's own body, which the API's error format replaces; the first match counts.
-// Other local replies may have the body of an authorization service or a picker.
 var ownErrors = []localError{
 	{codeDetails + " == 'route_not_found'", "no_route", "no route of this host matches the request"},
 	{codeDetails + " == 'cluster_not_found'", "no_backend",
@@ -47,8 +46,8 @@ var otherReasons = []localError{
 
 const otherReason = "unavailable"
 
-// CEL conditions. Only requests of an API get its error format: gRPC has its own, and other clients
-// expect none. A failing expression is false.
+// CEL conditions; a failing one is false. Only requests of an API get its error format: gRPC has
+// its own, and other clients expect none.
 const (
 	isError     = "response.code >= 400 && !('" + headerReason + "' in response.headers)"
 	isAPI       = "request.url_path.contains('/v1/') && !(" + isGRPC + ")"
@@ -74,14 +73,14 @@ type localClass struct {
 }
 
 // localReplies adds a reason to local replies, and the API's error format to Envoy's own bodies.
-// Each class has its own mappers, because only the first match counts. An edge has no classes.
+// Each class has its own mappers, because only the first match counts.
 func (b *builder) localReplies(classes ...localClass) *hcmv3.LocalReplyConfig {
 	var mappers []*hcmv3.ResponseMapper
 	both := func(when, message, reason string) (pair []*hcmv3.ResponseMapper) {
 		return append(pair, b.apiError(when, true, message, reason), b.apiError(when, false, message, reason))
 	}
-	// All filters that hold bodies have this limit: the model scan, pickers, and authorization
-	// services, which may have a lower one. The scan explains its own 413 (scan.lua).
+	// All filters that hold bodies have this limit, and authorization services may have a lower
+	// one. The scan explains its own 413 (scan.lua).
 	mappers = append(mappers, both(isTooLarge, tooLargeText, "'body_too_large'")...)
 	if len(classes) == 0 {
 		mappers = append(mappers, both(isError+" && "+isNoModel, noModelText, "'model_not_found'")...)
@@ -126,7 +125,7 @@ func choose(errors []localError, text func(localError) string, other string) str
 	return out.String() + "'" + other + "'"
 }
 
-// apiError answers in an API's error format if a condition holds. reason is an expression.
+// apiError answers in an API's error format. reason is an expression.
 func (b *builder) apiError(when string, anthropic bool, message, reason string) *hcmv3.ResponseMapper {
 	text := structpb.NewStringValue
 	body := map[string]*structpb.Value{

@@ -18,25 +18,21 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// endpointHeader is the endpoint picker protocol's header for the picked endpoint. Our clusters
-// follow metadata, which clients cannot set; the header is removed because pods and pickers would
-// receive it.
+// endpointHeader is the endpoint picker protocol's header for a pick. Our clusters follow metadata,
+// which clients cannot set; the header is removed, or pods and pickers would receive it.
 const endpointHeader = "x-gateway-destination-endpoint"
 
-// peerHeaders is the prefix of headers between Penstock's own gateways, and from an Envoy to
-// itself.
+// peerHeaders is the prefix of headers between Penstock's gateways, and from an Envoy to itself.
 const peerHeaders = "penstock-peer-"
 
 var (
-	// edgeHeaders are headers that clients must not send, hopHeaders headers that must not pass
-	// from one pool to another.
+	// edgeHeaders must not come from clients, hopHeaders must not pass from one pool to another.
 	edgeHeaders = slices.Concat([]*mutationv3.HeaderMutation{
 		removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"), removePrefix(peerHeaders),
 		noteChunked(),
 	}, routingHeaders())
 	hopHeaders = append(routingHeaders(), removeHeader(endpointHeader))
-	// mirrorHeaders are removed from copies: pickers and gateways add them for the pool and for
-	// members only.
+	// mirrorHeaders are removed from copies.
 	mirrorHeaders = append(slices.Clip(hopHeaders), removePrefix(peerHeaders))
 )
 
@@ -49,9 +45,8 @@ func routingHeaders() (out []*mutationv3.HeaderMutation) {
 	return out
 }
 
-// manager returns the common configuration of edges' and hops' connection managers. name is the
-// route configuration; owner, the gateway or the hops, is for the picker's access log. headers
-// applies to each request and answer.
+// manager returns the common configuration of edges and hops. name is the route configuration;
+// owner is for the picker's access log. headers applies to each request and answer.
 func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Duration, uploads int64,
 	headers *headersv3.HeaderMutation) *hcmv3.HttpConnectionManager {
 	return &hcmv3.HttpConnectionManager{
@@ -61,7 +56,7 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		},
 		HttpFilters:         b.httpFilters(requestTimeout, uploads, headers),
 		HttpProtocolOptions: http1(),
-		// Upgrades over HTTP/2 need AllowConnect. The windows limit the memory of a slow stream.
+		// Upgrades over HTTP/2 need AllowConnect. The windows limit a slow stream's memory.
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			AllowConnect:                true,
 			MaxConcurrentStreams:        u32(1000),
@@ -72,8 +67,8 @@ func (b *builder) manager(cfg Config, owner, name string, requestTimeout time.Du
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
 		StreamIdleTimeout:          seconds(streamIdle),
 		RequestHeadersTimeout:      seconds(headersTimeout),
-		// For a request with a body it ends when the last byte is received, not, as documented,
-		// forwarded (TestRequestTimeout_...). Waiting for a pick has its own limits.
+		// It ends when the last byte is received, not, as documented, forwarded
+		// (TestRequestTimeout_...).
 		RequestTimeout:   seconds(requestTimeout),
 		LocalReplyConfig: b.localReplies(),
 		AccessLog:        b.accessLogs(cfg, owner),
@@ -113,8 +108,6 @@ func inline(s string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
 }
 
-// tracing creates spans for each request, each upstream attempt and (by Envoy itself) each picker
-// call.
 func (b *builder) tracing(cfg Config) *hcmv3.HttpConnectionManager_Tracing {
 	if cfg.Tracing == nil {
 		return nil
@@ -126,7 +119,7 @@ func (b *builder) tracing(cfg Config) *hcmv3.HttpConnectionManager_Tracing {
 	return &hcmv3.HttpConnectionManager_Tracing{
 		RandomSampling:    &typev3.Percent{Value: cfg.Tracing.SamplingPercent},
 		SpawnUpstreamSpan: boolean(true),
-		CustomTags: []*tracingv3.CustomTag{{ // replaces Envoy's own, which includes the query
+		CustomTags: []*tracingv3.CustomTag{{ // Envoy's own includes the query
 			Tag: "http.url", Type: &tracingv3.CustomTag_Value{
 				Value: "%REQ(X-FORWARDED-PROTO)%://%REQ(:AUTHORITY)%" + pathWithoutQuery,
 			},

@@ -64,11 +64,10 @@ func routeMatch(m model.Match) *routev3.RouteMatch {
 	return rm
 }
 
-// elements returns a path prefix without its trailing slash, which element-wise comparison ignores:
-// "" for "/".
+// elements returns a path prefix without its trailing slash, which element-wise comparison ignores.
 func elements(prefix string) string { return strings.TrimRight(prefix, "/") }
 
-// firsts drops repeated names: only the first counts (Gateway API, HTTPRouteMatch).
+// firsts drops repeated names: only the first counts (HTTPRouteMatch).
 func firsts(in []model.ValueMatch) []model.ValueMatch {
 	seen := map[string]bool{}
 	var out []model.ValueMatch
@@ -106,10 +105,10 @@ func byRegex(pattern string) *matcherv3.StringMatcher {
 // regex is an RE2 match of a whole path or value.
 func regex(s string) *matcherv3.RegexMatcher { return &matcherv3.RegexMatcher{Regex: s} }
 
-// Matches reports whether a request meets a match, like Envoy with routeMatch.
+// Matches reports whether a request meets a match, as in Envoy.
 func (a *Arrived) Matches(m model.Match) bool { return a.matches(m, nil) }
 
-// OtherModel returns the model with which a request would meet a match that it does not meet.
+// OtherModel returns the model with which a request would meet a match.
 func (a *Arrived) OtherModel(m model.Match) (name string, ok bool) {
 	i := slices.IndexFunc(m.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
 	if i < 0 || !a.matches(m, func(h model.ValueMatch) bool { return h.Name == ModelHeader }) {
@@ -118,7 +117,6 @@ func (a *Arrived) OtherModel(m model.Match) (name string, ok bool) {
 	return m.Headers[i].Value, true
 }
 
-// matches ignores the headers selected by without.
 func (a *Arrived) matches(m model.Match, without func(model.ValueMatch) bool) bool {
 	ok := false
 	switch prefix := elements(m.Path); m.PathKind {
@@ -150,7 +148,7 @@ func (a *Arrived) matches(m model.Match, without func(model.ValueMatch) bool) bo
 	return true
 }
 
-// parameter returns the first value of a query parameter without decoding it, as in Envoy.
+// parameter returns the first value of a query parameter, without decoding it.
 func (a *Arrived) parameter(name string) (string, bool) {
 	for text := range strings.SplitSeq(strings.TrimPrefix(a.Query, "?"), "&") {
 		if n, value, _ := strings.Cut(text, "="); n == name && text != "" {

@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// modelsRoute returns the route for requests for the list of models, which our picker answers for
-// all pools of the rule; nil if the main route suffices. It is needed if some of these requests
-// would not reach our picker, or if Envoy ignores immediate responses because the pool can spill.
-// Shares without a picker stay, because a Service's models are unknown, and so does a rule with
-// only one cluster's gateways, which answer. An import with several exporting clusters is queried
-// once by its own name: three calls would take 10 KiB more of Envoy's memory.
+// modelsRoute returns the route for the list of models, which our picker answers for all pools of
+// the rule; nil if the main route suffices. It is needed if some of these requests would not reach
+// our picker, or if Envoy ignores immediate responses because the pool can spill. Shares without a
+// picker stay, because a Service's models are unknown, and so does a rule with only one cluster's
+// gateways, which answer. An import with several exporting clusters is queried once by its own
+// name: three calls would take 10 KiB more of Envoy's memory.
 func (b *builder) modelsRoute(r *model.Route, main *routev3.Route) *routev3.Route {
 	if b.hops {
 		return nil // the edge's route has answered
@@ -66,15 +66,14 @@ func listCall(w *model.WeightedBackend) *model.PickerCall {
 	return &model.PickerCall{Cluster: model.OurPicker, Pool: w.Cluster.Pool()}
 }
 
-// behindHops reports whether a backend is a pool whose pickers are only called behind its hops.
 func behindHops(w *model.WeightedBackend) bool {
 	imported := w.Cluster.Kind == model.ImportKind
 	return w.Hops && (imported || w.Cluster.Kind == model.PoolKind) && w.Cluster.Variant == model.HopsVariant
 }
 
-// ListsModels reports whether a host answers requests for the list of models that no route takes:
-// it has routes by model, whose pools have models. A host with an authorization service does not,
-// because clients without permission would learn the names.
+// ListsModels reports whether a host answers unrouted requests for the list of models: it has
+// routes by model, whose pools have models. A host with an authorization service does not, because
+// clients without permission would learn the names.
 func ListsModels(vh *model.VirtualHost) bool {
 	some := false
 	for i := range vh.Routes {
@@ -87,7 +86,6 @@ func ListsModels(vh *model.VirtualHost) bool {
 	return some
 }
 
-// listable reports whether our picker lists a backend's models.
 func listable(w model.WeightedBackend) bool {
 	return w.Weight > 0 && (pooled(&w) || behindHops(&w) || len(w.Members) > 0 || throughGateways(w))
 }
@@ -96,8 +94,8 @@ func byModel(r *model.Route) bool {
 	return slices.ContainsFunc(r.Match.Headers, func(h model.ValueMatch) bool { return h.Name == ModelHeader })
 }
 
-// hostModelsRoute answers otherwise unrouted requests for the list of models on a host with routes
-// by model, with the models of all their pools; nil for other hosts.
+// hostModelsRoute answers unrouted requests for the list of models on a host with routes by model;
+// nil for other hosts.
 func (b *builder) hostModelsRoute(vh *model.VirtualHost) *routev3.Route {
 	if b.hops || b.peers || !ListsModels(vh) {
 		return nil
@@ -190,11 +188,10 @@ func (b *builder) listedPools(r *model.Route) string {
 	return strings.Join(pools, ",")
 }
 
-// listed escapes, in an exporting cluster's name, the separators of pools and of their parameters.
+// listed escapes the separators of pools and of their parameters.
 var listed = strings.NewReplacer("%", "%25", ",", "%2C", "?", "%3F")
 
-// addPool adds a backend's pool to a list for our picker (metaPools), with its subset and other
-// parameters.
+// addPool adds a backend's pool to a list for our picker (metaPools).
 func addPool(pools []string, w *model.WeightedBackend, how url.Values) []string {
 	id := w.Cluster.Pool()
 	if w.Picker != nil {

@@ -9,13 +9,12 @@ import (
 
 var slashes = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`)
 
-// EscapesSlash reports whether a path has an escaped slash or backslash, to which
-// FleetClients.EscapedSlashes applies.
+// EscapesSlash reports whether a path has an escaped slash or backslash.
 func EscapesSlash(path string) bool { return slashes.Replace(path) != path }
 
 // NormalizePath returns a path, without its query, as Envoy matches it: normalize_path (Chromium's
-// URL canonicalizer), then merge_slashes. The result is false for a path that Envoy answers with
-// 400. Escaped slashes stay.
+// URL canonicalizer), then merge_slashes. It is false for a path that Envoy answers with 400.
+// Escaped slashes stay.
 func NormalizePath(path string) (string, bool) {
 	path = withoutParameters(path)
 	if path == "" || path[0] != '/' && path[0] != '\\' {
@@ -46,7 +45,7 @@ type canonical struct {
 	in  string
 	at  int // of the next byte of in
 	out []byte
-	// invalid is the position in out of the last % without an escape; -1 for none.
+	// invalid is the position in out of the last % without an escape, or -1.
 	invalid int
 	failed  bool
 }
@@ -147,7 +146,6 @@ func (c *canonical) nested() {
 	c.out = append(c.out[:c.invalid+1], '2', '5', text[1], last)
 }
 
-// dot returns the length of a leading dot in s; 0 for none.
 func dot(s string) int {
 	switch {
 	case strings.HasPrefix(s, "."):

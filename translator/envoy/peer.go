@@ -29,28 +29,25 @@ import (
 
 // Headers between members.
 const (
-	// peerAuthority is the authority that the client requested: between members, the request's
-	// authority names the pool.
+	// peerAuthority is the client's authority: between members, the request's names the pool.
 	peerAuthority = "penstock-peer-authority"
-	// peerMark marks an answer of a member's gateway or hop to a request that no pod can have
-	// started, so that another member may be tried.
+	// peerMark marks an answer to a request that no pod can have started: another member may be
+	// tried.
 	peerMark = "penstock-peer-refused"
 	// peerLost marks the answer to a request whose connection to a member's gateway ended: a pod
 	// there may have started it.
 	peerLost = "penstock-peer-lost"
-	// peerSender names the process whose picker chose the request's cluster. That cluster's picker
-	// counts requests by sender (picker.SenderHeader). Pods do not receive it.
+	// peerSender names the process whose picker chose the cluster, whose picker counts requests by
+	// sender (picker.SenderHeader). Pods receive neither it nor the next three.
 	peerSender = "penstock-peer-sender"
-	// peerOthers is the number of further clusters to try if the first one declines, peerAttempt
-	// the number of this attempt: unless it is the last one, the cluster's picker does not queue
-	// the request (picker.OthersHeader). Pods do not receive them.
+	// peerOthers is the number of further clusters to try, peerAttempt the number of this attempt:
+	// only in the last one does the cluster's picker queue the request (picker.OthersHeader).
 	peerOthers  = "penstock-peer-others"
 	peerAttempt = "penstock-peer-attempt"
-	// peerSession is the ID of the request's session, which pickers keep at a server
-	// (picker.SessionHeader). Pods do not receive it.
+	// peerSession is the ID of the request's session (picker.SessionHeader).
 	peerSession = "penstock-peer-session"
-	// peerCluster is the hop to the exporting cluster of the request's session, for the picker that
-	// chooses among clusters (picker.ClusterHeader). Clusters do not receive it.
+	// peerCluster is the hop to the exporting cluster of the request's session
+	// (picker.ClusterHeader). Clusters do not receive it.
 	peerCluster = "penstock-peer-cluster"
 )
 
@@ -64,15 +61,15 @@ const (
 var peerScript string
 
 // peerStrip are headers that members must not send, including Envoy's own, which change retries and
-// timeouts. Members' own headers pass until filterRestore.
+// timeouts.
 var peerStrip = slices.Concat([]*mutationv3.HeaderMutation{
 	removePrefix("x-envoy-"), removeHeader(endpointHeader), removeHeader(ModelHeader), removePrefix("x-penstock-"),
 	noteChunked(),
 }, routingHeaders())
 
 // PeerListener encodes a Gateway's listener for members of the cluster set. It terminates mTLS with
-// their certificates, and the virtual hosts of exported pools authorize requests. It does not
-// depend on members, exports or certificates.
+// their certificates; the virtual hosts of exported pools authorize requests. It does not depend on
+// members, exports or certificates.
 func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) {
 	if len(p.Addresses) == 0 {
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
@@ -84,8 +81,8 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 		TrafficDirection:              corev3.TrafficDirection_INBOUND,
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 	}
-	// The clients' load balancer may be in front of this port, too. TLS authenticates members in
-	// either case.
+	// The clients' load balancer may be in front of this port. TLS authenticates members in either
+	// case.
 	proxied := p.Edge.ProxyProtocol
 	if proxied == v1alpha1.ProxyProtocolRequired {
 		proxied = v1alpha1.ProxyProtocolOptional
@@ -111,8 +108,8 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
 }
 
-// membersAlone terminates TLS for clients with a certificate of a member's Gateway. Sessions are
-// not resumed, so each connection is verified, even if a member has left.
+// membersAlone terminates TLS for members' Gateways. Sessions are not resumed, so each connection
+// is verified.
 func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	return &tlsv3.DownstreamTlsContext{
 		RequireClientCertificate:         boolean(true),
@@ -134,8 +131,8 @@ func (b *builder) membersAlone() *tlsv3.DownstreamTlsContext {
 	}
 }
 
-// gateways verifies some clusters' Gateways. SPIFFE's validator limits each cluster's bundle to its
-// own trust domain.
+// gateways verifies some clusters' Gateways. SPIFFE's validator limits each bundle to its own trust
+// domain.
 func (b *builder) gateways(domains []model.TrustDomain) *tlsv3.CertificateValidationContext {
 	out, config := &tlsv3.CertificateValidationContext{}, &tlsv3.SPIFFECertValidatorConfig{}
 	for _, d := range domains {
@@ -160,15 +157,15 @@ func (b *builder) peer(cfg Config, p model.PeerListener, name string) *hcmv3.Htt
 	return m
 }
 
-// peerFilters adds three filters before httpFilters: the border, the authorization of members
-// before anything more expensive, and the client's authority.
+// peerFilters adds three filters before httpFilters: the border, the authorization of members, and
+// the client's authority.
 func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	first := []*hcmv3.HttpFilter{
 		b.httpFilter(filterBorder,
 			&headersv3.HeaderMutation{Mutations: &headersv3.Mutations{ResponseMutations: []*mutationv3.HeaderMutation{
 				removeHeader(endpointHeader), removePrefix("x-penstock-"),
 			}}}),
-		// No policy: a request without a virtual host is denied.
+		// Without a policy, a request without a virtual host is denied.
 		b.httpFilter(filterRBAC, &rbacv3.RBAC{Rules: &rbacrulesv3.RBAC{Action: rbacrulesv3.RBAC_ALLOW}}),
 		// The pool's authority has selected the route, which stays.
 		b.httpFilter(filterRestore, &luav3.Lua{DefaultSourceCode: inline(peerScript), ClearRouteCache: boolean(false)}),
@@ -180,8 +177,7 @@ func (b *builder) peerFilters(all []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 // begun are the flags of responses after which a pod may have started the request.
 var begun = []string{"UC", "UR", "UT", "LR", "SI", "UPE", "UMSDR", "DC", "DT", "DPE"}
 
-// marks marks local replies to requests that no pod can have started: a picker's, or if no pod was
-// reached.
+// marks marks local replies to requests that no pod can have started.
 func marks() []localClass {
 	status := func(code uint32) *accesslogv3.AccessLogFilter {
 		return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
@@ -223,7 +219,7 @@ func marks() []localClass {
 }
 
 // peerPing is the interval and timeout of pings to a member's gateway and to another cluster's
-// picker. Without them, requests into a black hole would never end.
+// picker, or requests into a black hole would never end.
 const peerPing = time.Second
 
 func peerProtocol() *corev3.Http2ProtocolOptions {
@@ -238,8 +234,7 @@ func peerKeepalive() *corev3.KeepaliveSettings {
 		ConnectionIdleInterval: seconds(peerPing)}
 }
 
-// toPeer sends a share of requests to a member's gateways: with the pool's authority, and the
-// backend's authority in a header.
+// toPeer sends a share of requests to a member's gateways, with the pool's authority.
 func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	own := "%REQ(:AUTHORITY)%"
 	if host := share.GetHostRewriteLiteral(); host != "" {
@@ -251,8 +246,8 @@ func toPeer(share *routev3.WeightedCluster_ClusterWeight, authority string) {
 	}
 }
 
-// PeerHost encodes a pool for the route configuration of a peer listener. The connection's SNI must
-// equal the authority, or a member that may use one pool could reach others.
+// PeerHost encodes a pool for a peer listener. The connection's SNI must equal the authority, or a
+// member that may use one pool could reach others.
 func PeerHost(h *model.PeerHost) (*Encoded, error) {
 	b := &builder{peers: true}
 	host := &routev3.VirtualHost{

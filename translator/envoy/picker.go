@@ -17,29 +17,27 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Initial metadata of our picker's ext_proc streams, about a request.
+// Initial metadata of our picker's ext_proc streams.
 const (
 	metaPool   = "x-penstock-pool"   // objectid.Target
-	metaSpill  = "x-penstock-spill"  // model.HopID.Address of each spill target, comma-separated
+	metaSpill  = "x-penstock-spill"  // model.HopID.Address values, comma-separated
 	metaLast   = "x-penstock-last"   // "true" on a hop, which spills no further
 	metaSubset = "x-penstock-subset" // Subset.Selector
-	// objectid.Target of each pool of the rule, comma-separated, if there are several (addPool)
+	// objectid.Target of each pool of the rule, comma-separated (addPool)
 	metaPools   = "x-penstock-pools"
-	metaRetries = "x-penstock-retries" // minimum number of retries that the user requests
-	// "true" if our picker, which relays to another one, may return any endpoint if that one
-	// returns none
+	metaRetries = "x-penstock-retries" // least number of retries
+	// "true" if our picker may return any endpoint when the one that it relays to returns none
 	metaOpen   = "x-penstock-open"
 	metaTries  = "x-penstock-tries"  // "fixed" if the route limits the time of one attempt
 	metaImport = "x-penstock-import" // "true" in calls to a picker of another cluster, with metaPool
 )
 
-// maxPickerMessage limits an external picker's message, in bytes: a pick, an immediate response or
-// a chunk of a body, for which ext_proc has 64 KiB. By default Envoy holds an answer of any size. A
-// larger message makes the call fail.
+// maxPickerMessage limits an external picker's message, in bytes; by default Envoy holds any size.
+// A larger message makes the call fail. ext_proc's chunks of bodies have 64 KiB.
 const maxPickerMessage = 1 << 20
 
-// pickerOverride makes one weighted cluster call its picker. It is on the weighted cluster, never
-// on the route, where another pool's picker would be called (ENVOY.md, "Calls to pickers").
+// pickerOverride makes one weighted cluster call its picker. On the route, another pool's picker
+// would be called (ENVOY.md, "Calls to pickers").
 func (b *builder) pickerOverride(
 	p *model.PickerCall, f *model.Forward, pools string, calls pickerCalls,
 ) map[string]*anypb.Any {
@@ -63,7 +61,7 @@ func (b *builder) pickerOverride(
 		addMeta(service, metaImport, "true")
 	}
 	name := filterPicker
-	// an ignored immediate response would be a 503 there
+	// an ignored immediate response would be a 503
 	if p.Spills && p.Subset == nil && p.Body != model.BodyDuplex && !calls.models {
 		name = filterSpillPicker
 	}
@@ -75,7 +73,7 @@ func (b *builder) pickerOverride(
 	}
 	mode := processingMode(body, p.Served)
 	if cluster.External() && p.RemotePool != "" {
-		// keeps the call open until the response ends: the request counts there meanwhile
+		// keeps the call open, and the request counted, until the response ends
 		mode.ResponseTrailerMode = extprocv3.ProcessingMode_SEND
 	}
 	config := map[string]*anypb.Any{name: b.any(&extprocv3.ExtProcPerRoute{
@@ -90,8 +88,7 @@ func (b *builder) pickerOverride(
 		config[filterScripts] = b.script(responseCode)
 	}
 	if p.TokenUsage {
-		// Envoy logs a warning for each use of this filter, whose API is in progress, so it is in
-		// no listener's list.
+		// Envoy logs a warning for each use of this filter, so it is in no listener's list.
 		config[filterTokenUsage] = b.fillAll(b.extension(filterTokenUsage,
 			&aiv3.AiProtocolManager{ResponseHandling: &aiv3.ResponseHandling{
 				TokenUsage: &aiv3.TokenUsageExtraction{IncludeUnconfiguredRoutes: true},
@@ -127,7 +124,7 @@ func addMeta(service *corev3.GrpcService, key, value string) { // Envoy reads th
 		&corev3.HeaderValue{Key: key, Value: strings.ReplaceAll(value, "%", "%%")})
 }
 
-// callAgain retries a lost picker's call at another one, within a request's limit for the pick.
+// callAgain retries a lost picker's call at another one.
 func (b *builder) callAgain() *corev3.RetryPolicy {
 	return &corev3.RetryPolicy{
 		RetryOn:    "connect-failure,reset,refused-stream,unavailable",
@@ -146,9 +143,8 @@ func (b *builder) callAgain() *corev3.RetryPolicy {
 	}
 }
 
-// processingMode returns which parts of a request the picker receives. Only external pickers get
-// response headers, with the endpoint that served (endpoint picker protocol); ours reads the access
-// log instead.
+// processingMode selects the parts of a request for the picker. Only external pickers get response
+// headers, with the endpoint that served (endpoint picker protocol); ours reads the access log.
 func processingMode(body model.BodyMode, served bool) *extprocv3.ProcessingMode {
 	m := &extprocv3.ProcessingMode{
 		RequestHeaderMode:  extprocv3.ProcessingMode_SEND,
@@ -194,11 +190,10 @@ func waits(w model.WeightedBackend) bool {
 }
 
 // bodyRoutes returns a rule's main route, preceded by equal siblings whose pickers do not receive
-// the body. If all pickers are ours, which ends its call for a streamed body, there are no
-// siblings.
+// the body. Without external pickers it has no sibling: ours ends its call for a streamed body.
 func (b *builder) bodyRoutes(r *model.Route, main *routev3.Route) []*routev3.Route {
 	f := r.Action.Forward
-	// Even if no picker reads the body: a body that a retry cannot repeat gets 507.
+	// Even if no picker reads the body: one that a retry cannot repeat gets 507.
 	main.RequestBodyBufferLimit = wrapperspb.UInt64(maxBody)
 	if slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool {
 		return w.Picker != nil && w.Picker.Body == model.BodyWhole
@@ -236,8 +231,7 @@ type sibling struct {
 
 // bodyless returns these kinds: a picker that waits for the end of a body would never answer an
 // upgrade or a gRPC stream, and learns nothing from a multipart body. An external picker gets the
-// headers from ours, with the end of the request; from Envoy it would get no end, and wait for the
-// body.
+// headers from ours, with the end of the request.
 func bodyless() []sibling {
 	present := &routev3.HeaderMatcher{
 		Name:                 "upgrade",

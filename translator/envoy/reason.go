@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerReason states why Penstock itself answered a request. Only local replies of pickers,
-// scripts and routes have it.
+// headerReason states why Penstock itself answered a request.
 const headerReason = "x-penstock-reason"
 
 // hopsReason empties the header in a pod's response, and keeps it in a hop's and in a local reply.
@@ -18,9 +17,8 @@ const headerReason = "x-penstock-reason"
 const hopsReason = "%CEL(has(upstream.address) && !upstream.address.startsWith('envoy://') ? '' : " +
 	"response.headers['" + headerReason + "'])%"
 
-// ownReason prevents servers from writing headerReason. A route's removals do not apply to local
-// replies. A hop's response has passed the hop's own route, and other clusters' gateways may write
-// theirs.
+// ownReason prevents servers from writing headerReason. A hop's response has passed the hop's own
+// route, and other clusters' gateways may write theirs.
 func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.WeightedBackend) {
 	gateways := w.Cluster.Kind == model.ParentKind || w.Cluster.Kind == model.PeerKind
 	switch p := w.Picker; {
@@ -36,7 +34,6 @@ func (b *builder) ownReason(s *routev3.WeightedCluster_ClusterWeight, w *model.W
 	}
 }
 
-// hoistReason makes a route remove the header once if all of its clusters would.
 func hoistReason(r *routev3.Route) {
 	clusters := r.GetRoute().GetWeightedClusters().GetClusters()
 	keeps := func(s *routev3.WeightedCluster_ClusterWeight) bool {

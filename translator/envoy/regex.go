@@ -12,11 +12,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// maxProgram is the largest compiled expression that Envoy accepts: the bootstrap sets
-// re2.max_program_size.error_level to 100,000 instructions.
+// maxProgram is the bootstrap's re2.max_program_size.error_level, in instructions.
 const maxProgram = 100_000
 
-// CheckRegex reports whether Envoy accepts a regular expression: RE2's syntax, which is Go's, and a
+// CheckRegex reports whether Envoy accepts an expression: RE2's syntax, which is Go's, and a
 // bounded program.
 func CheckRegex(pattern string) error {
 	_, err := ProgramSize(pattern)
@@ -24,9 +23,8 @@ func CheckRegex(pattern string) error {
 }
 
 // ProgramSize estimates how many instructions RE2 compiles an expression to: at most a quarter
-// below Envoy's number, and for most expressions within 5 (TestRegex_ProgramSizeIsEnvoys).
-// Repetitions, which make programs large, are multiplied. An instruction takes about 20 bytes, an
-// expression 3 KiB more.
+// below Envoy's number, and for most expressions within 5 (TestRegex_ProgramSizeIsEnvoys). An
+// instruction takes about 20 bytes, an expression 3 KiB more.
 func ProgramSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, errors.New("the regular expression is empty")
@@ -132,8 +130,7 @@ func programSize(re *syntax.Regexp) (size int64) {
 	return min(size, maxProgram+1)
 }
 
-// Expressions counts a match's regular expressions, once for each of Envoy's routes that the match
-// becomes.
+// Expressions counts a match's regular expressions, once for each of Envoy's routes.
 func Expressions(r *model.Route) (sum model.Expressions) {
 	add := func(m *matcherv3.RegexMatcher) {
 		if m != nil {
@@ -176,8 +173,7 @@ func Matchers(m model.Match) int {
 	return n
 }
 
-// WithoutExpressions returns a match without regular expressions that takes at least m's requests:
-// a path's plain beginning, and the presence of headers and query parameters.
+// WithoutExpressions returns a match without regular expressions that takes at least m's requests.
 func WithoutExpressions(m model.Match) model.Match {
 	if m.PathKind == model.PathRegex {
 		m.PathKind, m.Path = model.PathBeginning, Beginning(m.Path)

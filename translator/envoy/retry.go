@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// safeRetries retries requests that no backend can have started to answer.
+	// safeRetries retries requests that no backend can have started.
 	safeRetries = "connect-failure,refused-stream,reset-before-request"
-	// userRetries are the causes of a route's retry rule (Gateway API, HTTPRouteRetry).
+	// userRetries are the causes of HTTPRouteRetry.
 	userRetries = ",reset,retriable-status-codes"
 	// spillRetries also retries if a pod or a hop's picker was full; gRPC answers have a
 	// grpc-status.
@@ -24,17 +24,16 @@ const (
 	resetRetries = ",reset"
 
 	// markedRetries retries marked answers: by a hop to an exporting cluster or a member's gateway,
-	// because no pod started the request, or by our picker, which found the server of a 500 or 503
-	// dead (failed.go).
+	// or by our picker, which found the server of a 500 or 503 dead (failed.go).
 	markedRetries = ",retriable-headers"
 
-	// poolRetries follows a list of picked endpoints; our picker sets the number for its list.
+	// poolRetries is replaced by our picker for its list.
 	poolRetries    = 3
 	serviceRetries = 1
 	retryBackoff   = time.Millisecond
 	// otherHostTries is how often a retry draws another host after a failed one. Least request
 	// takes the better of two draws, and a failed host is idle: of two hosts it wins three times in
-	// four, so ten draws (0.75^10) would leave one retry in eighteen at the failed host.
+	// four, so ten draws would leave one retry in eighteen at the failed host.
 	otherHostTries = 64
 	// otherMemberTries is the same for exporting clusters, drawn by weight. For 98:1:1, 64 draws
 	// only find the first for one request in four; a thousand for less than one in 2,000, at 435 us
@@ -45,10 +44,10 @@ const (
 
 var spillCodes = []uint32{429, 503}
 
-// retryPolicy returns a route's policy; circuitBreakers has each cluster's retry budget. It
-// combines retries of requests that never started (always), a picker's list and spilling (pools),
-// and a user's rule. The larger count applies; a picker receives the user's (pickerOverride),
-// because its own number overrides this one.
+// retryPolicy combines retries of requests that never started (always), a picker's list and
+// spilling (pools), and a user's rule. The larger count applies; a picker receives the user's
+// (pickerOverride), because its own number overrides this one. circuitBreakers has each cluster's
+// retry budget.
 func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 	p := &routev3.RetryPolicy{
 		RetryOn: safeRetries,
@@ -86,7 +85,7 @@ func (b *builder) retryPolicy(f *model.Forward) *routev3.RetryPolicy {
 		}
 		if n := uint32(len(w.Members)); n > 0 {
 			// Each is tried once. Hosts are drawn again by weight; a picker that selects hops lists
-			// all of them, and hosts beyond its list are drawn.
+			// all of them.
 			p.RetryOn += markedRetries
 			p.RetriableHeaders = append(p.RetriableHeaders, present(peerMark))
 			p.HostSelectionRetryMaxAttempts = otherMemberTries
@@ -141,7 +140,7 @@ func (b *builder) memberOrder(p *routev3.RetryPolicy, w *model.WeightedBackend) 
 
 // memberRetries returns the number of retries for an import with several clusters. With several
 // hops in a priority, Envoy moves to the next priority after each attempt and returns later, so it
-// may try a smaller priority twice; it has no other order.
+// may try a smaller priority twice.
 func memberRetries(w *model.WeightedBackend) uint32 {
 	n, o := uint32(len(w.Members)), w.Order
 	switch {
@@ -168,8 +167,7 @@ func (b *builder) retryAlso(p *routev3.RetryPolicy, on model.RetryOn) {
 	}
 }
 
-// nextPriority moves to the next priority after some attempts: with 1, to the next hop of a cluster
-// of hops. Clusters with one priority ignore it.
+// nextPriority moves to the next priority after some attempts.
 func (b *builder) nextPriority(attempts uint32) *routev3.RetryPolicy_RetryPriority {
 	return &routev3.RetryPolicy_RetryPriority{
 		Name: "previous-priorities",

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// rewrite changes the path of forwarded requests. Shares rewrite the host, because the route's
-// would override theirs.
+// rewrite changes the path. Shares rewrite the host, because the route's would override theirs.
 func (b *builder) rewrite(m model.Match, f *model.Forward, ra *routev3.RouteAction) {
 	switch c := f.RewritePath; {
 	case c.Full != nil:
@@ -25,9 +24,8 @@ func wholePath(path string) *matcherv3.RegexMatchAndSubstitute {
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: regex("^/.*"), Substitution: literal(path)}
 }
 
-// prefixRewrite replaces a matched prefix element-wise, by the table of Gateway API's
-// HTTPPathModifier. Envoy's prefix_rewrite does so unless the replacement is empty: /foo/bar
-// without /foo is /bar, but /foo is /.
+// prefixRewrite replaces a matched prefix by the table of HTTPPathModifier. Envoy's prefix_rewrite
+// does so unless the replacement is empty: /foo/bar without /foo is /bar, but /foo is /.
 func (b *builder) prefixRewrite(m model.Match, replacement string) (string, *matcherv3.RegexMatchAndSubstitute) {
 	if m.PathKind == model.PathExact || m.PathKind == model.PathRegex {
 		b.fail("a prefix can be replaced only where a prefix is matched, not in %s %q", m.PathKind, m.Path)

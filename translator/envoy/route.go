@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// unresolved is the cluster of an unresolved backend. It never exists, so its share gets the
-// route's cluster_not_found_response_code.
+// unresolved never exists: its share gets the route's cluster_not_found_response_code.
 const unresolved = "unresolved"
 
 func (b *builder) route(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
@@ -81,8 +80,8 @@ func put(to *map[string]*anypb.Any, filter string, config *anypb.Any) {
 	(*to)[filter] = config
 }
 
-// noBackend returns the status for a share without a backend: 500 (Gateway API, HTTPRouteRule), or
-// 503 for gRPC, which Envoy turns into UNAVAILABLE (GRPCRouteRule).
+// noBackend returns the status for a share without a backend: 500 (HTTPRouteRule), or 503 for gRPC,
+// which Envoy turns into UNAVAILABLE (GRPCRouteRule).
 func noBackend(m model.Match) uint32 {
 	if m.GRPC != nil {
 		return 503
@@ -112,8 +111,8 @@ func directResponse(d *model.Direct) *routev3.Route_DirectResponse {
 	return &routev3.Route_DirectResponse{DirectResponse: r}
 }
 
-// routeAction forwards requests. Each backend is a weighted cluster, even a single one, so that
-// pickers, headers and unresolved backends have one form.
+// routeAction forwards requests. Even a single backend is a weighted cluster, so that pickers,
+// headers and unresolved backends have one form.
 func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_Route {
 	f := r.Action.Forward
 	ra := &routev3.RouteAction{
@@ -121,7 +120,7 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 			WeightedClusters: &routev3.WeightedCluster{Clusters: b.weightedClusters(f, calls)},
 		},
 		ClusterNotFoundResponseCode: routev3.RouteAction_INTERNAL_SERVER_ERROR,
-		// Gateway API has no default timeout, and Envoy's 15 s would end most answers of a model.
+		// Envoy's default of 15 s would end most answers of a model.
 		Timeout:     seconds(0),
 		IdleTimeout: seconds(idleTimeout(f)),
 		RetryPolicy: b.retryPolicy(f),
@@ -138,10 +137,9 @@ func (b *builder) routeAction(r *model.Route, calls pickerCalls) *routev3.Route_
 	return &routev3.Route_Route{Route: ra}
 }
 
-// idleTimeout ends a request without a byte in either direction. It is also the only limit for a
-// slow pick, because the route's timeout starts after the pick. A user's timeout takes precedence:
-// a model may be silent until then. On hops, the edge enforces it, because only the edge has the
-// route's timeout.
+// idleTimeout ends a request without a byte in either direction. It is the only limit for a slow
+// pick, because the route's timeout starts after the pick. A user's timeout takes precedence: a
+// model may be silent until then. For hops the edge enforces it.
 func idleTimeout(f *model.Forward) time.Duration {
 	picked := slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Picker != nil })
 	switch t := f.Timeout; {

@@ -17,8 +17,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ModelHeader has the model's name, for routes to match. It comes from the body, never from a
-// client.
+// ModelHeader has the model's name from the body, for routes to match.
 const ModelHeader = "x-gateway-model-name"
 
 var (
@@ -34,20 +33,19 @@ var (
 	sessionScript string
 )
 
-// Names with which a virtual host or route starts a script.
+// Names of scripts.
 const (
 	scanCode = "scan"
 	waitCode = "wait"
 	portCode = "port"
 	// responseCode is for weighted clusters: it follows a pick.
 	responseCode = "response"
-	// sessionCode is for weighted clusters too, in its own filter: filterStay.
+	// sessionCode is for weighted clusters, in filterStay.
 	sessionCode = "session"
 )
 
-// scripts is the Lua filter: it extracts the model's name, waits for the body, corrects a
-// redirect's port, or reads a response's ID. It does nothing until a virtual host or route names a
-// script; a changed script changes the chain.
+// scripts does nothing until a virtual host or route names a script; a changed script changes the
+// chain.
 func scripts() *luav3.Lua {
 	return &luav3.Lua{SourceCodes: map[string]*corev3.DataSource{
 		scanCode: inline(scanScript), waitCode: inline(waitScript), portCode: inline(portScript),
@@ -64,7 +62,7 @@ func (b *builder) script(name string) *anypb.Any {
 }
 
 // scanned matches requests whose body has been read for a model; inverted, all others. Clients and
-// pickers cannot write this namespace of dynamic metadata.
+// pickers cannot write this metadata.
 func scanned(inverted bool) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: "penstock.model",
@@ -77,11 +75,9 @@ func scanned(inverted bool) *matcherv3.MetadataMatcher {
 }
 
 // scanRoute returns the route before one that matches the model's name. It takes the same requests
-// regardless of their model, reads the model, and makes Envoy choose the route again. So only
-// bodies of these requests are held. Nil for a route that does not match the model's name, or takes
-// gRPC, whose bodies are not read.
-//
-// It answers 404, without a direct response, which would ignore the buffer limit.
+// regardless of their model, reads the model, and makes Envoy choose the route again: only bodies
+// of these requests are held. It is nil for other routes, and for gRPC, whose bodies are not read.
+// It answers 404 without a direct response, which would ignore the buffer limit.
 func (b *builder) scanRoute(r *model.Route) *routev3.Route {
 	ofModel := func(h model.ValueMatch) bool { return h.Name == ModelHeader }
 	if r.Match.GRPC != nil || !byModel(r) {
@@ -108,7 +104,6 @@ func nowhere() *routev3.Route_Route {
 	}}
 }
 
-// noModelRoute is the name of the route for requests whose model no route of the host has.
 const noModelRoute = "no-model"
 
 const maxModelNames = 20
@@ -117,9 +112,9 @@ const noModelText = "this host has no route for model %CEL('" + ModelHeader +
 	"' in request.headers ? request.headers['" + ModelHeader +
 	"'] : '(none)')%%METADATA(ROUTE:" + noModelRoute + ":models)%"
 
-// noModel answers 404 to requests whose body was read for a model that no route of the host has.
-// The answer lists the routes' models, except on hosts with an authorization service, where clients
-// without permission would learn them. It is no direct response, like scanRoute.
+// noModel answers 404 to requests for a model that no route of the host has. The answer lists the
+// routes' models, except on hosts with an authorization service, where clients without permission
+// would learn them. It is no direct response, like scanRoute.
 func noModel(vh *model.VirtualHost) *routev3.Route {
 	var names []string
 	for i := range vh.Routes {

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// session returns the session persistence of a route. If an endpoint is gone, another one replaces
-// it, and the client gets a new cookie or header.
+// session keeps clients at endpoints. If one is gone, another replaces it, and the client gets a
+// new cookie or header.
 func (b *builder) session(s *model.Session) *anypb.Any {
 	var state *corev3.TypedExtensionConfig
 	if s.Header {
@@ -37,8 +37,8 @@ func (b *builder) session(s *model.Session) *anypb.Any {
 	}})
 }
 
-// keep makes a share of a rule keep its clients: at an exporting cluster, or, by Envoy's own
-// filter, at an endpoint.
+// keep makes a share keep its clients: at an exporting cluster, or, by Envoy's own filter, at an
+// endpoint.
 func (b *builder) keep(share *routev3.WeightedCluster_ClusterWeight, f *model.Forward, w *model.WeightedBackend) {
 	if f.Session == nil || w.Cluster.IsZero() || !anyImported(f) {
 		return
@@ -62,8 +62,7 @@ func anyImported(f *model.Forward) bool {
 	return slices.ContainsFunc(f.Backends, func(w model.WeightedBackend) bool { return w.Imported() })
 }
 
-// sessionContext is session.lua's input: the cookie or header, and the hops to the exporting
-// clusters that take requests, or the only such cluster.
+// sessionContext is session.lua's input.
 func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	if s.Header {
@@ -86,7 +85,7 @@ func sessionContext(s *model.Session, w *model.WeightedBackend) *structpb.Struct
 	return &structpb.Struct{Fields: fields}
 }
 
-// clusterID identifies an exporting cluster in a session without disclosing its name.
+// clusterID identifies an exporting cluster without disclosing its name.
 func clusterID(hop model.HopID) string { return fmt.Sprintf("%016x", xxhash.Sum64String(hop.String())) }
 
 // faithful reports whether sessions must stay at one of several backends: a session's cookie names
@@ -96,7 +95,7 @@ func faithful(f *model.Forward) bool {
 }
 
 // sessionRoutes adds to each backend's answers a second cookie that identifies it, and a preceding
-// route for requests with that cookie. So a session also survives a change of weights.
+// route for requests with that cookie: a session survives a change of weights.
 func (b *builder) sessionRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := *r.Action.Forward
 	cookie := f.Session.Name + "-backend"

@@ -24,7 +24,7 @@ func ownFilters(f *model.Forward) bool {
 }
 
 // mixed reports whether a rule has other backends besides an import with several exporting
-// clusters: the route's retries then differ.
+// clusters: the retries then differ.
 func mixed(f *model.Forward) bool {
 	taking, members := 0, false
 	for _, w := range f.Backends {
@@ -35,9 +35,9 @@ func mixed(f *model.Forward) bool {
 	return members && taking > 1
 }
 
-// splitRoutes gives each backend of a rule a route of its own, because Envoy's weighted clusters
-// can only change headers. The routes take their shares in order. A request has one random number
-// for all routes, so each fraction includes the earlier ones. Shares are exact to a millionth.
+// splitRoutes gives each backend of a rule its own route, because Envoy's weighted clusters can
+// only change headers. A request has one random number for all routes, so each fraction includes
+// the earlier ones. Shares are exact to a millionth.
 func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.Route {
 	f := r.Action.Forward
 	sum := weightSum(f.Backends)
@@ -65,8 +65,7 @@ func (b *builder) splitRoutes(vh *model.VirtualHost, r *model.Route) []*routev3.
 	return routes
 }
 
-// alone returns a rule's action for one backend, which takes the requests from one millionth to
-// another.
+// alone returns a rule's action for one backend, which takes a range of millionths.
 func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Action {
 	action, f := *a, *a.Forward
 	var own model.OwnFilters
@@ -89,7 +88,7 @@ func alone(a *model.Action, w model.WeightedBackend, from, to uint32) *model.Act
 	}
 	f.Mirrors = nil
 	for _, m := range slices.Concat(a.Forward.Mirrors, own.Mirrors) {
-		// The same random number selects copies: they use the share's own millionths.
+		// The same random number selects copies.
 		m.Numerator, m.Denominator = from+uint32(uint64(to-from)*uint64(m.Numerator)/uint64(m.Denominator)), million
 		f.Mirrors = append(f.Mirrors, m)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Metadata with the error of a stream whose status is 200, for the access log
-// (accesslog.Entry.Error): its presence, code and kind.
+// (accesslog.Entry.Error).
 const (
 	errorNamespace = "penstock.stream"
 	errorKey       = "error"

@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// subsetKey is the key of the endpoints that a picker must choose from (endpoint picker protocol).
+// endpoint picker protocol
 const subsetKey = "x-gateway-destination-endpoint-subset"
 
-// subsetHint sets the metadata that restricts an external picker to some endpoints. An empty list
-// allows none (endpoint picker protocol).
+// subsetHint restricts an external picker to some endpoints. An empty list allows none (endpoint
+// picker protocol).
 func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	list := &structpb.ListValue{Values: make([]*structpb.Value, 0, len(p.Subset.Addresses))}
 	for _, a := range p.Subset.Addresses {
@@ -25,9 +25,8 @@ func subsetHint(p *model.PickerCall) *setv3.Metadata {
 	}
 }
 
-// subsetMatch restricts a subset's requests without a pick to spill targets. A cluster without such
-// endpoints then has none for them (balancing.go), whatever its failure mode: others might be
-// outside the subset.
+// subsetMatch restricts a subset's requests without a pick to spill targets, whatever the failure
+// mode is: other endpoints might be outside the subset.
 func subsetMatch(p *model.PickerCall) *corev3.Metadata {
 	if p == nil || p.Subset == nil && !p.Closed {
 		return nil

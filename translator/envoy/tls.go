@@ -15,15 +15,14 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopKey marks hops in the metadata that selects transport sockets: a hop is inside Envoy and has
-// no TLS, even if its cluster's pods do.
+// hopKey marks hops in the metadata that selects transport sockets: a hop has no TLS, even if its
+// cluster's pods do.
 const hopKey = "hop"
 
-// cleartextKey marks addresses without TLS in clusters where others have it.
+// cleartextKey marks addresses without TLS.
 const cleartextKey = "cleartext"
 
-// systemRoots are the CAs of Envoy's machine in Debian, Alpine and Envoy's images. Envoy 1.40 lacks
-// system_root_certs.
+// systemRoots is the path in Debian, Alpine and Envoy's images. Envoy 1.40 lacks system_root_certs.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
 func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
@@ -35,11 +34,11 @@ func (b *builder) secure(cl *clusterv3.Cluster, c *model.Cluster) {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{b.sds(c.TLS.Certificate)}
 	}
 	b.trust(common, c.TLS)
-	if c.Own { // the server is ours too, so nothing older is needed
+	if c.Own { // nothing older is needed
 		common.TlsParams = &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
-	// the client default is 1.2, and Penstock's pickers in other clusters speak 1.3
+	// the client default is 1.2, and Penstock's pickers speak 1.3
 	if !c.Own && c.Protocol == model.GRPC {
 		common.TlsParams = &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3}
 	}
@@ -97,8 +96,8 @@ func (b *builder) trusted(check *tlsv3.CertificateValidationContext,
 	}
 }
 
-// dnsName matches names in a certificate, whose wildcards Envoy handles. A user's wildcard matches
-// any first label, including another wildcard.
+// dnsName matches names in a certificate. A user's wildcard matches any first label, including
+// another wildcard.
 func dnsName(san string) *matcherv3.StringMatcher {
 	rest, wild := strings.CutPrefix(san, "*")
 	if !wild {

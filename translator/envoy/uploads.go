@@ -18,26 +18,24 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// metaUpload marks a call about an upload. Its value is the Envoy's limit for all bodies, in bytes.
+// metaUpload marks a call about an upload; its value is the Envoy's limit for all bodies, in bytes.
 const metaUpload = "x-penstock-upload"
 
 // largeBody matches the Content-Length of bodies that count: 10,000 bytes and more. The number of
-// connections bounds smaller ones: 50,000 of them take a quarter of a heap of 2 GiB.
+// connections bounds smaller ones.
 const largeBody = "[0-9]{5,}"
 
-// chunkedHeader has a request's Transfer-Encoding, which Envoy removes before its filters run. Our
-// picker removes it when it is asked about the upload.
+// chunkedHeader has a request's Transfer-Encoding, which Envoy removes before its filters run.
 const chunkedHeader = "x-penstock-chunked"
 
 func noteChunked() *mutationv3.HeaderMutation {
 	return setHeader(chunkedHeader, "%REQ(TRANSFER-ENCODING)%")
 }
 
-// uploads asks our picker about each request with a large or unknown body length (chunked transfer
-// coding), before anything holds the body: scripts, pickers and retries hold up to maxBody until
-// the request ends. Envoy neither limits the sum nor, for HTTP/1.1, resets the largest (its
-// overload manager does not count them). The call lasts as long as the request. If the picker
-// fails, requests pass: the overload manager is the last resort.
+// uploads asks our picker about each request with a large or unknown body length, before anything
+// holds the body: scripts, pickers and retries hold up to maxBody until the request ends. Envoy
+// neither limits the sum nor, for HTTP/1.1, resets the largest. The call lasts as long as the
+// request. If the picker fails, requests pass: the overload manager is the last resort.
 func (b *builder) uploads(limit int64) proto.Message {
 	if limit <= 0 {
 		return &compositev3.Composite{}

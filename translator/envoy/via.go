@@ -10,16 +10,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3), ours as
-// "1.1 penstock".
+// headerVia lists the gateways that a request has passed through (RFC 9110, section 7.6.3).
 const headerVia = "via"
 
-// ringStatus answers a request that has passed through too many gateways: Loop Detected (RFC 5842,
-// section 7.2).
+// Loop Detected (RFC 5842, section 7.2)
 const ringStatus = 508
 
-// via adds this gateway to a request to another cluster's, and removes the other one from its
-// answer.
+// via adds this gateway to a request, and removes the other one from its answer.
 func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.RequestHeadersToAdd = append(share.RequestHeadersToAdd, &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: headerVia, Value: "1.1 penstock"},
@@ -28,8 +25,8 @@ func (b *builder) via(share *routev3.WeightedCluster_ClusterWeight) {
 	share.ResponseHeadersToRemove = append(slices.Clip(share.ResponseHeadersToRemove), headerVia)
 }
 
-// maxGateways returns how many gateways a request may have passed through before one in another
-// cluster: the minimum of a rule's backends; 0 if none is in another cluster.
+// maxGateways returns how many gateways a request may have passed through: the minimum of a rule's
+// backends; 0 if none is in another cluster.
 func maxGateways(f *model.Forward) (least uint32) {
 	if f == nil {
 		return 0
@@ -43,8 +40,7 @@ func maxGateways(f *model.Forward) (least uint32) {
 }
 
 // ringRoutes take a rule's requests that have passed through too many gateways, because routes
-// reference each other's imports. They go to the rule's other backends, or end here. (A Lua filter
-// would cost 275 KiB a cluster.)
+// reference each other's imports. They go to the rule's other backends, or end here.
 func (b *builder) ringRoutes(vh *model.VirtualHost, r *model.Route, limit uint32) []*routev3.Route {
 	one, action := *r, *r.Action
 	one.Name, one.Action = r.Name+"#ring", &action

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
-// Encoded is one encoded virtual host. Immutable.
+// Encoded is an encoded virtual host. Immutable.
 type Encoded struct {
 	Host   string
 	Body   []byte // an encoded envoy.config.route.v3.VirtualHost
@@ -84,15 +84,15 @@ func (b *builder) routes(vh *model.VirtualHost) []*routev3.Route {
 	return routes
 }
 
-// blocks is the number of blocks of a route configuration. With 5,000 hosts, a change encodes about
-// 300 of them again; more blocks would enlarge the many route configurations with few hosts.
+// blocks is the number of blocks of a route configuration: with 5,000 hosts, a change encodes about
+// 300 again. More blocks would enlarge the many route configurations with few hosts.
 const blocks = 16
 
-// BlockOf returns the block of a host, in [0, 16). Names that only differ in case, which Envoy
-// treats as duplicates, share one.
+// BlockOf returns the block of a host. Names that only differ in case, which Envoy treats as
+// duplicates, share one.
 func BlockOf(host string) int { return int(xxhash.Sum64String(strings.ToLower(host)) % blocks) }
 
-// Block is a part of the virtual hosts of a route configuration, encoded in sequence. Immutable.
+// Block is a part of a route configuration's virtual hosts. Immutable.
 type Block struct {
 	hosts []string // sorted names
 	part  *resource.Part
@@ -103,8 +103,7 @@ func (b *Block) Equal(o *Block) bool { return b == o || b != nil && o != nil && 
 
 const virtualHostsField = 2
 
-// NewBlock joins encoded virtual hosts without decoding them. A duplicate host is an error, because
-// Envoy would reject it.
+// NewBlock joins virtual hosts. A duplicate host is an error: Envoy would reject it.
 func NewBlock(hosts []*Encoded) (*Block, error) {
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b *Encoded) int { return cmp.Compare(a.Host, b.Host) })
 	b := &Block{hosts: make([]string, len(hosts))}
@@ -132,8 +131,7 @@ func NewBlock(hosts []*Encoded) (*Block, error) {
 	return b, nil
 }
 
-// RouteConfiguration joins blocks of virtual hosts, most of which it shares with its previous
-// version. Each host is in one block. The name is the chain's. Hosts of other listeners of the port
+// RouteConfiguration joins blocks of virtual hosts. Hosts of other listeners of the port
 // (chain.Misdirected) answer 421; unknown hosts get Envoy's 404.
 func RouteConfiguration(name string, chain model.Chain, hosts ...*Block) (*resource.Resource, error) {
 	rc := &routev3.RouteConfiguration{
@@ -160,8 +158,8 @@ func routesOf(rc *routev3.RouteConfiguration, hosts []*Block) (*resource.Resourc
 	return resource.FromParts(resource.RouteConfiguration, rc.Name, parts...), nil
 }
 
-// misdirected answers for hosts of other listeners of the port, requested over a connection for
-// this one: 421 makes a client open another (Gateway API, listener isolation; RFC 9110, 15.5.20).
+// misdirected answers for hosts of other listeners of the port: 421 makes a client open another
+// connection (Gateway API, listener isolation; RFC 9110, 15.5.20).
 func misdirected(domains []string, hosts []*Block) *routev3.VirtualHost {
 	own := func(d string) bool {
 		return slices.ContainsFunc(hosts, func(b *Block) bool {

@@ -17,9 +17,8 @@ import (
 )
 
 // framing are the headers that delimit a body. An external picker may change a body's length, or
-// only one of the headers: the server would read the rest of the body as the next request of the
-// connection, and the client as the next response. So both are removed after the pick, and Envoy
-// writes its own. Our picker writes content-length itself.
+// only one of the headers: the server would read the rest of the body as the next request, and the
+// client as the next response. So both are removed after the pick, and Envoy writes its own.
 var framing = []string{"content-length", "transfer-encoding"}
 
 func (b *builder) ownFraming() *anypb.Any {
@@ -36,7 +35,7 @@ func (b *builder) weightedClusters(f *model.Forward, calls pickerCalls) []*route
 	for i := range f.Backends {
 		w := &f.Backends[i]
 		if w.Weight == 0 {
-			continue // other routes keep its cluster alive, if needed
+			continue
 		}
 		s := &routev3.WeightedCluster_ClusterWeight{
 			Name:                    unresolved,

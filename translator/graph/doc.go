@@ -15,6 +15,8 @@
 //	demand.go   which keys of the store are read, and which rows wait for them
 //	explain.go  why a row has its value, for people
 //
+// Only translator calls it. It has no notion of Gateway API or Envoy.
+//
 // Invariants: a table reads only the store and earlier tables (checked; it panics on a mistake in
 // the program). After any sequence of changes, Update leaves the same rows as a fresh engine that
 // receives the same world at once, except for rows that keep their last value because their
@@ -29,4 +31,6 @@
 //
 // Few tables are read whole, so All sorts the rows when it is called. Sorted lists for every table
 // cost a third as much as the computation when 10,000 imports arrived in any order.
+//
+// Tests: go test ./translator/graph
 package graph

@@ -7,4 +7,6 @@
 // Names derive from identity, never from a position. ClusterID and HopID each have String and a
 // parser; names of chains, listeners and secrets are in names.go, names of pools in
 // discovery/objectid. No other package joins or splits a name.
+//
+// Tests: go test ./translator/...
 package model
