@@ -12,13 +12,12 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonRouteConflict is the reason for a route that loses its hosts to a route of another kind;
-// the specification leaves it open.
+// reasonRouteConflict is for a route that loses its hosts to a route of another kind.
 const reasonRouteConflict gatewayv1.RouteConditionReason = "RouteConflict"
 
 // Attach decides a route's places, rule actions and report. losses are the route's, on every
 // listener. A route without a parent of ours has no rules in the result. A route that is not
-// Accepted because of its rules keeps its Places, where requests get 500.
+// Accepted because of its rules keeps its Places: requests get 500.
 func Attach(r store.Reader, backends Backends, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if len(a.Parents) == 0 {

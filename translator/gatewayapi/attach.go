@@ -100,8 +100,6 @@ func (p *parentFinder) parent(i int) {
 	p.out.Parents = append(p.out.Parents, parent)
 }
 
-// gateway returns the Gateway of ours for a parentRef, directly or through a ListenerSet; nil
-// without one.
 func (p *parentFinder) gateway(ref report.ParentRef, field string) *model.Gateway {
 	key := objectid.Join(ref.Namespace, ref.Name)
 	severity := report.Error
@@ -200,8 +198,6 @@ func (p *parentFinder) allowed(l *model.Listener) bool {
 		allowedNamespace(p.r, l.Allowed.From, l.Allowed.Selector, l.Owner.Namespace, p.route.ref.Namespace)
 }
 
-// allowedNamespace reports whether from and selector, in an object of owner's namespace, allow a
-// namespace.
 func allowedNamespace(r store.Reader, from, selector, owner, namespace string) bool {
 	switch gatewayv1.FromNamespaces(from) {
 	case gatewayv1.NamespacesFromAll:
@@ -215,8 +211,8 @@ func allowedNamespace(r store.Reader, from, selector, owner, namespace string) b
 	return false
 }
 
-// namespaceLabels returns a namespace's labels with the name label that every cluster adds, so that
-// a selector by name works without a Namespace object.
+// namespaceLabels adds the name label that every cluster adds: a selector by name works without a
+// Namespace object.
 func namespaceLabels(r store.Reader, name string) labels.Set {
 	set := labels.Set{corev1.LabelMetadataName: name}
 	if ns, ok := store.Namespaces.Get(r, name); ok {
@@ -227,7 +223,7 @@ func namespaceLabels(r store.Reader, name string) labels.Set {
 	return set
 }
 
-// place intersects the route's hostnames with a listener's. It leaves out hosts of a more specific
+// place intersects the route's hostnames with a listener's, without hosts of a more specific
 // listener. A listener without a chain has no hosts but counts as attached.
 func (p *parentFinder) place(gw *model.Gateway, l *model.Listener) (model.Place, bool) {
 	place := model.Place{Gateway: gw.Ref.Key(), Listener: l.Key, Chain: l.Chain, Stream: l.Stream(),

@@ -33,7 +33,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 		if res.Ref != "" {
 			s.backend = res.Ref
 		}
-		// an object without a grant neither changes the route nor gets a status from it
+		// without a grant, nothing about the object is disclosed
 		if res.Reason != string(gatewayv1.RouteReasonRefNotPermitted) {
 			b.out.Backends = append(b.out.Backends, s.backend)
 			b.ambiguous(ref, at)
@@ -103,8 +103,8 @@ func (b *ruleBuilder) drained(specs []gatewayv1.HTTPBackendRef, shares []share, 
 	}
 }
 
-// onlyService resolves a mirror's or an external authorization's backend, which must be a Service.
-// The cluster is zero if that fails; a finding has the reason.
+// onlyService resolves a backend that must be a Service. The cluster is zero if that fails; a
+// finding has the reason.
 func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, field string) (cluster model.ClusterID,
 	ref report.Ref) {
 	ref = backendRef(b.out.Route.Namespace, spec)
@@ -149,7 +149,7 @@ func backendRef(namespace string, spec *gatewayv1.BackendObjectReference) report
 }
 
 // isPool reports whether a reference is to a pool or an import. Older routes use the imports' group
-// for pools, so either group works for both.
+// for pools.
 func isPool(ref report.Ref) bool {
 	pools, imports := store.InferencePools, store.InferencePoolImports
 	return (ref.Group == pools.Group() || ref.Group == imports.Group()) &&
@@ -218,8 +218,8 @@ func groupOf(kind string) string {
 	return ""
 }
 
-// poolMeant suggests the pool with the name of a Service, because a backendRef without group and
-// kind is a Service. Without a grant it suggests nothing.
+// poolMeant suggests the pool with the name of a Service: a backendRef without group and kind is a
+// Service. Without a grant it suggests nothing.
 func (b *ruleBuilder) poolMeant(ref report.Ref) string {
 	kind := store.InferencePools
 	pool := report.Ref{Group: kind.Group(), Kind: kind.Kind(), Namespace: ref.Namespace, Name: ref.Name}

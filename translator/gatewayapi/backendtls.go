@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// BackendTLS is a BackendTLSPolicy's effect on the connections to a backend; nil without a policy.
+// BackendTLS is a BackendTLSPolicy's effect on connections to a backend; nil without a policy.
 type BackendTLS struct {
 	Policy report.Ref
-	TLS    *model.UpstreamTLS // nil: the policy has no valid CA certificate, and connections must fail
+	TLS    *model.UpstreamTLS // nil without a valid CA certificate: connections must fail
 }
 
 // Secure makes a cluster originate the policy's TLS.
@@ -27,8 +27,8 @@ func (b *BackendTLS) Secure(c *model.Cluster) {
 	}
 }
 
-// Trusts reports whether the backend may have endpoints. Without a valid CA certificate it has
-// none, so requests get 503 and are not sent in cleartext.
+// Trusts reports whether the backend may have endpoints: without a valid CA certificate, requests
+// get 503 and are not sent in cleartext.
 func (b *BackendTLS) Trusts() bool { return b == nil || b.TLS != nil }
 
 // BackendPolicy returns the policy in force for a cluster's object; nil without one.
@@ -56,12 +56,12 @@ func BackendPolicy(r store.Reader, id model.ClusterID) *BackendTLS {
 	return PolicyFor(r, target, section)
 }
 
-// pickerSection returns an import's section for only the picker of an exporting cluster, because
-// model servers may speak cleartext behind a picker with TLS. Policies for the cluster or the whole
-// import also apply to its picker.
+// pickerSection returns an import's section for an exporting cluster's picker alone: model servers
+// may speak cleartext behind a picker with TLS. Policies for the cluster or the whole import also
+// apply to its picker.
 func pickerSection(cluster string) string { return cluster + ".picker" }
 
-// PolicyKeys returns the keys of the policies for a cluster's object, or a section of it.
+// PolicyKeys returns the keys of the policies for a cluster's object or a section of it.
 func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 	target, ok := policyTarget(id)
 	if !ok {
@@ -81,7 +81,6 @@ func PolicyKeys(r store.Reader, id model.ClusterID) (keys []string) {
 	return keys
 }
 
-// policyTarget returns the target of policies for a cluster; false if policies do not apply.
 func policyTarget(id model.ClusterID) (report.Ref, bool) {
 	target := services.RefOf(id)
 	switch id.Kind {
@@ -101,8 +100,8 @@ func policiesOf(r store.Reader, target report.Ref) []*gatewayv1.BackendTLSPolicy
 	return store.BackendTLSPolicies.By(r, store.ByTarget, store.TargetKey(target.Kind, target.Namespace, target.Name))
 }
 
-// PolicyFor returns the policy in force for a backend; nil without one. The section is a Service's
-// port name or an import's exporting cluster; a policy for it precedes one for the whole.
+// PolicyFor returns the policy in force for a backend. The section is a Service's port name or an
+// import's exporting cluster; a policy for it precedes one for the whole.
 func PolicyFor(r store.Reader, target report.Ref, section string) *BackendTLS {
 	p := winner(r, target, section)
 	if p == nil {
@@ -126,8 +125,8 @@ func PolicyTrust(r store.Reader, key string) (*model.Secret, bool) {
 	return &model.Secret{Name: model.PolicyTrust(p.Namespace, p.Name), CA: bundle, Owners: owners}, len(bundle) > 0
 }
 
-// winner returns the policy in force for a section of a target: the oldest, then the first by name.
-// A policy for NAME-CLUSTER applies to that section of the import NAME.
+// winner returns the policy in force: the oldest, then the first by name. A policy for NAME-CLUSTER
+// applies to that section of the import NAME.
 func winner(r store.Reader, target report.Ref, section string) *gatewayv1.BackendTLSPolicy {
 	list := policiesOf(r, target)
 	if p := oldest(list, target, section); section != "" {
@@ -150,7 +149,6 @@ func winner(r store.Reader, target report.Ref, section string) *gatewayv1.Backen
 	return p
 }
 
-// oldest returns the oldest policy for a target with a section, then the first by name.
 func oldest(
 	list []*gatewayv1.BackendTLSPolicy, target report.Ref, section string,
 ) (best *gatewayv1.BackendTLSPolicy) {
@@ -170,8 +168,7 @@ func isImport(t report.Ref) bool {
 	return t.Group == store.InferencePoolImports.Group() && t.Kind == store.InferencePoolImports.Kind()
 }
 
-// unaliased turns NAME-CLUSTER into the import NAME with a section; it does not change other
-// targets.
+// unaliased turns NAME-CLUSTER into the import NAME with a section.
 func unaliased(r store.Reader, target report.Ref, section string) (report.Ref, string) {
 	if !isImport(target) || section != "" {
 		return target, section
@@ -201,7 +198,6 @@ func older(a, b *gatewayv1.BackendTLSPolicy) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(store.ID(a), store.ID(b))) < 0
 }
 
-// policyDecision is a policy's meaning regardless of other policies.
 type policyDecision struct {
 	tls                *model.UpstreamTLS
 	accepted, resolved report.Condition // zero: no problem

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PolicyTargets looks up the targets of policies: decided pools and imports by key, and the routes
-// that need a cluster.
+// PolicyTargets looks up the targets of policies.
 type PolicyTargets interface {
 	Pool(r store.Reader, key string) (*model.Pool, bool)
 	Import(r store.Reader, key string) (*model.Import, bool)
@@ -120,7 +119,6 @@ func policyTargets(t report.Ref) bool {
 	return isService(t) || isImport(t)
 }
 
-// sections lists the sections of a policy's target; nil if the target does not exist.
 func sections(r store.Reader, target report.Ref, targets PolicyTargets) []string {
 	out := []string{}
 	switch target.Kind {
@@ -169,7 +167,7 @@ func policyGateways(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Polic
 	return slices.Compact(out)
 }
 
-// policyStreams returns routes with TLS passthrough to a policy's targets, which no policy changes.
+// policyStreams returns routes with TLS passthrough, which no policy changes.
 func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets PolicyTargets) (out []report.Ref) {
 	for _, target := range p.Spec.TargetRefs {
 		svc, ok := services.Find(r,
@@ -189,7 +187,7 @@ func policyStreams(r store.Reader, p *gatewayv1.BackendTLSPolicy, targets Policy
 }
 
 // policyClusters returns all possible clusters of a policy's target, with pickers as plain
-// clusters. section only matters for imports: "" selects all exporting clusters.
+// clusters. section "" selects all exporting clusters.
 func policyClusters(r store.Reader, target report.Ref, section string, targets PolicyTargets) (out []model.ClusterID) {
 	switch namespace, name := target.Namespace, target.Name; target.Kind {
 	case store.Services.Kind(), store.ServiceImports.Kind():

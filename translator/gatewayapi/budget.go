@@ -16,17 +16,16 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonBudget is the reason for a route that is not accepted because its namespace's routes take
-// too much of Envoy's time; the specification leaves it open.
+// reasonBudget is for a route whose namespace's routes take too much of Envoy's time.
 const reasonBudget gatewayv1.RouteConditionReason = "RouteBudgetExceeded"
 
-// defaultBudget limits the time of Envoy's main thread that the routes of one namespace take for
-// each change of a route configuration. A change without them takes 9 ms from its file to the first
-// request, and estimates may be too low by half: 8 times as long.
+// defaultBudget limits the time of Envoy's main thread that one namespace's routes take for each
+// change of a route configuration. A change without them takes 9 ms, and estimates may be too low
+// by half: 8 times as long.
 const defaultBudget = 40 * time.Millisecond
 
-// RouteBudget returns the limit of Envoy's time on one chain for the routes of each namespace other
-// than the Gateway's. A Gateway that is not accepted has none: its proxies stay as they are.
+// RouteBudget returns the limit of Envoy's time on a chain for each namespace other than the
+// Gateway's. A Gateway that is not accepted has none.
 func RouteBudget(gw *model.Gateway) (budget time.Duration, bounded bool) {
 	switch {
 	case gw.Fleet == nil:
@@ -53,7 +52,7 @@ type ChainCharge struct {
 
 func wildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
-// Age orders the routes of a namespace: older ones first, then by name.
+// Age orders a namespace's routes: older ones first, then by name.
 type Age struct {
 	Created    int64
 	Name, Kind string
@@ -67,8 +66,7 @@ func (a Age) Compare(o Age) int {
 	return cmp.Or(cmp.Compare(a.Created, o.Created), strings.Compare(a.Name, o.Name), strings.Compare(a.Kind, o.Kind))
 }
 
-// Neighbours returns a route's hosts on chains for requests of other namespaces' Gateways, without
-// their costs.
+// Neighbours returns a route's hosts on chains of other namespaces' Gateways, without their costs.
 func Neighbours(c *model.Candidate) (chains []ChainCharge) {
 	own := c.Route.Namespace + "/"
 	var listeners []string
@@ -111,8 +109,8 @@ func ChargeOf(r store.Reader, backends Backends, c *model.Candidate) *Charge {
 	return charge
 }
 
-// costOf returns a route's cost in one host. Rules above the route's budget of regular expressions
-// have no expressions in Envoy.
+// costOf returns a route's cost in one host. Rules above the route's budget have no expressions in
+// Envoy.
 func costOf(a *model.Attachment) envoy.Cost {
 	sum := envoy.Cost{Hosts: 1}
 	var own model.Expressions
@@ -133,11 +131,11 @@ func costOf(a *model.Attachment) envoy.Cost {
 	return sum
 }
 
-// Cut is the limit of a namespace's routes on a chain.
+// Cut limits a namespace's routes on a chain.
 type Cut struct {
 	Budget time.Duration
-	// From is the oldest route that exceeds the budget together with older ones; nil if only routes
-	// that exceed the budget alone are excluded.
+	// From is the oldest route that exceeds the budget together with older ones; nil if routes only
+	// exceed it alone.
 	From *Age
 	// Copies is the Cut for copies of wildcard routes in narrower hosts, with half of the budget;
 	// nil if all fit.
@@ -185,8 +183,7 @@ func CutOf(budget time.Duration, routes iter.Seq2[Age, time.Duration]) (Cut, boo
 	return out, true
 }
 
-// BudgetLoss returns the loss of a route without a place on a chain because of its namespace's
-// budget.
+// BudgetLoss returns the loss of a route without a place on a chain.
 func BudgetLoss(route report.Ref, budget time.Duration, charge ChainCharge) model.Loss {
 	takes, who, more := charge.Cost.Time(), "this route, which takes", ", has no room beside older ones"
 	if takes > budget {
@@ -198,8 +195,7 @@ func BudgetLoss(route report.Ref, budget time.Duration, charge ChainCharge) mode
 		more)}
 }
 
-// CopiesLoss returns the loss of a route that is not copied into narrower hosts because of the
-// budget.
+// CopiesLoss returns the loss of a route that is not copied into narrower hosts.
 func CopiesLoss(route report.Ref, budget time.Duration, at ChainCharge, hosts int, takes time.Duration) model.Loss {
 	return model.Loss{Route: route, Gateway: at.Gateway, Chain: at.Chain, Copies: true, Over: fmt.Sprintf(
 		"the routes of namespace %s may take %v of Envoy's time for each change again in narrower hosts on %s of "+

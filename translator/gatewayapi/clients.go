@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// clientRule is a Gateway's requirement for client certificates (spec.tls.frontend), for one port
-// or for all ports without their own rule (0).
+// clientRule is a requirement for client certificates (spec.tls.frontend), for one port or for all
+// ports without their own rule (0).
 type clientRule struct {
 	port       uint16
 	field      string                           // JSON path
@@ -34,7 +34,6 @@ func clientRules(gw *gatewayv1.Gateway) []clientRule {
 	return out
 }
 
-// ruleFor returns the rule for a port; its validation is nil if clients need no certificate.
 func ruleFor(rules []clientRule, port uint16) (out clientRule) {
 	for _, c := range rules {
 		if c.port == port || c.port == 0 {
@@ -59,8 +58,8 @@ func (c clientRule) refs(gw *gatewayv1.Gateway) (refs []report.Ref) {
 	return refs
 }
 
-// ClientTrust returns a Gateway's CA bundle for client certificates, of the rule for a port or the
-// default (0); false without one.
+// ClientTrust returns a Gateway's CA bundle for client certificates, for a port or the default (0);
+// false without one.
 func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -77,8 +76,8 @@ func ClientTrust(r store.Reader, key string, port uint16) (*model.Secret, bool) 
 	return nil, false
 }
 
-// clients reads the CA certificates for an HTTPS listener's clients. The listener's conditions
-// report unresolved references; if none resolves, the listener stays closed.
+// clients reads the CA certificates for an HTTPS listener's clients. If none resolves, the listener
+// stays closed.
 func (b *listenerBuilder) clients(l *model.Listener, s *listenerState) {
 	c := ruleFor(clientRules(b.gw), l.Port)
 	if c.validation == nil {
@@ -138,8 +137,8 @@ func clientFindings(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *
 	return &c
 }
 
-// ownCertificate sets the Gateway's client certificate for backends (spec.tls.backend). It returns
-// a false ResolvedRefs condition if the certificate is not usable; connections then have none.
+// ownCertificate sets the Gateway's client certificate for backends (spec.tls.backend), or returns
+// a false ResolvedRefs condition; connections then have none.
 func ownCertificate(r store.Reader, out *model.Gateway, gw *gatewayv1.Gateway) *report.Condition {
 	if gw.Spec.TLS == nil || gw.Spec.TLS.Backend == nil || gw.Spec.TLS.Backend.ClientCertificateRef == nil {
 		return nil

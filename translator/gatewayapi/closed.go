@@ -15,7 +15,7 @@ const reasonInternalError gatewayv1.RouteConditionReason = "InternalError"
 
 // Retain decides a route for which Attach panics. The rules of last stay in force, at the route's
 // current places. Without last, all rules answer 500 or close the connection, so that no other
-// route takes their traffic. A rule whose matches cannot be read takes no requests.
+// route takes their traffic.
 func Retain(r store.Reader, last *model.Attachment, c *model.Candidate, losses []model.Loss) *model.Attachment {
 	a := placed(c, losses)
 	if last != nil && !closed(last) {

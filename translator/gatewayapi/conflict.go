@@ -11,7 +11,7 @@ import (
 )
 
 // clash returns why two listeners are not distinct: a reason, the field to change, and a sentence
-// about the other one; "" if they are distinct. Unsupported protocols never clash.
+// about the other one; "" if they are distinct.
 func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, field, problem string) {
 	name := o.Name
 	if o.Owner != l.Owner {
@@ -41,7 +41,7 @@ func clash(l, o *model.Listener) (reason gatewayv1.ListenerConditionReason, fiel
 
 // conflicts marks listeners that are not distinct. Within one object all of them lose (Gateway API,
 // "Handling indistinct Listeners"). The Gateway's own win over its ListenerSets', which win by
-// precedence (ListenerSetSpec.Listeners). A listener that lost does not conflict with others.
+// precedence. A listener that lost does not conflict with others.
 func (b *listenerBuilder) conflicts() {
 	for first := 0; first < len(b.state); {
 		last := first
@@ -67,7 +67,6 @@ func (b *listenerBuilder) conflicts() {
 	}
 }
 
-// against marks listener i if it clashes with a served one from a up to z.
 func (b *listenerBuilder) against(i, a, z int, fix string) bool {
 	for j := a; j < z; j++ {
 		if b.state[j].source != b.state[i].source && b.state[j].conflicted.Type != "" {
@@ -131,7 +130,7 @@ func chainName(l *model.Listener) string {
 }
 
 // overlaps marks HTTPS listeners whose hostname overlaps with another TLS listener's on the port: a
-// client may reuse a connection (Gateway API, OverlappingTLSConfig; such requests get 421).
+// client may reuse a connection (Gateway API, OverlappingTLSConfig).
 func overlaps(out *model.Gateway) {
 	for _, l := range out.Listeners {
 		var others []string

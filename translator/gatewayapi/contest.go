@@ -37,7 +37,6 @@ type contender struct {
 	place model.Place
 }
 
-// compare orders older routes first, then by name.
 func (c contender) compare(o contender) int {
 	return cmp.Or(
 		cmp.Compare(c.from.Created, o.from.Created),
@@ -52,8 +51,8 @@ func (c contender) loss(host string, winner report.Ref) model.Loss {
 }
 
 // streamLosses: only one route of connections gets a host, the one with the most specific hostname
-// for it, then the first. The others keep their remaining hosts, and all are accepted (required by
-// the conformance suite: TCPRouteMultipleRoutesAttachment, UDPRouteMultipleRoutesAttachment).
+// for it, then the first. All are accepted (conformance: TCPRouteMultipleRoutesAttachment,
+// UDPRouteMultipleRoutesAttachment).
 func streamLosses(all []contender) (losses []model.Loss) {
 	byHost := map[string][]contender{}
 	for _, c := range all {
@@ -73,8 +72,8 @@ func streamLosses(all []contender) (losses []model.Loss) {
 	return losses
 }
 
-// kindLosses: an HTTPRoute and a GRPCRoute whose hostnames intersect exclude each other. The first
-// gets the listener, and the other is not accepted there (Gateway API, GRPCRouteSpec.Hostnames).
+// kindLosses: an HTTPRoute and a GRPCRoute whose hostnames intersect exclude each other; the first
+// gets the listener (GRPCRouteSpec.Hostnames).
 func kindLosses(all []contender) (losses []model.Loss) {
 	taken := map[string]*claims{}
 	for _, kind := range []string{"HTTPRoute", "GRPCRoute"} {
@@ -109,7 +108,6 @@ func (c *claims) add(host string, owner report.Ref) {
 	}
 }
 
-// meets returns the route of a claimed host that intersects with one of hosts.
 func (c *claims) meets(hosts []string) (report.Ref, bool) {
 	for _, h := range hosts {
 		if owner, ok := c.below[h]; ok {

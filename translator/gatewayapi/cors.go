@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// originForm is the schema's form of an origin (CORSOrigin), without a wildcard in the middle.
+// originForm is the schema's form of an origin (CORSOrigin).
 var originForm = regexp.MustCompile(`^https?://(\*|(\*\.)?([a-zA-Z0-9-]+\.)*[a-zA-Z0-9-]+)(:[0-9]{1,5})?$`)
 
 func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.CORS {
@@ -54,7 +54,7 @@ func (b *ruleBuilder) cors(spec *gatewayv1.HTTPCORSFilter, field string) *model.
 	return out
 }
 
-// origin normalizes an origin as browsers send it: lower case, without the scheme's default port.
+// origin normalizes an origin as browsers send it.
 func origin(o string) string {
 	o = strings.ToLower(o)
 	for scheme, port := range map[string]string{"http://": ":80", "https://": ":443"} {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// maxWeights limits the sum of the weights of a cluster's endpoints. Envoy's limit of 2^32-1
-// includes draining endpoints.
+// maxWeights limits the sum of a cluster's weights: Envoy's limit of 2^32-1 includes draining
+// endpoints.
 const maxWeights = 1 << 31
 
 // DatagramShare is one backend of a UDPRoute with its endpoints.
@@ -19,10 +19,9 @@ type DatagramShare struct {
 	Endpoints []netip.AddrPort
 }
 
-// DatagramEndpoints divides each backend's weight among its endpoints, so that its share does not
-// depend on their number. model.DropAddress gets the share of backends without endpoints
-// (UDPRouteRule, backendRefs: "Packet drops must respect weight"). If no backend has endpoints, the
-// result is empty, and everything is dropped.
+// DatagramEndpoints divides each backend's weight among its endpoints. model.DropAddress gets the
+// share of backends without endpoints (UDPRouteRule, backendRefs: "Packet drops must respect
+// weight"). If no backend has endpoints, the result is empty, and everything is dropped.
 func DatagramEndpoints(shares []DatagramShare) []model.Endpoint {
 	parts := map[netip.AddrPort]*big.Rat{}
 	add := func(at netip.AddrPort, part *big.Rat) {

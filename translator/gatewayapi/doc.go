@@ -2,13 +2,11 @@
 // are ours, which listeners take traffic, where routes attach, what their rules do and in which
 // order, and the reports to users.
 //
-// translator calls it, with one function for each result. Class and Gateway are for an operator's
-// objects. For routes, Candidate returns the listeners that may take a route, Contest decides
-// between candidates of a listener that exclude each other, and Attach returns the result.
-// VirtualHost returns a host of a chain for requests, Stream a host of a listener for connections.
-// report.go has the reports. Certificate and ClientTrust read what listeners reference.
-// backendtls.go decides which BackendTLSPolicy is in force for a backend. Every lookup of an
-// import's name goes through ImportNamed (meaning.go). Pools and imports come from Backends.
+// translator calls it, with one function for each result. For routes, Candidate returns the
+// listeners that may take a route, Contest decides between candidates of a listener that exclude
+// each other, and Attach returns the result. VirtualHost returns a host of a chain for requests,
+// Stream a host of a listener for connections. Every lookup of an import's name goes through
+// ImportNamed (meaning.go). Pools and imports come from Backends.
 //
 // Invariants: functions are pure. They read objects only through their store.Reader, by index keys
 // and never whole tables, so the reads are the dependencies. Results are immutable, sorted, and
@@ -18,8 +16,7 @@
 // # Decisions
 //
 // Certificates are encoded again for Envoy (certificate.go, trust.go), which parses PEM more
-// strictly than Go: it rejects headers, for instance. So the bytes at a proxy may differ from the
-// Secret's.
+// strictly than Go: the bytes at a proxy may differ from the Secret's.
 //
 // A BackendTLSPolicy without a valid CA removes the endpoints: the cluster stays, requests get 503,
 // and nothing meant for TLS is sent in cleartext.

@@ -14,22 +14,21 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonExpressions is the reason for a route with rules whose regular expressions exceed a budget;
-// the specification leaves it open.
+// reasonExpressions is for a route with rules whose regular expressions exceed a budget.
 const reasonExpressions gatewayv1.RouteConditionReason = "TooManyRegularExpressions"
 
-// Budgets of regular expressions, counted for each host and each of Envoy's routes, as Envoy
-// compiles them. Envoy compiles all expressions of a route configuration again with each change, at
-// 1 to 3 us an instruction, on its main thread: 50,000 instructions take about 100 ms for every
-// change of every route of the chain. An expression takes 3 KiB, 20 bytes an instruction, and up to
-// 2.8 MiB of states under hostile requests: 512 of them fit into Envoy's default heap.
+// Budgets of regular expressions, counted for each host and each of Envoy's routes. Envoy compiles
+// all expressions of a route configuration again with each change, at 1 to 3 us an instruction, on
+// its main thread: 50,000 instructions take about 100 ms. An expression takes 3 KiB, 20 bytes an
+// instruction, and up to 2.8 MiB of states under hostile requests: 512 of them fit into Envoy's
+// default heap.
 var (
 	routeBudget     = model.Expressions{Number: 128, Size: 10_000} // in one host
 	namespaceBudget = model.Expressions{Number: 256, Size: 25_000} // on one Gateway
 	gatewayBudget   = model.Expressions{Number: 512, Size: 50_000}
 )
 
-// Share returns the expression budget on a Gateway for one of several namespaces with routes.
+// Share returns a namespace's expression budget on a Gateway.
 func Share(namespaces int) model.Expressions {
 	n := uint32(max(1, namespaces))
 	return model.Expressions{
@@ -41,7 +40,7 @@ func Share(namespaces int) model.Expressions {
 // Budget limits the regular expressions of routes in a virtual host.
 type Budget struct {
 	Over  func(a *model.Attachment, rule int) bool // whether a rule, by its index, has an Overrun
-	Wider model.Expressions                        // of routes of wider hostnames, together
+	Wider model.Expressions                        // of wider hostnames' routes together
 }
 
 // expressions counts a rule's expressions, without their sizes if there are more than a route may
@@ -69,7 +68,7 @@ func HasExpressions(a *model.Attachment) bool {
 
 // Overruns returns the rules of a namespace's routes on a Gateway whose expressions exceed a
 // budget: each route's own, and then the namespace's share, with older routes first. attached are
-// the namespace's routes with expressions. The result is sorted by route and rule.
+// the namespace's routes with expressions. The result is sorted.
 func Overruns(gateway string, namespaces int, attached []*model.Attachment) (out []model.Overrun) {
 	attached = slices.SortedFunc(slices.Values(attached), func(a, b *model.Attachment) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Route.Name, b.Route.Name),

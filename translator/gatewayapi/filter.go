@@ -23,11 +23,10 @@ type filters struct {
 	auth              *model.ExternalAuth
 	clusters          []model.ClusterID    // needed by mirrors and auth
 	subset            *v1alpha1.PoolPolicy // of an ExtensionRef
-	// fails is set if a mandatory filter references a missing object: requests get 500.
+	// fails is set if a mandatory filter references a missing object.
 	fails bool
 }
 
-// own returns the filters of a backendRef that need a route; nil if it has no such filter.
 func (f *filters) own() *model.OwnFilters {
 	if f.redirect == nil && f.rewritePath == (model.PathChange{}) && f.mirrors == nil && f.cors == nil &&
 		f.auth == nil {
@@ -86,8 +85,8 @@ func (b *ruleBuilder) filters(specs []gatewayv1.HTTPRouteFilter, matches []model
 	return f
 }
 
-// headers reads a header modifier; the first of equal names counts. Envoy only changes the Host
-// header by rewriting, so setting it fills host, if given.
+// headers reads a header modifier; the first of equal names counts. Envoy only changes Host by
+// rewriting, so setting it fills host.
 func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, host *string) model.HeaderChanges {
 	read := func(list []gatewayv1.HTTPHeader, field string, set bool) (out []model.Header) {
 		for i, h := range list {
@@ -124,8 +123,8 @@ func (b *ruleBuilder) headers(spec *gatewayv1.HTTPHeaderFilter, field string, ho
 // token is the form of a header's name (RFC 9110, 5.6.2).
 var token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// headerName returns a header's name in lower case. The schema does not check all names, and Envoy
-// rejects a whole route configuration for an invalid one.
+// headerName returns a header's name in lower case. Envoy rejects a whole route configuration for
+// an invalid one.
 func (b *ruleBuilder) headerName(name, field string) string {
 	if !token.MatchString(name) {
 		b.unsupported(field, "%q is not the name of a header", name)

@@ -17,8 +17,8 @@ import (
 
 const anyAddress = "0.0.0.0"
 
-// Gateway decides a Gateway and its listeners. key is "namespace/name". The result is nil if the
-// Gateway does not exist or is not ours (see NotOurs).
+// Gateway decides a Gateway ("namespace/name") and its listeners; nil if it does not exist or is
+// not ours (see NotOurs).
 func Gateway(r store.Reader, cfg Config, key string) *model.Gateway {
 	gw, ok := store.Gateways.Get(r, key)
 	if !ok {
@@ -168,7 +168,7 @@ func gatewayConditions(out *model.Gateway, rejected, unshown *report.Condition) 
 }
 
 // Ports lists a Gateway's ports by number, each with a filter chain for each HTTPS listener and one
-// for all cleartext listeners. Streams are left out, because they come from routes.
+// for all cleartext listeners. Streams come from routes.
 func Ports(gw *model.Gateway) []model.Port {
 	ports := map[model.Socket]*model.Port{}
 	for _, l := range gw.Listeners {

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// A GRPCRoute's rules only differ from an HTTPRoute's in their matches: filters, backends and
-// session persistence have the same fields at the same paths.
+// A GRPCRoute's rules only differ from an HTTPRoute's in their matches.
 
 func (b *ruleBuilder) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	if len(rules) == 0 { // a route without rules takes every gRPC request, and has no backend
@@ -76,7 +75,7 @@ func (b *ruleBuilder) grpcMatch(spec *gatewayv1.GRPCRouteMatch, field string) mo
 	return m
 }
 
-// anyName matches one element of a gRPC path, /SERVICE/METHOD.
+// one element of a gRPC path, /SERVICE/METHOD
 const anyName = "[^/]+"
 
 func (b *ruleBuilder) grpcMethod(m *model.Match, spec *gatewayv1.GRPCMethodMatch, field string) {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Hostnames are in lower case, in three forms: "example.com", "*.example.com" (one or more labels
-// before the suffix) and "*" (every host; also for an empty hostname).
+// Hostnames are in lower case: "example.com", "*.example.com" (one or more labels before the
+// suffix) and "*" (every host; also for an empty hostname).
 
 // covers reports whether pattern matches every host that host matches.
 func covers(pattern, host string) bool {
@@ -19,7 +19,6 @@ func covers(pattern, host string) bool {
 	return wild && strings.HasSuffix(strings.TrimPrefix(host, "*"), suffix)
 }
 
-// intersect returns the more specific of two hostnames if one covers the other.
 func intersect(a, b string) (string, bool) {
 	switch {
 	case covers(a, b):
@@ -30,7 +29,7 @@ func intersect(a, b string) (string, bool) {
 	return "", false
 }
 
-// bySpecificity orders hostnames by the specification: exact ones, then wildcards, longest first.
+// bySpecificity orders hostnames: exact ones, then wildcards, longest first.
 func bySpecificity(a, b string) int {
 	return cmp.Or(
 		cmp.Compare(wildness(a), wildness(b)),
@@ -64,9 +63,8 @@ func Covering(host string) []string {
 	}
 }
 
-// ownerOf returns the listener of a host: among the listeners with traffic on l's port and with the
-// same use of server names, the one with the most specific hostname that covers the host (Gateway
-// API, "Listener Isolation").
+// ownerOf returns the listener of a host: on l's port and with the same use of server names, the
+// one with the most specific hostname that covers the host (Gateway API, "Listener Isolation").
 func ownerOf(gw *model.Gateway, l *model.Listener, host string) *model.Listener {
 	var owner *model.Listener
 	for _, o := range gw.Listeners {

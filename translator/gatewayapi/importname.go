@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-project/penstock/multicluster/selection"
 )
 
-// Imported returns an import with its object's clusters and the members' Offers, restricted to the
-// clusters that its PoolPolicy allows; false if neither object nor Offer exists.
+// Imported returns an import with its object's clusters and the members' Offers that its PoolPolicy
+// allows; false if neither object nor Offer exists.
 func Imported(r store.Reader, key string) (*inferenceapi.InferencePoolImport, bool) {
 	obj, _, ok := ImportedWithin(r, key)
 	return obj, ok
 }
 
-// ImportedWithin is Imported, with the names of the clusters that spec.selection.within of the
-// PoolPolicy excludes.
+// ImportedWithin is Imported, with the clusters that spec.selection.within of the PoolPolicy
+// excludes.
 func ImportedWithin(r store.Reader, key string) (obj *inferenceapi.InferencePoolImport, outside []string, ok bool) {
 	obj, ok = imported(r, key)
 	if !ok {
@@ -58,8 +58,7 @@ func OwnPlace(r store.Reader) selection.Place {
 	return selection.Place{Name: m.Cluster, Region: m.Region, Zone: m.Zone}
 }
 
-// PoolPolicies lists the policies of a pool. The first is in force: the oldest, then the first by
-// name.
+// PoolPolicies lists the policies of a pool; the first is in force.
 func PoolPolicies(r store.Reader, kind, namespace, name string) []*v1alpha1.PoolPolicy {
 	return slices.SortedStableFunc(
 		slices.Values(store.PoolPolicies.By(r, store.ByTarget, store.TargetKey(kind, namespace, name))),

@@ -16,9 +16,8 @@ import (
 
 func routeKind(kind string) report.Ref { return report.Ref{Group: gatewayv1.GroupName, Kind: kind} }
 
-// routeKinds returns the kinds of route that a listener takes, by protocol and TLS mode; nil for
-// unsupported protocols. A passthrough listener takes no TCPRoute, because only the server name
-// distinguishes its connections.
+// routeKinds returns the kinds of route that a listener takes; nil for unsupported protocols. A
+// passthrough listener takes no TCPRoute: only the server name distinguishes its connections.
 func routeKinds(protocol string, passthrough bool) []report.Ref {
 	switch gatewayv1.ProtocolType(protocol) {
 	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
@@ -49,12 +48,11 @@ type listenerBuilder struct {
 	reserved uint16
 }
 
-// listenerState holds a listener's problems; a zero Type means no problem.
 type listenerState struct {
 	field                          string // JSON path in the owner
-	source                         int    // 0 for the Gateway's own, then by descending precedence
+	source                         int    // 0: the Gateway's own; then by descending precedence
 	accepted, resolved, conflicted report.Condition
-	noCertificate                  bool // TLS must be terminated but no certificate is usable
+	noCertificate                  bool // no certificate is usable
 }
 
 func (b *listenerBuilder) add(spec *gatewayv1.Listener, source, i int) {

@@ -15,10 +15,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// reasonParentNotProgrammed is a reason of a ListenerSet's Programmed condition without a constant.
+// reasonParentNotProgrammed has no constant upstream.
 const reasonParentNotProgrammed gatewayv1.ListenerSetConditionReason = "ParentNotProgrammed"
 
-// parentOf returns the key of a ListenerSet's Gateway; "" for another kind of parent.
 func parentOf(set *gatewayv1.ListenerSet) string {
 	p := set.Spec.ParentRef
 	if p.Group != nil && *p.Group != gatewayv1.GroupName || p.Kind != nil && *p.Kind != "Gateway" {
@@ -39,8 +38,7 @@ func listenerSets(r store.Reader, key string) []*gatewayv1.ListenerSet {
 	})
 }
 
-// takes reports whether allowedListeners allows ListenerSets of a namespace; by default it does
-// not.
+// takes reports whether allowedListeners allows a namespace's ListenerSets; by default it does not.
 func takes(r store.Reader, gw *gatewayv1.Gateway, namespace string) bool {
 	a := gw.Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
@@ -80,8 +78,8 @@ func (b *listenerBuilder) sets() {
 	b.owner = b.out.Ref
 }
 
-// finishSets summarizes the listeners of each ListenerSet (Gateway API, ListenerSetConditionType).
-// gateway is the Gateway's Accepted condition, programmed its Programmed one.
+// finishSets summarizes each ListenerSet's listeners (ListenerSetConditionType). gateway and
+// programmed are the Gateway's Accepted and Programmed conditions.
 func (b *listenerBuilder) finishSets(gateway, programmed report.Condition) {
 	for i := range b.out.Sets {
 		set := &b.out.Sets[i]
@@ -143,8 +141,7 @@ func (b *listenerBuilder) share() {
 }
 
 // ListenerSetReport reports on a ListenerSet; nil if it does not exist or its Gateway is another
-// controller's. gateways returns a decided Gateway of ours; attached counts the routes of a
-// listener key.
+// controller's. attached counts the routes of a listener key.
 func ListenerSetReport(r store.Reader, cfg Config, key string, gateways func(key string) (*model.Gateway, bool),
 	attached func(gateway, listener string) int32) *report.Report {
 	set, ok := store.ListenerSets.Get(r, key)

@@ -16,8 +16,7 @@ import (
 // pathForm is the schema's form of exact paths and prefixes (HTTPPathMatch).
 var pathForm = regexp.MustCompile(`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$`)
 
-// wideEscape is an escape of a character above \xFF, which Go accepts and Envoy, which reads bytes,
-// rejects.
+// wideEscape is an escape above \xFF, which Go accepts and Envoy, which reads bytes, rejects.
 var wideEscape = regexp.MustCompile(`(^|[^\\])(\\\\)*\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}`)
 
 var methods = []gatewayv1.HTTPMethod{
@@ -119,7 +118,7 @@ func (b *ruleBuilder) path(m *model.Match, spec *gatewayv1.HTTPPathMatch, field 
 	}
 }
 
-// value reads a header or query parameter match. The first of equal names counts (specification).
+// value reads a header or query parameter match; the first of equal names counts (specification).
 func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field string) {
 	v := model.ValueMatch{Name: name, Value: value}
 	switch typ {
@@ -143,8 +142,8 @@ func (b *ruleBuilder) value(list *[]model.ValueMatch, typ, name, value, field st
 	}
 }
 
-// regexProblem returns why Envoy rejects a regular expression, which must match the whole value; ""
-// if it does not. Envoy would reject the whole route configuration.
+// regexProblem returns why Envoy rejects a regular expression, and with it the whole route
+// configuration.
 func regexProblem(pattern string) string {
 	if wideEscape.MatchString(pattern) {
 		return "characters above \\xFF must be written as they are, not as \\x{...}"

@@ -22,7 +22,7 @@ type Meaning struct {
 	Namespace, Import string
 	Cluster           string // "" for the whole import
 
-	written bool  // a user or another controller wrote the import of exactly that name
+	written bool  // a user or another controller wrote it
 	since   int64 // store.Offer.Since
 }
 
@@ -54,7 +54,7 @@ func (m *Meaning) compare(o *Meaning) int {
 
 // ImportNamed returns the key of the import that a name means, and the exporting cluster, or "" for
 // the whole import. Every lookup of a user's name must use it. A PoolPolicy's limits do not change
-// meanings: an excluded cluster keeps its name and takes no requests.
+// meanings: an excluded cluster keeps its name.
 func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, ok bool) {
 	list := meanings(r, namespace, name)
 	if len(list) == 0 {
@@ -63,7 +63,6 @@ func ImportNamed(r store.Reader, namespace, name string) (key, cluster string, o
 	return list[0].Key(), list[0].Cluster, true
 }
 
-// meanings lists the possible meanings of a name; the first is in force.
 func meanings(r store.Reader, namespace, name string) (out []Meaning) {
 	if m, ok := wholeImport(r, namespace, name); ok {
 		out = append(out, m)
@@ -133,8 +132,7 @@ func entered(obj *inferenceapi.InferencePoolImport, c *inferenceapi.ImportedClus
 	return since, true // written by a user, another controller, or an earlier release of the hub
 }
 
-// made reports whether Penstock, not a user, made an import from members' exports, here or as a
-// hub.
+// made reports whether Penstock made an import from members' exports, here or as a hub.
 func made(obj *inferenceapi.InferencePoolImport) bool {
 	return obj.Labels[v1alpha1.ImportedByLabel] != ""
 }
@@ -161,8 +159,7 @@ func HasItsName(r store.Reader, namespace, name string) bool {
 	return !ok || cluster == ""
 }
 
-// Ambiguous returns the finding about an ambiguous name of an import; false if the name is
-// unambiguous.
+// Ambiguous returns the finding about an ambiguous name of an import.
 func Ambiguous(r store.Reader, owner report.Ref, field, namespace, name string) (f report.Finding, ok bool) {
 	list := meanings(r, namespace, name)
 	if len(list) < 2 {

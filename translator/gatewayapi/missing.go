@@ -9,7 +9,7 @@ import (
 )
 
 // Missing returns why a referenced object has no effect, without a period: it is invalid, or else
-// absent, the caller's text, with a suggestion of a similar name.
+// the caller's text, with a suggestion of a similar name.
 func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	if invalid(r, ref) {
 		return ref.String() + " is invalid: see its findings"
@@ -17,7 +17,6 @@ func Missing(r store.Reader, from, ref report.Ref, absent string) string {
 	return absent + meantObject(r, from, ref)
 }
 
-// invalid reports whether files define an invalid object that is not in use.
 func invalid(r store.Reader, ref report.Ref) bool {
 	mark := report.Ref{Namespace: ref.Namespace, Name: store.InvalidName(ref.Kind, ref.Name)}
 	_, ok := store.Invalids.Get(r, mark.Key())
@@ -29,8 +28,6 @@ func NotExist(r store.Reader, from, ref report.Ref) string {
 	return Missing(r, from, ref, ref.String()+" does not exist")
 }
 
-// meantObject suggests an object of the same kind and namespace with a similar name, if from may
-// refer to it.
 func meantObject(r store.Reader, from, ref report.Ref) string {
 	if !Granted(r, from, ref) {
 		return ""
@@ -44,8 +41,7 @@ func meantObject(r store.Reader, from, ref report.Ref) string {
 }
 
 // Elsewhere suggests the pool or import with the same name in another namespace: "; did you mean
-// …?", or "". If namespaces belong to several users, it discloses nothing without a grant. A
-// folder's files belong to one user.
+// …?", or "". If namespaces belong to several users, it discloses nothing without a grant.
 func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	if invalid(r, ref) {
 		return ""
@@ -67,12 +63,11 @@ func Elsewhere(r store.Reader, from, ref report.Ref) string {
 	return ""
 }
 
-// mostNames limits the objects that are searched for a suggestion, because each of their changes
-// recomputes the reference.
+// mostNames limits the search for a suggestion: each object's change recomputes the reference.
 const mostNames = 64
 
-// idsOf lists the primary keys of objects of a kind with an index key; nil for more than mostNames,
-// for kinds without the index, and for kinds that the store holds on demand.
+// idsOf lists the primary keys of objects with an index key; nil for more than mostNames, for kinds
+// without the index, and for kinds that the store holds on demand.
 func idsOf(r store.Reader, ref report.Ref, index, key string) []string {
 	matches := func(k store.Kind) bool { return k.Group() == ref.Group && k.Kind() == ref.Kind }
 	i := slices.IndexFunc(store.Tables(), matches)
@@ -90,8 +85,7 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// onDemand reports whether the store only holds what is read of a kind, which prevents a search. A
-// folder's tables are complete.
+// onDemand reports whether the store only holds what is read of a kind, which prevents a search.
 func onDemand(r store.Reader, kind string) bool {
 	graph, ok := r.(interface{ OnDemand(table string) bool })
 	return ok && graph.OnDemand(kind)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// compare orders matches as the specification tries them (Gateway API, HTTPRouteSpec.Hostnames,
-// HTTPRouteRule.Matches and GRPCRouteRule.Matches). HTTP and gRPC matches never meet, because of
+// compare orders matches as the specification tries them (HTTPRouteSpec.Hostnames,
+// HTTPRouteRule.Matches, GRPCRouteRule.Matches). HTTP and gRPC matches never meet, because of
 // Contest.
 func (c candidate) compare(o candidate) int {
 	byPath := cmp.Or(
@@ -32,8 +32,8 @@ func (c candidate) compare(o candidate) int {
 	)
 }
 
-// pathRank ranks regular expressions, which the specification leaves open, between exact paths and
-// prefixes: behind prefixes, any rule for "/" would hide them.
+// pathRank ranks regular expressions, which the specification leaves open, before prefixes: behind
+// them, any rule for "/" would hide them.
 func pathRank(m *model.Match) int {
 	switch m.PathKind {
 	case model.PathExact:

@@ -85,8 +85,8 @@ func (b *ruleBuilder) queryParameter(m *model.Match, q gatewayv1.HTTPQueryParamM
 	}
 }
 
-// sentForms returns an expression for all encodings of a query parameter's value: literal and
-// percent-encoded. An encoded value is decoded first. It is "" if only one form exists.
+// sentForms returns an expression for all encodings of a query parameter's value; "" if only one
+// exists. An encoded value is decoded first.
 func sentForms(value string) string {
 	var out strings.Builder
 	several := false
@@ -111,7 +111,6 @@ func sentForms(value string) string {
 	return out.String()
 }
 
-// sentForm returns an expression for the possible forms of one byte in a query.
 func sentForm(c byte, plain bool) string {
 	forms := []string{fmt.Sprintf("%%(?i:%02x)", c)}
 	switch {
@@ -138,8 +137,7 @@ func (b *ruleBuilder) reachablePattern(pattern string, never func(string) bool, 
 	}
 }
 
-// demanded returns a text that every match of an expression contains and for which never is true;
-// else "".
+// demanded returns a text that every match of an expression contains and for which never is true.
 func demanded(re *syntax.Regexp, never func(string) bool) string {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -45,7 +45,6 @@ func findRoute(r store.Reader, key string) (route, bool) {
 	return route{}, false
 }
 
-// hosts returns a route's hostnames in lower case, sorted; "*" without any.
 func (rt route) hosts() []string {
 	if len(rt.hostnames) == 0 {
 		return []string{"*"}

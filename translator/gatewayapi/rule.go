@@ -20,10 +20,8 @@ type problem struct {
 	fix    string
 }
 
-// ruleBuilder decides the rules of one route.
-//
-// A rule with a problem answers 500 for every valid match, so that other rules do not take its
-// traffic.
+// ruleBuilder decides the rules of one route. A rule with a problem answers 500 for every valid
+// match, so that other rules do not take its traffic.
 type ruleBuilder struct {
 	r        store.Reader
 	backends Backends
@@ -89,7 +87,7 @@ func (b *ruleBuilder) httpRules(rules []gatewayv1.HTTPRouteRule) {
 	}
 }
 
-// rule decides one rule; matches reads its matches, which differ in a GRPCRoute.
+// rule decides one rule; matches reads its matches.
 func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(field string) []model.Match) model.Rule {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	rule := model.Rule{Index: i}
@@ -111,8 +109,8 @@ func (b *ruleBuilder) rule(spec *gatewayv1.HTTPRouteRule, i int, matches func(fi
 	return rule
 }
 
-// errorAction returns the action of a rule that cannot work: 500 (Gateway API, HTTPRouteRule), or
-// 503 for a GRPCRoute, which Envoy turns into UNAVAILABLE (GRPCRouteRule).
+// errorAction returns the action of a rule that cannot work: 500 (HTTPRouteRule), or 503 for a
+// GRPCRoute, which Envoy turns into UNAVAILABLE (GRPCRouteRule).
 func (b *ruleBuilder) errorAction(body string) model.Action {
 	status := uint32(500)
 	if b.grpc() {
@@ -123,7 +121,6 @@ func (b *ruleBuilder) errorAction(body string) model.Action {
 
 func (b *ruleBuilder) grpc() bool { return b.out.Route.Kind == "GRPCRoute" }
 
-// streams reports whether the route forwards connections or datagrams, not requests.
 func (b *ruleBuilder) streams() bool {
 	return b.out.Route.Kind == "TLSRoute" || b.out.Route.Kind == "TCPRoute" || b.datagrams()
 }
@@ -161,8 +158,7 @@ func (b *ruleBuilder) elsewhere() string {
 	return ", or follow other rules if only a match that cannot be read selects them"
 }
 
-// action reads a rule's action. Problems go to b.problems; if the rule has any, the result is not
-// used.
+// action reads a rule's action. With any problem in b.problems, the result is not used.
 func (b *ruleBuilder) action(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string,
 	before int) model.Action {
 	f := b.filters(spec.Filters, matches, field+".filters", false)
@@ -217,8 +213,8 @@ func (b *ruleBuilder) warn(field, text, fix string) {
 }
 
 // conditions adds the rules' problems to a parent's Accepted condition. If all rules have problems,
-// the route is not accepted; if some do, it is PartiallyInvalid (Gateway API,
-// RouteConditionPartiallyInvalid: "Dropped Rule").
+// the route is not accepted; if some do, it is PartiallyInvalid (RouteConditionPartiallyInvalid:
+// "Dropped Rule").
 func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	if len(b.dropped) == 0 || parent[0].Status != report.True {
 		return parent
@@ -240,8 +236,7 @@ func (b *ruleBuilder) conditions(parent []report.Condition) []report.Condition {
 	return append(parent, c)
 }
 
-// resolvedRefs returns the route's ResolvedRefs condition, with the reason of the first unresolved
-// reference.
+// resolvedRefs has the reason of the first unresolved reference.
 func (b *ruleBuilder) resolvedRefs() report.Condition {
 	if len(b.unresolved) == 0 {
 		return trueCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs)

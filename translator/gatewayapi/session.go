@@ -12,7 +12,7 @@ import (
 )
 
 // session reads a rule's sessionPersistence. It is for Services, and for imports, whose sessions
-// stay in one cluster. A pool's picker chooses its endpoints better than a cookie, by the prompts'
+// stay in one cluster. A pool's picker chooses endpoints better than a cookie, by the prompts'
 // common prefixes.
 func (b *ruleBuilder) session(spec *gatewayv1.HTTPRouteRule, matches []model.Match, field string) *model.Session {
 	s := spec.SessionPersistence
@@ -83,8 +83,7 @@ func (b *ruleBuilder) sessionName(s *gatewayv1.SessionPersistence, header bool, 
 	return fmt.Sprintf("%s%016x", prefix, xxhash.Sum64String(id))
 }
 
-// commonPrefix returns the common path of a rule's matches for its cookies; "/" without one, or if
-// it is not valid in a cookie.
+// commonPrefix returns the matches' common path for cookies; "/" without a valid one.
 func commonPrefix(matches []model.Match) string {
 	path := ""
 	for _, m := range matches {

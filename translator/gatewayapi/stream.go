@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// stream decides a rule of a TLSRoute, TCPRoute or UDPRoute. Only the first rule counts; the
-// current schema allows no others.
+// stream decides a rule of a TLSRoute, TCPRoute or UDPRoute. Only the first rule counts.
 func (b *ruleBuilder) stream(name *gatewayv1.SectionName, specs []gatewayv1.BackendRef, i int) {
 	field := fmt.Sprintf("spec.rules[%d]", i)
 	if i > 0 {
@@ -96,7 +95,6 @@ func DatagramClusters(gw *model.Gateway) (out []model.ClusterID) {
 	return out
 }
 
-// streamCluster returns a Service's cluster on a listener for connections; zero stays zero.
 func streamCluster(tcp model.ClusterID, passthrough bool) model.ClusterID {
 	if tcp.IsZero() || !passthrough {
 		return tcp

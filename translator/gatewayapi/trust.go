@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/certificates"
 )
 
-// caKey is the key of CA certificates in a ConfigMap (Gateway API, CACertificateRefs).
+// Gateway API, CACertificateRefs
 const caKey = "ca.crt"
 
 type caProblem int
@@ -29,7 +29,7 @@ type trustProblem struct {
 	text  string
 }
 
-// trust joins the certificates of ConfigMaps as PEM. from is the object that references them.
+// trust joins the certificates of ConfigMaps. from is the object that references them.
 func trust(r store.Reader, from report.Ref, refs []report.Ref) (bundle []byte, problems []trustProblem) {
 	for i, ref := range refs {
 		certs, why, text := caCertificates(r, from, ref)

@@ -13,8 +13,8 @@ import (
 )
 
 // VirtualHost orders the routes of a host of a chain. attached are the routes of the host and of
-// hostnames that cover it (Covering), in any order; routes of other listeners are ignored. Nil if
-// neither a listener nor a route has the host on this chain.
+// hostnames that cover it (Covering). Nil if neither a listener nor a route has the host on this
+// chain.
 //
 // The specification orders rules across a listener's hostnames: *.a.com may answer requests that
 // x.a.com does not match. Envoy's virtual hosts do not fall through, so x.a.com includes the routes
@@ -86,8 +86,8 @@ func VirtualHost(gw *model.Gateway, chain, host string, attached []*model.Attach
 	return vh
 }
 
-// mostSpecific returns the most specific of a route's hostnames that covers host. It ignores the
-// listener's hostname: on a listener x.a.com, *.a.com still precedes *.
+// mostSpecific returns the most specific of a route's hostnames that covers host, whatever the
+// listener's hostname is.
 func mostSpecific(hostnames []string, host string) (best string) {
 	for _, h := range hostnames {
 		if covers(h, host) && (best == "" || bySpecificity(h, best) < 0) {
@@ -164,8 +164,8 @@ func matchKey(m *model.Match) string {
 	return b.String()
 }
 
-// routeName returns "KIND/NAMESPACE/NAME/RULE/HASH". RULE is the rule's name, absent without one;
-// HASH is the match's. So reordering rules renames nothing.
+// routeName returns "KIND/NAMESPACE/NAME/RULE/HASH": the rule's name, if it has one, and the
+// match's hash. Reordering rules renames nothing.
 func routeName(owner report.Ref, rule, match string) string {
 	parts := []string{owner.Kind, owner.Namespace, owner.Name}
 	if rule != "" {

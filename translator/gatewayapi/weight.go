@@ -12,7 +12,7 @@ import (
 type share struct {
 	weight            uint32
 	backend           string   // store.TargetKey
-	targets           []Target // none: unresolved; without a share above 0 the backend counts as weight 0
+	targets           []Target // none: unresolved; without a share above 0, weight 0
 	clusters          []model.ClusterID
 	hops              []model.HopID
 	members           *Members // Resolution.Members
@@ -22,10 +22,8 @@ type share struct {
 }
 
 // weigh converts the weights of a rule's backendRefs and the shares within them into exact weights
-// of clusters. Backends without weight are left out, including imports whose clusters all have
-// weight 0. An unresolved backend keeps its share, without a cluster: 500.
-//
-// An import with several exporting clusters is one cluster of hops to them.
+// of clusters. Backends without weight are left out. An unresolved backend keeps its share, without
+// a cluster: 500. An import with several exporting clusters is one cluster of hops to them.
 func weigh(shares []share) []model.WeightedBackend {
 	var out []model.WeightedBackend
 	var parts []*big.Rat
