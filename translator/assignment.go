@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// assignment returns the endpoints of a cluster; false if its object is gone.
 func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignment, bool) {
 	a := &model.Assignment{Cluster: id}
 	switch id {
@@ -85,21 +84,19 @@ func (t *tables) assignment(r *graph.Reader, id model.ClusterID) (*model.Assignm
 	return nil, false
 }
 
-// lost reports whether an external picker has just ended.
 func lost(r *graph.Reader, id model.ClusterID) bool {
 	d, ok := store.Dialects.Get(r, id.As(model.Plain).String())
 	return ok && d.Lost
 }
 
-// markUnhealthy makes Envoy bypass a picker at once, before its health check fails. This matters
-// for a picker that reads bodies as a stream, whose calls Envoy could not skip.
+// markUnhealthy makes Envoy bypass a picker at once: it could not skip calls of a picker that reads
+// bodies as a stream.
 func markUnhealthy(a *model.Assignment) {
 	for i := range a.Endpoints {
 		a.Endpoints[i].Unhealthy = true
 	}
 }
 
-// frozen reports whether an external picker has just stopped responding.
 func frozen(r *graph.Reader, id model.ClusterID) bool {
 	d, ok := store.Dialects.Get(r, id.As(model.Plain).String())
 	return ok && d.Frozen
@@ -159,8 +156,8 @@ func (t *tables) assignPool(r *graph.Reader, a *model.Assignment) bool {
 	return true
 }
 
-// hopsOf returns the endpoints of a pool that cannot share a cluster with hops: a hop to the pool
-// itself, then one to each spill target.
+// hopsOf returns the endpoints of a pool behind hops: a hop to the pool itself, then one to each
+// spill target.
 func hopsOf(p *model.Pool) []model.Endpoint {
 	out := []model.Endpoint{{Hop: p.OwnHop()}}
 	for i, s := range p.Spill {
@@ -188,7 +185,7 @@ func memberHops(imp *model.Import, weights []uint32) (out []model.Endpoint) {
 }
 
 // hopWeights returns the exporters' weights or, if our picker chooses, each member's number of
-// servers, for requests without a pick. A member with unknown servers gets the mean of the others.
+// servers, for requests without a pick. Unknown numbers get the mean.
 func (t *tables) hopWeights(r *graph.Reader, imp *model.Import) []uint32 {
 	weights := make([]uint32, len(imp.Members))
 	for i := range imp.Members {
@@ -231,8 +228,8 @@ func endpoints(addrs []netip.AddrPort) []model.Endpoint {
 	return out
 }
 
-// remoteEndpoints returns endpoints in another cluster. If only some use TLS, the others are marked
-// as cleartext, unless a policy requires TLS for all (secured).
+// remoteEndpoints marks addresses without TLS as cleartext if others use it, unless a policy
+// requires TLS for all (secured).
 func remoteEndpoints(addrs []model.RemoteAddress, secured bool) []model.Endpoint {
 	_, mixed := inference.RemoteTLS(addrs)
 	out := make([]model.Endpoint, len(addrs))

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// budgetTables keep the routes of each namespace within their budget of Envoy's time on the chains
-// of other namespaces' Gateways.
+// budgetTables keep each namespace's routes within their budget of Envoy's time on the chains of
+// other namespaces' Gateways.
 type budgetTables struct {
 	// chains with charges of wildcard hostnames: at most 1<<crowd hosts
 	crowds  *graph.Table[chainKey, int]
@@ -39,25 +39,24 @@ func (k budgetKey) compare(o budgetKey) int {
 		strings.Compare(k.namespace, o.namespace))
 }
 
-// sizeKey selects the routes of a budgetKey that cost less than 1<<size microseconds, and at least
-// half of that.
+// sizeKey selects the routes of a budgetKey that cost at least half of 1<<size microseconds, and
+// less than that.
 type sizeKey struct {
 	budgetKey
 	size int
 }
 
-// sizes is the number of sizes. The last one exceeds the largest budget, a minute.
+// The last size exceeds the largest budget, a minute.
 const sizes = 28
 
 func sizeOf(cost time.Duration) int { return min(bits.Len64(uint64(cost.Microseconds())), sizes-1) }
 
-// crowdKey selects the routes with a number of hosts on a listener of a chain.
 type crowdKey struct {
 	chainKey
 	hosts int
 }
 
-// mostHosts is the maximum number of hostnames of a route (Gateway API).
+// Gateway API's limit for a route
 const mostHosts = 16
 
 func (t *tables) declareBudgets() {
@@ -149,8 +148,8 @@ func budgetOf(route string, on gatewayapi.ChainCharge) budgetKey {
 	return budgetKey{on.Gateway, on.Chain, routeRef(route)[0].Namespace}
 }
 
-// cut adds up a namespace's routes only if they may exceed their budget. Otherwise a change of one
-// route would read all of them.
+// cut adds up a namespace's routes only if they may exceed their budget, or a change of one route
+// would read all of them.
 func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bool) {
 	gw, ok := t.gateways.Get(r, key.gateway)
 	if !ok {
@@ -197,7 +196,6 @@ func (t *tables) cut(r *graph.Reader, key budgetKey) (none gatewayapi.Cut, ok bo
 	return cut, over || copies != nil
 }
 
-// overBudget returns the chains from which a budget excludes a route.
 func (t *tables) overBudget(r *graph.Reader, key string, c *model.Candidate) (losses []model.Loss) {
 	for _, at := range gatewayapi.Neighbours(c) {
 		cut, ok := t.cuts.Get(r, budgetOf(key, at))

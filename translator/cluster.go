@@ -85,8 +85,7 @@ func (t *tables) cluster(r *graph.Reader, id model.ClusterID) (*model.Cluster, b
 }
 
 // endCalls makes Envoy end the calls in flight to a frozen picker, by changing its cluster. All
-// endpoints are unhealthy meanwhile, so no health check is needed, and the new cluster is in force
-// without a wait for its first check.
+// endpoints are unhealthy meanwhile, so the new cluster needs no first check.
 func endCalls(c *model.Cluster) { c.HealthService = "" }
 
 // poolCluster decides where a request without a usable pick goes (DESIGN, "What Envoy gets").
@@ -110,8 +109,6 @@ func poolCluster(p *model.Pool, id model.ClusterID) *model.Cluster {
 	return c
 }
 
-// serviceCluster returns the cluster of a port of a Service or ServiceImport. Without such a port
-// it has no endpoints either.
 func serviceCluster(svc *services.Backend, id model.ClusterID, policy *gatewayapi.BackendTLS) *model.Cluster {
 	c := &model.Cluster{Name: id, Protocol: model.HTTP1, Owners: []report.Ref{svc.Ref}}
 	port := services.Port(svc.Service, id.Port, services.Transport(id))
@@ -149,8 +146,8 @@ func (t *tables) poolOrParents(r *graph.Reader, id model.ClusterID) (*model.Pool
 	return m.Pool, imp.Ref, true
 }
 
-// importMember returns the exporting cluster of a cluster; false if the import now reaches it in
-// another mode.
+// importMember returns a cluster's exporting cluster; false if the import now reaches it in another
+// mode.
 func (t *tables) importMember(r *graph.Reader, id model.ClusterID) (*model.Import, *model.ImportMember, bool) {
 	imp, ok := t.imports.Get(r, id.Key())
 	if !ok {

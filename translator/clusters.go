@@ -32,7 +32,7 @@ type assignment struct {
 	outside []string
 }
 
-// cluster is a cluster for any Gateway. Equal bytes imply equal models.
+// cluster is for any Gateway. Equal bytes imply equal models.
 type cluster struct {
 	model *model.Cluster
 	encoded
@@ -91,8 +91,8 @@ func (t *tables) declareClusters() {
 	})
 }
 
-// externalPicker returns how this process calls a picker, in the same way as Envoy. users are
-// clusters whose routes lead to the picker.
+// externalPicker returns how this process calls a picker, as Envoy does. users are clusters whose
+// routes lead to the picker.
 func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...model.ClusterID) (model.ExternalPicker,
 	bool) {
 	c, ok := t.cluster(r, id)
@@ -117,7 +117,7 @@ func (t *tables) externalPicker(r *graph.Reader, id model.ClusterID, users ...mo
 	return p, true
 }
 
-// bundle returns the CAs that tls trusts, in PEM; nil for this machine's CAs.
+// bundle returns tls's CAs in PEM; nil for this machine's CAs.
 func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 	if tls.Trust == "" {
 		return nil
@@ -129,7 +129,7 @@ func (t *tables) bundle(r *graph.Reader, tls *model.UpstreamTLS) []byte {
 }
 
 // besidePicks adds the other ports of an exporting cluster's picker. False if this process needs
-// none of them: our picker relays to it, and it has no other port.
+// none of them.
 func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.ExternalPicker) bool {
 	imp, i, ok := inference.ImportedCluster(r, id)
 	if !ok || imp.Status.Clusters[i].EndpointPicker == nil {
@@ -157,8 +157,7 @@ func (t *tables) besidePicks(r *graph.Reader, id model.ClusterID, p *model.Exter
 }
 
 // clientCertificate returns the SDS name of the certificate of the first Gateway that has one and
-// whose routes lead to the clusters; "" without one. It reads the routes only if some Gateway
-// has a certificate.
+// whose routes lead to the clusters. It reads the routes only if some Gateway has a certificate.
 func (t *tables) clientCertificate(r *graph.Reader, users []model.ClusterID) string {
 	some := false
 	for _, name := range t.gatewayCertificates.All(r) {

@@ -9,42 +9,42 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Config configures translation. It does not change during a Translator's lifetime.
+// Config configures translation for a Translator's lifetime.
 type Config struct {
 	// Controller is the controllerName of our GatewayClasses.
 	Controller string
-	// AnyClass accepts Gateways whose GatewayClass does not exist: small folders need none.
+	// AnyClass accepts Gateways whose GatewayClass does not exist.
 	AnyClass bool
 	// AnyController accepts every Gateway, whatever its class is.
 	AnyController bool
-	// BehindService is set if proxies run behind a Service, which has the Gateways' addresses.
+	// BehindService is set if a Service in front of the proxies has the Gateways' addresses.
 	BehindService bool
 	// ReservedPort is a port that our proxies bind for themselves; 0 for none.
 	ReservedPort uint16
-	// Pickers are the addresses of our picker for Envoys.
+	// Pickers are our picker's addresses for Envoys.
 	Pickers []netip.AddrPort
-	// PickerSockets are paths of Unix sockets of our picker for Envoys on this machine, in addition
-	// to Pickers.
+	// PickerSockets are our picker's Unix sockets for Envoys on this machine, in addition to
+	// Pickers.
 	PickerSockets []string
-	// PickerService is the Service of our picker ("namespace/name"), and PickerPort the name of its
-	// port. If set, Envoys follow its endpoints, and Pickers is ignored.
+	// PickerService is our picker's Service ("namespace/name"), and PickerPort its port's name. If
+	// set, Envoys follow its endpoints, and Pickers is ignored.
 	PickerService, PickerPort string
-	// PickerName is the name in our picker's certificate. If set, the picker uses TLS and requires
-	// a key; both are in the store's Authority. "" for cleartext.
+	// PickerName is the name in our picker's certificate: the picker then uses TLS and requires a
+	// key; both are in the store's Authority. "" for cleartext.
 	PickerName string
 	// StandAlone, if set, makes this process pick for all InferencePools, on behalf of gateways
 	// that it does not configure.
 	StandAlone *inference.StandAlone
 	// OnDemand lists store tables that hold only what translation reads; Output.Wanted requests it.
 	OnDemand []string
-	// Slices is set if every Service has EndpointSlices, as in a Kubernetes cluster. Otherwise a
-	// Service without any selects its endpoints directly.
+	// Slices is set if every Service has EndpointSlices; otherwise a Service without any selects
+	// its endpoints directly.
 	Slices bool
 	// NoPublishers is set if model servers cannot connect to publish KV events.
 	NoPublishers bool
 	// Envoy configures all listeners.
 	Envoy envoy.Config
-	// Collector is the OpenTelemetry collector's address; invalid for no tracing.
+	// Collector is the OpenTelemetry collector; invalid for no tracing.
 	Collector netip.AddrPort
 }
 
@@ -56,8 +56,7 @@ func (c Config) ownClusters() []model.ClusterID {
 	return own
 }
 
-// noController is the controllerName of no GatewayClass, because an API server rejects it. A
-// stand-alone picker serves no Gateway.
+// noController is for a stand-alone picker, which serves no Gateway: an API server rejects it.
 const noController = "-"
 
 func (c Config) gatewayAPI() gatewayapi.Config {

@@ -3,24 +3,10 @@
 // store at once returns the same bytes.
 //
 // tables.go lists all results in order of computation: read it first. Each group of tables is
-// declared in the file of its name; keys.go has the composite keys:
-//
-//	gateways.go    Gateways and the certificates that they present
-//	pools.go       pools, imports, their members
-//	routes.go      candidates, contests, attachments
-//	hosts.go       virtual hosts, route configurations
-//	listeners.go   listeners, chains that forward connections
-//	hops.go        hops in front of pools
-//	clusters.go    clusters, assignments, external pickers
-//	secrets.go     SDS secrets
-//	reports.go     reports about objects
-//	panics.go      rows whose computation panics
-//	parents.go     Gateways through which other clusters reach a pool
-//	budgets.go     limits of a namespace's load on other namespaces' Envoys
-//
-// cluster.go and assignment.go decide one cluster and its endpoints; explain*.go follow one
-// request. gatewayapi and inference turn objects into the model, services resolves Services and
-// selectors to endpoints, envoy turns the model into protos, graph decides which rows to recompute.
+// declared in the file of its name; keys.go has the composite keys. cluster.go and assignment.go
+// decide one cluster and its endpoints; explain*.go follow one request. gatewayapi and inference
+// turn objects into the model, services resolves Services and selectors to endpoints, envoy turns
+// the model into protos, graph decides which rows to recompute.
 //
 // cmd makes one Translator, calls Update after each commit to the store, and passes on the Output:
 // resources to xds/cache, pools to the picker, reports to discovery/status.
@@ -33,19 +19,16 @@
 // Regular expressions have budgets (expressions.go here, and the figures in gatewayapi), because
 // Envoy compiles all expressions of a route configuration again for each change of it. A table
 // between routes and virtual hosts has a row for each namespace on a Gateway, so one tenant's
-// change reads no other tenant's row. The size of a program is estimated from its syntax tree, byte
-// by byte as Envoy reads it; a test compares it with Envoy's own. A rule above its budget answers
-// 500 to all requests that it might match. Otherwise a less specific rule, written for other
-// requests, would serve them.
+// change reads no other tenant's row. A rule above its budget answers 500 to all requests that it
+// might match. Otherwise a less specific rule, written for other requests, would serve them.
 //
 // The routes of a namespace have a budget of Envoy's time on each chain of another namespace's
 // Gateway (budgets.go here, Charge and Cut in gatewayapi, Cost in envoy). It is applied before
-// attachments, as a loss: an excluded route attaches nowhere, so later tables need not check. The
-// budget does not depend on the number of namespaces, which therefore changes no route. The cut is
-// the age of one route, so another route above the budget recomputes none of the others. Copies of
-// a route in narrower hosts (Place.Narrow) are counted by the chain's hosts rounded up to a power
-// of two, so that one more host rarely changes anything. Routes of the Gateway's own namespace need
-// no row and no read.
+// attachments, as a loss: an excluded route attaches nowhere. The budget does not depend on the
+// number of namespaces, which therefore changes no route. The cut is the age of one route, so
+// another route above the budget recomputes none of the others. Copies of a route in narrower hosts
+// (Place.Narrow) are counted by the chain's hosts rounded up to a power of two, so that one more
+// host rarely changes anything.
 //
 // Contests in routes.go decide which route gets a host: HTTPRoutes and GRPCRoutes do not share one,
 // and TLS and TCP routes cannot. HTTPRoutes alone never conflict there, so thousands of them cost
@@ -60,17 +43,15 @@
 // A picker's Service implies unverified TLS, the default of existing pickers, unless its port has
 // appProtocol kubernetes.io/h2c. A BackendTLSPolicy for the Service enables verification; for a
 // remote picker, it targets the import or its section CLUSTER.picker. Envoy, the relay and the
-// probe follow the same policy (externalPicker). Each of several Services uses the transport of its
-// own port: a mark on the endpoint selects the transport socket.
+// probe follow the same policy (externalPicker).
 //
 // # Design notes from profiles
 //
-// Most exports of other clusters are unused here. An exporting cluster of an import has a pool in
-// the picker, with a connection to the remote picker, only while attached routes lead to it
-// (members in pools.go): 10,000 imports without routes took 150 MiB in such pools. Each import has
-// a report, and so a row, even without routes. A row stores no text that only reports of used
-// imports need (model.Exposure), and reads an object once: this reduced the allocations of 10,000
-// rows from 185 MB to 102 MB (BenchmarkImports).
+// An exporting cluster of an import has a pool in the picker, with a connection to the remote
+// picker, only while attached routes lead to it (members in pools.go): 10,000 imports without
+// routes took 150 MiB in such pools. A row stores no text that only reports of used imports need
+// (model.Exposure), and reads an object once: this reduced the allocations of 10,000 rows from 185
+// MB to 102 MB (BenchmarkImports).
 //
 // Tests: go test ./translator
 package translator

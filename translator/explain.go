@@ -22,10 +22,9 @@ import (
 
 // Query is a request to explain.
 type Query struct {
-	// URL has the scheme and the host. The host is the SNI, and the request's host unless Header
-	// has Host.
+	// The URL's host is the SNI, and the request's host unless Header has Host.
 	URL *url.URL
-	// Target is the path and query on the wire; "" for the URL's.
+	// on the wire; "" for the URL's
 	Target  string
 	Method  string // "": GET, or POST if only that has a route
 	Header  http.Header
@@ -33,8 +32,7 @@ type Query struct {
 	Gateway string // "namespace/name"; "" for all Gateways
 }
 
-// ParseURL returns the query for a URL. It keeps path and query as written, even if Go cannot parse
-// them.
+// ParseURL keeps path and query as written, even if Go cannot parse them.
 func ParseURL(text string) (Query, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -75,7 +73,7 @@ func (q *Query) request(method string, tls bool) envoy.Request {
 	return r
 }
 
-// Explanation describes a request's path through the gateway, as far as it gets.
+// Explanation describes a request's path through the gateway.
 type Explanation struct {
 	URL      string      `json:"url"`
 	Method   string      `json:"method,omitempty"` // "" for a connection
@@ -84,12 +82,11 @@ type Explanation struct {
 	Chain    string      `json:"chain,omitempty"`
 	Host     string      `json:"host,omitempty"`
 	Route    *report.Ref `json:"route,omitempty"`
-	Rule     int         `json:"rule"` // position in the route; meaningless without a route
+	Rule     int         `json:"rule"` // position in the route
 	RuleName string      `json:"ruleName,omitempty"`
-	// Name is Envoy's name for the route, as in its access log.
+	// Name is Envoy's name for the route.
 	Name string `json:"name,omitempty"`
-	// Models are the models with which rules before this one would match the same request; at most
-	// 8.
+	// Models are the models with which earlier rules would match the same request; at most 8.
 	Models []string `json:"models,omitempty"`
 	Match  string   `json:"match,omitempty"`
 	Answer string   `json:"answer"` // the result, in a sentence
@@ -107,7 +104,7 @@ type BackendView struct {
 	Cluster   string   `json:"cluster,omitempty"`
 	Picker    string   `json:"picker,omitempty"`
 	Pool      string   `json:"pool,omitempty"`   // objectid.Target, for queries to our picker
-	Subset    string   `json:"subset,omitempty"` // label selector of the endpoints that the picker may choose
+	Subset    string   `json:"subset,omitempty"` // the picker's label selector of endpoints
 	Body      string   `json:"body,omitempty"`
 	TLS       string   `json:"tls,omitempty"` // how its servers are verified
 	Filters   []string `json:"filters,omitempty"`
@@ -115,25 +112,23 @@ type BackendView struct {
 	Spill     []string `json:"spill,omitempty"`
 	Endpoints []string `json:"endpoints,omitempty"`
 	relayed   bool     // another cluster's picker selects its servers
-	// Hops describes the endpoints that are hops, in their order.
+	// Hops describes the endpoints that are hops.
 	Hops []HopView `json:"hops,omitempty"`
 }
 
 // HopView describes a hop's backends.
 type HopView struct {
 	Endpoint string `json:"endpoint"`
-	// of requests to hops by weight, for first attempts; "" for other hops
+	// of first attempts, if hops are weighted
 	Share string `json:"share,omitempty"`
-	// Later: an import's requests arrive here after earlier clusters declined them. Last: after all
-	// did; any cluster may serve.
+	// Later: after earlier clusters declined a request. Last: after all did; any cluster may serve.
 	Later    bool          `json:"later,omitempty"`
 	Last     bool          `json:"last,omitempty"`
 	Backends []BackendView `json:"backends"`
 }
 
-// Explain follows a request through the current translation. http and https URLs are requests, and
-// so are grpc and grpcs, as gRPC POSTs. tls, tcp and udp URLs are connections or datagrams without
-// a method.
+// Explain follows a request through the current translation. grpc and grpcs URLs are gRPC POSTs;
+// tls, tcp and udp URLs are connections or datagrams.
 func (t *Translator) Explain(q Query) Explanation {
 	method := cmp.Or(q.Method, http.MethodGet)
 	e := t.follow(q, method)
@@ -159,7 +154,7 @@ func (e *Explanation) Without(unserved func(cluster string) bool) {
 }
 
 // allServed reports whether servers answer the requests of all nonzero shares; false without such a
-// share. unserved reports whether a cluster's servers do not serve; nil if all serve.
+// share. unserved may be nil.
 func allServed(backends []BackendView, unserved func(cluster string) bool) bool {
 	some := false
 	for i := range backends {
@@ -174,8 +169,6 @@ func allServed(backends []BackendView, unserved func(cluster string) bool) bool 
 	return some
 }
 
-// served reports whether a server may answer this share: behind an endpoint, or one that another
-// cluster's picker selects.
 func (b *BackendView) served(unserved func(cluster string) bool) bool {
 	if b.Cluster == "" {
 		return false
@@ -292,7 +285,7 @@ func portOf(u *url.URL) uint16 {
 	return 80
 }
 
-// chainFor selects the filter chain with the most specific server name, as Envoy does.
+// chainFor selects the filter chain with the most specific server name.
 func chainFor(chains []model.Chain, tls bool, host string) (model.Chain, bool) {
 	for _, want := range gatewayapi.Covering(host) {
 		for _, c := range chains {
@@ -387,7 +380,7 @@ func (t *Translator) explainAction(r *graph.Reader, e *Explanation, a *model.Act
 	}
 }
 
-// backendViews describes the shares of a rule. missing is the result for an unresolved backend.
+// backendViews describes a rule's shares. missing is the result for an unresolved backend.
 func (t *Translator) backendViews(r *graph.Reader, backends []model.WeightedBackend,
 	missing string) (views []BackendView) {
 	var total uint64
@@ -470,8 +463,7 @@ func (t *Translator) backendView(r *graph.Reader, b model.WeightedBackend, total
 	return v
 }
 
-// declines updates NoPick for backends behind the hop of one of several exporting clusters, which
-// fails closed.
+// declines updates NoPick behind the hop of one of several exporting clusters, which fails closed.
 func declines(views []BackendView) {
 	for i := range views {
 		if views[i].NoPick != "" {
@@ -511,6 +503,5 @@ func valueText(m model.ValueMatch) string {
 	return m.Name + "=" + credential.Value(m.Name, cmp.Or(m.Written, m.Value))
 }
 
-// ExplainRow returns the rows of the translation with a key: their reads, their readers, and when
-// and why they changed. See graph.Engine.Explain.
+// ExplainRow returns the rows with a key. See graph.Engine.Explain.
 func (t *Translator) ExplainRow(key string) []graph.Explanation { return t.engine.Explain(key) }

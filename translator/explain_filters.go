@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// filterViews describes the further effects of a rule, a sentence each, in the order of Envoy's
-// filters.
+// filterViews describes a rule's further effects, a sentence each, in the order of Envoy's filters.
 func filterViews(a *model.Action) []string {
 	views := append(corsView(a.CORS), authView(a.Auth)...)
 	if a.Forward == nil {

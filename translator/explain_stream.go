@@ -38,8 +38,8 @@ func (w way) meets(l *model.Listener) bool {
 	return l.ByName() == w.tls && l.Datagrams() == w.udp && (w.tls || l.Stream() != w.requests)
 }
 
-// explainStream follows a connection or datagram through a listener that forwards it. False if the
-// port takes requests, or has no listener for the name.
+// explainStream follows a connection or datagram. False if the port takes requests, or has no
+// listener for the name.
 func (t *Translator) explainStream(r *graph.Reader, e *Explanation, way way, g *model.Gateway, p model.Port,
 	name string) bool {
 	if !way.tls && way.requests {

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// expressionTables keep the regular expressions of routes within their budgets, for each namespace
-// with routes on a Gateway. A namespace's change invalidates only its own row, unless it is its
-// first or last route on the Gateway.
+// expressionTables keep regular expressions within their budgets, for each namespace with routes on
+// a Gateway. A namespace's change invalidates only its own row, unless it is its first or last
+// route there.
 type expressionTables struct {
 	tenants  *graph.Table[tenantKey, tenant]
 	overruns *graph.Table[tenantKey, []model.Overrun]
@@ -124,7 +124,7 @@ func (t *tables) budget(r *graph.Reader, key hostKey, attached []*model.Attachme
 }
 
 // widest returns the limit for expressions of wider hostnames in a virtual host: each namespace's
-// share again, divided among all of its own hosts.
+// share again, divided among its own hosts.
 func (t *tables) widest(r *graph.Reader, key hostKey, attached []*model.Attachment) (most model.Expressions) {
 	own := func(a *model.Attachment) bool { return gatewayapi.HasHost(a, key.gateway, key.chain, key.host) }
 	if !slices.ContainsFunc(attached, func(a *model.Attachment) bool {

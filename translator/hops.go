@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// hopTables hold the hops in front of pools: virtual hosts of one route configuration, behind one
-// internal listener for each Gateway with hops.
+// hopTables hold the hops in front of pools: virtual hosts of one route configuration for each
+// Gateway.
 type hopTables struct {
 	hops         *graph.Table[hopKey, hop]
 	hopBlocks    *graph.Table[blockKey, block]
@@ -21,7 +21,7 @@ type hopTables struct {
 	hopBlocksByChain *graph.Index[blockKey, block, chainKey]
 }
 
-// hop is a hop's virtual host, or the error of a bug in Penstock. Other hops stay in service.
+// hop is a hop's virtual host, or the error of a bug in Penstock.
 type hop struct {
 	encoded *envoy.Encoded
 	err     error

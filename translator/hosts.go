@@ -71,9 +71,8 @@ func (t *tables) declareHosts() {
 	})
 }
 
-// virtualHost combines the routes attached to a host and, behind them, the routes of wider
-// hostnames of the same listener: if no route of a virtual host matches, Gateway API continues with
-// a wider hostname, and Envoy does not.
+// virtualHost combines the routes of a host and, behind them, the routes of wider hostnames of the
+// same listener: Gateway API continues with a wider hostname, and Envoy does not.
 func (t *tables) virtualHost(r *graph.Reader, key hostKey) (virtualHost, bool) {
 	g, ok := t.gateways.Get(r, key.gateway)
 	if !ok {

@@ -94,7 +94,7 @@ func encodes(vh *model.VirtualHost, route model.Route) bool {
 	return err == nil
 }
 
-// tryHost encodes a virtual host; it returns a panic as an error.
+// tryHost returns a panic as an error.
 func tryHost(vh *model.VirtualHost) (enc *envoy.Encoded, err error) {
 	defer func() {
 		if v := recover(); v != nil {

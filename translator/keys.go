@@ -9,10 +9,8 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Composite keys of tables and indexes. A gateway is "namespace/name", a chain the result of
-// model.ChainName or model.StreamName.
+// A gateway is "namespace/name", a chain the result of model.ChainName or model.StreamName.
 
-// gatewayKey is the key of a row that belongs to one Gateway.
 type gatewayKey interface {
 	comparable
 	of() string // the gateway
@@ -50,7 +48,7 @@ func (k hostKey) compare(o hostKey) int {
 		strings.Compare(k.host, o.host))
 }
 
-// blockKey is one of the blocks of a chain's virtual hosts (envoy.BlockOf).
+// blockKey is a block of a chain's virtual hosts (envoy.BlockOf).
 type blockKey struct {
 	gateway, chain string
 	block          int
@@ -60,8 +58,8 @@ func blockOf(gateway, chain, host string) blockKey {
 	return blockKey{gateway, chain, envoy.BlockOf(host)}
 }
 
-// compare orders blocks as text, 10 before 2, because the bytes of route configurations have always
-// had this order.
+// compare orders blocks as text, 10 before 2: the bytes of route configurations have always had
+// this order.
 func (k blockKey) compare(o blockKey) int {
 	return cmp.Or(strings.Compare(k.gateway, o.gateway), strings.Compare(k.chain, o.chain),
 		strings.Compare(strconv.Itoa(k.block), strconv.Itoa(o.block)))

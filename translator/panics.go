@@ -22,7 +22,7 @@ type Panic struct {
 
 const reasonInternalError = "InternalError"
 
-// maxPanicValue limits the bytes of a panic's value in a condition.
+// bytes of a panic's value in a condition
 const maxPanicValue = 256
 
 type panicked struct {
@@ -73,7 +73,7 @@ func (t *Translator) failing() []report.Report {
 	return out
 }
 
-// objects maps tables that have one row for each object to the object's kind.
+// objects maps tables with one row for each object to the object's kind.
 var objects = map[string]store.Kind{
 	"gatewayClassReports": store.GatewayClasses, "gateways": store.Gateways, "gatewayReports": store.Gateways,
 	"gatewayCertificates": store.Gateways,

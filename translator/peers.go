@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// peerTables hold the Gateways' listeners for members of the cluster set, and the pools that
-// members may use there.
+// peerTables hold the Gateways' listeners for members of the cluster set, and the pools there.
 type peerTables struct {
 	peerPools     *graph.Table[string, peerPool]
 	peerListeners *graph.Table[peerKey, encoded] // each with its route configuration
@@ -27,8 +26,7 @@ type peerTables struct {
 	peerListenersBySecret     *graph.Index[peerKey, encoded, secretKey]
 }
 
-// peerPool is an exported pool at peer listeners. It is the same at all of them, because they lead
-// only to this cluster's pool, without spill.
+// peerPool is an exported pool at peer listeners, the same at all of them.
 type peerPool struct {
 	host     *envoy.Encoded
 	err      error
@@ -70,15 +68,13 @@ func (t *tables) declarePeers() {
 	})
 }
 
-// membership returns this cluster's membership in its cluster set; false if its Gateways have no
-// peer listener.
+// membership returns this cluster's membership; false if its Gateways have no peer listener.
 func membership(r store.Reader) (*store.Membership, bool) {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	return m, ok && m.PeerPort > 0 && len(m.Members) > 0
 }
 
-// peerPool returns an exported pool without spill, so that no request of a member leaves this
-// cluster.
+// peerPool returns an exported pool without spill: no request of a member leaves this cluster.
 func (t *tables) peerPool(r *graph.Reader, key string) (peerPool, bool) {
 	e, exported := store.Exports.Get(r, key)
 	m, ok := membership(r)
@@ -143,7 +139,7 @@ func (t *tables) peerListener(r *graph.Reader, key peerKey) (encoded, bool) {
 	return encoded{append(listener.resources, routes.resources...), routes.err}, true
 }
 
-// peerPortTaken returns the finding about a Gateway whose own listeners, or proxies, use the peer
+// peerPortTaken returns the finding about a Gateway whose listeners or proxies use the peer
 // listener's port.
 func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Finding, taken bool) {
 	m, ok := membership(r)
@@ -173,8 +169,8 @@ func (t *tables) peerPortTaken(r store.Reader, g *model.Gateway) (f report.Findi
 	return f, false
 }
 
-// memberSecret returns the certificate that this cluster's Gateways present to members, or the
-// trust domains that verify members.
+// memberSecret returns the certificate of this cluster's Gateways for members, or members' trust
+// domains.
 func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	if !ok {
@@ -191,7 +187,7 @@ func memberSecret(r store.Reader, name string) (*model.Secret, bool) {
 	return out, len(out.Domains) > 0
 }
 
-// setOf returns the ClusterSet of a membership, which receives NACK reports.
+// setOf returns a membership's ClusterSet, which receives NACK reports.
 func setOf(m *store.Membership) []report.Ref {
 	return []report.Ref{{Group: store.ClusterSets.Group(), Kind: store.ClusterSets.Kind(), Name: m.Set}}
 }

@@ -19,21 +19,19 @@ type PickerPool struct {
 	// External is the pool's external picker. Our picker relays all requests to it (Pool.Relay), or
 	// the requests whose bodies no picker receives.
 	External *model.ExternalPicker
-	// Gateways reach another cluster's pool if only its gateways do: nothing is picked for it.
+	// Gateways reach another cluster's pool if nothing is picked for it.
 	Gateways *model.ExternalPicker
-	// Choice lists an import's exporting clusters if the picker chooses among them for each
-	// request; nil otherwise.
+	// Choice is set if the picker chooses an import's exporting cluster for each request.
 	Choice *Choice
 	// Scorers are the processes of Settings.Plugins.External, in order; an unreachable one has no
 	// address.
 	Scorers []model.ExternalPicker
-	// Processor is the service of Settings.Processor; nil without one, and without an address if
-	// unreachable.
+	// Processor is the service of Settings.Processor, without an address if unreachable.
 	Processor *model.ExternalPicker
 	// Models is nil without InferenceModels, InferenceModelRewrites and InferenceObjectives.
 	Models *model.Models
-	// TLS is the BackendTLSPolicy's TLS to the pool's servers; nil without a policy. CA is the
-	// bundle of TLS.Trust, in PEM; while it is empty, no certificate is trusted.
+	// TLS is the BackendTLSPolicy's TLS to the pool's servers. CA is the bundle of TLS.Trust, in
+	// PEM; while it is empty, no certificate is trusted.
 	TLS *model.UpstreamTLS
 	CA  []byte
 }
@@ -43,7 +41,7 @@ type Choice struct {
 	Members []ChoiceMember // that take requests, sorted by name
 	Further []model.HopID  // hops to the spill targets, in order
 	Margin  time.Duration  // minimum advantage over the local cluster
-	// Latency, Blind, Sessions and Responses: see model.Choice.
+	// see model.Choice
 	Latency, Blind, Sessions, Responses bool
 }
 
@@ -61,9 +59,8 @@ type poolTables struct {
 	imports *graph.Table[string, *model.Import]
 	members *graph.Table[objectid.Target, PickerPool]
 	parents *graph.Table[string, []model.ParentGateway] // of pools exported in ParentMode
-	// selections has no values: its rows only wait for the pods of a pool
-	// (graph.Engine.WaitForDemands). A pool reads its row, so that no route leads to a pool with
-	// unread pods.
+	// selections has no values: its rows only wait for the pods of a pool, so that no route leads
+	// to a pool with unread pods.
 	selections *graph.Table[string, struct{}]
 
 	poolsByID     *graph.Index[string, *model.Pool, objectid.Target]
@@ -130,8 +127,8 @@ func poolAt(key string) objectid.Pool {
 	return p
 }
 
-// ordered returns the data that decides when an import's clusters are first again. imp is nil if
-// the import is gone.
+// ordered returns what decides when an import's clusters are first again. imp is nil if the import
+// is gone.
 func ordered(p objectid.Pool, imp *model.Import) OrderedImport {
 	out := OrderedImport{Import: p}
 	if imp == nil || !imp.Ordered {
@@ -163,7 +160,7 @@ func unusable(imp *model.Import) (out map[string]UnusableCluster) {
 	return out
 }
 
-// awaitSpill makes a row wait for the pods of its spill targets, to which its hops lead.
+// awaitSpill makes a row wait for the pods of its spill targets.
 func (t *tables) awaitSpill(r *graph.Reader, list []model.Spill) {
 	for _, s := range list {
 		for _, b := range s.Ends() {
@@ -285,7 +282,6 @@ func (t *tables) poolTLS(r *graph.Reader, p *model.Pool) (*model.UpstreamTLS, []
 	return policy.TLS, ca
 }
 
-// pool returns an InferencePool or one exporting cluster of an import.
 func (t *tables) pool(r *graph.Reader, id objectid.Target) (*model.Pool, bool) {
 	if id.Member == "" {
 		return t.pools.Get(r, id.Pool.String())

@@ -18,8 +18,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// declareReports declares the reports about Gateways, ListenerSets, pools and imports. (An
-// attachment includes its route's report.)
+// declareReports declares all reports but routes', which are in their attachments.
 func (t *tables) declareReports() {
 	t.declareReport("gatewayReports", t.stored(store.Gateways.Kind()),
 		func(r *graph.Reader, key string) (report.Report, bool) {
@@ -94,8 +93,7 @@ func (t *tables) declarePolicyReports() {
 		})
 }
 
-// sliceReport reports the parts of an EndpointSlice without effect: host names, and addresses that
-// are not allowed.
+// sliceReport reports the parts of an EndpointSlice without effect.
 func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	slice, ok := store.EndpointSlices.Get(r, key)
 	if !ok {
@@ -116,7 +114,7 @@ func sliceReport(r *graph.Reader, key string) (report.Report, bool) {
 	return rep, len(rep.Findings) > 0
 }
 
-// serviceReport reports ports of a Service whose targetPort is a name that no selected Pod has.
+// serviceReport reports ports whose targetPort is a name that no selected Pod has.
 func serviceReport(r *graph.Reader, key string) (report.Report, bool) {
 	svc, ok := store.Services.Get(r, key)
 	if !ok {
@@ -144,7 +142,7 @@ func (t *tables) poolReport(r *graph.Reader, key string) (report.Report, bool) {
 }
 
 // usersOfImport returns the Gateways whose routes reference an import, and whether a pool spills to
-// it or to one of its clusters.
+// it.
 func (t *tables) usersOfImport(r *graph.Reader, imp *model.Import) (gateways []report.Ref, spilledTo bool) {
 	spills := func(name string) bool {
 		routes, _ := t.attachmentsByHop.Each(r, model.HopTo(imp.Ref.Kind, imp.Ref.Namespace, name))

@@ -118,7 +118,6 @@ func (t *tables) attachment(r *graph.Reader, key string) (*model.Attachment, boo
 	return a, true
 }
 
-// retain returns a substitute for an attachment that panics.
 func (t *tables) retain(r *graph.Reader, key string, last *model.Attachment, _ bool) (*model.Attachment, bool) {
 	c, ok := t.candidates.Get(r, key)
 	if !ok {
@@ -127,7 +126,6 @@ func (t *tables) retain(r *graph.Reader, key string, last *model.Attachment, _ b
 	return gatewayapi.Retain(r, last, c, t.losses(r, key, c)), true
 }
 
-// losses returns a route's losses on all listeners and chains.
 func (t *tables) losses(r *graph.Reader, key string, c *model.Candidate) (losses []model.Loss) {
 	for _, row := range t.contestsByRoute.By(r, key) {
 		for _, l := range row.Value {

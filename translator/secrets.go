@@ -69,7 +69,6 @@ func secretsOf(gateway string, e encoded) (keys []secretKey) {
 	return keys
 }
 
-// secret returns the certificate, CA certificates or token of an SDS name for a Gateway.
 func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 	name := key.secret
 	if name == model.OwnTrust || name == model.OwnKey {
@@ -104,7 +103,7 @@ func (t *tables) secret(r *graph.Reader, key secretKey) (*model.Secret, bool) {
 }
 
 // presenters lists the owners of listeners that present a certificate, and the Gateway if it
-// presents it to backends: a NACK of the certificate affects them.
+// presents it to backends.
 func presenters(g *model.Gateway, secret string) (out []report.Ref) {
 	if g.Certificate == secret {
 		out = append(out, g.Ref)

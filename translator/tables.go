@@ -11,7 +11,7 @@ import (
 )
 
 // tables holds all tables. Each one reads only the store and tables declared before it; declare has
-// the order. A field has the name of its table; an index adds what it is by.
+// the order.
 type tables struct {
 	cfg    Config
 	engine *graph.Engine
@@ -95,7 +95,6 @@ func declareResources[K gatewayKey](t *tables, table graph.Table[K, encoded]) *g
 	return out
 }
 
-// changes calls each with each changed row and its gateway.
 func (t resourceTableOf[K]) changes(d *graph.Diff, each func(rowID, string, graph.Change[string, encoded])) {
 	for _, c := range t.Changes(d) {
 		gw := c.Key.of()
@@ -117,7 +116,7 @@ func (t resourceTableOf[K]) all(r *graph.Reader) iter.Seq2[string, encoded] {
 
 type reportTable = *graph.Table[string, report.Report]
 
-// declareReport declares a table of reports; if compute returns false, the object has no report.
+// declareReport declares a table of reports; an object has none if compute returns false.
 func (t *tables) declareReport(name string, sources []graph.Source[string],
 	compute func(r *graph.Reader, key string) (report.Report, bool)) {
 	t.reports = append(t.reports,

@@ -19,9 +19,8 @@ import (
 
 // Translator holds the current translation. It is not safe for concurrent use.
 type Translator struct {
-	tables *tables
-	engine *graph.Engine
-	// kept holds the last good resources of rows that cannot be encoded now.
+	tables   *tables
+	engine   *graph.Engine
 	kept     map[rowID][]*resource.Resource
 	panicked map[rowID]panicked
 }
@@ -35,10 +34,10 @@ func New(cfg Config) *Translator {
 		panicked: map[rowID]panicked{}}
 }
 
-// Delta holds the changes for the Envoys of one Gateway.
+// Delta holds the changes for a Gateway's Envoys.
 type Delta struct {
 	Gateway string               // "namespace/name"
-	Gone    bool                 // all resources of the Gateway are gone
+	Gone    bool                 // no resource is left
 	Upserts []*resource.Resource // sorted by type and name
 	Removes []resource.Ref       // sorted
 }
@@ -50,31 +49,30 @@ type Output struct {
 	ReportsGone []report.Ref    // objects without a report now
 	Pools       []PickerPool    // changed pools of our picker
 	PoolsGone   []objectid.Target
-	// Parents lists, for pools with export mode ParentMode, the Gateways that route to them, where
-	// these changed.
+	// Parents lists changes of the Gateways that route to pools with export mode ParentMode.
 	Parents []PoolParents
-	// Ordered lists the imports with ordered clusters that changed.
+	// Ordered lists changed imports with ordered clusters.
 	Ordered []OrderedImport
-	// Unusable lists, for imports where they changed, the unusable exporting clusters.
+	// Unusable lists changes of imports' unusable exporting clusters.
 	Unusable []UnusableClusters
 	// Pickers lists external pickers that routes newly lead to, or that moved.
 	Pickers     []model.ExternalPicker
 	PickersGone []model.ClusterID // model.ExternalPicker.Cluster
-	// Names lists host names that rows began to use, NamesGone the ones that no row uses any more.
-	// Both are sorted.
+	// Names lists, sorted, host names that rows began to use, NamesGone the ones that no row uses
+	// any more.
 	Names, NamesGone []string
 	// Wanted and Unwanted list the keys in Config.OnDemand's tables that rows began and ceased to
 	// read.
 	Wanted, Unwanted []graph.Key
 	// Err joins encoding errors and failed checks: bugs in Penstock. Deltas excludes the affected
-	// resources, so Envoy keeps what it has.
+	// resources.
 	Err error
-	// Panics lists rows whose computation panicked: bugs in Penstock. If the set of affected
-	// objects changed, FailingChanged is set, and Failing has the reports about all of them.
+	// Panics lists rows whose computation panicked: bugs in Penstock. If the affected objects
+	// changed, FailingChanged is set, and Failing has the reports about all of them.
 	Panics         []Panic
 	Failing        []report.Report
 	FailingChanged bool
-	// Work lists how many rows each table computed and changed, for logs.
+	// Work lists how many rows each table computed and changed.
 	Work string
 }
 
@@ -87,12 +85,12 @@ type PoolParents struct {
 // OrderedImport is an InferencePoolImport with ordered clusters.
 type OrderedImport struct {
 	Import objectid.Pool
-	// Ready maps each cluster to whether it can take requests; nil if the import is gone or no
-	// longer ordered.
+	// Ready reports whether each cluster can take requests; nil if the import is gone or no longer
+	// ordered.
 	Ready map[string]bool
 }
 
-// UnusableClusters maps the names of an import's unusable exporting clusters to the reasons.
+// UnusableClusters has the unusable exporting clusters of an import, by name.
 type UnusableClusters struct {
 	Import   objectid.Pool
 	Clusters map[string]UnusableCluster // nil if all are usable, or the import is gone
@@ -104,8 +102,8 @@ type UnusableCluster struct{ Reason, Problem string }
 // Rows counts the rows computed since New. It is safe to call while Update runs.
 func (t *Translator) Rows() uint64 { return t.engine.Rows() }
 
-// WaitForDemands makes rows wait for keys in Config.OnDemand's tables that they begin to read from
-// now on, until Update reports them as arrived. See graph.Engine.
+// WaitForDemands makes rows wait for keys in Config.OnDemand's tables that they begin to read,
+// until Update reports them as arrived. See graph.Engine.
 func (t *Translator) WaitForDemands() { t.engine.WaitForDemands() }
 
 // Update translates a change: view is the current world, changes its difference to the last

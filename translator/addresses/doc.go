@@ -1,11 +1,7 @@
 // Package addresses decides which IP addresses may become endpoints. A gateway can reach more than
 // the users who write its objects: the metadata server of its cloud, the API server, other users'
-// pods. So this package checks each address that a user wrote, or that DNS returned for a user's
-// host name, before Envoy or the picker connects to it.
-//
-//	ranges.go     Ranges: allowed and denied ranges, and addresses that are never allowed
-//	embedded.go   IPv4 addresses inside of IPv6 addresses
-//	policy.go     Policy: Ranges, and the owners of addresses, by the objects of the store
+// pods. So each address that a user wrote, or that DNS returned for a user's host name, is checked
+// before Envoy or the picker connects to it.
 //
 // translator/services and translator/inference call Policy for every written address; cmd passes
 // Ranges to the picker, for addresses from remote pickers.
@@ -15,10 +11,9 @@
 // link-local, multicast and unspecified addresses are never allowed, whatever the ranges. Without a
 // store.AddressPolicy no written address is allowed.
 //
-// Answers of DNS are checked during translation, not on arrival, so every change of an answer or an
-// object is checked again by the same code. The policy is an object of the store. discovery/kube
-// looks up which Services have an address (store.Occupant), but only for addresses that translation
-// reads.
+// Answers of DNS are checked during translation, so every change of an answer or an object is
+// checked again. discovery/kube looks up which Services have an address (store.Occupant), but only
+// for addresses that translation reads.
 //
 // Tests: go test ./translator/addresses
 package addresses

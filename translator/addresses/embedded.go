@@ -2,7 +2,6 @@ package addresses
 
 import "net/netip"
 
-// Prefixes of IPv6 addresses that contain an IPv4 address.
 var (
 	compatible = netip.MustParsePrefix("::/96")          // RFC 4291, 2.5.5.1; deprecated
 	nat64      = netip.MustParsePrefix("64:ff9b::/96")   // RFC 6052
@@ -14,7 +13,7 @@ var (
 func unwrap(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
 // embedded lists the IPv4 addresses that an unwrapped address may reach through a translator.
-// certain is false if the address does not determine which one.
+// certain is false if it is not known which one.
 func embedded(ip netip.Addr) (list []netip.Addr, certain bool) {
 	if !ip.Is6() || ip == netip.IPv6Unspecified() || ip == netip.IPv6Loopback() {
 		return nil, true

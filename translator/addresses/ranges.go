@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Ranges holds the operator's allowed addresses. The zero value allows none.
+// Ranges holds the operator's allowed addresses; none by default.
 type Ranges struct {
 	// An address must be in Allowed and not in Denied.
 	Allowed, Denied []netip.Prefix
@@ -53,7 +53,6 @@ func (r *Ranges) Never(ip netip.Addr) string {
 	return ""
 }
 
-// special returns the kind of an unwrapped address if it is never allowed; else "".
 func (r *Ranges) special(ip netip.Addr) string {
 	switch {
 	case !ip.IsValid(), ip.IsUnspecified(), ip.Is4() && ip.As4()[0] == 0: // 0.0.0.0/8 is this host (RFC 1122, 3.2.1.3)
@@ -68,7 +67,7 @@ func (r *Ranges) special(ip netip.Addr) string {
 	return ""
 }
 
-// Outside returns why ip is not allowed, as a phrase that follows the address; "" if it is.
+// Outside returns why ip is not allowed, as a phrase that follows the address.
 func (r *Ranges) Outside(ip netip.Addr) string {
 	if kind := r.Never(ip); kind != "" {
 		return "is " + kind + neverAllowed

@@ -3,14 +3,8 @@
 //
 // crypto/x509 ignores data behind the fields that it reads; Envoy's BoringSSL rejects it, and with
 // it the whole secret. crypto/x509 also rejects certificates that Envoy accepts, because Envoy
-// reads extensions only on use: negative serial numbers, for instance. Read, ReadPair and Readable
-// follow the observed behaviour of the real Envoy (TestReadable_JudgesAsEnvoyDoes, and
-// conformance/promises/certificates). Users' own certificates face no stricter checks.
-//
-//	readable.go  the parts of a certificate, as Envoy reads them
-//	read.go      a certificate, even if crypto/x509 is stricter
-//	pair.go      a chain with its key
-//	member.go    the profile for members' certificates
+// reads extensions only on use. Read, ReadPair and Readable follow the observed behaviour of the
+// real Envoy (TestReadable_JudgesAsEnvoyDoes, and conformance/promises/certificates).
 //
 // RSA keys with a public exponent of 2^31 or more, which Envoy accepts, are not read. Certificates
 // of members must also meet a profile (Vouches, Select), because all members share one secret.

@@ -15,23 +15,22 @@ import (
 
 // Limits of one member's part of the secret that all members share.
 const (
-	// maxSize limits a certificate, and maxTotal all certificates of a member, in bytes of DER.
+	// in bytes of DER, of one and of all certificates
 	maxSize, maxTotal = 4 << 10, 8 << 10
-	// maxCount limits the certificates of a member: an authority has two, and four while it is
-	// replaced.
+	// An authority has two certificates, and four while it is replaced.
 	maxCount = 8
-	// maxSerial limits a serial number, in bits (RFC 5280, 4.1.2.2).
+	// in bits (RFC 5280, 4.1.2.2)
 	maxSerial = 160
 	// A handshake lists the subjects of all members' authorities, in at most 65,535 bytes (RFC
-	// 8446, 4.2.4); with more, it fails for every client. maxSubjects is the total for all members,
-	// maxShare the limit for each.
+	// 8446, 4.2.4); with more, it fails. maxSubjects is the total, maxShare the limit for each
+	// member.
 	maxSubjects, maxShare = 64_000, 1024
 )
 
-// Share returns how many bytes of subjects each of some members may have.
+// Share returns how many bytes of subjects each member may have.
 func Share(members int) int { return min(maxShare, maxSubjects/max(members, 1)) }
 
-// Vouches returns why a certificate cannot verify a member, at any time; nil if it can.
+// Vouches returns why a certificate cannot verify a member, at any time.
 func Vouches(c *x509.Certificate) error {
 	if err := Readable(c); err != nil {
 		return err
@@ -78,9 +77,9 @@ func keyVouches(key any) error {
 		"or RSA of 2,048 to 8,192 bits")
 }
 
-// Select returns the certificates in some bundles that can verify a member, without duplicates,
-// encoded as PEM again. Expired ones are left out. problems[i] lists why others of bundles[i] are
-// left out. share is from Share; the newest certificates get it first.
+// Select returns the certificates in some bundles that can verify a member, without duplicates and
+// expired ones, as PEM. problems[i] lists why others of bundles[i] are left out. share is from
+// Share; the newest certificates get it first.
 func Select(now time.Time, share int, bundles ...[]byte) (out []byte, problems [][]error) {
 	type candidate struct {
 		*x509.Certificate

@@ -18,8 +18,8 @@ type Pair struct {
 	Key   crypto.PrivateKey
 }
 
-// ReadPair reads a chain and a key in PEM as Envoy does, ignoring other blocks. It does not check
-// which keys Envoy can serve with.
+// ReadPair reads a chain and a key in PEM as Envoy does. It does not check which keys Envoy can
+// serve with.
 func ReadPair(chain, key []byte) (*Pair, error) {
 	blocks := Blocks(chain)
 	if len(blocks) == 0 {
@@ -91,8 +91,7 @@ func twoPrimes(key *rsa.PrivateKey) (crypto.Signer, error) {
 	return key, nil
 }
 
-// explicitCurve reads a SEC 1 key that has curve parameters in place of the curve's name. The
-// certificate names the curve.
+// explicitCurve reads a SEC 1 key that has curve parameters in place of the curve's name.
 func explicitCurve(der []byte, public *ecdsa.PublicKey) (*ecdsa.PrivateKey, error) {
 	var k struct {
 		Version    int

@@ -16,9 +16,9 @@ import (
 
 // Read reads a certificate as Envoy does. Envoy parses extensions only as far as it needs them, and
 // CAs' public keys when it verifies with them. der may have data behind the certificate. If
-// crypto/x509 is stricter, the result has what it can read, with the whole certificate in Raw: a
-// negative serial number becomes 1, names lack attributes of unusual types, and PublicKey is nil if
-// the key's kind is unknown.
+// crypto/x509 is stricter, the result has what it can read, and Raw has everything: a negative
+// serial number becomes 1, names lack attributes of unusual types, and PublicKey is nil if the
+// key's kind is unknown.
 func Read(der []byte) (*x509.Certificate, error) {
 	var whole asn1.RawValue
 	if rest, err := asn1.Unmarshal(der, &whole); err == nil {
@@ -48,7 +48,7 @@ func Blocks(text []byte) (out [][]byte) {
 	}
 }
 
-// maxReplaced limits the extensions and attributes that simplified parses one by one.
+// extensions and attributes to parse one by one
 const maxReplaced = 1000
 
 func (f *fields) count() int {
@@ -137,7 +137,7 @@ func (f *fields) reads() bool {
 }
 
 // standIn returns a certificate that crypto/x509 can read: without names, valid in 1970's first
-// second, with the generator of P-256 as its key. Nothing verifies its signature.
+// second, with the generator of P-256 as its key.
 var standIn = sync.OnceValues(func() (*fields, error) {
 	der, err := hex.DecodeString(
 		"3081a6308193a003020102020101300a06082a8648ce3d0403023000301e170d3730303130313030303030305a170d37" +
@@ -150,7 +150,7 @@ var standIn = sync.OnceValues(func() (*fields, error) {
 	return split(der)
 })
 
-// readableName replaces attribute values that crypto/x509 cannot read with their bytes as text.
+// readableName replaces attribute values that crypto/x509 cannot read.
 func readableName(name asn1.RawValue) asn1.RawValue {
 	sets, _ := elements(name, asn1.TagSequence, 0, maxParts)
 	var kept []asn1.RawValue
@@ -172,7 +172,6 @@ func readableName(name asn1.RawValue) asn1.RawValue {
 	return sequence(asn1.TagSequence, kept)
 }
 
-// readsName reports whether crypto/x509 can read a name that consists of the set.
 func readsName(set asn1.RawValue) bool {
 	known, err := standIn()
 	if err != nil {
@@ -198,8 +197,8 @@ func readableTimes(validity asn1.RawValue) asn1.RawValue {
 
 var altName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// HasAlternativeName reports whether Envoy finds a DNS name, an address or a URI in a certificate's
-// subjectAltName. It finds none in a duplicate extension, or in one with trailing data.
+// HasAlternativeName reports whether Envoy finds a DNS name, an address or a URI in subjectAltName.
+// It finds none in a duplicate extension, or in one with trailing data.
 func HasAlternativeName(c *x509.Certificate) bool {
 	return slices.ContainsFunc(alternativeNames(c),
 		func(n asn1.RawValue) bool { return n.Tag == 2 || n.Tag == 6 || n.Tag == 7 })

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Readable returns why Envoy cannot read a certificate that crypto/x509 can read; nil if it can.
+// Readable returns why Envoy cannot read a certificate that crypto/x509 can read.
 func Readable(c *x509.Certificate) error {
 	if _, err := split(c.Raw); err != nil {
 		return fmt.Errorf("the certificate of %.100q cannot be read by Envoy: %w; issue it anew with another tool",
@@ -102,7 +102,7 @@ func sequence(tag int, parts []asn1.RawValue) asn1.RawValue {
 	return v
 }
 
-// errMore reports parts that RFC 5280 does not define. crypto/x509 ignores them.
+// crypto/x509 ignores such parts
 var errMore = errors.New("it has more or fewer parts than RFC 5280 defines")
 
 func elements(v asn1.RawValue, tag, least, most int) (out []asn1.RawValue, err error) {
@@ -164,7 +164,7 @@ func publicKey(v asn1.RawValue) error {
 	return only(asn1.TagBitString)(parts[1])
 }
 
-// maxParts limits the parts of a list; a certificate has at most as many bytes as its bundle.
+// a certificate has at most as many bytes as its bundle
 const maxParts = 1 << 20
 
 func name(v asn1.RawValue) error {
@@ -241,7 +241,7 @@ func value(v asn1.RawValue) error {
 	return nil
 }
 
-// identifier checks the bytes of an OID: each part has the shortest encoding and is complete.
+// identifier checks an OID: each part has the shortest encoding and is complete.
 func identifier(b []byte) error {
 	begins := true
 	for _, c := range b {
@@ -322,8 +322,8 @@ func inCentury(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// optional checks what follows the public key: unique IDs (RFC 5280, 4.1.2.8) and extensions, each
-// allowed only in some versions.
+// optional checks unique IDs (RFC 5280, 4.1.2.8) and extensions, each allowed only in some
+// versions.
 func (f *fields) optional(list []asn1.RawValue) error {
 	last := 0
 	for _, v := range list {
@@ -348,7 +348,6 @@ func (f *fields) optional(list []asn1.RawValue) error {
 	return nil
 }
 
-// read reads the extensions; Envoy parses some of their values later.
 func (f *fields) read(v asn1.RawValue) (err error) {
 	var list asn1.RawValue
 	if rest, err := asn1.Unmarshal(v.Bytes, &list); err != nil || len(rest) > 0 || !v.IsCompound {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
@@ -216,8 +215,8 @@ const unknownAddress = "0.0.0.0"
 func Removed(name string) bool {
 	return slices.Contains(internalHeaders, name) || slices.ContainsFunc(edgeHeaders,
 		func(m *mutationv3.HeaderMutation) bool {
-			if prefix, ok := m.GetRemoveOnMatch().GetKeyMatcher().GetMatchPattern().(*matcherv3.StringMatcher_Prefix); ok {
-				return strings.HasPrefix(name, prefix.Prefix)
+			if prefix := m.GetRemoveOnMatch().GetKeyMatcher().GetPrefix(); prefix != "" {
+				return strings.HasPrefix(name, prefix)
 			}
 			return m.GetRemove() != "" && m.GetRemove() == name
 		})

@@ -249,13 +249,11 @@ func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 		if e.Later {
 			role = roleLater
 		}
-		addr =
-			&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: &corev3.EnvoyInternalAddress{
-				AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{
-					ServerListenerName: model.HopListener,
-				},
-				EndpointId: e.Hop.String(),
-			}}}
+		hop := &corev3.EnvoyInternalAddress{
+			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: model.HopListener},
+			EndpointId:           e.Hop.String(),
+		}
+		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: hop}}
 		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))
 	}
 	metadata["envoy.lb"] = field(roleKey, structpb.NewStringValue(role))

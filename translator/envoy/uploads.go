@@ -79,13 +79,14 @@ func (b *builder) anyHeader(patterns map[string]string) *predicate {
 }
 
 func (b *builder) matching(name string, input proto.Message, pattern string) *predicate {
-	return b.single(name, input, &singlePredicate{
-		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcherxds.StringMatcher{
-			MatchPattern: &matcherxds.StringMatcher_SafeRegex{SafeRegex: &matcherxds.RegexMatcher{
-				EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}},
-				Regex:      pattern,
-			}},
+	value := &matcherxds.StringMatcher{
+		MatchPattern: &matcherxds.StringMatcher_SafeRegex{SafeRegex: &matcherxds.RegexMatcher{
+			EngineType: &matcherxds.RegexMatcher_GoogleRe2{GoogleRe2: &matcherxds.RegexMatcher_GoogleRE2{}},
+			Regex:      pattern,
 		}},
+	}
+	return b.single(name, input, &singlePredicate{
+		Matcher: &matcherxds.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: value},
 	})
 }
 

@@ -6,9 +6,8 @@ import (
 	"github.com/penstock-project/penstock/manifests/v1alpha1"
 )
 
-// withDocument applies a whole import's EndpointPickerConfig if it chooses among clusters: the
-// document is another form of selection. Other documents are for pools and have no effect here
-// (ineffectiveOn). An invalid one leaves the policy's selection.
+// withDocument applies a whole import's EndpointPickerConfig if it chooses among clusters. Other
+// documents have no effect here (ineffectiveOn). An invalid one leaves the policy's selection.
 func withDocument(r store.Reader, policy *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy, []report.Finding) {
 	if policy == nil || policy.Spec.Picker.Strategy != v1alpha1.StrategyPlugins || policy.Spec.Picker.ConfigRef == nil {
 		return policy, nil

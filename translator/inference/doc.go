@@ -2,7 +2,7 @@
 // model: clusters, pickers, fallbacks, spill targets and model servers.
 //
 // translator calls it, with one function for each kind of result. Functions are pure and read only
-// through their store.Reader, which records the dependencies.
+// through their store.Reader.
 //
 // Invariants: spilling is one hop deep: a hop sends to a pool's last variant, which has no spill
 // endpoints. A pool that cannot be served as written still has a model, with the reason in

@@ -106,8 +106,8 @@ func importHop(r store.Reader, hop *model.Hop) (*model.Hop, bool) {
 	return hop, len(hop.Backends) > 0
 }
 
-// NoGRPC reports which exporting clusters get no gRPC requests: the ones with HTTP/1.1, if another
-// one speaks HTTP/2.
+// NoGRPC reports which exporting clusters get no gRPC requests: with HTTP/1.1, if another one
+// speaks HTTP/2.
 func NoGRPC(r store.Reader, imp *model.Import) func(member string) bool {
 	speaks := map[string]model.Protocol{}
 	some := false

@@ -89,8 +89,8 @@ func unique(findings []report.Finding) (out []report.Finding) {
 	return out
 }
 
-// baseImport is Import without the spill targets, like basePool. whole is the import's policy, and
-// policies has one for each member.
+// baseImport is Import without the spill targets. whole is the import's policy, and policies has
+// one for each member.
 func baseImport(r store.Reader, key string) (imp *model.Import, whole *v1alpha1.PoolPolicy,
 	policies []*v1alpha1.PoolPolicy, ok bool) {
 	obj, outside, ok := gatewayapi.ImportedWithin(r, key)
@@ -195,8 +195,7 @@ func misnamed(r store.Reader, policy *v1alpha1.PoolPolicy, obj *inferenceapi.Inf
 
 const fieldWithin = "spec.selection.within"
 
-// memberPolicy returns the policy of an exporting cluster: for NAME-CLUSTER, or else for the whole
-// import.
+// memberPolicy returns the policy for NAME-CLUSTER, or else for the whole import.
 func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1.PoolPolicy) (*v1alpha1.PoolPolicy,
 	[]report.Finding) {
 	// IsImportAlias reads all clusters of the import, so it is only called if there is a policy.
@@ -208,8 +207,8 @@ func memberPolicy(r store.Reader, imp report.Ref, member string, whole *v1alpha1
 	return whole, nil
 }
 
-// notReady returns the reason of the condition Ready if that is False. Unknown does not count: a
-// silent exporter withdraws nothing.
+// notReady returns the reason of Ready=False. Unknown does not count: a silent exporter withdraws
+// nothing.
 func notReady(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		return cmp.Or(ready.Reason, "NotReady")
@@ -219,8 +218,8 @@ func notReady(conditions []metav1.Condition) string {
 
 // withheld returns why a cluster takes no new requests although its own conditions allow them: the
 // reason of a False Accepted or Ready, of the whole import or of the controller that lists the
-// cluster; else "". Conditions of Penstock's own controllers have no such effect: one member could
-// disable other members' and users' clusters.
+// cluster. Conditions of Penstock's own controllers have no such effect: one member could disable
+// other members' and users' clusters.
 func withheld(r store.Reader, imp report.Ref, status *inferenceapi.InferencePoolImportStatus,
 	cluster string) (f report.Finding, reason string) {
 	if _, offered := store.Offers.Get(r, objectid.Join(imp.Namespace, store.OfferName(imp.Name, cluster))); offered {
@@ -267,8 +266,8 @@ func notAllowed(owner report.Ref, cluster string, list []outside) (out []report.
 	return few(out)
 }
 
-// few returns the first findings about elements of a list, and one that counts the others, because
-// a member of the cluster set controls their number.
+// few returns the first findings about elements of a list, and one that counts the others: a member
+// of the cluster set controls their number.
 func few(list []report.Finding) []report.Finding {
 	more := len(list) - mostErrors
 	if more <= 0 {
@@ -283,9 +282,8 @@ func few(list []report.Finding) []report.Finding {
 	return append(list[:mostErrors:mostErrors], last)
 }
 
-// dialable returns the addresses of remote Services, at each Service's first port, with known
-// addresses of host names. It does not mark names as used (see useNames). cleartext decides by
-// appProtocol. field is the path of the list.
+// dialable returns the addresses of remote Services, at each Service's first port. It does not mark
+// names as used (see useNames). cleartext decides by appProtocol. field is the path of the list.
 func dialable(r store.Reader, allowed ranges, names hostNames, list []inferenceapi.ServiceImport, field string,
 	cleartext func(appProtocol string) bool) (out []model.RemoteAddress, no []outside) {
 	for i, s := range list {
@@ -363,8 +361,7 @@ func importNamed(r store.Reader, namespace, name string, get func(key string) (*
 	return pinnedTo(imp, cluster)
 }
 
-// pinnedTo returns an import with only one exporting cluster, whose weight no longer matters; false
-// if the cluster does not exist.
+// pinnedTo returns an import with only one exporting cluster; false if it does not exist.
 func pinnedTo(imp *model.Import, member string) (*model.Import, bool) {
 	i := slices.IndexFunc(imp.Members, func(m model.ImportMember) bool { return m.Name == member })
 	if i < 0 {

@@ -96,8 +96,7 @@ func (e *exporter) reportDenied(denied []outside) {
 	e.imp.Findings = append(e.imp.Findings, notAllowed(e.imp.Ref, e.Name, denied)...)
 }
 
-// unaddressed records that the cluster has no usable address: all are denied, with findings, or
-// none is known yet.
+// unaddressed records that the cluster has no usable address: all are denied, or none is known yet.
 func (e *exporter) unaddressed(denied []outside, sub, unknown, fix string) {
 	if len(denied) > 0 {
 		e.m.Reason, e.m.Problem = reasonNotAllowed, denied[0].problem
@@ -117,8 +116,8 @@ func (e *exporter) expose(
 	e.imp.Exposed = append(e.imp.Exposed, exposure)
 }
 
-// throughPeers decides on a cluster in ParentMode with peer listeners. If this cluster is a member,
-// only these are used. handled is false if the ordinary gateways decide.
+// throughPeers decides on a cluster with peer listeners. If this cluster is a member, only these
+// are used. handled is false if the ordinary gateways decide.
 func (e *exporter) throughPeers() (handled bool) {
 	isPeer := func(p inferenceapi.ParentImport) bool { return p.Peer }
 	if !slices.ContainsFunc(e.Parents, isPeer) {
@@ -153,7 +152,7 @@ func (e *exporter) throughPeers() (handled bool) {
 }
 
 // untrusted records that the ClusterSet has no certificates of the cluster. A finding would be
-// wrong if the cluster is not ready: for example after it left the set, while its export drains.
+// wrong for a cluster that is not ready: it may have left the set, while its export drains.
 func (e *exporter) untrusted(sub, problem string) {
 	if e.m.NotReady != "" {
 		e.m.Problem, e.m.Reason = problem, reasonNotSupported
@@ -216,7 +215,6 @@ func (e *exporter) throughGateways() {
 	e.expose(e.m.Cluster, e.m.Parents, gatewayapi.BackendPolicy(e.r, e.m.Cluster), "its gateways", ".parents")
 }
 
-// gatewaysProtocol returns the common protocol of the gateways, which form one Envoy cluster.
 func (e *exporter) gatewaysProtocol(appProtocols []string) model.Protocol {
 	h2c := func(p string) bool { return protocolOf(p) == model.H2C }
 	other := func(p string) bool { return !h2c(p) }

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// mostNames limits the lookups of host names for an exporting cluster, because the exporter
-// controls their number and each is repeated.
+// mostNames limits the lookups of host names: the exporter controls their number.
 const mostNames = 32
 
 type hostNames struct {

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// ineffective returns the findings about policy fields without effect on an InferencePool.
 func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Finding) {
 	if policy == nil {
 		return nil
@@ -86,8 +85,8 @@ func ineffective(p *model.Pool, policy *v1alpha1.PoolPolicy) (out []report.Findi
 	return drop(out)
 }
 
-// withoutHeadersTimeout reports a policy with headersTimeout Learned on a pool where no stream gets
-// such a timeout.
+// withoutHeadersTimeout reports headersTimeout Learned on a pool where no stream gets such a
+// timeout.
 func withoutHeadersTimeout(p *model.Pool, policy *v1alpha1.PoolPolicy) report.Finding {
 	fields := []string{"spec.picker.headersTimeout"}
 	switch {
@@ -204,7 +203,7 @@ func ineffectiveOn(ref report.Ref, members []model.ImportMember, policy *v1alpha
 	return drop(out)
 }
 
-// pickerFields lists the fields of spec.picker that a user set. Default values may come from the
+// pickerFields lists the fields of spec.picker that a user set; default values may come from the
 // API server.
 func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	for _, f := range []struct {
@@ -239,7 +238,6 @@ func pickerFields(spec *v1alpha1.PickerSpec) (out []string) {
 	return out
 }
 
-// unused reports fields without effect; zero without fields.
 func unused(policy *v1alpha1.PoolPolicy, fields []string, why, fix string) report.Finding {
 	if len(fields) == 0 {
 		return report.Finding{}

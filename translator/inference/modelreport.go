@@ -44,8 +44,8 @@ func ModelReport(r store.Reader, tables Tables, key string) (report.Report, bool
 	return rep.Report, true
 }
 
-// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules other
-// rules override.
+// RewriteReport reports whether an InferenceModelRewrite is in force, and which of its rules others
+// override.
 func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bool) {
 	rw, ok := store.InferenceModelRewrites.Get(r, key)
 	if !ok {
@@ -104,7 +104,7 @@ func RewriteReport(r store.Reader, tables Tables, key string) (report.Report, bo
 	return rep.Report, true
 }
 
-// shadow describes the rule that overrides rule i of an object for a model; "" if none does.
+// shadow describes the rule that overrides rule i of an object for a model.
 func shadow(c *claims, rw *llmd.InferenceModelRewrite, i int) string {
 	switch m, other, rule := c.targets(); {
 	case m != nil:
@@ -145,7 +145,7 @@ func newModelReport(owner report.Ref) *modelReport {
 	}
 }
 
-// pool returns the object's pool; nil if the object has no effect and the report is complete.
+// pool returns the object's pool; nil if the report is complete.
 func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field, fix string) *model.Pool {
 	if problem != "" {
 		notAccepted(rep, "Invalid", field, problem, fix)
@@ -170,8 +170,8 @@ func (rep *modelReport) pool(r store.Reader, tables Tables, name, problem, field
 	return p
 }
 
-// elsewhere reports whether an InferencePool exists that this process does not serve: a stand-alone
-// picker has one pool, and other pools' objects are for other pickers.
+// elsewhere reports whether this process does not serve an existing InferencePool: a stand-alone
+// picker has one pool.
 func elsewhere(r store.Reader, namespace, name string) bool {
 	_, there := store.InferencePools.Get(r, objectid.Join(namespace, name))
 	return there

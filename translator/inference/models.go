@@ -16,7 +16,7 @@ import (
 )
 
 // Models returns the effects of a pool's InferenceModels, InferenceModelRewrites and
-// InferenceObjectives; nil without any. Invalid objects have no effect.
+// InferenceObjectives; nil without any.
 func Models(r store.Reader, id objectid.Target) *model.Models {
 	if id.Imported() { // the exporting cluster's picker has them
 		return nil
@@ -99,8 +99,7 @@ func claimsOn(r store.Reader, namespace, pool, name string) *claims {
 		store.InferenceModelRewrites.By(r, store.ByModel, key)}
 }
 
-// model returns the InferenceModel in force: the oldest valid one, then the first by name; nil
-// without one.
+// model returns the InferenceModel in force: the oldest valid one, then the first by name.
 func (c *claims) model() *inferenceapi.InferenceModel {
 	return oldest(c.models, func(m *inferenceapi.InferenceModel) bool {
 		problem, _, _ := invalidModel(m)
@@ -108,8 +107,7 @@ func (c *claims) model() *inferenceapi.InferenceModel {
 	})
 }
 
-// rewrite returns the InferenceModelRewrite in force (the oldest valid one, then the first by name)
-// and its first matching rule.
+// rewrite returns the InferenceModelRewrite in force and its first matching rule.
 func (c *claims) rewrite() (*llmd.InferenceModelRewrite, int) {
 	rw := oldest(c.rewrites, func(rw *llmd.InferenceModelRewrite) bool {
 		problem, _, _ := invalidRewrite(rw)
@@ -167,7 +165,7 @@ func oldest[T interface {
 	return out
 }
 
-// older orders objects by age, then by name: all objects from a folder have the same age.
+// older orders objects by age, then by name: a folder's objects have the same age.
 func older(a, b metav1.Object) bool {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(at.Compare(bt.Time), strings.Compare(a.GetName(), b.GetName())) < 0
@@ -188,7 +186,6 @@ func rewritten(rw *llmd.InferenceModelRewrite) (names []string) {
 	return slices.Compact(names)
 }
 
-// matches reports whether a rule matches a model by name, or all models if name is "".
 func matches(rule *llmd.InferenceModelRewriteRule, name string) bool {
 	if name == "" {
 		return len(rule.Matches) == 0
@@ -196,8 +193,7 @@ func matches(rule *llmd.InferenceModelRewriteRule, name string) bool {
 	return slices.ContainsFunc(rule.Matches, func(m llmd.Match) bool { return m.Model != nil && m.Model.Value == name })
 }
 
-// invalidModel validates an InferenceModel. The schema does the same, but a cluster may have an
-// older one.
+// invalidModel validates an InferenceModel; a cluster may have an older schema.
 func invalidModel(m *inferenceapi.InferenceModel) (problem, field, fix string) {
 	if problem, fix := invalidPoolRef(m.Spec.PoolRef.Group, m.Spec.PoolRef.Kind); problem != "" {
 		return problem, "spec.poolRef", fix
@@ -254,8 +250,7 @@ func invalidWeights(weights []*int32, path string) (problem, field, fix string) 
 
 const maxWeight = 1_000_000
 
-// invalidPoolRef validates the group and kind of a reference to a pool. Both groups of
-// InferencePools are valid.
+// Both groups of InferencePools are valid.
 func invalidPoolRef(group, kind string) (problem, fix string) {
 	fix = "name an InferencePool of the same namespace"
 	switch {

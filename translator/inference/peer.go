@@ -11,8 +11,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// trusted reports whether this cluster has a certificate for members of the cluster set, and the
-// bundle of a member.
+// trusted reports whether this cluster has a certificate for members, and a member's bundle.
 func trusted(r store.Reader, member string) bool {
 	m, ok := store.Memberships.Get(r, store.OwnMembership)
 	return ok && slices.ContainsFunc(m.Members, func(o store.Member) bool { return o.Name == member })

@@ -13,8 +13,7 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// pickerHealth is the gRPC health service of pickers: followers of a leader-elected picker answer
-// NOT_SERVING (FIELD_NOTES 1).
+// pickerHealth is the gRPC health service of pickers: followers answer NOT_SERVING (FIELD_NOTES 1).
 const pickerHealth = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 // PickerCluster returns the cluster of an external picker; false if its object is gone.
@@ -69,8 +68,8 @@ func importPicker(
 	return c
 }
 
-// configured returns the cluster's ID with its configuration hash. The hash excludes ServesHealth,
-// which the variant states: before the first probe of the picker, only the variant differs.
+// configured returns the cluster's ID with its configuration hash, which excludes ServesHealth: the
+// variant states it.
 func configured(c *model.Cluster) model.ClusterID {
 	id, config := c.Name, *c
 	config.Name, config.TLS, config.Owners, config.ServesHealth = model.ClusterID{}, nil, nil, false

@@ -22,9 +22,9 @@ const (
 )
 
 // PickerPort returns how a port of an exporting cluster's picker is called: in cleartext, or, with
-// a secretRef, over TLS verified by the picker's BackendTLSPolicy, with the Secret's credential. If
-// that is impossible, problem and fix describe why, and the port is not called. Without a grant, a
-// Secret in another namespace is not read, so nothing about it is disclosed.
+// a secretRef, over TLS verified by the picker's BackendTLSPolicy, with the Secret's credential.
+// Otherwise problem and fix describe why it is not called. Without a grant, nothing about a Secret
+// in another namespace is disclosed.
 func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferenceapi.EndpointImport) (p model.PickerPort,
 	problem, fix string) {
 	switch {
@@ -62,8 +62,7 @@ func PickerPort(r store.Reader, owner report.Ref, cluster string, at *inferencea
 	return p, "", ""
 }
 
-// credential reads a Secret's credential: a token, or a username with a password, and a client
-// certificate if present.
+// credential reads a Secret's token, or username and password, and a client certificate if present.
 func credential(r store.Reader, ref report.Ref, p *model.PickerPort) (problem, fix string) {
 	s, ok := store.Secrets.Get(r, ref.Key())
 	if !ok {
@@ -110,8 +109,7 @@ func asksWithSecret(c *inferenceapi.ImportedCluster) bool {
 	return c.EndpointPicker != nil && (named(c.EndpointPicker.Health) || named(c.EndpointPicker.Metrics))
 }
 
-// PickerPortFindings returns the findings about the credentials of an import's pickers. They do not
-// affect requests.
+// PickerPortFindings returns the findings about the credentials of an import's pickers.
 func PickerPortFindings(r store.Reader, key string) (out []report.Finding) {
 	imp, ok := gatewayapi.Imported(r, key)
 	if !ok {

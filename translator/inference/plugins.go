@@ -19,14 +19,13 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Fields of a policy that configure strategy plugins.
 const (
 	fieldPlugins   = "spec.picker.plugins"
 	fieldConfigRef = "spec.picker.configRef"
 )
 
-// plugins sets the profile of a pool with strategy plugins. An invalid one leaves the profile
-// unset: the picker then keeps the last valid one.
+// plugins sets the profile of a pool with strategy plugins. Without one, the picker keeps the last
+// valid profile.
 func plugins(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	if p.Settings.Strategy != string(v1alpha1.StrategyPlugins) {
 		return
@@ -172,12 +171,11 @@ func stageProblems(p *model.Pool, profile *endpointpicker.Profile) (out []endpoi
 	return out
 }
 
-// scorerProblem is the prefix of problems with a scorer's Service. The scorer is then ignored, and
-// everything else applies.
+// scorerProblem is the prefix of problems with a scorer's Service: only the scorer is ignored.
 const scorerProblem = endpointpicker.ExternalScorer + ": "
 
 // servicePort returns why a process behind a Service's port cannot be called, and the fix with %s
-// for the process; "" if it can.
+// for the process.
 func servicePort(r store.Reader, namespace, name string, port int32) (problem, fix string) {
 	svc, ok := store.Services.Get(r, objectid.Join(namespace, name))
 	switch {
@@ -232,8 +230,7 @@ func configMapText(r store.Reader, namespace string, ref *v1alpha1.ConfigRef) (t
 	return text, fmt.Sprintf("ConfigMap %s/%s, key %s", namespace, ref.Name, key), endpointpicker.Problem{}
 }
 
-// pluginsCondition returns the condition Accepted of a policy with invalid plugins; false for any
-// other.
+// pluginsCondition returns the condition Accepted of a policy with invalid plugins.
 func pluginsCondition(findings []report.Finding) (report.Condition, bool) {
 	invalid := slices.DeleteFunc(slices.Clone(findings),
 		func(f report.Finding) bool { return !strings.HasPrefix(f.Field, fieldPlugins) || invalidScorer(f) })
@@ -248,8 +245,8 @@ func invalidConfigRef(findings []report.Finding) bool {
 	})
 }
 
-// cleartextPages reports a document that requests TLS for metrics pages: for pools of our Envoys,
-// pages use the transport of requests.
+// cleartextPages reports a document that requests TLS for metrics pages: our Envoys' pools read
+// pages as requests are sent.
 func cleartextPages(p *model.Pool, policy *v1alpha1.PoolPolicy) []report.Finding {
 	if p.Settings.Plugins == nil || !p.Settings.Plugins.Source.TLS {
 		return nil

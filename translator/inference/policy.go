@@ -14,7 +14,7 @@ import (
 )
 
 // policyFor returns the policy of a pool: the oldest, then the first by name. Findings report the
-// unused others.
+// others.
 func policyFor(r store.Reader, kind, namespace, name string) (*v1alpha1.PoolPolicy, []report.Finding) {
 	return oldestPolicy(gatewayapi.PoolPolicies(r, kind, namespace, name), kind, namespace, name)
 }
@@ -89,7 +89,6 @@ func settings(policy *v1alpha1.PoolPolicy) model.PickerSettings {
 	return s
 }
 
-// pickerNames returns a policy's names for an external picker; nil for the protocol's defaults.
 func pickerNames(policy *v1alpha1.PoolPolicy) *model.PickerNames {
 	if policy == nil || policy.Spec.ExternalPicker == nil {
 		return nil
@@ -108,9 +107,9 @@ func readsBodies(s v1alpha1.Strategy) bool {
 }
 
 const (
-	// defaultKVEvents is the port of vLLM's PUB socket.
+	// vLLM's PUB socket
 	defaultKVEvents = 5557
-	// defaultRender is how long a pick waits for token IDs, in milliseconds.
+	// in milliseconds
 	defaultRender = 20
 )
 
@@ -150,7 +149,7 @@ func readsBody(s *model.PickerSettings) bool {
 	return s.Prefix || s.ResponseAffinity || s.EveryBody || s.ReadsModels || s.Processor != nil
 }
 
-// nameLast sets the variant of a pool's cluster without hops: the cluster itself, if it has none.
+// nameLast sets the variant of a pool's cluster without hops.
 func nameLast(p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	p.Last = p.Cluster
 	if policy != nil && len(policy.Spec.Spill) > 0 || p.PicksAgain() {

@@ -140,8 +140,7 @@ func externalPicker(r store.Reader, p *model.Pool, namespace string, ref *infere
 	}
 }
 
-// externalName returns why a picker's Service of type ExternalName has no endpoints, and the fix;
-// "" for others.
+// externalName returns why a picker's Service of type ExternalName has no endpoints, and the fix.
 func externalName(r store.Reader, svc *corev1.Service) (problem, fix string) {
 	if svc.Spec.Type != corev1.ServiceTypeExternalName {
 		return "", ""
@@ -185,8 +184,7 @@ func bestEffort(owner report.Ref, field string) report.Finding {
 			"cannot be sent elsewhere", "")
 }
 
-// unverified reports that a picker's certificate is not verified: common pickers are self-signed
-// (FIELD_NOTES 1).
+// Common pickers are self-signed (FIELD_NOTES 1).
 func unverified(owner report.Ref, field, what, cleartext string) report.Finding {
 	return infoOn(owner, field, what+"the picker is asked over TLS, and its certificate is not verified",
 		"for a picker without TLS "+cleartext)

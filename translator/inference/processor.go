@@ -23,8 +23,7 @@ const (
 	defaultProcessorTimeout = time.Second
 )
 
-// withProcessor sets a pool's processor for our picker: its policy's, or else this process's
-// default.
+// withProcessor sets a pool's processor: its policy's, or else this process's default.
 func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	by, _ := store.ProcessorDefaults.Get(r, store.OwnProcessor)
 	if by == nil {
@@ -47,8 +46,7 @@ func withProcessor(r store.Reader, p *model.Pool, policy *v1alpha1.PoolPolicy) {
 	checkProcessor(r, p, policy)
 }
 
-// processorAt returns the default processor of a process; nil without one. cmd has validated the
-// URL.
+// cmd has validated the URL
 func processorAt(by *store.ProcessorDefault) *model.Processor {
 	at, err := url.Parse(by.URL)
 	if by.URL == "" || err != nil {

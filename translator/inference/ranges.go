@@ -17,7 +17,7 @@ import (
 )
 
 // ranges restricts an exporting cluster's addresses to the ClusterSet's allowed ranges for the
-// member, and to a PoolPolicy's. Empty prefixes allow everything that the operator allows.
+// member, and to a PoolPolicy's. Without prefixes, everything that the operator allows is allowed.
 type ranges struct {
 	member   string
 	prefixes []netip.Prefix
@@ -28,7 +28,7 @@ type ranges struct {
 }
 
 // allowedFor returns the ranges for an exporting cluster's pickers and gateways, and for its pods;
-// both are empty if it is no member.
+// empty if it is no member.
 func allowedFor(r store.Reader, namespace, name, cluster string) (servers, pods ranges) {
 	o, ok := store.Offers.Get(r, objectid.Join(namespace, store.OfferName(name, cluster)))
 	if !ok {
@@ -61,14 +61,12 @@ func (a ranges) narrowed(policy *v1alpha1.PoolPolicy, field string) (ranges, []r
 	return a, findings
 }
 
-// The fields of a PoolPolicy that narrow ranges.
 const (
 	fieldPodCIDRs  = "spec.remote.podCIDRs"
 	fieldAddresses = "spec.remote.addresses"
 )
 
-// fieldMaxGateways is the field of a PoolPolicy that ends loops of gateways, and defaultMaxGateways
-// its default.
+// fieldMaxGateways ends loops of gateways.
 const (
 	fieldMaxGateways   = "spec.remote.maxGateways"
 	defaultMaxGateways = 4
@@ -100,8 +98,7 @@ func (a ranges) lists() (out [][]netip.Prefix) {
 	return out
 }
 
-// outside returns why an address may not become an endpoint, as a phrase that follows the address;
-// "" if it may.
+// outside returns why an address may not become an endpoint, as a phrase that follows the address.
 func (a ranges) outside(ip netip.Addr) string {
 	within := func(list []netip.Prefix) bool {
 		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip.Unmap()) })
@@ -125,7 +122,6 @@ func (a ranges) ofPolicy() string {
 
 const outsideClusterSet = "the ranges that the ClusterSet allows member "
 
-// disjoint describes two lists without a common address; "" if all overlap.
 func (a ranges) disjoint() string {
 	switch {
 	case len(a.exporter) == 0:
@@ -177,8 +173,7 @@ func parseRanges(cidrs []string) (list []netip.Prefix, bad []string) {
 const noCleartext = "is reached in cleartext, which the ClusterSet does not allow member "
 
 // cleartextAllowed reports whether requests may reach an exporting cluster's gateways without TLS.
-// For a member the ClusterSet decides, unless a BackendTLSPolicy makes all of them use TLS. Entries
-// of users and other controllers are allowed.
+// For a member the ClusterSet decides, unless a BackendTLSPolicy makes all of them use TLS.
 func cleartextAllowed(r store.Reader, id model.ClusterID) bool {
 	o, member := store.Offers.Get(r, objectid.Join(id.Namespace, store.OfferName(id.Name, id.Member)))
 	return !member || o.Cleartext || gatewayapi.BackendPolicy(r, id) != nil

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-project/penstock/translator/services"
 )
 
-// PoolReport reports on an InferencePool for each Gateway whose routes name it (InferencePool,
-// status.parents). gateways are sorted; spilledTo is set if another pool spills to this one.
+// PoolReport reports on an InferencePool for each Gateway whose routes name it. gateways are
+// sorted; spilledTo is set if another pool spills to this one.
 func PoolReport(p *model.Pool, gateways []report.Ref, spilledTo bool, members []model.Member) report.Report {
 	rep := report.Report{Owner: p.Ref, Findings: of(p.Ref, p.Findings)}
 	for _, gw := range gateways {
@@ -98,7 +98,7 @@ func PolicyReport(r store.Reader, tables Tables, key string) (report.Report, boo
 	return rep, true
 }
 
-// targetFindings returns all findings of the pool that a policy is for; false if it does not exist.
+// targetFindings returns all findings of a policy's pool; false if it does not exist.
 func targetFindings(r store.Reader, tables Tables, policy *v1alpha1.PoolPolicy) ([]report.Finding, bool) {
 	target := policy.Spec.TargetRef
 	if target.Kind == "InferencePoolImport" {
@@ -175,11 +175,10 @@ func ambiguous(r store.Reader, policy *v1alpha1.PoolPolicy) (out []report.Findin
 	return out
 }
 
-// mostErrors limits the errors in a condition, whose message may have 32,768 characters.
+// A condition's message may have 32,768 characters.
 const mostErrors = 16
 
-// resolved puts the errors among findings into a condition, because on Kubernetes users do not see
-// findings.
+// On Kubernetes users do not see findings.
 func resolved(reason string, findings []report.Finding) report.Condition {
 	var errs []string
 	for _, f := range findings {

@@ -45,7 +45,7 @@ func (b Backends) Resolve(r store.Reader, ref report.Ref, _ int32) gatewayapi.Re
 	} else {
 		b.together(&res, r, imp)
 	}
-	// If all clusters of an import have weight 0, it counts as a backendRef of weight 0. If all
+	// If all clusters of an import have weight 0, it counts as a backendRef of weight 0; if the
 	// clusters with a weight are unusable, it does not.
 	takes := slices.ContainsFunc(res.Targets, func(t gatewayapi.Target) bool { return t.Share > 0 })
 	broken := slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
@@ -137,7 +137,7 @@ func useSpillNames(r store.Reader, p *model.Pool) {
 	}
 }
 
-// missingImport is missing for an import, or for a cluster of one that its policy excludes.
+// missingImport also reports a cluster that the import's policy excludes.
 func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	key, cluster, known := gatewayapi.ImportNamed(r, ref.Namespace, ref.Name)
 	if !known || cluster == "" {
@@ -152,8 +152,8 @@ func missingImport(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	}
 }
 
-// missing returns the resolution of a pool that does not exist. The message suggests a similar
-// name, which requires a read of the whole namespace while the mistake exists.
+// missing suggests a similar name, which requires a read of the whole namespace while the mistake
+// exists.
 func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 	message, fix := gatewayapi.Missing(r, ref, ref, fmt.Sprintf("there is no %s", ref)),
 		"create it, or name another one"
@@ -166,7 +166,6 @@ func missing(r store.Reader, ref report.Ref) gatewayapi.Resolution {
 
 func targetKey(ref report.Ref) string { return store.TargetKey(ref.Kind, ref.Namespace, ref.Name) }
 
-// addPool adds a pool's cluster, its picker, and everything for its spill targets.
 func addPool(res *gatewayapi.Resolution, p *model.Pool, share uint32) {
 	t := gatewayapi.Target{Cluster: p.Cluster, Share: share, Hops: p.ViaHops(), External: p.External,
 		Protocol: p.Protocol}

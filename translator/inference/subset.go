@@ -15,9 +15,9 @@ import (
 
 const (
 	fieldSubset = "spec.subset"
-	// nothing is a selector that matches no endpoint.
+	// matches no endpoint
 	nothing = "penstock.dev/none,!penstock.dev/none"
-	// maxSelector limits a selector's text, in bytes, because every call of our picker contains it.
+	// maxSelector is in bytes; every call of our picker contains the selector.
 	maxSelector = 4 << 10
 )
 
@@ -43,8 +43,7 @@ func subsetFinding(policy *v1alpha1.PoolPolicy) (report.Finding, bool) {
 		"write matchLabels or matchExpressions as in a Deployment's selector"), problem != ""
 }
 
-// withSubset restricts a pool's picker to the endpoints that a selector matches, in addition to
-// earlier restrictions.
+// withSubset restricts a pool's picker, in addition to earlier restrictions.
 func withSubset(r store.Reader, p *model.Pool, text string) {
 	if text == "" {
 		return

@@ -59,7 +59,6 @@ func together(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Spill = append(imp.Spill, failingOpen(r, imp, policy)...)
 }
 
-// ordered sets an import's cluster of hops, with the policy's order, choice and retries.
 func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	imp.Cluster = model.MembersCluster(imp.Ref.Namespace, imp.Ref.Name)
 	prioritize(r, imp, policy)
@@ -72,8 +71,8 @@ func ordered(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) {
 }
 
 // failingOpen returns the hop to the whole import for requests that all exporting clusters failed,
-// if some of them fail open. The hop is absent if the policy retries servers' own answers: a server
-// that answered would get the request again.
+// if some fail open. It is absent if the policy retries servers' own answers: a server that
+// answered would get the request again.
 func failingOpen(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) []model.Spill {
 	if !slices.ContainsFunc(imp.Members, func(m model.ImportMember) bool {
 		return m.Takes() && m.Pool != nil && m.Pool.FailOpen
@@ -122,7 +121,7 @@ func priority(policy *v1alpha1.PoolPolicy) bool {
 	return policy != nil && policy.Spec.Selection != nil && policy.Spec.Selection.Policy == v1alpha1.SelectPriority
 }
 
-// choose makes our picker select a hop for each request, if the policy requests it.
+// choose makes our picker select a hop for each request.
 func choose(imp *model.Import, policy *v1alpha1.PoolPolicy) {
 	if !chooses(policy) {
 		return
@@ -208,8 +207,7 @@ func prioritize(r store.Reader, imp *model.Import, policy *v1alpha1.PoolPolicy) 
 	setOrder(imp, shares)
 }
 
-// recovering reports whether a member that takes requests was recently down, so that it must not be
-// first yet.
+// recovering reports whether a member was recently down, so that it must not be first yet.
 func recovering(r store.Reader, imp *model.Import, m *model.ImportMember) bool {
 	failback, ok := store.Failbacks.Get(r, imp.Ref.Key())
 	if !ok || !slices.Contains(failback.Clusters, m.Name) {

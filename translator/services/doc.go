@@ -2,12 +2,6 @@
 // EndpointSlices, Pods and ModelServers by label, and host names through the answers that
 // discovery/hostname stored.
 //
-//	service.go         Services: which port, which protocol, which endpoints
-//	serviceimport.go   ServiceImports, as Services
-//	endpointslice.go   EndpointSlices: ready endpoints, and terminating ones that still serve
-//	selection.go       Pods and ModelServers that a selector matches
-//	host.go            IP addresses of host names
-//
 // translator calls it for clusters of Services, translator/gatewayapi for backendRefs,
 // translator/inference for the members of pools and for pickers.
 //

@@ -12,9 +12,8 @@ import (
 	"github.com/penstock-project/penstock/translator/addresses"
 )
 
-// Endpoints returns the endpoints of a named port of a Service of ours, from its EndpointSlices,
-// sorted: ready ones, or else terminating ones that still serve (KEP-1669). key is
-// the Service's "namespace/name".
+// Endpoints returns the endpoints of a named port of a Service ("namespace/name") of ours, sorted:
+// ready ones, or else terminating ones that still serve (KEP-1669).
 func Endpoints(r store.Reader, key, port string) []netip.AddrPort {
 	return collect(store.EndpointSlices.By(r, store.ByService, key), &corev1.ServicePort{Name: port},
 		func(*discoveryv1.EndpointSlice) judge { return anywhere })
@@ -53,7 +52,6 @@ type judge func(netip.Addr) bool
 
 func anywhere(netip.Addr) bool { return true }
 
-// trusted reports whether Kubernetes maintains a slice from the Service's selector.
 func trusted(svc *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 	return store.Generated(slice) && len(svc.Spec.Selector) > 0
 }
@@ -106,8 +104,8 @@ func collect(list []*discoveryv1.EndpointSlice, port *corev1.ServicePort,
 	return slices.Compact(out)
 }
 
-// sliceAddresses returns a slice's ready endpoints at a port, by its name and transport protocol,
-// and the terminating ones that still serve.
+// sliceAddresses returns a slice's ready endpoints at a port, and the terminating ones that still
+// serve.
 func sliceAddresses(slice *discoveryv1.EndpointSlice, port *corev1.ServicePort, allowed judge) (ready,
 	serving []netip.AddrPort) {
 	var number uint16

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-project/penstock/discovery/store"
 )
 
-// selected returns the endpoints of a Service's port without EndpointSlices, from the Pods and
-// ModelServers that its selector matches, as the EndpointSlice controller would.
+// selected returns the endpoints of a Service's port without EndpointSlices, as the EndpointSlice
+// controller would.
 func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (out []netip.AddrPort) {
 	for _, m := range choose(r, svc.Namespace, svc.Spec.Selector, target(svc, port)) {
 		if !m.Draining {
@@ -21,8 +21,6 @@ func selected(r store.Reader, svc *corev1.Service, port *corev1.ServicePort) (ou
 	return out
 }
 
-// target returns the pods' port for a Service's port. Without targetPort, it is the Service's
-// number.
 func target(svc *corev1.Service, port *corev1.ServicePort) targets {
 	to := targets{unready: svc.Spec.PublishNotReadyAddresses, transport: transportOf(port.Protocol)}
 	switch {
@@ -44,8 +42,7 @@ type targets struct {
 	transport corev1.Protocol
 }
 
-// of lists a pod's ports; it is empty if no container has a port with the name and the transport
-// protocol.
+// of lists a pod's ports.
 func (t targets) of(pod *corev1.Pod) []uint16 {
 	if t.name == "" {
 		return t.numbers

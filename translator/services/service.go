@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Port returns the port of a Service with a number, preferably for the transport protocol; nil
-// without one.
+// Port returns the port of a Service with a number, preferably for the transport protocol.
 func Port(svc *corev1.Service, number int32, transport corev1.Protocol) *corev1.ServicePort {
 	var found *corev1.ServicePort
 	for i := range svc.Spec.Ports {
@@ -100,8 +99,8 @@ func External(r store.Reader, svc *corev1.Service, find func(r store.Reader, add
 
 // Addresses lists the endpoints of a Service's port, sorted, and the keys of its EndpointSlices
 // with addresses that were left out. Without EndpointSlices, as in a folder of files, the Service's
-// selector chooses Pods and ModelServers directly, unless slicesOnly is set: a Kubernetes cluster
-// makes EndpointSlices soon.
+// selector chooses Pods and ModelServers, unless slicesOnly is set: a Kubernetes cluster makes
+// EndpointSlices soon.
 func Addresses(r store.Reader, svc *corev1.Service, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	port := Port(svc, number, transport)

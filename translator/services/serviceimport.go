@@ -10,11 +10,10 @@ import (
 	"github.com/penstock-project/penstock/translator/model"
 )
 
-// Backend is an object that routes reference with a port: a Service, or a ServiceImport (GEP-1748),
-// whose ports have the same meaning.
+// Backend is a Service, or a ServiceImport (GEP-1748), whose ports have the same meaning.
 type Backend struct {
 	Ref report.Ref
-	// Service is the Service itself; for a ServiceImport, it only has the metadata and ports.
+	// for a ServiceImport, only metadata and ports
 	*corev1.Service
 	imported []string // addresses of a ServiceImport without EndpointSlices
 }
@@ -60,8 +59,8 @@ func RefOf(id model.ClusterID) report.Ref {
 }
 
 // Addresses lists the endpoints of one port, like the function Addresses. A ServiceImport's
-// endpoints come from EndpointSlices, which a controller of the cluster set makes. Without any, its
-// own addresses count within the operator's allowed ranges, because a user may have written them.
+// endpoints come from EndpointSlices, which a controller of the cluster set makes, or else from its
+// own addresses within the operator's allowed ranges.
 func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Protocol, slicesOnly bool) (
 	out []netip.AddrPort, outside []string) {
 	if !IsServiceImport(b.Ref) {
@@ -84,7 +83,7 @@ func (b *Backend) Addresses(r store.Reader, number int32, transport corev1.Proto
 }
 
 // Outside returns why an address in a ServiceImport itself may not become an endpoint, without a
-// period; "" if all may.
+// period.
 func (b *Backend) Outside(r store.Reader) string {
 	if IsServiceImport(b.Ref) &&
 		len(store.EndpointSlices.By(r, store.ByService, store.ServiceImportKey(b.Ref.Namespace, b.Ref.Name))) > 0 {
