@@ -64,17 +64,11 @@ func BenchmarkUpdate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
+	before := heapBytes()
 	tr := translator.New(config())
 	tr.Update(s.View(), rev.Changes)
 	rev, ops = store.Revision{}, nil
-	live := heap() - before
+	live := heapBytes() - before
 	for name, op := range map[string]func(i int) store.Op{
 		"route":    func(i int) store.Op { return route(i%routes, gatewayv1.Duration(fmt.Sprintf("%ds", 11+i))) },
 		"endpoint": func(i int) store.Op { return endpoint(i%routes, 2+i%200) },
@@ -96,6 +90,13 @@ func BenchmarkUpdate(b *testing.B) {
 			b.ReportMetric(float64(live)/(1<<20), "live-MiB")
 		})
 	}
+}
+
+func heapBytes() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // BenchmarkImports measures the first translation of 100 members' exports: 100 pools each, with 10

@@ -144,20 +144,9 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 	if by["200 other"] == 0 || by["200 good"] == 0 || len(by) != 2 {
 		t.Errorf("a pool that spills to b and one whose next hop is c: %v", by)
 	}
-	check := func(prefix string, want map[string]string) {
-		for name, w := range want {
-			t.Run(prefix+name, func(t *testing.T) {
-				for range 5 { // once may be luck
-					if a := r.post(t, prefix+name, []byte("{}")); fmt.Sprint(a.status, " ", a.pod) != w {
-						t.Fatalf("want %s, got %s", w, a)
-					}
-				}
-			})
-		}
-	}
-	check("spilling.", want)
-	check("strict.", strict)
-	check("open.", open)
+	r.serves(t, "spilling.", want)
+	r.serves(t, "strict.", strict)
+	r.serves(t, "open.", open)
 	if a := r.post(t, "strict.user-retries", []byte("{}")); a.pod != "good" {
 		t.Errorf("a user's retry on 503 does not walk the list: %s", a)
 	}
@@ -167,6 +156,18 @@ func TestRetry_WalksThePickersListThenSpills(t *testing.T) {
 		if asked := len(retries) == 1 && retries[0] == "5"; asked == (len(spill) == 1) {
 			t.Errorf("the picker received retries %q and spill %q", retries, spill)
 		}
+	}
+}
+
+func (r *rig) serves(t *testing.T, prefix string, want map[string]string) {
+	for name, w := range want {
+		t.Run(prefix+name, func(t *testing.T) {
+			for range 5 { // once may be luck
+				if a := r.post(t, prefix+name, []byte("{}")); fmt.Sprint(a.status, " ", a.pod) != w {
+					t.Fatalf("want %s, got %s", w, a)
+				}
+			}
+		})
 	}
 }
 

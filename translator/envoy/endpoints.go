@@ -250,8 +250,10 @@ func lbEndpoint(e model.Endpoint) *endpointv3.LbEndpoint {
 			role = roleLater
 		}
 		hop := &corev3.EnvoyInternalAddress{
-			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{ServerListenerName: model.HopListener},
-			EndpointId:           e.Hop.String(),
+			AddressNameSpecifier: &corev3.EnvoyInternalAddress_ServerListenerName{
+				ServerListenerName: model.HopListener,
+			},
+			EndpointId: e.Hop.String(),
 		}
 		addr = &corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{EnvoyInternalAddress: hop}}
 		metadata["envoy.transport_socket_match"] = field(hopKey, structpb.NewBoolValue(true))

@@ -32,21 +32,7 @@ func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 		for _, kind := range []gatewayv1.PathMatchType{
 			gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchRegularExpression,
 		} {
-			match := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: &path}}
-			headers, queries := gatewayv1.HeaderMatchExact, gatewayv1.QueryParamMatchExact
-			if kind == gatewayv1.PathMatchRegularExpression {
-				headers, queries = gatewayv1.HeaderMatchRegularExpression, gatewayv1.QueryParamMatchRegularExpression
-			}
-			match.Headers = []gatewayv1.HTTPHeaderMatch{
-				{Type: &headers, Name: gatewayv1.HTTPHeaderName(name), Value: value},
-			}
-			match.QueryParams = []gatewayv1.HTTPQueryParamMatch{
-				{Type: &queries, Name: gatewayv1.HTTPHeaderName(query), Value: queryValue},
-			}
-			if method != "" {
-				m := gatewayv1.HTTPMethod(method)
-				match.Method = &m
-			}
+			match := fuzzedMatch(kind, path, name, value, query, queryValue, method)
 			changes := &gatewayv1.HTTPHeaderFilter{
 				Set:    []gatewayv1.HTTPHeader{{Name: gatewayv1.HTTPHeaderName(name), Value: value}},
 				Add:    []gatewayv1.HTTPHeader{{Name: gatewayv1.HTTPHeaderName(query), Value: queryValue}},
@@ -98,6 +84,27 @@ func FuzzRoute_TakesNoNeighbourDown(f *testing.F) {
 		checkRules(t, append(rules, fuzzedFilters(path, name, value, host, newPath, duration, number)...))
 		checkCalls(t, path, name, value, host)
 	})
+}
+
+func fuzzedMatch(
+	kind gatewayv1.PathMatchType, path, name, value, query, queryValue, method string,
+) gatewayv1.HTTPRouteMatch {
+	match := gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &kind, Value: &path}}
+	headers, queries := gatewayv1.HeaderMatchExact, gatewayv1.QueryParamMatchExact
+	if kind == gatewayv1.PathMatchRegularExpression {
+		headers, queries = gatewayv1.HeaderMatchRegularExpression, gatewayv1.QueryParamMatchRegularExpression
+	}
+	match.Headers = []gatewayv1.HTTPHeaderMatch{
+		{Type: &headers, Name: gatewayv1.HTTPHeaderName(name), Value: value},
+	}
+	match.QueryParams = []gatewayv1.HTTPQueryParamMatch{
+		{Type: &queries, Name: gatewayv1.HTTPHeaderName(query), Value: queryValue},
+	}
+	if method != "" {
+		m := gatewayv1.HTTPMethod(method)
+		match.Method = &m
+	}
+	return match
 }
 
 // fuzzedFilters are rules with the filters and the session that have their own slots in Envoy.

@@ -70,11 +70,12 @@ spec: {servers: [{address: 192.0.2.2}]}
 	check("model servers without mistakes", rep, report.True, "ResolvedRefs")
 }
 
-func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
-	const everything = "picker: {strategy: random, criticality: Critical, shedAfter: 1s, chwbl: {}, session: {}, " +
-		"failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: " +
-		"{podCIDRs: [10.0.0.0/8], maxGateways: 2}"
-	v := world(t, chatPool+"---"+bigPool+`  endpointPickerRef: {name: epp, port: {number: 9002}}
+const everyField = "picker: {strategy: random, criticality: Critical, shedAfter: 1s, chwbl: {}, session: {}, " +
+	"failureMode: FailClose, full: {queue: 5}, metrics: {path: /m}, fallbacks: 3, body: Buffered}, remote: " +
+	"{podCIDRs: [10.0.0.0/8], maxGateways: 2}"
+
+// withoutEffect has policies with fields that have no effect.
+const withoutEffect = chatPool + "---" + bigPool + `  endpointPickerRef: {name: epp, port: {number: 9002}}
 ---
 kind: Service
 metadata: {name: epp}
@@ -82,7 +83,7 @@ spec: {ports: [{port: 9002, appProtocol: kubernetes.io/h2c}]}
 ---
 kind: PoolPolicy
 metadata: {name: external}
-spec: {targetRef: {name: big}, `+everything+`}
+spec: {targetRef: {name: big}, ` + everyField + `}
 ---
 kind: PoolPolicy
 metadata: {name: own}
@@ -111,11 +112,11 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 kind: PoolPolicy
 metadata: {name: hashed}
 spec: {targetRef: {name: hashed}, picker: {strategy: chwbl, kvEvents: {}, fallbacks: 0, headersTimeout: Learned}}
----`+llmImport+`
+---` + llmImport + `
 ---
 kind: PoolPolicy
 metadata: {name: relayed}
-spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, `+everything+`}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, ` + everyField + `}
 ---
 kind: PoolPolicy
 metadata: {name: parent}
@@ -124,7 +125,10 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-west-2}, picker: {strate
 kind: PoolPolicy
 metadata: {name: whole}
 spec: {targetRef: {kind: InferencePoolImport, name: llm}}
-`)
+`
+
+func TestPoolPolicy_FieldsWithoutEffectAreReported(t *testing.T) {
+	v := world(t, withoutEffect)
 	const all = "spec.picker.strategy: it and spec.picker.criticality, spec.picker.shedAfter, spec.picker.chwbl, " +
 		"spec.picker.session, spec.picker.failureMode, spec.picker.full, spec.picker.metrics, spec.picker.fallbacks, " +
 		"spec.picker.body have no effect: "
