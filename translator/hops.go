@@ -83,13 +83,9 @@ func (t *tables) hopBlock(r *graph.Reader, key blockKey) (block, bool) {
 }
 
 func (t *tables) hopRoute(r *graph.Reader, key chainKey) (encoded, bool) {
-	n, rows := t.hopBlocksByChain.Each(r, key)
-	blocks := make([]*envoy.Block, 0, n)
-	for _, b := range rows {
-		if b.err != nil {
-			return encoded{err: b.err}, true
-		}
-		blocks = append(blocks, b.encoded)
+	blocks, err := encodedBlocks(t.hopBlocksByChain.Each(r, key))
+	if err != nil {
+		return encoded{err: err}, true
 	}
 	return one(envoy.HopRoutes(blocks...)), true
 }

@@ -1,6 +1,7 @@
 package translator
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/penstock-project/penstock/discovery/status/report"
@@ -133,13 +134,20 @@ func (t *tables) routeConfiguration(r *graph.Reader, key chainKey) (encoded, boo
 	if !ok {
 		return encoded{}, false
 	}
-	n, rows := t.blocksByChain.Each(r, key)
+	blocks, err := encodedBlocks(t.blocksByChain.Each(r, key))
+	if err != nil {
+		return encoded{err: err}, true
+	}
+	return one(envoy.RouteConfiguration(key.chain, chain, blocks...)), true
+}
+
+func encodedBlocks(n int, rows iter.Seq2[blockKey, block]) ([]*envoy.Block, error) {
 	blocks := make([]*envoy.Block, 0, n)
 	for _, b := range rows {
 		if b.err != nil {
-			return encoded{err: b.err}, true
+			return nil, b.err
 		}
 		blocks = append(blocks, b.encoded)
 	}
-	return one(envoy.RouteConfiguration(key.chain, chain, blocks...)), true
+	return blocks, nil
 }

@@ -105,10 +105,8 @@ func (p Policy) Written(ip netip.Addr) string {
 		if !ok {
 			continue
 		}
-		for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
-			if p.ours(service) {
-				return fmt.Sprintf("belongs to Penstock's own Service %s"+neverAllowed, service)
-			}
+		if why := p.ownService(o); why != "" {
+			return why
 		}
 	}
 	return ""
@@ -151,10 +149,8 @@ func (s Slice) Outside(ip netip.Addr) string {
 	}
 	local := false // an endpoint of the same namespace
 	for _, o := range s.of(ip) {
-		for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
-			if p.ours(service) {
-				return fmt.Sprintf("belongs to Penstock's own Service %s"+neverAllowed, service)
-			}
+		if why := p.ownService(o); why != "" {
+			return why
 		}
 		if len(o.Clusters) > 0 {
 			return fmt.Sprintf("belongs to Service %s: name the Service in the route instead", o.Clusters[0])
@@ -187,6 +183,15 @@ func appendForms(to []netip.Addr, ip netip.Addr) []netip.Addr {
 	ip = unwrap(ip)
 	inner, _ := embedded(ip)
 	return append(append(to, ip), inner...)
+}
+
+func (p Policy) ownService(o *store.Occupant) string {
+	for _, service := range slices.Concat(o.Clusters, o.Endpoints) {
+		if p.ours(service) {
+			return fmt.Sprintf("belongs to Penstock's own Service %s"+neverAllowed, service)
+		}
+	}
+	return ""
 }
 
 // ours reports whether a Service belongs to Penstock itself or to a Gateway's proxies.

@@ -21,6 +21,14 @@ import (
 	"github.com/penstock-project/penstock/xds/resource"
 )
 
+func (b *builder) resource(t resource.Type, name string, msg proto.Message, owners []report.Ref) (*resource.Resource,
+	error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	return checked(t, name, msg, b.refs, owners)
+}
+
 func checked(t resource.Type, name string, msg proto.Message, refs []resource.Ref,
 	owners []report.Ref) (*resource.Resource, error) {
 	if err := checkMessage(msg); err != nil {

@@ -64,10 +64,7 @@ func Cluster(c *model.Cluster) (*resource.Resource, error) {
 		cl.OutlierDetection = ejected()
 	}
 	b.secure(cl, c)
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Cluster, cl.Name, cl, b.refs, c.Owners)
+	return b.resource(resource.Cluster, cl.Name, cl, c.Owners)
 }
 
 // healthCheck checks a picker. It is fast, because the first result makes a new cluster usable and

@@ -42,10 +42,7 @@ func DatagramListener(cfg Config, p model.Port) (*resource.Resource, error) {
 		l.AdditionalAddresses = append(l.AdditionalAddresses,
 			&listenerv3.AdditionalAddress{Address: datagramAddress(a, p.Number)})
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
+	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
 // always is a matcher with one result. The field for a single cluster is deprecated.

@@ -54,10 +54,7 @@ func HopListener(cfg Config, owners []report.Ref) (*resource.Resource, error) {
 			Name: name, Filters: b.only("hcm", m),
 		}},
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Listener, l.Name, l, b.refs, owners)
+	return b.resource(resource.Listener, l.Name, l, owners)
 }
 
 // HopHost encodes a hop's virtual host. gRPC requests are declined if the backends cannot take

@@ -26,6 +26,24 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		return nil, fmt.Errorf("port %d of Gateway %s has no address or no chain", p.Number, p.Gateway)
 	}
 	b := &builder{}
+	l := tcpListener(cfg, p)
+	tls := false
+	for _, c := range p.Chains {
+		l.FilterChains = append(l.FilterChains, b.chain(cfg, p, c))
+		tls = tls || c.TLS
+	}
+	for _, s := range p.Streams {
+		l.FilterChains = append(l.FilterChains, b.stream(cfg, s))
+		tls = tls || s.TLS
+	}
+	l.ListenerFilters = b.proxyProtocol(p.Edge.ProxyProtocol)
+	if tls { // after the cleartext PROXY protocol header
+		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
+	}
+	return b.resource(resource.Listener, l.Name, l, p.Owners)
+}
+
+func tcpListener(cfg Config, p model.Port) *listenerv3.Listener {
 	l := &listenerv3.Listener{
 		Name:             model.ListenerName(p.Number),
 		Address:          address(p.Addresses[0], uint32(p.Number)),
@@ -40,23 +58,7 @@ func Listener(cfg Config, p model.Port) (*resource.Resource, error) {
 		l.AdditionalAddresses = append(l.AdditionalAddresses,
 			&listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
 	}
-	tls := false
-	for _, c := range p.Chains {
-		l.FilterChains = append(l.FilterChains, b.chain(cfg, p, c))
-		tls = tls || c.TLS
-	}
-	for _, s := range p.Streams {
-		l.FilterChains = append(l.FilterChains, b.stream(cfg, s))
-		tls = tls || s.TLS
-	}
-	l.ListenerFilters = b.proxyProtocol(p.Edge.ProxyProtocol)
-	if tls { // after the cleartext PROXY protocol header
-		l.ListenerFilters = append(l.ListenerFilters, b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
-	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
+	return l
 }
 
 func (b *builder) proxyProtocol(pp v1alpha1.ProxyProtocol) []*listenerv3.ListenerFilter {

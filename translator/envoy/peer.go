@@ -75,12 +75,7 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 		return nil, fmt.Errorf("the peer listener of Gateway %s has no address", p.Gateway)
 	}
 	b := &builder{}
-	l := &listenerv3.Listener{
-		Name:                          model.ListenerName(p.Number),
-		Address:                       address(p.Addresses[0], uint32(p.Number)),
-		TrafficDirection:              corev3.TrafficDirection_INBOUND,
-		PerConnectionBufferLimitBytes: u32(connectionBuffer),
-	}
+	l := tcpListener(cfg, p.Port)
 	// The clients' load balancer may be in front of this port. TLS authenticates members in either
 	// case.
 	proxied := p.Edge.ProxyProtocol
@@ -88,13 +83,6 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 		proxied = v1alpha1.ProxyProtocolOptional
 	}
 	l.ListenerFilters = append(b.proxyProtocol(proxied), b.listenerFilter("tls_inspector", &inspectorv3.TlsInspector{}))
-	if cfg.OwnPorts {
-		l.EnableReusePort = boolean(false)
-	}
-	for _, a := range p.Addresses[1:] {
-		l.AdditionalAddresses = append(l.AdditionalAddresses,
-			&listenerv3.AdditionalAddress{Address: address(a, uint32(p.Number))})
-	}
 	name := model.PeerChain(p.Number)
 	l.FilterChains = []*listenerv3.FilterChain{{
 		Name:             name,
@@ -102,10 +90,7 @@ func PeerListener(cfg Config, p model.PeerListener) (*resource.Resource, error) 
 		TransportSocket:  b.socket("tls", b.membersAlone()),
 		Filters:          b.only("hcm", b.peer(cfg, p, name)),
 	}}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Listener, l.Name, l, b.refs, p.Owners)
+	return b.resource(resource.Listener, l.Name, l, p.Owners)
 }
 
 // membersAlone terminates TLS for members' Gateways. Sessions are not resumed, so each connection

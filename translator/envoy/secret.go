@@ -28,10 +28,7 @@ func Secret(s model.Secret) (*resource.Resource, error) {
 			PrivateKey:       data(s.Key),
 		}}
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return checked(resource.Secret, s.Name, out, nil, slices.Clone(s.Owners))
+	return b.resource(resource.Secret, s.Name, out, slices.Clone(s.Owners))
 }
 
 func data(b []byte) *corev3.DataSource {

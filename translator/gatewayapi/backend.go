@@ -39,10 +39,7 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 			b.ambiguous(ref, at)
 		}
 		if res.Reason != "" {
-			c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason),
-				res.Message)
-			b.unresolved = append(b.unresolved, c)
-			b.out.Findings = append(b.out.Findings, finding(b.out.Route, at, res.Message, ""))
+			b.fail(res, at)
 		} else {
 			b.outside(res, at)
 			b.withoutGRPC(res, ref, at)
@@ -56,6 +53,12 @@ func (b *ruleBuilder) shares(specs []gatewayv1.HTTPBackendRef, matches []model.M
 	}
 	b.drained(specs, out, field)
 	return out
+}
+
+func (b *ruleBuilder) fail(res Resolution, field string) {
+	b.unresolved = append(b.unresolved, falseCondition(gatewayv1.RouteConditionResolvedRefs,
+		gatewayv1.RouteConditionReason(res.Reason), res.Message))
+	b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
 }
 
 // speakHTTP2 is the fix for a pool or an import whose servers take no gRPC.
@@ -113,10 +116,7 @@ func (b *ruleBuilder) onlyService(spec *gatewayv1.BackendObjectReference, why, f
 		res = b.resolve(ref, spec.Port)
 	}
 	if res.Reason != "" {
-		c := falseCondition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteConditionReason(res.Reason),
-			res.Message)
-		b.unresolved = append(b.unresolved, c)
-		b.out.Findings = append(b.out.Findings, finding(b.out.Route, field, res.Message, ""))
+		b.fail(res, field)
 		return model.ClusterID{}, ref
 	}
 	b.outside(res, field)
