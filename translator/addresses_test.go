@@ -72,13 +72,15 @@ spec: {servers: [{address: "$A"}, {address: rebind.example}]}
 ---
 kind: InferencePool
 metadata: {namespace: mine, name: picked}
-spec: {selector: {matchLabels: {app: picked}}, targetPorts: [{number: 80}], endpointPickerRef: {name: external, port: {number: 80}}}
+spec: {selector: {matchLabels: {app: picked}}, targetPorts: [{number: 80}],
+  endpointPickerRef: {name: external, port: {number: 80}}}
 ---
 kind: InferencePoolImport
 metadata: {namespace: mine, name: import}
 status:
   clusters:
-  - {name: parent, routingMode: ParentMode, parents: [{service: [{addresses: ["$A", rebind.example], ports: [{number: 80}]}]}]}
+  - {name: parent, routingMode: ParentMode, parents: [{service: [{addresses: ["$A", rebind.example],
+      ports: [{number: 80}]}]}]}
   - name: declared
     routingMode: EndpointMode
     targetPortNumber: 80

@@ -58,8 +58,8 @@ func (w *proxyWorld) dangling() string {
 		for ref := range resources {
 			for _, named := range w.refs[gatewayRef{gw, ref}] {
 				if named.Type == resource.VirtualHost { // part of the hops' routes
-					if !slices.Contains(
-						w.refs[gatewayRef{gw, resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}}], named) {
+					routes := resource.Ref{Type: resource.RouteConfiguration, Name: model.HopListener}
+					if !slices.Contains(w.refs[gatewayRef{gw, routes}], named) {
 						return fmt.Sprintf("%v of gateway %s names %v, which its routes do not have", ref, gw, named)
 					}
 					continue

@@ -75,8 +75,8 @@ func TestExternalAuth_HTTPServiceDeniesRequests(t *testing.T) {
 		t.Errorf("allowed: %s %v", got, got.header)
 	}
 	seen := asked.request.Load()
-	if seen.Method != "POST" || seen.URL.RequestURI() != "/v1/chat?q=1" || seen.Host != "plain" || asked.body.Load() != "" ||
-		seen.ContentLength != 0 || seen.Header.Get("X-More") != "" {
+	if seen.Method != "POST" || seen.URL.RequestURI() != "/v1/chat?q=1" || seen.Host != "plain" ||
+		asked.body.Load() != "" || seen.ContentLength != 0 || seen.Header.Get("X-More") != "" {
 		t.Errorf("the service was asked %s %s%s with %q, %v", seen.Method, seen.Host, seen.URL.RequestURI(),
 			asked.body.Load(), seen.Header)
 	}

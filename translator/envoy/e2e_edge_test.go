@@ -141,7 +141,8 @@ func TestUnderscores_InHeaderNamesAreNotTakenForHyphens(t *testing.T) {
 			t.Errorf("%q: want %s, got %s", action, want, got)
 		}
 		if action == v1alpha1.DropUnderscores || action == v1alpha1.AllowUnderscores {
-			if there := p.last.Load().Header.Get("X_penstock_pool") != ""; there != (action == v1alpha1.AllowUnderscores) {
+			there := p.last.Load().Header.Get("X_penstock_pool") != ""
+			if there != (action == v1alpha1.AllowUnderscores) {
 				t.Errorf("%q: the pod got %v", action, p.last.Load().Header)
 			}
 		}

@@ -150,8 +150,8 @@ func TestAccessLog_ReportsPicksToThePickerAndToFiles(t *testing.T) {
 	}
 	// The hop's pick is logged under the name of hops. The edge's call gave no pick.
 	r.envoy.Wait("the spilled pick came back", func() bool { return len(f.find("/spilled")) == 1 })
-	if e, ok := f.find("/spilled")[model.HopListener]; !ok ||
-		e.GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"].GetFields()[servedKey].GetStringValue() != b1.address.String() {
+	spilled := f.find("/spilled")[model.HopListener].GetCommonProperties().GetMetadata().GetFilterMetadata()["envoy.lb"]
+	if spilled.GetFields()[servedKey].GetStringValue() != b1.address.String() {
 		t.Errorf("the entry of a spilled pick: %v", f.find("/spilled"))
 	}
 	if len(f.find("/service")) != 0 {

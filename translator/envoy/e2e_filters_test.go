@@ -28,7 +28,8 @@ func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	const types = "type.googleapis.com/envoy.extensions.filters.http."
 	fill := map[string]string{
 		filterAPIKey: `{"@type":"` + types +
-			`api_key_auth.v3.ApiKeyAuth","key_sources":[{"header":"x-api-key"}],"credentials":[{"key":"sesame","client":"ali"}]}`,
+			`api_key_auth.v3.ApiKeyAuth","key_sources":[{"header":"x-api-key"}],` +
+			`"credentials":[{"key":"sesame","client":"ali"}]}`,
 		filterJWT: `{"@type":"` + types +
 			`jwt_authn.v3.JwtAuthentication","providers":{"p":{"issuer":"i","local_jwks":{"inline_string":` +
 			fmt.Sprintf("%q", jwks(t)) + `}}},
@@ -40,7 +41,8 @@ func TestFilters_AuthenticationOnOneHostKeepsTheListener(t *testing.T) {
 	for filter, config := range fill {
 		perRoute := &compositev3.CompositePerRoute{}
 		if err := protojson.Unmarshal([]byte(`{"matcher":{"on_no_match":{"action":{"name":"always","typed_config":{
-			"@type":"`+types+`composite.v3.ExecuteFilterAction","typed_config":{"name":"`+filter+`","typed_config":`+config+`}}}}}}`), perRoute); err != nil {
+			"@type":"`+types+`composite.v3.ExecuteFilterAction","typed_config":{"name":"`+filter+`","typed_config":`+
+			config+`}}}}}}`), perRoute); err != nil {
 			t.Fatal(err)
 		}
 		b := &builder{}

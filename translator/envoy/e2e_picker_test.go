@@ -202,10 +202,11 @@ func (sc script) sendBack(b *extprocv3.HttpBody, a *asked) []*extprocv3.Processi
 	for rest := b.Body; ; {
 		n := min(len(rest), most)
 		chunk := &extprocv3.StreamedBodyResponse{Body: rest[:n], EndOfStream: b.EndOfStream && n == len(rest)}
+		common := &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
+			Mutation: &extprocv3.BodyMutation_StreamedResponse{StreamedResponse: chunk},
+		}}
 		out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
-			RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
-				Mutation: &extprocv3.BodyMutation_StreamedResponse{StreamedResponse: chunk},
-			}}},
+			RequestBody: &extprocv3.BodyResponse{Response: common},
 		}})
 		if rest = rest[n:]; len(rest) == 0 {
 			return out

@@ -52,7 +52,8 @@ spec: {mode: external}
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: managed}
-spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP}, {name: ready, port: 19003, protocol: HTTP}]}
+spec: {gatewayClassName: penstock, listeners: [{name: http, port: 80, protocol: HTTP},
+  {name: ready, port: 19003, protocol: HTTP}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway

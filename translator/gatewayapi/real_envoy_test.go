@@ -80,10 +80,10 @@ func bootstrap(transport string, routes ...string) string {
 		listeners = append(listeners,
 			fmt.Sprintf(`{"name": "l%d", "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
 			"filter_chains": [{%s "filters": [{"name": "hcm", "typed_config": {
-				"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+				"@type": "%s.network.http_connection_manager.v3.HttpConnectionManager",
 				"stat_prefix": "x", "route_config": %s,
-				"http_filters": [{"name": "r", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}`,
-				i, socket, rc))
+				"http_filters": [{"name": "r", "typed_config": {"@type": "%[3]s.http.router.v3.Router"}}]}}]}]}`,
+				i, socket, "type.googleapis.com/envoy.extensions.filters", rc))
 	}
 	return fmt.Sprintf(
 		`{"layered_runtime": {"layers": [{"name": "s", "static_layer": {"re2.max_program_size.error_level": 100000}}]},

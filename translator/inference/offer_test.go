@@ -18,7 +18,8 @@ const offers = `
 kind: Offer
 metadata: {name: llm.north}
 Import: llm
-Cluster: {name: north, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16], endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
+Cluster: {name: north, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16],
+  endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
 Allowed: [192.0.2.0/30]
 Pods: [10.3.1.0/24]
 ---
@@ -52,7 +53,8 @@ func TestOffer_CostOfAClusterDoesNotGrowWithTheirNumber(t *testing.T) {
 kind: Offer
 metadata: {name: llm.c-%[1]d}
 Import: llm
-Cluster: {name: c-%[1]d, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16], endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
+Cluster: {name: c-%[1]d, routingMode: EndpointMode, targetPortNumber: 8000, podCIDRs: [10.3.0.0/16],
+  endpointPicker: {service: [{addresses: [192.0.2.3], ports: [{number: 9002}]}]}}
 `, i))
 		}
 		v := world(t, strings.Join(docs, "---\n"))
@@ -236,7 +238,8 @@ spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}]}
 kind: InferencePoolImport
 apiVersion: inference.networking.x-k8s.io/v1alpha1
 metadata: {name: llm}
-status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetPortNumber: 8000, weight: 3, endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}},
+status: {clusters: [{name: here, local: true, routingMode: EndpointMode, targetPortNumber: 8000, weight: 3,
+  endpointPicker: {service: [{addresses: [192.0.2.1], ports: [{number: 9002}]}]}},
   {name: east, local: true, routingMode: ParentMode}]}
 `
 	clusters, shares, reason = resolve(world(t, strings.TrimPrefix(offers+hub+pool, "\n---")), "llm")

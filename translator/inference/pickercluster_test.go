@@ -16,7 +16,8 @@ func TestPickerCluster_ProbedHealthChangesVariantAndNotHash(t *testing.T) {
 	if _, err := s.Apply(
 		put(t, "Service", "metadata: {name: epp}\nspec: {ports: [{port: 9002}], selector: {app: epp}}"),
 		put(t, "InferencePool", `metadata: {name: llm}
-spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}], endpointPickerRef: {name: epp, port: {number: 9002}}}`),
+spec: {selector: {matchLabels: {app: llm}}, targetPorts: [{number: 8000}],
+  endpointPickerRef: {name: epp, port: {number: 9002}}}`),
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ func TestCondition_NamesWhatHasNoEffect(t *testing.T) {
 ---
 kind: PoolPolicy
 metadata: {name: p}
-spec: {targetRef: {name: chat}, spill: [{name: nowhere}, {kind: InferencePoolImport, name: elsewhere, namespace: other}]}
+spec: {targetRef: {name: chat}, spill: [{name: nowhere}, {kind: InferencePoolImport, name: elsewhere,
+  namespace: other}]}
 ---
 kind: PoolPolicy
 metadata: {name: fine}
@@ -87,7 +88,8 @@ spec: {targetRef: {name: big}, ` + everyField + `}
 ---
 kind: PoolPolicy
 metadata: {name: own}
-spec: {targetRef: {name: chat}, picker: {strategy: random, criticality: Sheddable, chwbl: {loadFactorPercent: 150}, metrics: {path: /m}, kvEvents: {}}}
+spec: {targetRef: {name: chat}, picker: {strategy: random, criticality: Sheddable, chwbl: {loadFactorPercent: 150},
+  metrics: {path: /m}, kvEvents: {}}}
 ---
 kind: InferencePool
 metadata: {name: unshed}
@@ -95,7 +97,8 @@ spec: {selector: {matchLabels: {app: x}}, targetPorts: [{number: 8000}]}
 ---
 kind: PoolPolicy
 metadata: {name: unshed}
-spec: {targetRef: {name: unshed}, picker: {criticality: Critical, shedAfter: 2s, prefix: false, kvEvents: {}, headersTimeout: Learned}}
+spec: {targetRef: {name: unshed}, picker: {criticality: Critical, shedAfter: 2s, prefix: false, kvEvents: {},
+  headersTimeout: Learned}}
 ---
 kind: InferencePool
 metadata: {name: shadowed}
@@ -120,7 +123,8 @@ spec: {targetRef: {kind: InferencePoolImport, name: llm-east}, ` + everyField + 
 ---
 kind: PoolPolicy
 metadata: {name: parent}
-spec: {targetRef: {kind: InferencePoolImport, name: llm-west-2}, picker: {strategy: load, fallbacks: 2}, remote: {podCIDRs: [10.0.0.0/8], maxGateways: 2}}
+spec: {targetRef: {kind: InferencePoolImport, name: llm-west-2}, picker: {strategy: load, fallbacks: 2},
+  remote: {podCIDRs: [10.0.0.0/8], maxGateways: 2}}
 ---
 kind: PoolPolicy
 metadata: {name: whole}

@@ -15,7 +15,8 @@ func within(name, target, clusters string) string {
 ---
 kind: PoolPolicy
 metadata: {name: ` + name + `}
-spec: {targetRef: {kind: InferencePoolImport, name: ` + target + `}, selection: {within: {clusters: [` + clusters + `]}}}
+spec: {targetRef: {kind: InferencePoolImport, name: ` + target + `},
+  selection: {within: {clusters: [` + clusters + `]}}}
 `
 }
 
@@ -83,7 +84,8 @@ func TestSelection_NameThatNoClusterHasIsWarnedOf(t *testing.T) {
 ---
 kind: PoolPolicy
 metadata: {name: p}
-spec: {targetRef: {kind: InferencePoolImport, name: llm}, selection: {policy: Priority, order: [east, north, wset-2], within: {clusters: [east, west-2, nroth]}}}
+spec: {targetRef: {kind: InferencePoolImport, name: llm}, selection: {policy: Priority, order: [east, north, wset-2],
+  within: {clusters: [east, west-2, nroth]}}}
 `
 	const set = `
 ---
